@@ -1,0 +1,1 @@
+"""Foreign side: data types, devices, tensors, packed functions, the calling convention."""

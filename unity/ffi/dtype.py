@@ -1,0 +1,171 @@
+"""Data types: text such as ``"float32x4"`` to and from numpy, interned so that ``is`` compares them."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+
+from ..support.errors import FFIError
+
+_NUMPY: dict[str, np.dtype] = {
+    name: np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    )
+}  # fmt: skip
+_NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+_FP8 = tuple(n for n in (
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu",
+) if hasattr(ml_dtypes, n))  # fmt: skip
+for _name in _FP8:
+    _NUMPY[_name] = np.dtype(getattr(ml_dtypes, _name))
+_BY_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
+
+_ALIASES = {
+    "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "boolean": "bool",
+    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "int": "int32", "float": "float32",
+    "uint": "uint32",
+}  # fmt: skip
+_PATTERN = re.compile(r"(float8_\w+?|bool|bfloat|float|uint|int|handle|void)(\d*)(?:x(vscalex)?(\d+))?$")
+_KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
+
+
+class DataType:
+    """An element type with a number of lanes, e.g. ``DataType("int64")``, ``DataType("float32x8")``.
+
+    Interned: equal types are the same object. ``code`` is ``int``, ``uint``, ``float``, ``bfloat``, ``bool``,
+    ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one lane; ``scalable`` marks ``vscale`` vectors.
+    """
+
+    __slots__ = ("name", "code", "bits", "lanes", "scalable")
+    name: str
+    code: str
+    bits: int
+    lanes: int
+    scalable: bool
+    _table: dict[str, DataType] = {}
+
+    def __new__(cls, name: str | DataType) -> DataType:
+        if isinstance(name, DataType):
+            return name
+        known = cls._table.get(name)
+        if known is not None:
+            return known
+        return cls._make(name)
+
+    @classmethod
+    def _make(cls, name: str) -> DataType:
+        spelled = _ALIASES.get(name, name)
+        match = _PATTERN.match(spelled)
+        if match is None:
+            raise FFIError("E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16")
+        code, digits, scalable, lanes_text = match.groups()
+        lanes = int(lanes_text) if lanes_text else 1
+        if code in ("bool", "handle", "void"):
+            bits = {"bool": 8, "handle": 64, "void": 0}[code]
+            wrong = digits not in ("", "64") if code == "handle" else digits != ""
+        elif code.startswith("float8_"):
+            code, bits, wrong = code + digits, 8, False
+            wrong = code not in _NUMPY
+        else:
+            bits = int(digits) if digits else 0
+            allowed = {
+                "int": (1, 2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64),
+                "float": (16, 32, 64), "bfloat": (16,),
+            }[code]  # fmt: skip
+            wrong = bits not in allowed
+        if wrong or lanes < 1 or lanes > 65536:
+            raise FFIError("E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16")
+        base = code if code in ("bool", "handle", "void") or code.startswith("float8") else f"{code}{bits}"
+        canonical = base + (f"xvscalex{lanes}" if scalable else f"x{lanes}" if lanes > 1 else "")
+        found = cls._table.get(canonical)
+        if found is None:
+            found = object.__new__(cls)
+            found.name, found.code, found.bits = canonical, code, bits
+            found.lanes, found.scalable = lanes, bool(scalable)
+            cls._table[canonical] = found
+        cls._table[name] = found
+        return found
+
+    def __repr__(self) -> str:
+        return f'DataType("{self.name}")'
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
+        return DataType, (self.name,)
+
+    @property
+    def is_float(self) -> bool:
+        """True for every floating-point type, bfloat16 and float8 included."""
+        return self.code in ("float", "bfloat") or self.code.startswith("float8")
+
+    @property
+    def is_int(self) -> bool:
+        """True for signed integers."""
+        return self.code == "int"
+
+    @property
+    def is_uint(self) -> bool:
+        """True for unsigned integers."""
+        return self.code == "uint"
+
+    @property
+    def is_integral(self) -> bool:
+        """True for signed and unsigned integers (not bool)."""
+        return self.code in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        """True for bool."""
+        return self.code == "bool"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one value, all lanes (sub-byte lanes are rounded up to whole bytes)."""
+        return max(1, self.bits // 8) * self.lanes
+
+    @property
+    def element(self) -> DataType:
+        """The type of one lane."""
+        return self if self.lanes == 1 and not self.scalable else DataType(self.name.partition("x")[0])
+
+    def with_lanes(self, lanes: int, scalable: bool = False) -> DataType:
+        """The same element type with another number of lanes."""
+        base = self.element.name
+        return DataType(f"{base}xvscalex{lanes}" if scalable else f"{base}x{lanes}" if lanes != 1 else base)
+
+    @property
+    def numpy(self) -> np.dtype:
+        """numpy's dtype of one lane. Raises FFIError E702 where numpy has none."""
+        found = _NUMPY.get(self.element.name)
+        if found is None:
+            raise FFIError("E702", f"numpy has no data type for {self.name!r}")
+        return found
+
+
+def from_numpy(dtype: np.dtype) -> DataType:
+    """DataType of a numpy dtype. Raises FFIError E702 for types without counterpart (object, complex, strings, big-endian)."""
+    name = _BY_NUMPY.get(dtype)
+    if name is None:
+        raise FFIError("E702", f"no data type corresponds to numpy's {dtype!r}", help="convert with .astype first")
+    return DataType(name)
+
+
+def dtype_names() -> tuple[str, ...]:
+    """Names of all scalar types that have a numpy counterpart."""
+    return tuple(_NUMPY)
+
+
+BOOL = DataType("bool")
+INT32 = DataType("int32")
+INT64 = DataType("int64")
+FLOAT32 = DataType("float32")
+HANDLE = DataType("handle")
+VOID = DataType("void")

@@ -1,0 +1,153 @@
+"""Errors with codes: one class per kind, rendered with place, caret, notes and help.
+
+Every code has a page ``support/error_docs/<code>.md`` (cause, example, fix); ``python -m unity explain E203`` shows it.
+Ranges: E0xx options and command line, E1xx script, E2xx types, E3xx verifier and interpreter, E4xx schedules,
+E5xx passes and code generation, E6xx running in the VM, E7xx foreign functions and tensors, E8xx saved files,
+E9xx internal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .source import Span
+
+
+@dataclass(slots=True, frozen=True)
+class Note:
+    """A second place or fact that helps to understand an error."""
+
+    message: str
+    span: Span | None = None
+
+
+def render_place(span: Span, indent: str = "  ") -> list[str]:
+    """Lines ``--> file:line:col``, the source line, and a caret line under the span."""
+    line, column = span.source.line_column(span.start)
+    text = span.source.line_text(line)
+    lines = [f"{indent}--> {span.source.name}:{line}:{column}"]
+    if not text:
+        return lines
+    start = column - 1 - span.source.indent
+    width = max(1, min(span.end - span.start, len(text) - start))
+    shown, offset = text, start
+    if len(text) > 160:  # a very long line: show a window around the place
+        left = max(0, start - 60)
+        shown = ("..." if left else "") + text[left : left + 140]
+        offset = start - left + (3 if left else 0)
+        shown += "..." if left + 140 < len(text) else ""
+        width = min(width, len(shown) - offset)
+    number = str(line)
+    pad = "".join("\t" if c == "\t" else " " for c in shown[:offset])
+    lines.append(f"{number} | {shown}")
+    lines.append(f"{' ' * len(number)} | {pad}{'^' * max(1, width)}")
+    return lines
+
+
+class UnityError(Exception):
+    """Base of all errors of the package.
+
+    Attributes: ``code`` ("E203"), ``message``, ``span`` (place in script or None), ``notes``, ``help``.
+    ``str(error)`` is the whole rendered text.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        notes: Sequence[Note] = (),
+        help: str | None = None,  # noqa: A002 - the field's word
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.span = span
+        self.notes = list(notes)
+        self.help = help
+
+    def render(self) -> str:
+        """The error as text: header, place with caret, notes, help."""
+        lines = [f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            lines += render_place(self.span)
+        for note in self.notes:
+            lines.append(f"note: {note.message}")
+            if note.span is not None:
+                lines += render_place(note.span)
+        if self.help:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+class ScriptError(UnityError):
+    """Script text that is not a program. ``errors`` holds every error found in one reading, this one included."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        notes: Sequence[Note] = (),
+        help: str | None = None,  # noqa: A002
+        errors: Sequence[ScriptError] = (),
+    ) -> None:
+        super().__init__(code, message, span, notes, help)
+        self.errors: list[ScriptError] = list(errors) or [self]
+
+    def __str__(self) -> str:
+        if len(self.errors) <= 1:
+            return self.render()
+        return "\n".join(e.render() for e in self.errors) + f"\n{len(self.errors)} errors"
+
+
+class TypeRuleError(UnityError):
+    """A call whose arguments do not fit the operator's type rule."""
+
+
+class VerifyError(UnityError):
+    """A module that breaks a rule of the IR."""
+
+
+class InterpreterError(UnityError):
+    """The reference interpreter met an access out of bounds, a race, or another broken promise."""
+
+
+class ScheduleError(UnityError):
+    """A schedule primitive whose precondition does not hold."""
+
+
+class PassError(UnityError):
+    """A pass that cannot go on with this module."""
+
+
+class CodegenError(UnityError):
+    """Code generation cannot express the program on the target."""
+
+
+class VMError(UnityError):
+    """Wrong arguments or a failure while a compiled module runs."""
+
+
+class FFIError(UnityError):
+    """A problem with a registered function or a foreign tensor."""
+
+
+class ArtifactError(UnityError):
+    """A saved file that is damaged, too new, or not ours."""
+
+
+class OptionError(UnityError):
+    """An option, command line or environment value that is not understood."""
+
+
+class InternalError(UnityError):
+    """A broken assertion of the compiler itself."""
+
+
+class MissingExtraError(UnityError, ImportError):
+    """An optional package is needed and not installed."""

@@ -1,0 +1,66 @@
+"""The one table of ``UNITY_*`` environment options: name, default, sentence."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .errors import OptionError
+
+
+@dataclass(slots=True, frozen=True)
+class Option:
+    """An environment option. ``kind`` is ``int``, ``bool`` or ``str``."""
+
+    name: str
+    kind: type
+    default: object
+    doc: str
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("UNITY_CHECKED", bool, False, "Freeze IR nodes and check rewriters for duplicated work (tests)."),
+        Option("UNITY_VERIFY", int, 1, "Verify the module: 0 never, 1 after parsing and at the end, 2 after every pass."),
+        Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
+        Option("UNITY_PRINT", str, "", "Name of a pass: print the module before and after it."),
+        Option("UNITY_TIME", bool, False, "Print the time each pass takes."),
+        Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),
+        Option("UNITY_CACHE", str, "", "Folder of the object and grammar caches; 'off' disables them. Default: user cache folder."),
+        Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
+    )
+}
+
+
+def option(name: str) -> object:
+    """Value of an option: the environment's, else the default. Raises OptionError E001 for text that does not fit."""
+    entry = OPTIONS[name]
+    text = os.environ.get(name)
+    if text is None or text == "":
+        return entry.default
+    if entry.kind is bool:
+        return text not in ("0", "false", "no", "off")
+    if entry.kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise OptionError("E001", f"{name} must be an integer, got {text!r}", help=entry.doc) from None
+    return text
+
+
+def int_option(name: str) -> int:
+    """Value of an integer option."""
+    value = option(name)
+    assert isinstance(value, int)
+    return value
+
+
+def bool_option(name: str) -> bool:
+    """Value of a yes/no option."""
+    return bool(option(name))
+
+
+def str_option(name: str) -> str:
+    """Value of a text option."""
+    return str(option(name))
