@@ -1,0 +1,97 @@
+"""Passes, pipelines and instruments."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from unity.ir.module import IRModule, module
+from unity.support.errors import InternalError, PassError
+from unity.transform.base import (
+    DumpInstrument, PASSES, PassContext, Pipeline, TimeInstrument, VerifyInstrument, module_pass, traced_passes,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MarkOptions:
+    depth: int = 8
+    tag: str = "a,b"
+
+
+@module_pass(name="test_mark", options=MarkOptions)
+def mark(mod: IRModule, options: MarkOptions) -> IRModule:
+    """Write the options into the module's attributes."""
+    return mod.with_attrs(depth=options.depth, tag=options.tag)
+
+
+@module_pass(name="test_nothing")
+def nothing(mod: IRModule) -> IRModule:
+    """Change nothing."""
+    return mod
+
+
+@module_pass(name="test_broken")
+def broken(mod: IRModule) -> IRModule:
+    """Fail."""
+    assert not mod.functions and False, "impossible"
+    return mod
+
+
+def test_pipeline_prints_and_parses() -> None:
+    pipeline = Pipeline((mark.with_options(depth=3, tag="x=1,{y}"), nothing))
+    text = str(pipeline)
+    assert text == "test_mark{depth=3,tag='x=1,{y}'},test_nothing"
+    again = Pipeline.parse(text)
+    assert again == pipeline and again(module({})).attrs == {"depth": 3, "tag": "x=1,{y}"}
+    assert str(Pipeline((mark,))) == "test_mark"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("test_mark{width=3}", "E501"), ("nope", "E502"), ("test_mark{depth=f()}", "E501"), ("test_mark{depth=1", "E502")],
+)
+def test_bad_pipelines(text: str, code: str) -> None:
+    with pytest.raises(PassError) as caught:
+        Pipeline.parse(text)
+    assert caught.value.code == code
+
+
+def test_unchanged_is_same_object() -> None:
+    mod = module({})
+    assert nothing(mod) is mod
+
+
+def test_failure_names_the_pass() -> None:
+    with pytest.raises(InternalError, match="test_broken") as caught:
+        broken(module({}))
+    assert caught.value.code == "E903" and "impossible" in caught.value.message
+
+
+def test_verifier_names_the_pass() -> None:
+    def reject(mod: IRModule) -> None:
+        raise PassError("E502", "never good")
+
+    with PassContext(VerifyInstrument(reject)):
+        nothing(module({}))
+        with pytest.raises(InternalError, match="test_mark") as caught:
+            mark(module({}))
+    assert caught.value.code == "E904"
+
+
+def test_dump_and_time(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    timer = TimeInstrument()
+    with PassContext(DumpInstrument(tmp_path), timer):
+        Pipeline((nothing, mark))(module({}))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000_input.py", "002_test_mark.py"]
+    assert set(timer.seconds) == {"test_nothing", "test_mark"}
+    with traced_passes() as seen:
+        mark(module({}))
+    assert list(seen.seconds) == ["test_mark"]
+
+
+def test_edit_pipelines() -> None:
+    pipeline = Pipeline((mark, nothing))
+    assert str(pipeline.without("test_mark")) == "test_nothing"
+    assert str(pipeline.insert_after("test_mark", nothing)) == "test_mark,test_nothing,test_nothing"
+    with pytest.raises(PassError):
+        pipeline.insert_after("zzz", nothing)
+    assert PASSES["test_mark"] is mark

@@ -1,0 +1,1 @@
+"""Passes and pipelines. Lowering of tensor programs lives in ``tir/``."""

@@ -1,0 +1,307 @@
+"""Passes: functions IRModule -> IRModule with a name and options, pipelines of them, and what may watch them run.
+
+Here: the decorators, ``Pipeline`` (prints and parses as ``"fuse_ops{max_depth=8},legalize"``), ``PassContext`` with its
+instruments. Not here: any pass. Invariant: a pass that changes nothing hands back the same object.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace as replace_fields
+from pathlib import Path
+from typing import Any
+
+from ..ir.function import Function, PrimFunc
+from ..ir.module import IRModule
+from ..support.deep import deep_recursion
+from ..support.errors import InternalError, PassError, UnityError
+from ..support.options import bool_option, int_option, str_option
+
+PASSES: dict[str, Pass] = {}
+"""Every pass by name."""
+
+
+@dataclass(slots=True, frozen=True)
+class Pass:
+    """A named step. Calling it on a module runs it under the current PassContext; ``apply`` is the bare function."""
+
+    name: str
+    function: Callable[..., Any]
+    options: Any = None
+    level: str = "module"
+    doc: str = ""
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        return PassContext.current().run(self, mod)
+
+    def apply(self, mod: IRModule) -> IRModule:
+        """Run without instruments."""
+        if self.level == "module":
+            result = self.function(mod) if self.options is None else self.function(mod, self.options)
+            assert isinstance(result, IRModule), f"pass {self.name} returned {type(result).__name__}"
+            return result
+        kind = PrimFunc if self.level == "prim_func" else Function
+        changes = {}
+        for name, member in mod.functions.items():
+            if type(member) is kind:
+                new = self.on(member)
+                if new is not member:
+                    changes[name] = new
+        return mod.with_functions(changes) if changes else mod
+
+    def on(self, func: Any) -> Any:
+        """Run the bare pass of one function on it."""
+        return self.function(func) if self.options is None else self.function(func, self.options)
+
+    def with_options(self, **options: Any) -> Pass:
+        """The same pass with some options changed. Raises PassError E501 for an option it does not have."""
+        known = [f.name for f in fields(self.options)] if self.options is not None else []
+        for name in options:
+            if name not in known:
+                raise PassError("E501", f"pass {self.name} has no option {name!r}", help=f"it has: {', '.join(known) or 'none'}")
+        return replace_fields(self, options=replace_fields(self.options, **options)) if options else self
+
+    def __str__(self) -> str:
+        changed = []
+        for f in fields(self.options) if self.options is not None else ():
+            value = getattr(self.options, f.name)
+            if value != f.default:
+                changed.append(f"{f.name}={value!r}")
+        return f"{self.name}{{{','.join(changed)}}}" if changed else self.name
+
+
+def _decorator(level: str, name: str | None, options: type | None) -> Callable[[Callable[..., Any]], Pass]:
+    def make(function: Callable[..., Any]) -> Pass:
+        made = Pass(name or function.__name__, function, options() if options else None, level, function.__doc__ or "")
+        if made.name in PASSES:
+            raise InternalError("E901", f"pass {made.name} is registered twice")
+        PASSES[made.name] = made
+        return made
+
+    return make
+
+
+def module_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., IRModule]], Pass]:
+    """Make a pass of a function ``IRModule [, options] -> IRModule``; ``options`` is a frozen dataclass with defaults."""
+    return _decorator("module", name, options)
+
+
+def prim_func_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., PrimFunc]], Pass]:
+    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program."""
+    return _decorator("prim_func", name, options)
+
+
+def function_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., Function]], Pass]:
+    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function."""
+    return _decorator("function", name, options)
+
+
+@dataclass(slots=True, frozen=True)
+class Pipeline:
+    """Passes in order; a pass itself as far as calling goes."""
+
+    passes: tuple[Pass, ...]
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        context = PassContext.current()
+        for step in self.passes:
+            mod = context.run(step, mod)
+        return mod
+
+    def __str__(self) -> str:
+        return ",".join(str(step) for step in self.passes)
+
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self.passes)
+
+    def without(self, *names: str) -> Pipeline:
+        """The pipeline with the passes of these names left out."""
+        return Pipeline(tuple(p for p in self.passes if p.name not in names))
+
+    def insert_after(self, name: str, *steps: Pass) -> Pipeline:
+        """The pipeline with steps put behind the pass ``name``. Raises PassError E502 when it has none."""
+        index = next((i for i, p in enumerate(self.passes) if p.name == name), -1)
+        if index < 0:
+            raise PassError("E502", f"the pipeline has no pass {name!r}", help=f"it is: {self}")
+        return Pipeline(self.passes[: index + 1] + steps + self.passes[index + 1 :])
+
+    @staticmethod
+    def parse(text: str) -> Pipeline:
+        """Read a printed pipeline. Raises PassError E502 for an unknown pass, E501 for a wrong option."""
+        steps = []
+        for item in _split(text):
+            name, brace, rest = item.partition("{")
+            found = PASSES.get(name.strip())
+            if found is None or (brace and not rest.endswith("}")):
+                raise PassError("E502", f"no pass {item!r}", help=f"passes are: {', '.join(sorted(PASSES))}")
+            options = {}
+            for pair in _split(rest[:-1]) if brace else ():
+                key, equals, value = pair.partition("=")
+                try:
+                    options[key.strip()] = ast.literal_eval(value.strip())
+                except (ValueError, SyntaxError):
+                    raise PassError("E501", f"option {pair!r} of {name} is not name=literal") from None
+            steps.append(found.with_options(**options))
+        return Pipeline(tuple(steps))
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that stand outside brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for position, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+class Instrument:
+    """Watches passes; override what is needed."""
+
+    def before(self, step: Pass, mod: IRModule) -> None:
+        """Called before a pass."""
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        """Called after a pass, ``new is old`` when it changed nothing."""
+
+
+@dataclass(slots=True)
+class DumpInstrument(Instrument):
+    """Writes ``NNN_pass.py`` for each pass that changed the module (``UNITY_DUMP``)."""
+
+    folder: Path
+    count: int = 0
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.count == 0:
+            (self.folder / "000_input.py").write_text(str(old) + "\n")
+        self.count += 1
+        if new is not old:
+            (self.folder / f"{self.count:03d}_{step.name}.py").write_text(str(new) + "\n")
+
+
+@dataclass(slots=True)
+class PrintInstrument(Instrument):
+    """Prints the module before and after one pass, to standard error (``UNITY_PRINT``)."""
+
+    name: str
+
+    def before(self, step: Pass, mod: IRModule) -> None:
+        if step.name == self.name:
+            print(f"# ---- before {step}\n{mod}", file=sys.stderr)
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        if step.name == self.name:
+            print(f"# ---- after {step}" + (f"\n{new}" if new is not old else ": no change"), file=sys.stderr)
+
+
+@dataclass(slots=True)
+class TimeInstrument(Instrument):
+    """Collects seconds per pass; prints each as it ends when ``show`` (``UNITY_TIME``)."""
+
+    show: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        self.seconds[step.name] = self.seconds.get(step.name, 0.0) + seconds
+        if self.show:
+            print(f"{seconds * 1e3:9.3f} ms  {step}", file=sys.stderr)
+
+
+@dataclass(slots=True)
+class VerifyInstrument(Instrument):
+    """Runs a verifier on what each pass hands back; an error becomes an InternalError E904 that names the pass."""
+
+    verify: Callable[[IRModule], None]
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        if new is old:
+            return
+        try:
+            self.verify(new)
+        except UnityError as error:
+            raise _internal("E904", f"pass {step.name} broke the module: {error}", old) from error
+
+
+VERIFIER: list[Callable[[IRModule], None]] = []
+"""The module verifier run after every pass when ``UNITY_VERIFY=2``."""
+
+
+def _default_instruments() -> tuple[Instrument, ...]:
+    found: list[Instrument] = []
+    if int_option("UNITY_VERIFY") >= 2 and VERIFIER:
+        found.append(VerifyInstrument(VERIFIER[0]))
+    if folder := str_option("UNITY_DUMP"):
+        found.append(DumpInstrument(Path(folder)))
+    if name := str_option("UNITY_PRINT"):
+        found.append(PrintInstrument(name))
+    if bool_option("UNITY_TIME"):
+        found.append(TimeInstrument(show=True))
+    return tuple(found)
+
+
+def _internal(code: str, message: str, mod: IRModule) -> InternalError:
+    with tempfile.NamedTemporaryFile("w", prefix="unity_failed_", suffix=".py", delete=False) as file:
+        file.write(str(mod) + "\n")
+    return InternalError(code, message, help=f"the module before the pass is saved in {file.name}; please report it")
+
+
+class PassContext:
+    """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide."""
+
+    _stack: list[PassContext] = []
+
+    def __init__(self, *instruments: Instrument) -> None:
+        self.instruments: Sequence[Instrument] = instruments
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context, else one made from the environment options."""
+        return PassContext._stack[-1] if PassContext._stack else PassContext(*_default_instruments())
+
+    def __enter__(self) -> PassContext:
+        PassContext._stack.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        PassContext._stack.remove(self)
+
+    def run(self, step: Pass, mod: IRModule) -> IRModule:
+        """Run one pass. An error that is not a UnityError becomes an InternalError E903 naming the pass."""
+        for instrument in self.instruments:
+            instrument.before(step, mod)
+        start = time.perf_counter()
+        try:
+            with deep_recursion():
+                result = step.apply(mod)
+        except UnityError:
+            raise
+        except Exception as error:  # the one place where any failure inside a pass gets the pass's name
+            raise _internal("E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod) from error
+        seconds = time.perf_counter() - start
+        for instrument in self.instruments:
+            instrument.after(step, mod, result, seconds)
+        return result
+
+
+@contextmanager
+def traced_passes() -> Iterator[TimeInstrument]:
+    """Collect the seconds of the passes run inside."""
+    timer = TimeInstrument()
+    with PassContext(*PassContext.current().instruments, timer):
+        yield timer

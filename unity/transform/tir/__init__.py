@@ -1,0 +1,1 @@
+"""Lowering passes on tensor programs, one file each; ``pipeline.py`` lists them in order."""
