@@ -1,0 +1,1 @@
+"""Script: the text form of a module. Reader, printer, decorators, upgrade of old spellings."""

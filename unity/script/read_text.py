@@ -1,0 +1,222 @@
+"""Text to concrete syntax: the cached parser, recovery after errors, and messages for what the parser met.
+
+Not here: meaning. Invariant: after a syntax error the offending logical line is replaced by one ``Skipped`` statement of
+the same length, so that offsets stay true and the rest of the text is still read; at most ``MAX_ERRORS`` are reported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from ..support.errors import ScriptError
+from ..support.options import str_option
+from ..support.source import Source, Span
+from . import syntax as s
+from .layout import Layout, TextError
+from .tree import TreeBuilder
+
+MAX_ERRORS = 20
+_LOCK = threading.Lock()
+_SKIP = "\x01"
+
+_NAMES = {
+    "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "LONG_STRING": "a string", "FSTRING": "a string",
+    "_NEWLINE": "the end of the line", "_INDENT": "an indented block", "_DEDENT": "the end of the block",
+    "$END": "the end of the text", "AUG_ASSIGN": "an augmented assignment",
+}  # fmt: skip
+_OPERATORS = frozenset((
+    "OPERATOR", "MINUS", "PLUS", "STAR", "SLASH", "POWER", "AT", "AND", "OR", "IN", "IS",
+))  # fmt: skip
+_STARTERS = frozenset((
+    "NAME", "NUMBER", "STRING", "LONG_STRING", "FSTRING", "LPAR", "LSQB", "LBRACE", "TRUE", "FALSE", "NONE", "ELLIPSIS",
+    "MINUS", "PLUS", "TILDE", "NOT", "LAMBDA",
+))  # fmt: skip
+_STATEMENTS = frozenset((
+    "FOR", "WHILE", "IF", "WITH", "DEF", "CLASS", "RETURN", "ASSERT", "PASS", "BREAK", "CONTINUE", "IMPORT", "FROM",
+    "DEL", "RAISE", "GLOBAL", "NONLOCAL", "YIELD", "TRY", "ASYNC",
+))  # fmt: skip
+_SCAN = re.compile(
+    r"#[^\n]*|\"\"\"(?:[^\\\"]|\\.|\"(?!\"\"))*\"\"\"|'''(?:[^\\']|\\.|'(?!''))*'''"
+    r"|\"(?:[^\"\\\r\n]|\\.)*\"|'(?:[^'\\\r\n]|\\.)*'|[()\[\]{}\n]",
+    re.S,
+)
+
+
+def _cache_path() -> str | bool:
+    folder = str_option("UNITY_CACHE")
+    if folder == "off":
+        return False
+    base = Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unity"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return str(base / "grammar.lark-cache")
+
+
+@cache
+def _parser() -> tuple[Lark, Layout]:
+    layout = Layout()
+    grammar = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
+    parser = Lark(
+        grammar, parser="lalr", lexer="contextual", postlex=layout, transformer=TreeBuilder(visit_tokens=False),
+        maybe_placeholders=False, cache=_cache_path(),
+    )  # fmt: skip
+    return parser, layout
+
+
+def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
+    """Concrete syntax of a source and the errors met. The tree is None when too many errors were met."""
+    text = source.text
+    bad = _control_character(source)
+    if bad is not None:
+        return None, [bad]
+    if not text.endswith("\n"):
+        text += "\n"
+    errors: list[ScriptError] = []
+    with _LOCK:
+        parser, layout = _parser()
+        while True:
+            try:
+                tree = parser.parse(text)
+            except (UnexpectedInput, TextError) as problem:
+                error, start, end = _diagnose(problem, text, source, layout)
+                errors.append(error)
+                shorter = _cut(text, start, end)
+                if len(errors) >= MAX_ERRORS or shorter == text:
+                    return None, errors
+                text = shorter
+                continue
+            assert isinstance(tree, s.File)
+            return tree, errors
+
+
+def _control_character(source: Source) -> ScriptError | None:
+    for code in ("\x00", _SKIP):
+        place = source.text.find(code)
+        if place >= 0:
+            return ScriptError("E101", f"control character {code!r} in the text", Span(source, place, place + 1))
+    return None
+
+
+def _diagnose(
+    problem: UnexpectedInput | TextError, text: str, source: Source, layout: Layout
+) -> tuple[ScriptError, int, int]:
+    """The error to report, and the range of the logical line to leave out."""
+    error = _message(problem, text, source)
+    assert error.span is not None
+    place = min(error.span.start, len(text) - 1)
+    begin = layout.statement_start
+    if begin > place or (isinstance(problem, TextError) and problem.code in ("E103", "E104")):
+        begin = text.rfind("\n", 0, place) + 1
+        while begin < len(text) and text[begin] in " \t\f":
+            begin += 1
+    end, opened = _logical_end(text, begin)
+    if opened is not None and error.span.start >= end - 1:
+        close = {"(": ")", "[": "]", "{": "}"}[text[opened]]
+        error = ScriptError(
+            "E102", f"{text[opened]!r} is never closed", Span(source, opened, opened + 1), help=f"add {close!r}"
+        )
+    return error, begin, max(end, text.find("\n", place) if opened is None else 0)
+
+
+def _logical_end(text: str, begin: int) -> tuple[int, int | None]:
+    """Offset of the newline that ends the logical line, and the bracket still open there if any."""
+    line_start = text.rfind("\n", 0, begin) + 1
+    indent = begin - line_start
+    opened: list[int] = []
+    for match in _SCAN.finditer(text, begin):
+        found = match.group()
+        if found == "\n":
+            if not opened:
+                return match.start(), None
+            following = re.compile(r"(?:[ \t\f]*\r?\n)*([ \t\f]*)([^\s])").match(text, match.end())
+            if following is None or (len(following.group(1)) <= indent and following.group(2) not in ")]}#"):
+                return match.start(), opened[0]
+        elif found in "([{":
+            opened.append(match.start())
+        elif found in ")]}":
+            if opened:
+                opened.pop()
+    return len(text), opened[0] if opened else None
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """The text with one logical line replaced by a skipped statement, offsets unchanged."""
+    old = text[start:end]
+    if not old.strip() or old.startswith(_SKIP):
+        start = text.rfind("\n", 0, start) + 1
+        if text[start:end].strip(" \t\f") in ("", _SKIP):
+            return text
+        old = text[start:end]
+    blank = "".join([char if char in "\r\n" else " " for char in old])
+    header = re.search(r":[ \t]*(?:#[^\n]*)?$", old)
+    if header is not None and header.start() > 0:
+        indent = start - (text.rfind("\n", 0, start) + 1)
+        following = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ ]*)[^\s]").match(text, end + 1)
+        if following is not None and len(following.group(1)) > indent:
+            blank = blank[: header.start()] + ":" + blank[header.start() + 1 :]
+    return text[:start] + _SKIP + blank[1:] + text[end:]
+
+
+def _message(problem: UnexpectedInput | TextError, text: str, source: Source) -> ScriptError:
+    if isinstance(problem, TextError):
+        span = Span(source, problem.start, problem.end)
+        return ScriptError(problem.code, problem.message, span, help=problem.help)
+    if isinstance(problem, UnexpectedCharacters):
+        place = problem.pos_in_stream or 0
+        char = text[place]
+        line_end = text.find("\n", place)
+        if char in "\"'":
+            return ScriptError("E106", "this string is never closed", Span(source, place, line_end))
+        return ScriptError("E101", f"unexpected character {char!r}", Span(source, place, place + 1))
+    assert isinstance(problem, UnexpectedToken)
+    token = problem.token
+    place = token.start_pos if token.start_pos is not None else len(text) - 1
+    finish = token.end_pos if token.end_pos is not None and token.end_pos > place else place + 1
+    accepted = set(problem.accepts or problem.expected)
+    if accepted == {"_INDENT"}:
+        return ScriptError("E103", "expected an indented block", Span(source, place, place + 1))
+    if token.type == "_INDENT":
+        return ScriptError("E103", "unexpected indentation", Span(source, finish - len(token.value), finish))
+    if token.type in ("_NEWLINE", "_DEDENT", "$END"):
+        finish = place + 1
+    met = _NAMES.get(token.type, "") if token.type in ("_NEWLINE", "_DEDENT", "$END") else repr(str(token))
+    message = f"unexpected {met}" if len(met) < 60 else "unexpected text"
+    wanted = expected_names(accepted)
+    if wanted:
+        message += ", expected " + " or ".join(wanted)
+    return ScriptError("E101", message, Span(source, place, finish))
+
+
+def expected_names(terminals: set[str]) -> list[str]:
+    """Readable names of terminals, in groups: ``an expression``, ``an operator``, ``a statement``, then the rest."""
+    left = set(terminals)
+    names: list[str] = []
+    if left & _STATEMENTS >= {"FOR", "RETURN", "PASS"}:
+        names.append("a statement")
+        left -= _STATEMENTS | _STARTERS | {"AT", "STAR", "SKIPPED"}
+    if left >= {"NAME", "NUMBER", "LPAR"}:
+        names.append("an expression")
+        left -= _STARTERS | {"STAR", "POWER"}
+    if left >= {"OPERATOR", "AND"}:
+        names.append("an operator")
+        left -= _OPERATORS
+        if "LPAR" in left and "DOT" in left:
+            left -= {"LPAR", "DOT", "LSQB"}
+    left -= {"SKIPPED"}
+    for name in sorted(left):
+        spelled = _NAMES.get(name)
+        if spelled is None:
+            pattern = _parser()[0].get_terminal(name).pattern
+            spelled = repr(pattern.value) if pattern.type == "str" else name.lower()
+        if spelled not in names:
+            names.append(spelled)
+    return names
