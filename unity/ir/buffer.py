@@ -1,0 +1,70 @@
+"""Buffers: typed memory with shape, strides and scope, and regions of them."""
+
+from __future__ import annotations
+
+from ..ffi.dtype import DataType
+from ..support.source import Span
+from .expr import Var
+from .node import Aside, Def, Node, node
+from .types import Expr, PointerType
+
+
+@node
+class Range(Node):
+    """Half-open interval ``[min, min + extent)``."""
+
+    min: Expr
+    extent: Expr
+    span: Aside[Span | None] = None
+
+
+@node
+class Buffer(Node):
+    """Memory behind pointer ``data``. Empty ``strides`` mean compact row-major; units of strides and offset are elements.
+
+    Identity is the object: loads and stores refer to it, one statement or the function's ``buffer_map`` declares it.
+    ``axis_separators`` split the axes into the physical dimensions of the flattened buffer.
+    """
+
+    data: Var
+    dtype: DataType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...] = ()
+    elem_offset: Expr | None = None
+    name: str = "buffer"
+    align: int = 64
+    offset_factor: int = 1
+    axis_separators: tuple[int, ...] = ()
+    span: Aside[Span | None] = None
+
+    @property
+    def scope(self) -> str:
+        """Storage scope, kept in the type of ``data``."""
+        ty = self.data.ty
+        return ty.scope if isinstance(ty, PointerType) else "global"
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+Buffer.is_reference = True
+
+
+@node
+class BufferRegion(Node):
+    """Rectangular part of a buffer, one Range per axis."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+    span: Aside[Span | None] = None
+
+
+@node
+class MatchBufferRegion(Node):
+    """``buffer`` is declared as a view of the region ``source``; symbols of its strides and offset are bound here."""
+
+    buffer: Def[Buffer]
+    source: BufferRegion
+    span: Aside[Span | None] = None

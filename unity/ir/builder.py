@@ -1,0 +1,271 @@
+"""BlockBuilder: build graph functions binding by binding, in A-normal form, with types inferred on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..support.deep import deep_recursion
+from ..support.errors import TypeRuleError, VerifyError
+from ..support.source import Span
+from .expr import (
+    Binding, BindingBlock, Call, DataflowBlock, DataflowVar, GlobalVar, If, MatchCast, SeqExpr,
+    Tuple, TupleGetItem, Var, VarBinding,
+)  # fmt: skip
+from .function import Function
+from .infer import find_impure_call, infer_call
+from .module import IRModule
+from .names import NameSupply
+from .node import replace
+from .relation import Answer, erase, is_subtype, join
+from .types import Expr, Type
+from .walk import free_vars
+
+
+class _Frame:
+    """Bindings collected for one sequence: finished blocks and the open one."""
+
+    def __init__(self) -> None:
+        self.blocks: list[BindingBlock] = []
+        self.bindings: list[Binding] = []
+        self.dataflow = False
+
+    def close_block(self) -> None:
+        if self.bindings or self.dataflow:
+            made = tuple(self.bindings)
+            self.blocks.append(DataflowBlock(made) if self.dataflow else BindingBlock(made))
+        self.bindings = []
+        self.dataflow = False
+
+
+class BlockBuilder:
+    """Builds functions into a module.
+
+    >>> bb = BlockBuilder()
+    >>> with bb.function("main", [x]):
+    ...     with bb.dataflow():
+    ...         lv = bb.emit(relu(x))
+    ...         gv = bb.emit_output(lv)
+    ...     bb.emit_func_output(gv)
+    >>> mod = bb.get()
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self._module = mod or IRModule({}, {}, {})
+        self._frames: list[_Frame] = []
+        self._names = NameSupply()
+        self._result: Expr | None = None
+
+    # ---- functions and blocks
+
+    @contextmanager
+    def function(
+        self,
+        name: str,
+        params: Sequence[Var] = (),
+        attrs: dict[str, Any] | None = None,
+        pure: bool | None = None,
+        private: bool = False,
+    ) -> Iterator[None]:
+        """Open a function; ``emit_func_output`` must be called inside. ``pure`` None infers it."""
+        self._names = NameSupply([p.name for p in params])
+        self._frames.append(_Frame())
+        self._result = None
+        yield
+        if self._result is None:
+            raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
+        fn = self.finish_function(list(params), self._result, attrs, pure)
+        if not private:
+            fn = replace(fn, attrs={"global_symbol": name, **fn.attrs})
+        self._module = self._module.with_functions({name: fn})
+
+    def finish_function(
+        self, params: list[Var], result: Expr, attrs: dict[str, Any] | None, pure: bool | None, ret_ty: Type | None = None,
+        span: Span | None = None,
+    ) -> Function:  # fmt: skip
+        """Close the innermost frame into a Function."""
+        body = self.end_sequence(result)
+        if pure is None:
+            pure = find_impure_call(body) is None
+        return Function(tuple(params), body, ret_ty or body.ty, pure, dict(attrs or {}), span)
+
+    def begin_sequence(self) -> None:
+        """Open a sequence of bindings (function or branch body)."""
+        self._frames.append(_Frame())
+
+    def end_sequence(self, result: Expr) -> SeqExpr:
+        """Close the innermost sequence with its value."""
+        result = self._leaf(result)
+        frame = self._frames.pop()
+        frame.close_block()
+        return SeqExpr(tuple(frame.blocks), result)
+
+    @contextmanager
+    def dataflow(self) -> Iterator[None]:
+        """Open a dataflow block in the current sequence."""
+        self.begin_dataflow()
+        yield
+        self.end_dataflow()
+
+    def begin_dataflow(self) -> None:
+        """Start a dataflow block."""
+        frame = self._frame()
+        frame.close_block()
+        frame.dataflow = True
+
+    def end_dataflow(self) -> None:
+        """End the dataflow block."""
+        self._frame().close_block()
+
+    def _frame(self) -> _Frame:
+        if not self._frames:
+            raise VerifyError("E303", "no function is open", help="use `with bb.function(name, params):`")
+        return self._frames[-1]
+
+    # ---- bindings
+
+    def emit(self, expr: Expr, name_hint: str = "", output: bool = False) -> Var:
+        """Bind an expression (normalised) to a fresh variable and return it."""
+        value = self.normalize(expr)
+        frame = self._frame()
+        inside = frame.dataflow and not output
+        name = self._names.fresh(name_hint or ("lv" if inside else "gv"))
+        var = (DataflowVar if inside else Var)(name, value.ty, getattr(expr, "span", None))
+        frame.bindings.append(VarBinding(var, value, getattr(expr, "span", None)))
+        return var
+
+    def emit_output(self, expr: Expr, name_hint: str = "") -> Var:
+        """Bind an output of the dataflow block."""
+        return self.emit(expr, name_hint, output=True)
+
+    def emit_func_output(self, expr: Expr) -> None:
+        """Set the value the function returns."""
+        self._result = self._leaf(expr)
+
+    def match_cast(self, value: Expr, target: Type, name_hint: str = "", output: bool = False) -> Var:
+        """Bind ``match_cast(value, target)``. Raises TypeRuleError E206 when it can never hold."""
+        leaf = self._leaf(value)
+        if is_subtype(leaf.ty, target) is Answer.NO:
+            raise TypeRuleError("E206", f"a value of type {leaf.ty} never has type {target}", getattr(value, "span", None))
+        frame = self._frame()
+        inside = frame.dataflow and not output
+        var = (DataflowVar if inside else Var)(self._names.fresh(name_hint or ("lv" if inside else "gv")), target)
+        frame.bindings.append(MatchCast(var, leaf, target, getattr(value, "span", None)))
+        return var
+
+    def emit_binding(self, binding: Binding) -> None:
+        """Append a finished binding as it is."""
+        self._frame().bindings.append(binding)
+
+    # ---- normal form
+
+    def normalize(self, expr: Expr) -> Expr:
+        """The expression in A-normal form with its type: nested calls are bound to variables first."""
+        with deep_recursion():
+            return self._normalize(expr)
+
+    def _normalize(self, expr: Expr) -> Expr:
+        kind = type(expr)
+        if kind is Call:
+            return self._call(expr)  # type: ignore[arg-type]
+        if kind is Tuple:
+            fields = [self._leaf(f) for f in expr.fields]  # type: ignore[attr-defined]
+            if all([x is y for x, y in zip(fields, expr.fields)]):  # type: ignore[attr-defined]
+                return expr
+            return Tuple(tuple(fields), expr.span)  # type: ignore[attr-defined]
+        if kind is TupleGetItem:
+            source = expr.tuple_value  # type: ignore[attr-defined]
+            leaf = self._leaf(source)
+            return expr if leaf is source else TupleGetItem(leaf, expr.index, expr.span)  # type: ignore[attr-defined]
+        if kind is If:
+            return self._if(expr)  # type: ignore[arg-type]
+        if kind is SeqExpr:
+            return self._inline_sequence(expr)  # type: ignore[arg-type]
+        return expr
+
+    def _call(self, call: Call) -> Call:
+        args = tuple([self._argument(a) for a in call.args])
+        changed = any([x is not y for x, y in zip(args, call.args)])
+        made = Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span) if changed else call
+        if changed or is_unknown(made.ty):
+            made = Call(made.op, made.args, made.attrs, made.ty_args, infer_call(made), made.span)
+        return made
+
+    def _argument(self, expr: Expr) -> Expr:
+        return self._normalize(expr) if type(expr) is Tuple else self._leaf(expr)
+
+    def _leaf(self, expr: Expr) -> Expr:
+        if type(expr) is Tuple:
+            return self._normalize(expr)
+        if type(expr) in (TupleGetItem, If, SeqExpr, Function) or (type(expr) is Call and is_graph_call(expr)):
+            return self.emit(expr)
+        return expr
+
+    def _if(self, expr: If) -> If:
+        cond = self._leaf(expr.cond)
+        branches = []
+        for branch in (expr.then_branch, expr.else_branch):
+            if type(branch) is SeqExpr:
+                branches.append(branch)
+                continue
+            self.begin_sequence()
+            branches.append(self.end_sequence(self._normalize(branch)))
+        return If(cond, branches[0], branches[1], join_branches(branches[0], branches[1]), expr.span)
+
+    def _inline_sequence(self, expr: SeqExpr) -> Expr:
+        for block in expr.blocks:
+            for binding in block.bindings:
+                self._frame().bindings.append(binding)
+        return self._normalize(expr.body)
+
+    # ---- module
+
+    def get(self) -> IRModule:
+        """The module built so far."""
+        return self._module
+
+    def get_unique_name(self, prefix: str) -> str:
+        """A variable name not used before in the open function."""
+        return self._names.fresh(prefix)
+
+    def add_func(self, fn: Any, name_hint: str) -> GlobalVar:
+        """Add a function under a fresh name and return the reference to it."""
+        name = self._module.fresh_name(name_hint)
+        self._module = self._module.with_functions({name: fn})
+        return self._module.get_global_var(name)
+
+
+UNKNOWN = Type()
+"""Type of a call whose result is not inferred yet: ``Call(..., ty=UNKNOWN)``; ``normalize`` fills it in."""
+
+
+def is_unknown(ty: Type) -> bool:
+    """True for the placeholder type."""
+    return ty is UNKNOWN
+
+
+def join_branches(then_branch: SeqExpr, else_branch: SeqExpr) -> Type:
+    """Type of a conditional: the join of its branches, symbols bound inside a branch erased."""
+    sides = []
+    for branch in (then_branch, else_branch):
+        ty = branch.ty
+        inner = set([v for v in free_vars(ty) if v not in set(free_vars(branch))])
+        sides.append(erase(ty, [v for v in free_vars(ty) if v not in inner]) if inner else ty)
+    return join(sides[0], sides[1])
+
+
+def is_graph_call(expr: Expr) -> bool:
+    """True for calls of the graph level (scalar intrinsics are values, not bindings)."""
+    return type(expr) is Call and not getattr(expr.op, "name", "").startswith("T.")
+
+
+def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | None = None, ty_args: Sequence[Type] = (),
+              span: Span | None = None) -> Call:  # fmt: skip
+    """A call with its type inferred."""
+    call = Call(name_or_op, tuple(args), dict(attrs or {}), tuple(ty_args), UNKNOWN, span)
+    return Call(call.op, call.args, call.attrs, call.ty_args, infer_call(call), span)
+
+
+
+__all__ = ["BlockBuilder", "UNKNOWN", "is_graph_call", "is_unknown", "join_branches", "make_call"]

@@ -1,0 +1,249 @@
+"""Expressions shared by both levels (variables, literals, calls) and those of the graph level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ffi.dtype import DataType
+from ..ffi.tensor import Tensor
+from ..support.source import Span
+from .node import Aside, Def, Derived, Node, node
+from .types import Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+
+
+@node
+class Var(Expr):
+    """A variable; identity is the object, ``name`` is a hint for printing."""
+
+    name: str
+    ty: Type
+    span: Aside[Span | None] = None
+
+
+@node
+class DataflowVar(Var):
+    """A variable visible only inside its dataflow block."""
+
+
+Var.is_reference = True
+DataflowVar.is_reference = True
+
+
+@node
+class GlobalVar(Expr):
+    """Name of a function of the module."""
+
+    name: str
+    ty: Aside[Type] = ObjectType()
+    span: Aside[Span | None] = None
+
+
+@node
+class IntImm(Expr):
+    """Integer or boolean constant."""
+
+    value: int
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class FloatImm(Expr):
+    """Floating-point constant, kept as a Python float (exactly representable in ``ty`` by construction)."""
+
+    value: float
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class StringImm(Expr):
+    """Text constant."""
+
+    value: str
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return ObjectType()
+
+
+@node
+class DataTypeImm(Expr):
+    """A data type as a value, ``R.dtype("float32")``."""
+
+    value: DataType
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return ObjectType()
+
+
+@node
+class Op(Expr):
+    """An operator or intrinsic by its script spelling, e.g. ``R.nn.relu`` or ``T.exp``. Get one with ``op(name)``."""
+
+    name: str
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return ObjectType()
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """TVM's spelling of ``op``: ``Op.get("relax.add")``."""
+        return op(name)
+
+
+_OPS: dict[str, Op] = {}
+_OLD_PREFIXES = (("relax.", "R."), ("tirx.", "T."), ("tir.", "T."))
+
+
+def op(name: str) -> Op:
+    """The one Op of a name. Also takes TVM's names ``relax.add``, ``tir.exp``."""
+    found = _OPS.get(name)
+    if found is None:
+        for old, new in _OLD_PREFIXES:
+            if name.startswith(old):
+                return op(new + name[len(old) :])
+        found = _OPS[name] = Op(name)
+    return found
+
+
+@node
+class ExternFunc(Expr):
+    """A registered function by name."""
+
+    name: str
+    span: Aside[Span | None] = None
+    attrs: Aside[dict[str, Any] | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return FuncType(None, ObjectType(), False)
+
+
+@node
+class Constant(Expr):
+    """Tensor data inside the IR, shared not copied."""
+
+    data: Tensor
+    ty: TensorType
+    span: Aside[Span | None] = None
+
+
+@node
+class Call(Expr):
+    """Application of ``op`` (an Op, GlobalVar, ExternFunc, Var or Function) to arguments.
+
+    ``attrs`` are compile-time values by name; ``ty_args`` are types given by the program (result types of call_dps).
+    """
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: dict[str, Any]
+    ty_args: tuple[Type, ...]
+    ty: Derived[Type]
+    span: Aside[Span | None] = None
+
+
+@node
+class Tuple(Expr):
+    """A tuple value."""
+
+    fields: tuple[Expr, ...]
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> TupleType:  # type: ignore[override]
+        return TupleType(tuple([f.ty for f in self.fields]))
+
+
+@node
+class TupleGetItem(Expr):
+    """Field ``index`` of a tuple value."""
+
+    tuple_value: Expr
+    index: int
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        ty = self.tuple_value.ty
+        return ty.fields[self.index] if isinstance(ty, TupleType) else ObjectType()
+
+
+@node
+class ShapeExpr(Expr):
+    """A shape value from scalar expressions."""
+
+    values: tuple[Expr, ...]
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> ShapeType:  # type: ignore[override]
+        return ShapeType(self.values, len(self.values))
+
+
+@node
+class If(Expr):
+    """Conditional value; the branches are SeqExprs and ``ty`` is the join of theirs."""
+
+    cond: Expr
+    then_branch: Expr
+    else_branch: Expr
+    ty: Derived[Type]
+    span: Aside[Span | None] = None
+
+
+class Binding(Node):
+    """Base of the bindings of a block."""
+
+    __slots__ = ()
+    var: Var
+
+
+@node
+class VarBinding(Binding):
+    """``var = value``."""
+
+    var: Def[Var]
+    value: Expr
+    span: Aside[Span | None] = None
+
+
+@node
+class MatchCast(Binding):
+    """``var = match_cast(value, target)``: checked at run time; unbound symbols of ``target`` are bound by it."""
+
+    var: Def[Var]
+    value: Expr
+    target: Def[Type]
+    span: Aside[Span | None] = None
+
+
+@node
+class BindingBlock(Node):
+    """Bindings in order, effects allowed."""
+
+    bindings: tuple[Binding, ...]
+    span: Aside[Span | None] = None
+
+
+@node
+class DataflowBlock(BindingBlock):
+    """Bindings without effects; only plain Vars (not DataflowVars) are visible outside."""
+
+
+@node
+class SeqExpr(Expr):
+    """Blocks of bindings and then a value."""
+
+    blocks: tuple[BindingBlock, ...]
+    body: Expr
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return self.body.ty

@@ -1,0 +1,60 @@
+"""Functions of both levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..support.source import Span
+from .buffer import Buffer
+from .expr import SeqExpr, Var
+from .node import Aside, Def, Node, node
+from .stmt import Stmt
+from .types import Expr, FuncType, PrimType, TensorType, Type, VOID_TYPE
+
+
+@node
+class Function(Expr):
+    """Graph function. ``params``' types bind the symbols; ``attrs["global_symbol"]`` makes it public."""
+
+    params: Def[tuple[Var, ...]]
+    body: Expr
+    ret_ty: Type
+    pure: bool
+    attrs: dict[str, Any]
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> FuncType:  # type: ignore[override]
+        return FuncType(tuple([p.ty for p in self.params]), self.ret_ty, self.pure)
+
+
+@node
+class PrimFunc(Node):
+    """Tensor program. ``buffer_map`` says which buffer stands behind each pointer parameter; symbols first shown in their
+    shapes, strides and offsets are bound there, in order of the parameters."""
+
+    params: Def[tuple[Var, ...]]
+    buffer_map: Def[dict[Var, Buffer]]
+    body: Stmt
+    ret_ty: Type
+    attrs: dict[str, Any]
+    span: Aside[Span | None] = None
+
+
+BaseFunc = Function | PrimFunc
+
+
+def seq_body(fn: Function) -> SeqExpr:
+    """Body of a normalised function."""
+    body = fn.body
+    return body if isinstance(body, SeqExpr) else SeqExpr((), body)
+
+
+def has_global_symbol(fn: Function | PrimFunc) -> bool:
+    """True when the function is visible from outside the module."""
+    return "global_symbol" in fn.attrs
+
+
+__all__ = [
+    "BaseFunc", "Function", "PrimFunc", "PrimType", "TensorType", "VOID_TYPE", "has_global_symbol", "seq_body",
+]  # fmt: skip

@@ -1,0 +1,116 @@
+"""IRModule: named functions of both levels, attributes, module-level tables. Updates are functional."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..support.errors import UnityError, VerifyError
+from .expr import ExternFunc, GlobalVar
+from .function import Function, PrimFunc
+from .node import Node, PRINTER, node
+
+ModuleMember = Function | PrimFunc | ExternFunc
+
+
+@node
+class IRModule(Node):
+    """Functions by name (in order), attributes, and tables such as virtual devices (``global_infos``)."""
+
+    functions: dict[str, Any]
+    attrs: dict[str, Any]
+    global_infos: dict[str, Any]
+    name: str = "Module"
+
+    def __getitem__(self, name: str | GlobalVar) -> Any:
+        key = name.name if isinstance(name, GlobalVar) else name
+        found = self.functions.get(key)
+        if found is None:
+            known = ", ".join(self.functions) or "none"
+            raise VerifyError("E301", f"the module has no function {key!r}", help=f"it has: {known}")
+        return found
+
+    def __contains__(self, name: str | GlobalVar) -> bool:
+        return (name.name if isinstance(name, GlobalVar) else name) in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """A reference to a function of the module, with its type."""
+        fn = self[name]
+        return GlobalVar(name, fn.ty) if isinstance(fn, (Function, ExternFunc)) else GlobalVar(name)
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """References to all functions in order."""
+        return [self.get_global_var(name) for name in self.functions]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """(name, function) in order."""
+        return list(self.functions.items())
+
+    def prim_funcs(self) -> dict[str, PrimFunc]:
+        """The tensor programs by name."""
+        return {n: f for n, f in self.functions.items() if type(f) is PrimFunc}
+
+    def graph_functions(self) -> dict[str, Function]:
+        """The graph functions by name."""
+        return {n: f for n, f in self.functions.items() if type(f) is Function}
+
+    def with_functions(self, changes: Mapping[str, Any]) -> IRModule:
+        """A module with functions added or replaced (value None removes); the same object if nothing changes."""
+        functions = dict(self.functions)
+        for name, fn in changes.items():
+            if fn is None:
+                functions.pop(name, None)
+            else:
+                functions[name] = fn
+        if functions == self.functions and list(functions) == list(self.functions):
+            return self
+        return IRModule(functions, self.attrs, self.global_infos, self.name)
+
+    def with_attrs(self, **attrs: Any) -> IRModule:
+        """A module with attributes added or replaced."""
+        return IRModule(self.functions, {**self.attrs, **attrs}, self.global_infos, self.name)
+
+    def fresh_name(self, hint: str) -> str:
+        """A function name not yet in the module: ``hint``, else ``hint1``, ``hint2``, ..."""
+        if hint not in self.functions:
+            return hint
+        count = 1
+        while f"{hint}{count}" in self.functions:
+            count += 1
+        return f"{hint}{count}"
+
+    def script(self, dialect: str = "unity", **options: Any) -> str:
+        """The module as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
+        return _printer("script")(self, dialect=dialect, **options)  # type: ignore[no-any-return]
+
+    def show(self, **options: Any) -> None:
+        """Print the module as highlighted script."""
+        _printer("show")(self, **options)
+
+    def _repr_html_(self) -> str:
+        return _printer("html")(self)  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        return PRINTER[0](self)
+
+
+SCRIPT_HOOKS: dict[str, Any] = {}
+"""``script``, ``show`` and ``html``: filled by the script room when it is imported."""
+
+
+def _printer(name: str) -> Any:
+    hook = SCRIPT_HOOKS.get(name)
+    if hook is None:
+        raise UnityError("E302", "printing needs the script room", help="import unity.script first")
+    return hook
+
+
+def module(functions: Mapping[str, Any], **attrs: Any) -> IRModule:
+    """A module from named functions."""
+    return IRModule(dict(functions), dict(attrs), {})

@@ -1,0 +1,86 @@
+"""``@node``: slotted dataclasses with identity equality, and the field markers that say what a field means.
+
+From the markers the generic walks (`walk.py`) and comparisons (`structural.py`) are derived once. Invariant: children are
+nodes, tuples of nodes, or dicts whose values may be nodes; never lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
+
+from ..support.options import bool_option
+
+_T = TypeVar("_T")
+_C = TypeVar("_C", bound=type)
+
+Def = Annotated[_T, "def"]
+"""The field binds the variables or buffers it holds (and the symbols its types show first)."""
+Aside = Annotated[_T, "aside"]
+"""The field is no part of the meaning: spans, hints. Neither walked nor compared."""
+Derived = Annotated[_T, "derived"]
+"""The field follows from the others: rewritten with them, not compared."""
+
+PLAIN, DEF, DERIVED, LEAF, ASIDE = "plain", "def", "derived", "leaf", "aside"
+_LEAF_TYPES = {"str", "int", "bool", "float", "DataType", "PrimType", "str | None", "int | None", "DataType | None", "Tensor"}
+
+CHECKED = bool_option("UNITY_CHECKED")
+
+
+class Node:
+    """Base of every IR node. Equality and hash are identity; use ``structural_equal`` for meaning."""
+
+    __slots__ = ()
+    plan: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """(field name, role) in printing order."""
+    walked: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """The part of the plan that may hold nodes."""
+    is_reference: ClassVar[bool] = False
+    """True for nodes that stand for themselves wherever they are used (variables, buffers)."""
+
+    def __repr__(self) -> str:
+        return PRINTER[0](self)
+
+
+def _plain_repr(value: Node) -> str:
+    name = getattr(value, "name", None)
+    return f"<{type(value).__name__} {name}>" if isinstance(name, str) else f"<{type(value).__name__}>"
+
+
+PRINTER: list[Callable[[Node], str]] = [_plain_repr]
+"""The printer hook: one function from node to text, filled by the script room."""
+
+
+def _role(annotation: str) -> str:
+    if annotation.startswith("Def["):
+        return DEF
+    if annotation.startswith("Aside["):
+        return ASIDE
+    if annotation.startswith("Derived["):
+        return DERIVED
+    return LEAF if annotation in _LEAF_TYPES else PLAIN
+
+
+@dataclass_transform(eq_default=False, field_specifiers=())
+def node(cls: _C) -> _C:
+    """Make a node class: a slotted dataclass with identity equality, frozen when ``UNITY_CHECKED=1``."""
+    made: Any = dataclass(slots=True, eq=False, repr=False, frozen=CHECKED)(cls)
+    plan = tuple((f.name, _role(str(f.type))) for f in fields(made) if f.init)
+    made.plan = plan
+    walked = [(name, role) for name, role in plan if role not in (LEAF, ASIDE)]
+    made.walked = tuple(sorted(walked, key=lambda item: item[1] != DEF))  # what a node binds comes before its uses
+    return made  # type: ignore[no-any-return]
+
+
+def set_field(target: Node, name: str, value: object) -> None:
+    """Fill a field after construction (only for builders tying a knot, e.g. a recursive type)."""
+    object.__setattr__(target, name, value)
+
+
+def replace(target: _T, **changes: object) -> _T:
+    """A copy of a node with some fields changed."""
+    values = [changes.pop(name) if name in changes else getattr(target, name) for name, _ in target.plan]  # type: ignore[attr-defined]
+    if changes:
+        raise TypeError(f"{type(target).__name__} has no field {next(iter(changes))!r}")
+    return type(target)(*values)

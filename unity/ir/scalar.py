@@ -1,0 +1,315 @@
+"""Scalar expressions: arithmetic, comparisons, memory reads, vectors, reductions. Raw classes never simplify; see build.py."""
+
+from __future__ import annotations
+
+from ..support.source import Span
+from .buffer import Buffer, Range
+from .expr import Var
+from .node import Aside, Def, Derived, Node, node
+from .types import Expr, PrimType, Type
+
+
+@node
+class Cast(Expr):
+    """Conversion of a value to ``ty``: C rules, float to int truncates."""
+
+    value: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+class Binary(Expr):
+    """Base of two-operand expressions; operands have one type."""
+
+    __slots__ = ()
+    a: Expr
+    b: Expr
+    ty: PrimType
+
+
+@node
+class Add(Binary):
+    """``a + b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Sub(Binary):
+    """``a - b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Mul(Binary):
+    """``a * b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Div(Binary):
+    """True division of floats; division truncating towards zero of integers."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Mod(Binary):
+    """Remainder of the truncating division (sign of ``a``)."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class FloorDiv(Binary):
+    """Division rounding down."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class FloorMod(Binary):
+    """Remainder of the flooring division (sign of ``b``)."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Min(Binary):
+    """Smaller of two; NaN if either is NaN."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Max(Binary):
+    """Larger of two; NaN if either is NaN."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+class Compare(Binary):
+    """Base of comparisons; ``ty`` is bool with the operands' lanes."""
+
+    __slots__ = ()
+
+
+@node
+class EQ(Compare):
+    """``a == b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class NE(Compare):
+    """``a != b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class LT(Compare):
+    """``a < b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class LE(Compare):
+    """``a <= b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class GT(Compare):
+    """``a > b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class GE(Compare):
+    """``a >= b``."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class And(Binary):
+    """Logical and, right side evaluated only when the left holds."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Or(Binary):
+    """Logical or, right side evaluated only when the left does not hold."""
+
+    a: Expr
+    b: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Not(Expr):
+    """Logical negation."""
+
+    a: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Select(Expr):
+    """``cond ? true_value : false_value`` with both sides evaluated (``T.if_then_else`` is the lazy form)."""
+
+    cond: Expr
+    true_value: Expr
+    false_value: Expr
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class BufferLoad(Expr):
+    """Read of a buffer element, or of lanes when the last index is a vector; ``predicate`` masks lanes."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    ty: PrimType
+    predicate: Expr | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class Ramp(Expr):
+    """Vector ``base, base + stride, ...``; ``lanes`` is an int or an expression with ``vscale``."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Broadcast(Expr):
+    """Vector of ``lanes`` equal values."""
+
+    value: Expr
+    lanes: int
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Shuffle(Expr):
+    """Lanes picked by constant ``indices`` from the concatenated ``vectors``."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[Expr, ...]
+    ty: PrimType
+    span: Aside[Span | None] = None
+
+
+@node
+class Let(Expr):
+    """``body`` with ``var`` bound to ``value``."""
+
+    var: Def[Var]
+    value: Expr
+    body: Expr
+    span: Aside[Span | None] = None
+
+    @property
+    def ty(self) -> Type:  # type: ignore[override]
+        return self.body.ty
+
+
+@node
+class IterVar(Node):
+    """Iterator: ``kind`` is "S" (spatial), "R" (reduction), "scan", "opaque" or "thread"; ``dom`` may be unknown."""
+
+    var: Def[Var]
+    dom: Range | None
+    kind: str
+    thread_tag: str = ""
+    span: Aside[Span | None] = None
+
+
+@node
+class CommReducer(Node):
+    """Commutative, associative combination of tuples: ``result`` from ``lhs`` and ``rhs``, neutral element ``identity``."""
+
+    lhs: Def[tuple[Var, ...]]
+    rhs: Def[tuple[Var, ...]]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+    span: Aside[Span | None] = None
+
+
+@node
+class Reduce(Expr):
+    """Field ``value_index`` of the reduction of ``source`` over ``axis`` where ``condition`` holds (tensor expressions)."""
+
+    combiner: CommReducer
+    source: tuple[Expr, ...]
+    axis: Def[tuple[IterVar, ...]]
+    condition: Expr
+    value_index: int
+    init: tuple[Expr, ...]
+    ty: Derived[Type]
+    span: Aside[Span | None] = None

@@ -1,0 +1,203 @@
+"""Statements of tensor programs. Sequences are flat; Bind, AllocBuffer, AllocConst and DeclBuffer scope over the rest of theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ffi.tensor import Tensor
+from ..support.source import Span
+from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .expr import Var
+from .node import Aside, Def, Node, node
+from .scalar import IterVar
+from .types import Expr
+
+LOOP_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
+
+
+class Stmt(Node):
+    """Base of all statements."""
+
+    __slots__ = ()
+
+
+@node
+class For(Stmt):
+    """Loop ``for loop_var in [min, min + extent)`` in steps of ``step`` (None is 1; ``extent`` counts values before stepping).
+
+    ``kind`` is one of LOOP_KINDS; ``thread`` names the axis ("threadIdx.x") of a thread binding.
+    """
+
+    loop_var: Def[Var]
+    min: Expr
+    extent: Expr
+    kind: str
+    body: Stmt
+    thread: str | None = None
+    annotations: dict[str, Any] | None = None
+    step: Expr | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class While(Stmt):
+    """Loop while ``cond`` holds."""
+
+    cond: Expr
+    body: Stmt
+    span: Aside[Span | None] = None
+
+
+@node
+class Break(Stmt):
+    """Leave the innermost loop."""
+
+    span: Aside[Span | None] = None
+
+
+@node
+class Continue(Stmt):
+    """Go on with the next iteration of the innermost loop."""
+
+    span: Aside[Span | None] = None
+
+
+@node
+class Return(Stmt):
+    """Leave the function with a value (None: without)."""
+
+    value: Expr | None
+    span: Aside[Span | None] = None
+
+
+@node
+class IfThenElse(Stmt):
+    """Conditional statement."""
+
+    cond: Expr
+    then_case: Stmt
+    else_case: Stmt | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class SeqStmt(Stmt):
+    """Statements in order. Flat: no SeqStmt directly inside (use ``seq``); empty means nothing."""
+
+    stmts: tuple[Stmt, ...]
+    span: Aside[Span | None] = None
+
+
+@node
+class Bind(Stmt):
+    """Immutable scalar: ``var = value``."""
+
+    var: Def[Var]
+    value: Expr
+    span: Aside[Span | None] = None
+
+
+@node
+class AllocBuffer(Stmt):
+    """Memory for ``buffer`` until the end of the sequence."""
+
+    buffer: Def[Buffer]
+    annotations: dict[str, Any] | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class AllocConst(Stmt):
+    """``buffer`` holds constant data."""
+
+    buffer: Def[Buffer]
+    data: Tensor
+    span: Aside[Span | None] = None
+
+
+@node
+class DeclBuffer(Stmt):
+    """``buffer`` is a view of memory whose pointer exists already (``buffer.data``)."""
+
+    buffer: Def[Buffer]
+    span: Aside[Span | None] = None
+
+
+@node
+class AttrStmt(Stmt):
+    """Attribute ``key`` = ``value`` on ``node`` for the statement ``body`` (pragmas, thread extents)."""
+
+    node: Any
+    key: str
+    value: Any
+    body: Stmt
+    span: Aside[Span | None] = None
+
+
+@node
+class AssertStmt(Stmt):
+    """Fail with ``kind: message`` unless ``cond`` holds."""
+
+    cond: Expr
+    message: str
+    kind: str = "RuntimeError"
+    span: Aside[Span | None] = None
+
+
+@node
+class BufferStore(Stmt):
+    """``buffer[indices] = value``; a vector last index stores lanes, ``predicate`` masks them."""
+
+    buffer: Buffer
+    value: Expr
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class Evaluate(Stmt):
+    """Evaluate an expression for its effect."""
+
+    value: Expr
+    span: Aside[Span | None] = None
+
+
+@node
+class Block(Stmt):
+    """Schedulable unit: iterators, regions read and written, optional initialisation of a reduction, body.
+
+    ``reads`` / ``writes`` None means not written in the program: derived on demand from the body (analysis.block_regions).
+    """
+
+    iter_vars: tuple[IterVar, ...]
+    reads: tuple[BufferRegion, ...] | None
+    writes: tuple[BufferRegion, ...] | None
+    alloc_buffers: Def[tuple[Buffer, ...]]
+    match_buffers: tuple[MatchBufferRegion, ...]
+    annotations: dict[str, Any]
+    name: str
+    body: Stmt
+    init: Stmt | None = None
+    span: Aside[Span | None] = None
+
+
+@node
+class BlockRealize(Stmt):
+    """A block executed with ``iter_values`` for its iterators, where ``predicate`` holds."""
+
+    iter_values: tuple[Expr, ...]
+    predicate: Expr
+    block: Block
+    span: Aside[Span | None] = None
+
+
+def seq(*stmts: Stmt, span: Span | None = None) -> Stmt:
+    """Statements in order, flattened; a single one stands alone."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        if type(stmt) is SeqStmt:
+            flat.extend(stmt.stmts)
+        else:
+            flat.append(stmt)
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat), span=span)

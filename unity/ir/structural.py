@@ -1,0 +1,293 @@
+"""Structural equality up to renaming, the first difference as a path, and a hash that agrees with it."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..ffi.tensor import Tensor
+from ..support.deep import deep_recursion
+from .buffer import Buffer
+from .expr import GlobalVar, Op, ShapeExpr, Var
+from .module import IRModule
+from .node import DEF, DERIVED, LEAF, ASIDE, Node
+from .types import PrimType, Type
+
+
+class _Different(Exception):
+    """Internal: carries the path built while unwinding."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+
+class _Comparer:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.left: dict[Node, Node] = {}
+        self.right: dict[Node, Node] = {}
+
+    def bind(self, a: Node, b: Node) -> None:
+        known_a, known_b = self.left.get(a), self.right.get(b)
+        if known_a is None and known_b is None:
+            self.left[a] = b
+            self.right[b] = a
+        elif known_a is not b or known_b is not a:
+            raise _Different(f"{name_of(a)} and {name_of(b)} are bound to different things")
+
+    def value(self, a: Any, b: Any, defining: bool) -> None:
+        if isinstance(a, Node) and isinstance(b, Node):
+            self.node(a, b, defining)
+        elif type(a) is tuple and type(b) is tuple:
+            if len(a) != len(b):
+                raise _Different(f"{len(a)} elements against {len(b)}")
+            for index, (x, y) in enumerate(zip(a, b)):
+                try:
+                    self.value(x, y, defining)
+                except _Different as difference:
+                    difference.path.append(f"[{index}]")
+                    raise
+        elif type(a) is dict and type(b) is dict:
+            self.mapping(a, b, defining)
+        elif not plain_equal(a, b):
+            raise _Different(f"{shown(a)} against {shown(b)}")
+
+    def mapping(self, a: dict[Any, Any], b: dict[Any, Any], defining: bool) -> None:
+        if a and isinstance(next(iter(a)), Node):  # buffer_map: in order of the parameters
+            self.value(tuple(a), tuple(b), False)
+            self.value(tuple(a.values()), tuple(b.values()), defining)
+            return
+        for key in a:
+            if key not in b:
+                raise _Different(f"key {key!r} only on the left")
+        for key in b:
+            if key not in a:
+                raise _Different(f"key {key!r} only on the right")
+        for key, item in a.items():
+            try:
+                self.value(item, b[key], defining)
+            except _Different as difference:
+                difference.path.append(f"[{key!r}]")
+                raise
+
+    def node(self, a: Any, b: Any, defining: bool) -> None:
+        kind = type(a)
+        if kind is not type(b):
+            raise _Different(f"{kind.__name__} against {type(b).__name__}")
+        if a.is_reference:
+            self.reference(a, b, defining)
+            return
+        if a is b and not self.left and not defining:
+            return
+        if kind is GlobalVar or kind is Op:
+            if a.name != b.name:
+                raise _Different(f"{a.name} against {b.name}")
+            return
+        if kind is PrimType:
+            if a.dtype is not b.dtype:
+                raise _Different(f"{a.dtype.name} against {b.dtype.name}")
+            return
+        defining = defining and isinstance(a, (Type, ShapeExpr))
+        ordered = sorted(a.plan, key=lambda item: item[1] is not DEF) if a.walked else a.plan
+        for name, role in ordered:
+            if role is ASIDE or role is DERIVED:
+                continue
+            x, y = getattr(a, name), getattr(b, name)
+            try:
+                if role is LEAF:
+                    if not plain_equal(x, y):
+                        raise _Different(f"{shown(x)} against {shown(y)}")
+                else:
+                    self.value(x, y, role is DEF or defining)
+            except _Different as difference:
+                difference.path.append(f".{name}")
+                raise
+
+    def reference(self, a: Any, b: Any, defining: bool) -> None:
+        mapped = self.left.get(a)
+        if mapped is not None or b in self.right:
+            if mapped is not b:
+                raise _Different(f"variable {name_of(a)} against {name_of(b)}")
+            return
+        if not defining and not self.map_free_vars:
+            if a is not b:
+                raise _Different(f"free variable {name_of(a)} against {name_of(b)}")
+            return
+        self.bind(a, b)
+        if isinstance(a, Var):
+            try:
+                self.value(a.ty, b.ty, True)
+            except _Different as difference:
+                difference.path.append(".ty")
+                raise
+            return
+        if type(a) is Buffer:
+            for name, role in a.plan:
+                if role is ASIDE or name == "name":
+                    continue
+                try:
+                    self.value(getattr(a, name), getattr(b, name), True)
+                except _Different as difference:
+                    difference.path.append(f".{name}")
+                    raise
+
+    def module(self, a: IRModule, b: IRModule) -> None:
+        self.node_fields(a, b, ("attrs", "global_infos"))
+        for name in a.functions:
+            if name not in b.functions:
+                raise _Different(f"function {name} only on the left")
+        for name in b.functions:
+            if name not in a.functions:
+                raise _Different(f"function {name} only on the right")
+        for name, fn in a.functions.items():
+            self.left.clear()
+            self.right.clear()
+            try:
+                self.value(fn, b.functions[name], False)
+            except _Different as difference:
+                difference.path.append(f'["{name}"]')
+                raise
+
+    def node_fields(self, a: Any, b: Any, names: tuple[str, ...]) -> None:
+        for name in names:
+            try:
+                self.value(getattr(a, name), getattr(b, name), False)
+            except _Different as difference:
+                difference.path.append(f".{name}")
+                raise
+
+
+def name_of(node: Any) -> str:
+    """Name hint of a variable or buffer."""
+    return str(getattr(node, "name", node))
+
+
+def shown(value: Any) -> str:
+    """Short text of a value for a difference."""
+    text = repr(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def plain_equal(a: Any, b: Any) -> bool:
+    """Equality of data: by type and value; floats by bits (NaN equals NaN, 0.0 differs from -0.0); arrays by bytes."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is float:
+        return struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, Tensor):
+        return tensors_equal(a, b)
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if type(a) is list:
+        return len(a) == len(b) and all([plain_equal(x, y) for x, y in zip(a, b)])
+    return bool(a == b)
+
+
+def tensors_equal(a: Tensor, b: Tensor) -> bool:
+    """Same dtype, shape and bytes."""
+    x, y = a.numpy(), b.numpy()
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
+    """Path and reason of the first difference, e.g. ``["main"].body.value: 1 against 2``; None when equal."""
+    comparer = _Comparer(map_free_vars)
+    with deep_recursion():
+        try:
+            if isinstance(a, IRModule) and isinstance(b, IRModule):
+                comparer.module(a, b)
+            else:
+                comparer.value(a, b, False)
+        except _Different as difference:
+            path = "".join(reversed(difference.path))
+            return f"{path or '<root>'}: {difference.reason}"
+    return None
+
+
+def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+    """Equality up to renaming of bound variables and buffers; free ones must be identical unless ``map_free_vars``."""
+    return first_difference(a, b, map_free_vars) is None
+
+
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """Raise ValueError that names the first difference as a path."""
+    difference = first_difference(a, b, map_free_vars)
+    if difference is not None:
+        raise ValueError(f"not structurally equal at {difference}")
+
+
+def structural_hash(root: Any, map_free_vars: bool = False) -> int:
+    """Hash that agrees with ``structural_equal``: bound names do not count."""
+    hasher = _Hasher(map_free_vars)
+    with deep_recursion():
+        return hasher.value(root)
+
+
+class _Hasher:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.numbers: dict[Node, int] = {}
+        self.map_free_vars = map_free_vars
+
+    def value(self, value: Any, defining: bool = False) -> int:
+        if isinstance(value, Node):
+            return self.node(value, defining)
+        if type(value) is tuple:
+            return hash(tuple([self.value(item, defining) for item in value]))
+        if type(value) is dict:
+            if value and isinstance(next(iter(value)), Node):
+                return self.value((tuple(value), tuple(value.values())), defining)
+            return hash(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
+        if isinstance(value, Mapping):
+            return hash(tuple([(key, self.value(value[key])) for key in sorted(value, key=str)]))
+        return plain_hash(value)
+
+    def node(self, node: Any, defining: bool) -> int:
+        if node.is_reference:
+            number = self.numbers.get(node)
+            if number is not None:
+                return hash(("ref", number))
+            if not defining and not self.map_free_vars:
+                return hash(("free", id(node)))
+            self.numbers[node] = len(self.numbers)
+            if isinstance(node, Var):
+                return hash(("def", self.value(node.ty, True)))
+            parts = [self.value(getattr(node, n), True) for n, r in node.plan if r is not ASIDE and n != "name"]
+            return hash(("buffer", *parts))
+        kind = type(node)
+        if kind is IRModule:
+            parts = [self.value(node.attrs), self.value(node.global_infos)]
+            for name in sorted(node.functions):
+                self.numbers = {}
+                parts.append(hash((name, self.value(node.functions[name]))))
+            return hash(tuple(parts))
+        if kind is GlobalVar or kind is Op:
+            return hash((kind.__name__, node.name))
+        defining = defining and isinstance(node, (Type, ShapeExpr))
+        parts = [hash(kind.__name__)]
+        ordered = sorted(node.plan, key=lambda item: item[1] is not DEF) if node.walked else node.plan
+        for name, role in ordered:
+            if role is ASIDE or role is DERIVED:
+                continue
+            parts.append(self.value(getattr(node, name), role is DEF or defining))
+        return hash(tuple(parts))
+
+
+def plain_hash(value: Any) -> int:
+    """Hash of data that agrees with ``plain_equal``."""
+    if type(value) is float:
+        return hash(("nan",)) if math.isnan(value) else hash(struct.pack("d", value))
+    if isinstance(value, Tensor):
+        value = value.numpy()
+    if isinstance(value, np.ndarray):
+        return hash((str(value.dtype), value.shape, value.tobytes()))
+    if type(value) is list:
+        return hash(tuple([plain_hash(item) for item in value]))
+    return hash((type(value).__name__, value))

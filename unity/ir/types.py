@@ -1,0 +1,98 @@
+"""Types: what a value is known to be. Shapes inside types are expressions over symbolic variables."""
+
+from __future__ import annotations
+
+from ..ffi.dtype import DataType
+from .node import Def, Node, node
+
+
+class Type(Node):
+    """Base of all types."""
+
+    __slots__ = ()
+
+
+class Expr(Node):
+    """Base of all expressions, graph level and tensor level alike. Every expression has a type ``ty``."""
+
+    __slots__ = ()
+    ty: Type
+
+
+@node
+class PrimType(Type):
+    """A scalar (or vector of lanes) held in a register."""
+
+    dtype: DataType
+
+
+_PRIM: dict[str, PrimType] = {}
+
+
+def prim_type(dtype: DataType | str) -> PrimType:
+    """The one PrimType of a data type (interned: compare with ``is``)."""
+    name = dtype if isinstance(dtype, str) else dtype.name
+    found = _PRIM.get(name)
+    if found is None:
+        data_type = DataType(dtype)
+        found = _PRIM.setdefault(data_type.name, PrimType(data_type))
+        _PRIM[name] = found
+    return found
+
+
+@node
+class PointerType(Type):
+    """Address of elements in a storage scope ("global", "shared", "local", ...)."""
+
+    element: Type
+    scope: str = "global"
+
+
+@node
+class ObjectType(Type):
+    """Top of the type order: anything."""
+
+
+@node
+class ShapeType(Type):
+    """A shape value. ``values`` are its dimensions if known; ``ndim`` is -1 when even the rank is unknown."""
+
+    values: tuple[Expr, ...] | None = None
+    ndim: int = -1
+
+
+@node
+class TensorType(Type):
+    """A tensor. ``shape`` is a ShapeExpr, a Var of ShapeType, or None; ``dtype`` None and ``ndim`` -1 mean unknown.
+
+    Use ``tensor_type(shape, dtype)`` to make one; ``dims(ty)`` gives the dimensions when they are known.
+    """
+
+    shape: Expr | None = None
+    dtype: DataType | None = None
+    ndim: int = -1
+    vdevice: str | None = None
+
+
+@node
+class TupleType(Type):
+    """A tuple; the empty tuple is the type of "no value"."""
+
+    fields: tuple[Type, ...] = ()
+
+
+@node
+class FuncType(Type):
+    """A function. ``params`` None means opaque: any arguments. ``derive`` names a registered rule giving the result type.
+
+    Symbols that first show in ``params`` are bound there and may be used in ``ret``.
+    """
+
+    params: Def[tuple[Type, ...] | None]
+    ret: Type
+    pure: bool = True
+    derive: str | None = None
+
+
+VOID_TYPE = TupleType(())
+OBJECT = ObjectType()

@@ -1,0 +1,301 @@
+"""Generic walks derived from the field markers: children, rebuild, post-order, rewrite, substitute, free variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .buffer import Buffer
+from .expr import DataflowVar, ShapeExpr, Var
+from .node import DEF, Node
+from .types import Expr, Type
+
+Visit = Callable[[Any], Any]
+
+
+def children(node: Node) -> list[Node]:
+    """Nodes held by the fields (definitions included, dict values too), in order; references are listed, not entered."""
+    found: list[Node] = []
+    for name, _ in node.walked:
+        _collect(getattr(node, name), found)
+    return found
+
+
+def _collect(value: Any, found: list[Node]) -> None:
+    if isinstance(value, Node):
+        found.append(value)
+    elif type(value) is tuple:
+        for item in value:
+            _collect(item, found)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if isinstance(key, Node):
+                found.append(key)
+            _collect(item, found)
+
+
+def _map_value(value: Any, visit: Visit) -> Any:
+    if isinstance(value, Node):
+        return visit(value)
+    if type(value) is tuple:
+        if not value:
+            return value
+        mapped = [_map_value(item, visit) for item in value]
+        for old, new in zip(value, mapped):
+            if old is not new:
+                return tuple(mapped)
+        return value
+    if type(value) is dict:
+        changed = False
+        result = {}
+        for key, item in value.items():
+            new_key = visit(key) if isinstance(key, Node) else key
+            new_item = _map_value(item, visit)
+            changed = changed or new_key is not key or new_item is not item
+            result[new_key] = new_item
+        return result if changed else value
+    return value
+
+
+def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
+    """The node with each child replaced by ``visit(child)`` (``define(child)`` in Def fields); the same object if none changed.
+
+    Def fields come first, so that what a node binds is known before its other children are visited.
+    """
+    changes: dict[str, Any] | None = None
+    define = define or visit
+    for name, role in node.walked:
+        old = getattr(node, name)
+        if old is None:
+            continue
+        new = _map_value(old, define if role is DEF else visit)
+        if new is not old:
+            if changes is None:
+                changes = {}
+            changes[name] = new
+    if changes is None:
+        return node
+    return type(node)(*[changes[name] if name in changes else getattr(node, name) for name, _ in node.plan])
+
+
+class Rewriter:
+    """Bottom-up rewriting with scope: ``rules`` by exact node type run on rebuilt nodes; definitions are remapped.
+
+    ``mapping`` replaces variables and buffers. A definition whose type or shape changes is defined anew and its uses follow;
+    with ``fresh=True`` every definition is (for duplicating code). Subclass and override ``enter`` to stop or to handle a
+    node before its children.
+    """
+
+    def __init__(
+        self,
+        rules: Mapping[type, Visit] | None = None,
+        mapping: Mapping[Any, Any] | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self.rules: dict[type, Visit] = dict(rules or {})
+        self.mapping: dict[Any, Any] = dict(mapping or {})
+        self.fresh = fresh
+
+    def __call__(self, node: Any) -> Any:
+        return self.visit(node)
+
+    def visit(self, node: Any) -> Any:
+        """Rewrite a node."""
+        if node.is_reference:
+            return self.mapping.get(node, node)
+        entered = self.enter(node)
+        if entered is not None:
+            return entered
+        return self.leave(rebuild(node, self.visit, self.define))
+
+    def enter(self, node: Any) -> Any | None:
+        """Called before the children: a result that is not None replaces the node."""
+        return None
+
+    def leave(self, node: Any) -> Any:
+        """Apply the rule of the node's type."""
+        rule = self.rules.get(type(node))
+        return node if rule is None else rule(node)
+
+    def define(self, node: Any) -> Any:
+        """A child in a binding field: variables and buffers are redefined if needed, other nodes visited."""
+        kind = type(node)
+        if kind is Var or kind is DataflowVar:
+            if node in self.mapping:
+                return self.mapping[node]
+            ty = self._defined_type(node.ty) if node.ty.walked else node.ty
+            if ty is node.ty and not self.fresh:
+                return node
+            new = kind(node.name, ty, node.span)
+            self.mapping[node] = new
+            return new
+        if kind is Buffer:
+            if node in self.mapping:
+                return self.mapping[node]
+            if self.fresh:
+                self.define(node.data)
+                self._define_symbols((node.shape, node.strides, node.elem_offset))
+            new = rebuild(node, self.visit)
+            if new is node and self.fresh:
+                new = Buffer(*[getattr(node, name) for name, _ in node.plan])
+            if new is not node:
+                self.mapping[node] = new
+            return new
+        if node.is_reference:
+            return self.mapping.get(node, node)
+        if isinstance(node, Type):
+            return self._defined_type(node)
+        return self.leave(rebuild(node, self.visit, self.define)) if node.walked else node
+
+    def _defined_type(self, ty: Type) -> Any:
+        """A type in a binding position: with ``fresh`` the symbols it shows first are made new."""
+        if self.fresh:
+            for name, _ in ty.walked:
+                self._define_symbols(getattr(ty, name))
+        return self.visit(ty)
+
+    def _define_symbols(self, value: Any) -> None:
+        if type(value) is Var:
+            self.define(value)
+        elif type(value) is tuple:
+            for item in value:
+                self._define_symbols(item)
+        elif isinstance(value, (Type, ShapeExpr)):
+            for name, _ in value.walked:
+                self._define_symbols(getattr(value, name))
+
+
+def rewrite(node: Any, rules: Mapping[type, Visit]) -> Any:
+    """Bottom-up: rebuild children, then apply the rule of the node's exact type. Unchanged parts keep identity."""
+    return Rewriter(rules)(node)
+
+
+def substitute(node: Any, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Any:
+    """Replace variables (and buffers) everywhere, types and shapes included."""
+    return Rewriter(mapping=mapping)(node) if mapping else node
+
+
+def fresh_copy(node: Any, mapping: Mapping[Any, Any] | None = None) -> Any:
+    """A copy in which every bound variable and buffer is new."""
+    return Rewriter(mapping=mapping, fresh=True)(node)
+
+
+def post_order(root: Node, visit: Callable[[Any], None]) -> None:
+    """Call ``visit`` on every node, children first, each shared node once; iterative, any depth.
+
+    Variables and buffers are visited at uses and definitions; the type of a variable and the shape of a buffer are entered
+    once, with the first.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            visit(node)
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        for child in reversed(children(node)):
+            stack.append((child, False))
+
+
+def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
+    """All nodes of some classes, children first, each once."""
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, kinds):
+            found.append(node)
+
+    post_order(root, visit)
+    return found
+
+
+def used_vars(root: Node) -> list[Var]:
+    """Variables that occur anywhere, in order of first sight."""
+    return collect(root, Var)
+
+
+def free_vars(root: Node) -> list[Var]:
+    """Variables that occur and are not bound inside ``root``, in order of first sight.
+
+    Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
+    declarations.
+    """
+    finder = _FreeVars()
+    finder.visit(root)
+    return list(finder.free)
+
+
+class _FreeVars:
+    def __init__(self) -> None:
+        self.free: dict[Var, None] = {}
+        self.bound: set[Node] = set()
+
+    def visit(self, node: Any) -> None:
+        if node.is_reference:
+            if node in self.bound:
+                return
+            if isinstance(node, Var):
+                self.free[node] = None
+                if node.ty.walked:
+                    self.visit(node.ty)
+            else:
+                for child in children(node):
+                    self.visit(child)
+            return
+        for name, role in node.walked:
+            value = getattr(node, name)
+            if role is DEF:
+                self.define(value)
+        for name, role in node.walked:
+            if role is not DEF:
+                self.value(getattr(node, name))
+
+    def value(self, value: Any) -> None:
+        if isinstance(value, Node):
+            self.visit(value)
+        elif type(value) is tuple:
+            for item in value:
+                self.value(item)
+        elif type(value) is dict:
+            for item in value.values():
+                self.value(item)
+
+    def define(self, value: Any) -> None:
+        if isinstance(value, Var):
+            self.bound.add(value)
+            self.define_type(value.ty)
+        elif type(value) is Buffer:
+            self.bound.add(value)
+            self.bound.add(value.data)
+            for child in children(value):
+                if isinstance(child, Var):
+                    self.bound.add(child)
+                else:
+                    self.visit(child)
+        elif isinstance(value, Node):
+            self.define_type(value)
+        elif type(value) is tuple:
+            for item in value:
+                self.define(item)
+        elif type(value) is dict:
+            for key, item in value.items():
+                self.define(key)
+                self.define(item)
+
+    def define_type(self, node: Any) -> None:
+        """Bare variables in a binding type are bound, other expressions visited."""
+        plain: list[Node] = []
+        for child in children(node):
+            if isinstance(child, Var):
+                self.bound.add(child)
+            else:
+                plain.append(child)
+        for child in plain:
+            if isinstance(child, Expr) and type(child) is not ShapeExpr:
+                self.visit(child)
+            else:
+                self.define_type(child)
