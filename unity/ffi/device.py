@@ -1,0 +1,83 @@
+"""Devices: a kind such as ``cpu`` or ``cuda`` and an index. Memory and queues of a device live elsewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..support.errors import FFIError
+
+
+@dataclass(slots=True, frozen=True)
+class DeviceKind:
+    """A family of devices. ``dlpack_code`` is its number in DLPack; ``host_memory`` says that pointers work on the host."""
+
+    name: str
+    dlpack_code: int
+    host_memory: bool
+    doc: str
+
+
+DEVICE_KINDS: dict[str, DeviceKind] = {
+    kind.name: kind
+    for kind in (
+        DeviceKind("cpu", 1, True, "The machine Python runs on."),
+        DeviceKind("cuda", 2, False, "An NVIDIA GPU."),
+    )
+}
+_BY_CODE = {kind.dlpack_code: kind.name for kind in DEVICE_KINDS.values()}
+_PATTERN = re.compile(r"([a-z]+)(?::(\d+))?$")
+
+
+@dataclass(slots=True, frozen=True)
+class Device:
+    """A device, e.g. ``Device("cpu", 0)``; ``str`` gives ``cpu:0``. Raises FFIError E703 for an unknown kind."""
+
+    kind: str
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in DEVICE_KINDS or self.index < 0:
+            raise FFIError(
+                "E703", f"unknown device {self.kind}:{self.index}", help=f"known kinds: {', '.join(DEVICE_KINDS)}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+    @property
+    def host_memory(self) -> bool:
+        """True where the host may read the device's memory through plain pointers."""
+        return DEVICE_KINDS[self.kind].host_memory
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """DLPack's (device type, device id)."""
+        return DEVICE_KINDS[self.kind].dlpack_code, self.index
+
+
+CPU = Device("cpu", 0)
+
+
+def device(text: str | Device) -> Device:
+    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``. Raises FFIError E703."""
+    if isinstance(text, Device):
+        return text
+    match = _PATTERN.match(text)
+    if match is None:
+        raise FFIError("E703", f"cannot read the device {text!r}", help='write for example "cpu" or "cuda:0"')
+    found = Device(match.group(1), int(match.group(2) or 0))
+    return CPU if found == CPU else found
+
+
+def device_from_dlpack(code: int, index: int) -> Device:
+    """A device from DLPack's numbers. Raises FFIError E703 for kinds outside ``DEVICE_KINDS``."""
+    name = _BY_CODE.get(code)
+    if name is None:
+        raise FFIError("E703", f"DLPack device type {code} is not supported", help="copy the tensor to the cpu first")
+    return device(f"{name}:{index}")
+
+
+def cpu(index: int = 0) -> Device:
+    """The CPU."""
+    return CPU if index == 0 else Device("cpu", index)

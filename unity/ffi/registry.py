@@ -1,0 +1,115 @@
+"""The global table of functions that programs call by name: Python callables and C functions.
+
+A name is registered once; replacing it takes ``override=True``. Calls by name happen when a program runs, so a program
+may be built before its functions are registered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Literal, overload
+
+from ..support.errors import FFIError
+from .cfunc import CFunction, CSignature, parse_signature
+
+AnyFunction = Callable[..., Any]
+
+
+class PackedFunc:
+    """A callable with a name. ``address`` and ``signature`` are those of a C function, else 0 and None."""
+
+    __slots__ = ("name", "function", "address", "signature", "__weakref__")
+
+    def __init__(self, name: str, function: AnyFunction) -> None:
+        while isinstance(function, PackedFunc):
+            function = function.function
+        self.name = name
+        self.function = function
+        self.address = function.address if isinstance(function, CFunction) else 0
+        self.signature: CSignature | None = function.signature if isinstance(function, CFunction) else None
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"PackedFunc({self.name!r}{f', {self.signature}' if self.signature else ''})"
+
+
+_TABLE: dict[str, PackedFunc] = {}
+_LOCK = threading.Lock()
+
+
+def _insert(packed: PackedFunc, override: bool) -> None:
+    with _LOCK:
+        if packed.name in _TABLE and not override:
+            raise FFIError("E705", f"the function {packed.name!r} is already registered",
+                           help="pass override=True to replace it")  # fmt: skip
+        _TABLE[packed.name] = packed
+
+
+@overload
+def register_func(name: AnyFunction, f: None = None, override: bool = False) -> AnyFunction: ...
+@overload
+def register_func(name: str, f: AnyFunction, override: bool = False) -> AnyFunction: ...
+@overload
+def register_func(
+    name: str | None = None, f: None = None, override: bool = False
+) -> Callable[[AnyFunction], AnyFunction]: ...
+def register_func(
+    name: str | AnyFunction | None = None, f: AnyFunction | None = None, override: bool = False
+) -> AnyFunction | Callable[[AnyFunction], AnyFunction]:
+    """Register a function under a name (default: its ``__name__``) and return it unchanged.
+
+    As a call ``register_func("my.relu", relu)`` or as a decorator ``@register_func("my.relu")``, ``@register_func``.
+    Raises FFIError E705 where the name is taken and ``override`` is false.
+    """
+    if callable(name):
+        _insert(PackedFunc(name.__name__, name), override)
+        return name
+    given: str | None = name
+
+    def register(function: AnyFunction) -> AnyFunction:
+        if not callable(function):
+            raise FFIError("E713", f"cannot register a {type(function).__name__}: it is not callable")
+        _insert(PackedFunc(given if given is not None else function.__name__, function), override)
+        return function
+
+    return register if f is None else register(f)
+
+
+def register_c_func(name: str, address: int, signature: str, override: bool = False) -> PackedFunc:
+    """Register a C function by address, e.g. ``register_c_func("axpy", p, "(const float32*, float32*, int64) -> int32")``.
+
+    Raises FFIError E705 (name taken) and E707 (signature).
+    """
+    packed = PackedFunc(name, CFunction(name, address, parse_signature(signature)))
+    _insert(packed, override)
+    return packed
+
+
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> PackedFunc: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
+    """The function registered under a name; FFIError E706 where there is none, or None with ``allow_missing``."""
+    found = _TABLE.get(name)
+    if found is None and not allow_missing:
+        near = get_close_matches(name, list(_TABLE), 3)
+        raise FFIError("E706", f"no function is registered as {name!r}",
+                       help=f"did you mean {', '.join(near)}?" if near else "register it with unity.register_func")  # fmt: skip
+    return found
+
+
+def list_global_func_names() -> list[str]:
+    """All registered names, sorted."""
+    return sorted(_TABLE)
+
+
+def remove_global_func(name: str) -> None:
+    """Remove a registered function. Raises FFIError E706 where there is none."""
+    with _LOCK:
+        if _TABLE.pop(name, None) is None:
+            raise FFIError("E706", f"no function is registered as {name!r}")

@@ -1,0 +1,194 @@
+"""``Tensor``: the run-time value. A thin wrapper around memory of a device; on the cpu, around a numpy array.
+
+Invariant: ``_array`` is an exact ``numpy.ndarray`` whose dtype object is the canonical one of its ``DataType``, so
+that generated code compares types by pointer. Wrapping never copies. Native code creates tensors by storing the two
+slots directly, so the slots and their meaning are part of the calling convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..support.errors import FFIError
+from .device import CPU, Device
+from .dlpack import export_array, import_array
+from .dtype import DataType, from_numpy
+from .torch_bridge import array_from_torch, is_torch_tensor, torch_from_array
+
+if TYPE_CHECKING:
+    import torch
+
+
+def plain_array(array: np.ndarray) -> np.ndarray:
+    """The same memory as an exact ndarray with the canonical dtype object. Raises FFIError E702."""
+    canonical = from_numpy(array.dtype).numpy
+    if type(array) is not np.ndarray:
+        array = array.view(np.ndarray)
+    return array if array.dtype is canonical else array.view(canonical)
+
+
+class Tensor:
+    """A tensor in memory. ``Tensor(array)`` wraps a numpy array without copying; ``unity.tensor`` takes anything.
+
+    Raises FFIError E702 for element types we do not have and E704 where the argument is no numpy array.
+    """
+
+    __slots__ = ("_array", "_device", "__weakref__")
+    _array: np.ndarray
+    _device: Device
+
+    def __init__(self, array: np.ndarray, device: Device = CPU) -> None:
+        if not isinstance(array, np.ndarray):
+            raise FFIError("E704", f"Tensor wraps a numpy array, got {type(array).__name__}",
+                           help="use unity.tensor(...) for other values")  # fmt: skip
+        self._array = plain_array(array)
+        self._device = device
+
+    @staticmethod
+    def from_numpy(array: np.ndarray) -> Tensor:
+        """A tensor over a numpy array's memory."""
+        return Tensor(array)
+
+    @staticmethod
+    def from_torch(value: torch.Tensor) -> Tensor:
+        """A tensor over a torch tensor's memory (cpu, strided); gradients are cut as by ``detach``."""
+        return Tensor(array_from_torch(value))
+
+    @staticmethod
+    def from_dlpack(producer: object) -> Tensor:
+        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E704."""
+        if isinstance(producer, Tensor):
+            return producer
+        if is_torch_tensor(producer):
+            return Tensor(array_from_torch(producer))  # type: ignore[arg-type]
+        return Tensor(import_array(producer))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions."""
+        return self._array.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._array.size
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type, e.g. ``"float32"``."""
+        return from_numpy(self._array.dtype).name
+
+    @property
+    def data_type(self) -> DataType:
+        """The element type."""
+        return from_numpy(self._array.dtype)
+
+    @property
+    def device(self) -> Device:
+        """Where the memory lives."""
+        return self._device
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps between neighbours, in elements, as in torch and DLPack. Raises FFIError E704 where they are no whole elements."""
+        size = self._array.itemsize
+        if any(step % size for step in self._array.strides):
+            raise FFIError("E704", f"strides {self._array.strides} bytes are no multiple of {size}-byte elements")
+        return tuple([step // size for step in self._array.strides])
+
+    @property
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return int(self._array.ctypes.data)
+
+    def numpy(self) -> np.ndarray:
+        """The memory as a numpy array; not a copy."""
+        return self._array
+
+    def torch(self) -> torch.Tensor:
+        """The memory as a torch tensor; not a copy. Raises FFIError E712 for read-only memory."""
+        return torch_from_array(self._array)
+
+    def item(self) -> Any:
+        """The single element as a Python number. Raises FFIError E704 where there is not exactly one."""
+        if self._array.size != 1:
+            raise FFIError("E704", f"item() needs exactly one element, this tensor has shape {self.shape}")
+        return self._array.item()
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        if dtype is None or np.dtype(dtype) == self._array.dtype:
+            return self._array.copy() if copy else self._array
+        if copy is False:
+            raise ValueError(f"a copy is needed to turn {self.dtype} into {dtype}")
+        return self._array.astype(dtype)
+
+    def __dlpack__(self, **options: object) -> object:
+        return export_array(self._array, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device.dlpack
+
+    def __getitem__(self, index: object) -> Tensor:
+        return Tensor(np.asarray(self._array[index]), self._device)  # type: ignore[index]
+
+    def __len__(self) -> int:
+        if self._array.ndim == 0:
+            raise TypeError("len() of a tensor without dimensions")
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for index in range(len(self)):
+            yield self[index]
+
+    def __repr__(self) -> str:
+        text = np.array2string(self._array, separator=", ", threshold=100, edgeitems=3, prefix="tensor(")
+        return f'tensor({text}, shape={self.shape}, dtype="{self.dtype}", device="{self._device}")'
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Tensor, (self._array,)
+
+
+def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
+    """A tensor from numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
+
+    Python floats become float32 and Python integers int64 unless ``dtype`` says otherwise.
+    Raises FFIError E702 and E704.
+    """
+    wanted = None if dtype is None else DataType(dtype).numpy
+    if isinstance(value, Tensor):
+        array = value.numpy()
+    elif is_torch_tensor(value):
+        array = array_from_torch(value)  # type: ignore[arg-type]
+    elif isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        array = import_array(value)
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise FFIError("E704", f"cannot make a tensor of this {type(value).__name__}: {error}") from error
+        if wanted is None and array.dtype == np.float64 and not hasattr(value, "__array__"):
+            array = array.astype(np.float32)
+    if wanted is not None and array.dtype != wanted:
+        if array.dtype.kind in "OUSMm":
+            raise FFIError("E704", f"cannot make a {dtype} tensor from {type(value).__name__} values")
+        array = array.astype(wanted)
+    return Tensor(array)

@@ -1,0 +1,65 @@
+"""torch tensors to numpy arrays and back without copying. torch is imported only when a tensor goes there."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..support.errors import FFIError
+from ..support.extras import require
+from .dtype import DataType, from_numpy
+
+if TYPE_CHECKING:
+    import torch
+
+
+def is_torch_tensor(value: object) -> bool:
+    """True for a ``torch.Tensor``; never imports torch."""
+    torch_module = sys.modules.get("torch")
+    tensor_type = getattr(torch_module, "Tensor", None)
+    return tensor_type is not None and isinstance(value, tensor_type)
+
+
+def _is_carried(dtype: DataType) -> bool:
+    """True for types that torch and numpy exchange as integers of the same width."""
+    return dtype.code == "bfloat" or dtype.code.startswith("float8")
+
+
+def array_from_torch(value: torch.Tensor) -> np.ndarray:
+    """A numpy array over a torch tensor's memory; gradients are cut as by ``detach``. Raises FFIError E703, E704."""
+    torch_module = require("torch")
+    if value.device.type != "cpu":
+        raise FFIError("E703", f"the torch tensor is on {value.device}, expected cpu", help="call .cpu() first")
+    plain = value.detach()
+    if plain.layout is not torch_module.strided or plain.is_conj() or plain.is_neg():
+        raise FFIError("E704", "a sparse, conjugated or negated torch tensor has no plain memory to share",
+                       help="call .to_dense() or .resolve_neg() first")  # fmt: skip
+    name = str(plain.dtype).removeprefix("torch.")
+    dtype = DataType(name)
+    if _is_carried(dtype):
+        carrier = torch_module.int16 if dtype.itemsize == 2 else torch_module.uint8
+        result: np.ndarray = plain.view(carrier).numpy().view(dtype.numpy)
+        return result
+    shared: np.ndarray = plain.numpy()
+    return shared
+
+
+def torch_from_array(array: np.ndarray) -> torch.Tensor:
+    """A torch tensor over a numpy array's memory. Raises FFIError E704 (type unknown to torch), E712 (read-only)."""
+    torch_module = require("torch")
+    if not array.flags.writeable:
+        raise FFIError("E712", "torch cannot share read-only memory", help="copy first: tensor.numpy().copy()")
+    if any(step < 0 for step in array.strides):
+        raise FFIError("E704", "torch has no negative strides", help="copy first: tensor.numpy().copy()")
+    dtype = from_numpy(array.dtype)
+    target = getattr(torch_module, dtype.name, None)
+    if target is None:
+        raise FFIError("E704", f"torch has no data type {dtype.name}")
+    if _is_carried(dtype):
+        carrier = np.int16 if dtype.itemsize == 2 else np.uint8
+        result: torch.Tensor = torch_module.from_numpy(array.view(carrier)).view(target)
+        return result
+    shared: torch.Tensor = torch_module.from_numpy(array)
+    return shared
