@@ -1,0 +1,320 @@
+"""A small expression builder that writes LLVM IR text for any number of lanes.
+
+A formula is written once over `Value` objects; each operation appends one instruction to the `FunctionText` being built.
+Python numbers become splat constants of the other operand's type. With one lane the types are scalars (``float``), with
+more they are vectors (``<16 x float>``). No optimisation happens here: LLVM folds constants and reuses subexpressions.
+Invariant: every operand of an operation has the same lane count, and, where the instruction asks for it, the same kind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+ELEMENT_NAMES = {"f32": "float", "f64": "double"}
+FLOAT_BITS = {"f32": 32, "f64": 64}
+Number = int | float
+
+
+def element_name(kind: str) -> str:
+    """LLVM's name of a scalar kind: ``f32`` -> ``float``; integer kinds (``i1``, ``i32``) are spelled the same."""
+    return ELEMENT_NAMES.get(kind, kind)
+
+
+def type_name(kind: str, lanes: int) -> str:
+    """LLVM's name of a value type: a scalar for one lane, else a vector."""
+    name = element_name(kind)
+    return name if lanes == 1 else f"<{lanes} x {name}>"
+
+
+def suffix(kind: str, lanes: int) -> str:
+    """The type suffix of intrinsic names: ``f32`` or ``v16f32``."""
+    return kind if lanes == 1 else f"v{lanes}{kind}"
+
+
+def constant_text(number: Number, kind: str, lanes: int) -> str:
+    """A constant operand. Floats are written as the exact bits LLVM expects (rounded to the kind first)."""
+    if kind in ELEMENT_NAMES:
+        value = float(number)
+        if kind == "f32":
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    elif kind == "i1":
+        text = "true" if number else "false"
+    else:
+        text = str(int(number))
+    return text if lanes == 1 else f"splat ({element_name(kind)} {text})"
+
+
+@dataclass(slots=True)
+class FunctionText:
+    """The instructions of one function under construction, and the definitions it refers to."""
+
+    lines: list[str] = field(default_factory=list)
+    needed: dict[str, str] = field(default_factory=dict)
+    block: str = "entry"
+    counter: int = 0
+
+    def name(self) -> str:
+        """A fresh local name."""
+        self.counter += 1
+        return f"%t{self.counter}"
+
+    def emit(self, instruction: str, kind: str, lanes: int) -> Value:
+        """Append ``name = instruction`` and return the name as a value."""
+        name = self.name()
+        self.lines.append(f"  {name} = {instruction}")
+        return Value(self, name, kind, lanes)
+
+    def start_block(self, label: str) -> None:
+        """Begin a basic block; the one before must have been ended by a branch."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """One SSA value: its operand text, kind (``f32 f64 i1 i8 i16 i32 i64``) and lane count."""
+
+    function: FunctionText
+    text: str
+    kind: str
+    lanes: int
+
+    @property
+    def type(self) -> str:
+        """The LLVM type."""
+        return type_name(self.kind, self.lanes)
+
+    @property
+    def is_float(self) -> bool:
+        """True for f32 and f64."""
+        return self.kind in ELEMENT_NAMES
+
+    @property
+    def bits(self) -> int:
+        """Width of one element."""
+        return FLOAT_BITS[self.kind] if self.is_float else int(self.kind[1:])
+
+    def constant(self, number: Number) -> Value:
+        """A splat constant of this value's type."""
+        return Value(self.function, constant_text(number, self.kind, self.lanes), self.kind, self.lanes)
+
+    def _operand(self, other: Value | Number) -> Value:
+        return other if isinstance(other, Value) else self.constant(other)
+
+    def _binary(self, float_op: str, int_op: str, other: Value | Number, swap: bool = False) -> Value:
+        right = self._operand(other)
+        assert (right.kind, right.lanes) == (self.kind, self.lanes), f"{self.type} against {right.type}"
+        first, second = (right, self) if swap else (self, right)
+        operation = float_op if self.is_float else int_op
+        assert operation, f"no such operation on {self.type}"
+        return self.function.emit(f"{operation} {self.type} {first.text}, {second.text}", self.kind, self.lanes)
+
+    def __add__(self, other: Value | Number) -> Value:
+        return self._binary("fadd", "add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return self._binary("fsub", "sub", other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return self._binary("fsub", "sub", other, swap=True)
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return self._binary("fmul", "mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        return self._binary("fdiv", "", other)
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return self._binary("fdiv", "", other, swap=True)
+
+    def __and__(self, other: Value | Number) -> Value:
+        return self._binary("", "and", other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return self._binary("", "or", other)
+
+    def __xor__(self, other: Value | Number) -> Value:
+        return self._binary("", "xor", other)
+
+    def __lshift__(self, other: Value | Number) -> Value:
+        return self._binary("", "shl", other)
+
+    def __rshift__(self, other: Value | Number) -> Value:
+        """Arithmetic shift right."""
+        return self._binary("", "ashr", other)
+
+    def logical_shift_right(self, other: Value | Number) -> Value:
+        """Shift right that fills with zeros."""
+        return self._binary("", "lshr", other)
+
+    def __neg__(self) -> Value:
+        if self.is_float:
+            return self.function.emit(f"fneg {self.type} {self.text}", self.kind, self.lanes)
+        return 0 - self
+
+    def __invert__(self) -> Value:
+        return self ^ -1 if self.kind != "i1" else self ^ 1
+
+    def _compare(self, float_code: str, int_code: str, other: Value | Number) -> Value:
+        right = self._operand(other)
+        code = f"fcmp {float_code}" if self.is_float else f"icmp {int_code}"
+        return self.function.emit(f"{code} {self.type} {self.text}, {right.text}", "i1", self.lanes)
+
+    def lt(self, other: Value | Number) -> Value:
+        """Less than; false where an operand is NaN (integers: signed)."""
+        return self._compare("olt", "slt", other)
+
+    def le(self, other: Value | Number) -> Value:
+        """Less or equal; false where an operand is NaN."""
+        return self._compare("ole", "sle", other)
+
+    def gt(self, other: Value | Number) -> Value:
+        """Greater than; false where an operand is NaN."""
+        return self._compare("ogt", "sgt", other)
+
+    def ge(self, other: Value | Number) -> Value:
+        """Greater or equal; false where an operand is NaN."""
+        return self._compare("oge", "sge", other)
+
+    def eq(self, other: Value | Number) -> Value:
+        """Equal; false where an operand is NaN."""
+        return self._compare("oeq", "eq", other)
+
+    def ne(self, other: Value | Number) -> Value:
+        """Not equal; true where an operand is NaN."""
+        return self._compare("une", "ne", other)
+
+    def is_nan(self) -> Value:
+        """True where the value is NaN."""
+        return self._compare("uno", "", self)
+
+    def select(self, if_true: Value | Number, if_false: Value | Number) -> Value:
+        """``self ? if_true : if_false`` per lane; self is an i1 value. At least one choice must be a Value."""
+        model = if_true if isinstance(if_true, Value) else if_false
+        assert isinstance(model, Value) and self.kind == "i1"
+        first, second = model._operand(if_true), model._operand(if_false)
+        assert first.kind == second.kind
+        return self.function.emit(
+            f"select {self.type} {self.text}, {model.type} {first.text}, {model.type} {second.text}",
+            model.kind,
+            model.lanes,
+        )
+
+    def clamp(self, low: Number, high: Number) -> Value:
+        """The value held within [low, high]; NaN stays NaN (the comparisons are ordered)."""
+        above = self.gt(high).select(high, self)
+        return above.lt(low).select(low, above)
+
+    def as_bits(self) -> Value:
+        """A float reinterpreted as an integer of the same width."""
+        return self.convert("bitcast", f"i{self.bits}")
+
+    def as_float(self) -> Value:
+        """An integer reinterpreted as a float of the same width."""
+        return self.convert("bitcast", {32: "f32", 64: "f64"}[self.bits])
+
+    def convert(self, instruction: str, kind: str) -> Value:
+        """One conversion instruction (``fpext``, ``sitofp``, ``trunc``, ...) to another kind."""
+        target = type_name(kind, self.lanes)
+        return self.function.emit(f"{instruction} {self.type} {self.text} to {target}", kind, self.lanes)
+
+    def widened(self) -> Value:
+        """f32 as f64."""
+        return self.convert("fpext", "f64")
+
+    def narrowed(self) -> Value:
+        """f64 rounded to f32."""
+        return self.convert("fptrunc", "f32")
+
+
+def intrinsic(name: str, *operands: Value) -> Value:
+    """Call ``llvm.<name>`` overloaded on the operands' common type, which is also the result's type."""
+    first = operands[0]
+    symbol = f"llvm.{name}.{suffix(first.kind, first.lanes)}"
+    arguments = ", ".join(f"{value.type} {value.text}" for value in operands)
+    declared = ", ".join(value.type for value in operands)
+    first.function.needed[symbol] = f"declare {first.type} @{symbol}({declared})\n"
+    return first.function.emit(f"call {first.type} @{symbol}({arguments})", first.kind, first.lanes)
+
+
+def fma(a: Value, b: Value | Number, c: Value | Number) -> Value:
+    """a * b + c rounded once. The first operand must be a Value."""
+    return intrinsic("fma", a, a._operand(b), a._operand(c))
+
+
+def absolute(x: Value) -> Value:
+    """|x| of a float."""
+    return intrinsic("fabs", x)
+
+
+def copy_sign(magnitude: Value, sign: Value) -> Value:
+    """The magnitude of the first with the sign bit of the second."""
+    return intrinsic("copysign", magnitude, sign)
+
+
+def square_root(x: Value) -> Value:
+    """Correctly rounded square root (an instruction on every processor we target)."""
+    return intrinsic("sqrt", x)
+
+
+def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+    """Horner's scheme with one fma per coefficient; constant term first."""
+    result = x.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = fma(result, x, coefficient)
+    return result
+
+
+def where_any(mask: Value, rare: Callable[[], list[Value]], usual: list[Value]) -> list[Value]:
+    """`rare()` where the mask is true, else `usual`; the instructions of `rare` run only if some lane needs them.
+
+    `rare` computes all lanes; the choice per lane is made here.
+    """
+    function = mask.function
+    some = mask
+    if mask.lanes > 1:
+        symbol = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+        function.needed[symbol] = f"declare i1 @{symbol}({mask.type})\n"
+        some = function.emit(f"call i1 @{symbol}({mask.type} {mask.text})", "i1", 1)
+    number = function.counter
+    before = function.block
+    function.lines.append(f"  br i1 {some.text}, label %rare{number}, label %join{number}")
+    function.start_block(f"rare{number}")
+    chosen = [mask.select(r, u) for r, u in zip(rare(), usual, strict=True)]
+    after = function.block
+    function.lines.append(f"  br label %join{number}")
+    function.start_block(f"join{number}")
+    return [
+        function.emit(f"phi {u.type} [ {u.text}, %{before} ], [ {c.text}, %{after} ]", u.kind, u.lanes)
+        for c, u in zip(chosen, usual, strict=True)
+    ]
+
+
+def call_per_lane(symbol: str, definition: dict[str, str], arguments: list[Value], results: Sequence[str]) -> list[Value]:
+    """Call a scalar function once per lane; it returns a struct with one field per entry of `results` (kinds)."""
+    function, lanes = arguments[0].function, arguments[0].lanes
+    function.needed.update(definition)
+    struct_type = "{ " + ", ".join(element_name(kind) for kind in results) + " }"
+    columns = [Value(function, "poison", kind, lanes) for kind in results]
+    for lane in range(lanes):
+        scalars = arguments
+        if lanes > 1:
+            scalars = [function.emit(f"extractelement {a.type} {a.text}, i64 {lane}", a.kind, 1) for a in arguments]
+        passed = ", ".join(f"{s.type} {s.text}" for s in scalars)
+        answer = function.emit(f"call {struct_type} @{symbol}({passed})", "struct", 1)
+        for index, kind in enumerate(results):
+            part = function.emit(f"extractvalue {struct_type} {answer.text}, {index}", kind, 1)
+            if lanes > 1:
+                column = columns[index]
+                part = function.emit(
+                    f"insertelement {column.type} {column.text}, {part.type} {part.text}, i64 {lane}", kind, lanes
+                )
+            columns[index] = part
+    return columns
