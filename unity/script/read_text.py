@@ -49,6 +49,10 @@ _SCAN = re.compile(
 )
 
 
+_NEXT_LINE = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ \t\f]*)([^\s#])")
+_INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
+
+
 def _cache_path() -> str | bool:
     folder = str_option("UNITY_CACHE")
     if folder == "off":
@@ -87,10 +91,10 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
             try:
                 tree = parser.parse(text)
             except (UnexpectedInput, TextError) as problem:
-                error, start, end = _diagnose(problem, text, source, layout)
+                error = _message(problem, text, source)
+                error, shorter = _recover(error, text, source, layout)
                 errors.append(error)
-                shorter = _cut(text, start, end)
-                if len(errors) >= MAX_ERRORS or shorter == text:
+                if len(errors) >= MAX_ERRORS or shorter == text or error.code == "E105":
                     return None, errors
                 text = shorter
                 continue
@@ -106,25 +110,50 @@ def _control_character(source: Source) -> ScriptError | None:
     return None
 
 
-def _diagnose(
-    problem: UnexpectedInput | TextError, text: str, source: Source, layout: Layout
-) -> tuple[ScriptError, int, int]:
-    """The error to report, and the range of the logical line to leave out."""
-    error = _message(problem, text, source)
+def _recover(error: ScriptError, text: str, source: Source, layout: Layout) -> tuple[ScriptError, str]:
+    """The error to report, and the text to go on with."""
     assert error.span is not None
     place = min(error.span.start, len(text) - 1)
+    if error.code == "E104":
+        return error, _INDENTATION.sub(lambda match: " " * len(match.group()), text)
+    if error.code == "E103" and not error.message.startswith("expected"):
+        return error, _cut_indented(text, place)
     begin = layout.statement_start
-    if begin > place or (isinstance(problem, TextError) and problem.code in ("E103", "E104")):
-        begin = text.rfind("\n", 0, place) + 1
-        while begin < len(text) and text[begin] in " \t\f":
-            begin += 1
+    if begin > place or error.code == "E103":
+        begin = _line_words(text, place)
+        if error.code == "E103":  # the header before this line has no block
+            begin = _line_words(text, max(0, len(text[: text.rfind("\n", 0, begin) + 1].rstrip()) - 1))
     end, opened = _logical_end(text, begin)
     if opened is not None and error.span.start >= end - 1:
         close = {"(": ")", "[": "]", "{": "}"}[text[opened]]
         error = ScriptError(
             "E102", f"{text[opened]!r} is never closed", Span(source, opened, opened + 1), help=f"add {close!r}"
         )
-    return error, begin, max(end, text.find("\n", place) if opened is None else 0)
+    elif opened is None:
+        end = max(end, text.find("\n", place))
+    return error, _cut(text, begin, end)
+
+
+def _line_words(text: str, place: int) -> int:
+    """Offset of the first word of the line around ``place``."""
+    begin = text.rfind("\n", 0, place) + 1
+    while begin < len(text) and text[begin] in " \t\f":
+        begin += 1
+    return begin
+
+
+def _cut_indented(text: str, place: int) -> str:
+    """The text without the lines, from the one at ``place``, that are indented at least as deep as it."""
+    lines = text.split("\n")
+    index = text.count("\n", 0, place)
+    limit = len(lines[index]) - len(lines[index].lstrip())
+    while index < len(lines):
+        words = lines[index].lstrip()
+        if words and len(lines[index]) - len(words) < limit:
+            break
+        lines[index] = " " * len(lines[index])
+        index += 1
+    return "\n".join(lines)
 
 
 def _logical_end(text: str, begin: int) -> tuple[int, int | None]:
@@ -137,8 +166,8 @@ def _logical_end(text: str, begin: int) -> tuple[int, int | None]:
         if found == "\n":
             if not opened:
                 return match.start(), None
-            following = re.compile(r"(?:[ \t\f]*\r?\n)*([ \t\f]*)([^\s])").match(text, match.end())
-            if following is None or (len(following.group(1)) <= indent and following.group(2) not in ")]}#"):
+            following = _NEXT_LINE.match(text, match.end())
+            if following is None or (len(following.group(1)) <= indent and following.group(2) not in ")]}"):
                 return match.start(), opened[0]
         elif found in "([{":
             opened.append(match.start())
@@ -149,21 +178,16 @@ def _logical_end(text: str, begin: int) -> tuple[int, int | None]:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """The text with one logical line replaced by a skipped statement, offsets unchanged."""
-    old = text[start:end]
-    if not old.strip() or old.startswith(_SKIP):
-        start = text.rfind("\n", 0, start) + 1
-        if text[start:end].strip(" \t\f") in ("", _SKIP):
-            return text
-        old = text[start:end]
-    blank = "".join([char if char in "\r\n" else " " for char in old])
-    header = re.search(r":[ \t]*(?:#[^\n]*)?$", old)
-    if header is not None and header.start() > 0:
-        indent = start - (text.rfind("\n", 0, start) + 1)
-        following = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ ]*)[^\s]").match(text, end + 1)
-        if following is not None and len(following.group(1)) > indent:
-            blank = blank[: header.start()] + ":" + blank[header.start() + 1 :]
-    return text[:start] + _SKIP + blank[1:] + text[end:]
+    """The text with one logical line replaced by a skipped statement, offsets unchanged; its block is kept."""
+    old = text[start:end].rstrip()
+    if not old or (old[0] == _SKIP and not old[1:].strip(" :\n")):
+        return text
+    blank = _SKIP + "".join([char if char in "\r\n" else " " for char in old[1:]])
+    indent = start - (text.rfind("\n", 0, start) + 1)
+    following = _NEXT_LINE.match(text, end + 1)
+    if following is not None and len(following.group(1)) > indent and len(old) > 1:
+        blank = blank[:-1] + ":"
+    return text[:start] + blank + text[start + len(old) :]
 
 
 def _message(problem: UnexpectedInput | TextError, text: str, source: Source) -> ScriptError:
