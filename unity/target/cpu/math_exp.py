@@ -35,9 +35,9 @@ def scale(value: Value, k: Value) -> Value:
     return value * power_of_two(half, value.kind) * power_of_two(k - half, value.kind)
 
 
-def exp_fraction(r: Value) -> Value:
-    """exp(r) - 1 for |r| <= ln(2)/2."""
-    return fma(r * r, polynomial(r, POLYNOMIALS["EXP"][r.kind]), r)
+def quadratic(r: Value) -> Value:
+    """exp(r) - 1 - r for |r| <= ln(2)/2."""
+    return r * r * polynomial(r, POLYNOMIALS["EXP"][r.kind])
 
 
 def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None) -> Value:
@@ -45,10 +45,14 @@ def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None) -> Value:
     x = x.clamp(*EXP_RANGE[x.kind])
     high, low = split(LN2, x.kind)
     k, k_int = nearest_integer(x, split(LOG2_E, x.kind)[0])
-    r = fma(k, -low, fma(k, -high, x))
-    if tail is not None:
-        r = r + tail
-    return scale(exp_fraction(r) + 1.0, k_int + extra if extra else k_int)
+    exact = fma(k, -high, x)  # no rounding: the leading digits cancel
+    if tail is None:
+        r = fma(k, -low, exact)
+        fraction = exact + fma(k, -low, quadratic(r))
+    else:
+        rest = fma(k, -low, tail)
+        fraction = exact + (rest + quadratic(exact + rest))
+    return scale(fraction + 1.0, k_int + extra if extra else k_int)
 
 
 def exp(x: Value) -> Value:
@@ -60,7 +64,10 @@ def exp2(x: Value) -> Value:
     """2^x."""
     x = x.clamp(*EXP2_RANGE[x.kind])
     k, k_int = nearest_integer(x)
-    return scale(exp_fraction((x - k) * split(LN2, x.kind)[0]) + 1.0, k_int)
+    r = x - k
+    factor, factor_low = split(LN2, x.kind)
+    fraction = fma(r, factor, fma(r, factor_low, quadratic(r * factor)))
+    return scale(fraction + 1.0, k_int)
 
 
 def exp10(x: Value) -> Value:
@@ -68,9 +75,11 @@ def exp10(x: Value) -> Value:
     x = x.clamp(*EXP10_RANGE[x.kind])
     high, low = split(LOG10_2, x.kind)
     k, k_int = nearest_integer(x, 1.0 / (high + low))
-    r = fma(k, -low, fma(k, -high, x))
+    exact = fma(k, -high, x)
+    r = fma(k, -low, exact)
     factor, factor_low = split(LN10, x.kind)
-    return scale(exp_fraction(fma(r, factor, r * factor_low)) + 1.0, k_int)
+    rest = fma(k, -low * factor, fma(r, factor_low, quadratic(r * factor)))
+    return scale(fma(exact, factor, rest) + 1.0, k_int)
 
 
 def expm1(x: Value) -> Value:
@@ -80,8 +89,7 @@ def expm1(x: Value) -> Value:
     k, k_int = nearest_integer(clamped, split(LOG2_E, x.kind)[0])
     exact = fma(k, -high, clamped)
     r = fma(k, -low, exact)
-    lost = fma(k, -low, exact - r)
-    p = r + fma(r * r, polynomial(r, POLYNOMIALS["EXP"][x.kind]), lost)
+    p = exact + fma(k, -low, quadratic(r))
     half = power_of_two(k_int - 1, x.kind)  # 2^(k-1), so that k = 128 or 1024 does not overflow early
     result = fma(p, half, half - 0.5) * 2.0
     return copy_sign(k.eq(0.0).select(p, result), x)

@@ -57,7 +57,7 @@ def _power_of_positive(a: Value, y: Value, precise: bool) -> Value:
         exponent, m = split_exponent(a)
         high, low = log_fraction(m)
         log_high, log_low = _add(exponent * split(LN2, "f64")[0], high)
-        log_low = log_low + fma(exponent, split(LN2, "f64")[1], low)
+        log_high, log_low = _add(log_high, log_low + fma(exponent, split(LN2, "f64")[1], low))
     product, error = _multiply(y, log_high)
     tail = fma(y, log_low, error)
     in_range = absolute(product).lt(800.0)
@@ -100,12 +100,10 @@ def hypot(x: Value, y: Value) -> Value:
     a, b = absolute(x), absolute(y)
     swap = a.lt(b)
     large, small = swap.select(b, a), swap.select(a, b)
-    huge, tiny = large.gt(2.0**500), small.lt(2.0**-480)
-    factor = huge.select(x.constant(2.0**-600), tiny.select(x.constant(2.0**540), 1.0))
-    back = huge.select(x.constant(2.0**600), tiny.select(x.constant(2.0**-540), 1.0))
-    # where small is tiny against a large number of ordinary size, its square does not matter
-    factor = (tiny & large.gt(2.0**-400)).select(1.0, factor)
-    back = (tiny & large.gt(2.0**-400)).select(1.0, back)
+    # scale where squares would overflow, or where both numbers are small enough for squares to lose digits
+    huge, tiny = large.gt(2.0**500), large.lt(2.0**-400)
+    factor = huge.select(x.constant(2.0**-600), tiny.select(x.constant(2.0**600), 1.0))
+    back = huge.select(x.constant(2.0**600), tiny.select(x.constant(2.0**-600), 1.0))
     large, small = large * factor, small * factor
     square, lost = _multiply(large, large)
     total, error = _add(square, small * small)

@@ -150,9 +150,12 @@ def reduce_half_pi(x: Value) -> tuple[Value, Value, Value]:
     c1, c2, c3 = split(HALF_PI, kind, 3)
     shifted = fma(x, split(TWO_OVER_PI, kind)[0], ROUND_MAGIC[kind])
     k = shifted - ROUND_MAGIC[kind]
-    first = fma(k, -c1, x)
-    r = fma(k, -c2, first)
-    low = fma(k, -c3, fma(k, -c2, first - r))
+    first = fma(k, -c1, x)  # no rounding: the leading digits cancel
+    product = k * c2
+    r = first - product
+    part = r - first  # the exact error of the difference, also where the product is the larger number
+    lost = (first - (r - part)) - (product + part)
+    low = fma(k, -c3, lost - fma(k, c2, -product))
     quadrant = shifted.as_bits()
 
     def huge() -> list[Value]:
