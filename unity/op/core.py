@@ -1,0 +1,249 @@
+"""Calls across the border (tensor programs, registered functions, closures) and operators on shapes, devices and tuples.
+
+Result types of calls are given by the program in ``ty_args``; the rules here check their form. Memory and VM operators: memory.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ffi.dtype import DataType
+from ..ir.expr import Call, ExternFunc, GlobalVar, Op, StringImm
+from ..ir.op import Param
+from ..ir.relation import Answer, dims, is_subtype, tensor_type
+from ..ir.build import const
+from ..ir.types import (
+    OBJECT, VOID_TYPE, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type, prim_type,
+)  # fmt: skip
+from .rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
+from .table import attribute, optional, row
+
+
+def given_type(call: Call) -> Type:
+    """The type a program gives for a call: one type, a tuple of several, R.Object when none is written."""
+    if not call.ty_args:
+        return OBJECT
+    return call.ty_args[0] if len(call.ty_args) == 1 else TupleType(call.ty_args)
+
+
+def dps_type(call: Call) -> Type:
+    """Result type of a destination-passing call: the written outputs, which must be tensors."""
+    callee = argument(call, 0, "func")
+    if not isinstance(callee, (GlobalVar, ExternFunc, Op)) and not isinstance(callee.ty, (FuncType, ObjectType)):
+        raise fail(call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", None, callee)
+    operands = argument(call, 1, "args")
+    if not isinstance(operands.ty, (TupleType, ObjectType)):
+        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
+    if len(call.args) > 2:
+        shape_arg(call, 2, "tir_vars")
+    if not call.ty_args:
+        raise fail(call, "E216", "the result type is missing", 'write it after the arguments: R.Tensor((n, 4), "float32")')
+    outputs = call.ty_args
+    if len(outputs) == 1 and isinstance(outputs[0], TupleType):
+        outputs = outputs[0].fields
+    for ty in outputs:
+        if not isinstance(ty, TensorType) or ty.dtype is None or dims(ty) is None and ty.shape is None:
+            raise fail(call, "E216", f"an output must be a tensor of known shape and dtype, got {ty}")
+    return given_type(call)
+
+
+def inplace_type(call: Call) -> Type:
+    """As ``dps_type``; ``inplace_indices`` says per output which argument's memory it takes (-1: new memory)."""
+    result = dps_type(call)
+    outputs = result.fields if isinstance(result, TupleType) else (result,)
+    indices = ints_attr(call, "inplace_indices", len(outputs))
+    operands = call.args[1].ty
+    used = [i for i in indices if i != -1]
+    if not used:
+        raise fail(call, "E214", "inplace_indices names no argument", "use R.call_dps when no memory is reused")
+    if len(set(used)) != len(used):
+        raise fail(call, "E214", f"inplace_indices {indices} names an argument twice")
+    for output, index in zip(outputs, indices):
+        if index == -1 or not isinstance(operands, TupleType):
+            continue
+        if not 0 <= index < len(operands.fields):
+            raise fail(call, "E214", f"inplace index {index} is out of range for {len(operands.fields)} arguments")
+        given = operands.fields[index]
+        if is_subtype(given, output) is Answer.NO:
+            raise fail(call, "E213", f"argument {index} of type {given} cannot hold the output {output}")
+    return result
+
+
+def _operands_tuple(call: Call) -> Type:
+    operands = argument(call, 1, "args")
+    if not isinstance(operands.ty, (TupleType, ObjectType)):
+        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
+    return given_type(call)
+
+
+def _packed(call: Call) -> Type:
+    callee = argument(call, 0, "func")
+    if not isinstance(callee, (ExternFunc, StringImm)) and not isinstance(callee.ty, (FuncType, ObjectType)):
+        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", None, callee)
+    return given_type(call)
+
+
+def _inplace_packed(call: Call) -> Type:
+    result = _packed(call)
+    count = len(call.args) - 1
+    for index in ints_attr(call, "inplace_indices"):
+        if not -1 <= index < count:
+            raise fail(call, "E214", f"inplace index {index} is out of range for {count} arguments")
+    return result
+
+
+_FUNC_ARGS = (Param("func"), Param("args", doc="tuple of arguments"))
+_DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape of further scalar arguments, passed after the outputs"))
+
+call_dps = row(
+    "call_dps", _DPS, dps_type,
+    "Call of a tensor program or registered function that writes its results into memory given to it (out types in ty_args).",
+)  # fmt: skip
+call_inplace = row(
+    "call_inplace", (*_DPS, attribute("inplace_indices")), inplace_type,
+    "As call_dps, but output i takes the memory of argument inplace_indices[i], which must not be used afterwards.",
+)  # fmt: skip
+call_dps_with_grad = row(
+    "call_dps_with_grad", (*_DPS, attribute("te_grad_name"), attribute("te_grad_kwargs", None)), dps_type,
+    "As call_dps, naming the registered gradient of the tensor program.",
+)  # fmt: skip
+call_packed = row(
+    "call_packed", (Param("func"), Param("args", "exprs")), _packed, "Call of a registered function; it may have effects.", pure=False,
+)  # fmt: skip
+call_pure_packed = row(
+    "call_pure_packed", (Param("func"), Param("args", "exprs")), _packed, "Call of a registered function without effects.",
+)  # fmt: skip
+call_inplace_packed = row(
+    "call_inplace_packed", (Param("func"), Param("args", "exprs"), attribute("inplace_indices")), _inplace_packed,
+    "Call of a registered function that changes only the arguments named by inplace_indices, which must not be used afterwards.",
+)  # fmt: skip
+call_py_func = row(
+    "call_py_func", (Param("func"), Param("args", "exprs")), _packed, "Call of a Python function of the module by name.", pure=False,
+)  # fmt: skip
+call_builtin_with_ctx = row(
+    "call_builtin_with_ctx", _FUNC_ARGS, _operands_tuple, "Call of a VM builtin that receives the VM as first argument.", pure=False,
+)  # fmt: skip
+
+
+def _make_closure(call: Call) -> Type:
+    if not isinstance(argument(call, 1, "args").ty, (TupleType, ObjectType)):
+        raise fail(call, "E210", f"args must be a tuple, got {call.args[1].ty}", "write (x,) for one captured value", call.args[1])
+    return OBJECT
+
+
+make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Function with its captured values as a value.")
+invoke_closure = row(
+    "invoke_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure; it may have effects.", pure=False
+)
+invoke_pure_closure = row("invoke_pure_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure without effects.")
+null_value = row("null_value", (), lambda call: OBJECT, "The value that stands for nothing.")
+
+
+def _print(call: Call) -> Type:
+    if not isinstance(attr(call, "format", ""), str):
+        raise fail(call, "E214", f"format must be text, got {call.attrs['format']!r}")
+    return VOID_TYPE
+
+
+def _assert(call: Call) -> Type:
+    cond = argument(call, 0, "condition").ty
+    ok = isinstance(cond, ObjectType)
+    if isinstance(cond, PrimType):
+        ok = cond.dtype.is_bool
+    elif isinstance(cond, TensorType):
+        ok = cond.ndim in (0, -1) and (cond.dtype is None or cond.dtype.is_bool)
+    if not ok:
+        raise fail(call, "E211", f"the condition must be a bool scalar, got {cond}", None, call.args[0])
+    return _print(call)
+
+
+print_ = row("print", (Param("values", "exprs"), attribute("format", "")), _print, "Print values through a format with {} places.",
+             pure=False)  # fmt: skip
+assert_op = row("assert_op", (Param("condition"), Param("values", "exprs"), attribute("format", "")), _assert,
+                "Stop with a message unless the condition holds.", pure=False)  # fmt: skip
+
+
+def _shape_of(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    known = dims(ty)
+    return ShapeType(known, len(known)) if known is not None else ShapeType(None, ty.ndim)
+
+
+def _shape_to_tensor(call: Call) -> Type:
+    ndim = shape_arg(call, 0).ndim
+    return tensor_type((const(ndim, "int64"),), "int64") if ndim >= 0 else tensor_type(None, "int64", 1)
+
+
+def _tensor_to_shape(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if ty.dtype is not None and ty.dtype.name != "int64":
+        raise fail(call, "E211", f"expected an int64 tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', call.args[0])
+    if ty.ndim not in (1, -1):
+        raise fail(call, "E212", f"expected a tensor of rank 1, got rank {ty.ndim}", None, call.args[0])
+    known = dims(ty)
+    length = plain(known[0]) if known is not None else None
+    return ShapeType(None, length if isinstance(length, int) else -1)
+
+
+def _size(call: Call) -> Type:
+    tensor_arg(call, 0)
+    return tensor_type((), "int64")
+
+
+shape_of = row("shape_of", ("x",), _shape_of, "Shape of a tensor as a value.", ref=lambda x: tuple(x.shape))
+shape_to_tensor = row("shape_to_tensor", ("shape",), _shape_to_tensor, "Shape value as an int64 tensor.",
+                      ref=lambda shape: np.array(shape, np.int64))  # fmt: skip
+tensor_to_shape = row("tensor_to_shape", ("x",), _tensor_to_shape, "Rank-1 int64 tensor as a shape value.",
+                      ref=lambda x: tuple([int(v) for v in x]))  # fmt: skip
+size = row("size", ("x",), _size, "Number of elements as an int64 scalar tensor.", ref=lambda x: np.array(x.size, np.int64))
+
+
+def _device_name(value: object) -> str:
+    return value if isinstance(value, str) else str(getattr(value, "name", value))
+
+
+def _to_vdevice(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    return TensorType(ty.shape, ty.dtype, ty.ndim, _device_name(plain(call.attrs.get("dst_vdevice"))))
+
+
+to_vdevice = row("to_vdevice", ("x", attribute("dst_vdevice")), _to_vdevice, "Copy to a virtual device.")
+hint_on_device = row("hint_on_device", ("x", attribute("device"), attribute("memory_scope", "global")), lambda c: tensor_arg(c, 0),
+                     "Says on which device the value should live; a copy where it does not.")  # fmt: skip
+stop_lift_params = row("builtin.stop_lift_params", ("x",), lambda c: argument(c, 0, "x").ty,
+                       "Identity that keeps weight computations behind it out of transform_params.")  # fmt: skip
+
+
+def _inspect(dtype: str, axis: bool = False):  # type: ignore[no-untyped-def]
+    def rule(call: Call) -> Type:
+        tensor_arg(call, 0)
+        if axis:
+            index = argument(call, 1, "axis").ty
+            if not isinstance(index, PrimType) or not (index.dtype.is_integral):
+                raise fail(call, "E210", f"axis must be an integer scalar, got {index}", None, call.args[1])
+        return prim_type(dtype)
+
+    return rule
+
+
+_DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+def _dtype_code(x: np.ndarray) -> int:
+    return _DTYPE_CODES[DataType(str(x.dtype)).code]
+
+
+tensor_ndim = row("inspect.tensor_ndim", ("tensor",), _inspect("int32"), "Rank of a run-time tensor.", ref=lambda t: t.ndim)
+tensor_dtype_code = row("inspect.tensor_dtype_code", ("tensor",), _inspect("uint8"), "DLPack code of the dtype.", ref=_dtype_code)
+tensor_dtype_bits = row("inspect.tensor_dtype_bits", ("tensor",), _inspect("uint8"), "Bits of an element.",
+                        ref=lambda t: t.dtype.itemsize * 8)  # fmt: skip
+tensor_dtype_lanes = row("inspect.tensor_dtype_lanes", ("tensor",), _inspect("uint16"), "Lanes of an element.", ref=lambda t: 1)
+tensor_shape_i = row("inspect.tensor_shape_i", ("tensor", "axis"), _inspect("int64", True), "One dimension of a run-time tensor.",
+                     ref=lambda t, axis: t.shape[axis])  # fmt: skip
+tensor_stride_i = row("inspect.tensor_stride_i", ("tensor", "axis"), _inspect("int64", True), "One stride, in elements.",
+                      ref=lambda t, axis: t.strides[axis] // t.itemsize)  # fmt: skip
+tensor_byte_offset = row("inspect.tensor_byte_offset", ("tensor",), _inspect("uint64"), "Byte offset of the first element.",
+                         ref=lambda t: 0)  # fmt: skip
+tensor_elem_offset = row("inspect.tensor_elem_offset", ("tensor",), _inspect("uint64"), "Element offset of the first element.",
+                         ref=lambda t: 0)  # fmt: skip
+

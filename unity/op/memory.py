@@ -1,0 +1,119 @@
+"""Memory made explicit: storage, tensors in storage, views, kills (``R.memory``, ``R.builtin``, ``R.vm``).
+
+An allocation is pure in the sense that dropping an unused one is allowed; ``extra["allocates"]`` says two equal ones must not
+be merged. ``R.builtin.alloc_tensor`` is memory without a plan; the plan replaces it by ``R.memory`` operators.
+"""
+
+from __future__ import annotations
+
+from ..ir.expr import Call
+from ..ir.op import Param
+from ..ir.relation import dims, tensor_type
+from ..ir.types import OBJECT, VOID_TYPE, ObjectType, PrimType, ShapeType, TensorType, Type
+from .rules import argument, dtype_value, fail, shape_arg, tensor_arg
+from .table import optional, row
+
+_ALLOCATES = {"allocates": True}
+
+
+def _dtype(call: Call, index: int) -> str:
+    found = dtype_value(call, argument(call, index, "dtype"))
+    if found is None:
+        raise fail(call, "E214", "dtype is missing", 'write R.dtype("float32")')
+    return found.name
+
+
+def _integer(call: Call, index: int, name: str) -> None:
+    ty = argument(call, index, name).ty
+    if not isinstance(ty, PrimType) or not ty.dtype.is_integral:
+        raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", None, call.args[index])
+
+
+def _tensor_of(call: Call, shape_index: int, dtype_index: int) -> TensorType:
+    shape = shape_arg(call, shape_index)
+    dtype = _dtype(call, dtype_index)
+    if shape.values is not None:
+        return tensor_type(shape.values, dtype)
+    return tensor_type(call.args[shape_index], dtype)
+
+
+def _alloc_tensor(call: Call) -> Type:
+    return _tensor_of(call, 0, 1)
+
+
+def _storage(call: Call) -> Type:
+    shape_arg(call, 0, "size")
+    _integer(call, 1, "virtual_device_index")
+    _dtype(call, 3)
+    return OBJECT
+
+
+def _vm_storage(call: Call) -> Type:
+    shape_arg(call, 0, "size")
+    _integer(call, 1, "runtime_device_index")
+    _dtype(call, 2)
+    return OBJECT
+
+
+def _tensor_in_storage(call: Call) -> Type:
+    if not isinstance(argument(call, 0, "storage").ty, ObjectType):
+        raise fail(call, "E210", f"storage must come from alloc_storage, got {call.args[0].ty}", None, call.args[0])
+    _integer(call, 1, "offset")
+    return _tensor_of(call, 2, 3)
+
+
+def _kill_tensor(call: Call) -> Type:
+    tensor_arg(call, 0, "tensor")
+    return VOID_TYPE
+
+
+def _kill(call: Call) -> Type:
+    argument(call, 0, "storage")
+    return VOID_TYPE
+
+
+def _view(call: Call) -> Type:
+    source = tensor_arg(call, 0, "data")
+    dtype = source.dtype
+    if len(call.args) > 2:
+        dtype = dtype_value(call, call.args[2]) or dtype
+    if len(call.args) > 1 and isinstance(call.args[1].ty, ShapeType):
+        known = dims(call.args[1].ty)
+        return tensor_type(known if known is not None else call.args[1], dtype, vdevice=source.vdevice)
+    return TensorType(source.shape, dtype, source.ndim, source.vdevice)
+
+
+def _same(call: Call) -> Type:
+    return argument(call, 0, "x").ty
+
+
+builtin_alloc_tensor = row(
+    "builtin.alloc_tensor",
+    (Param("shape"), Param("dtype"), optional("runtime_device_index", 0), optional("storage_scope", "global")),
+    _alloc_tensor, "New memory of a shape and dtype, not planned.", extra=_ALLOCATES,
+)  # fmt: skip
+alloc_storage = row(
+    "memory.alloc_storage", ("size", "virtual_device_index", "storage_scope", "dtype"), _storage,
+    "Memory of ``size`` elements that tensors are placed in.", extra=_ALLOCATES,
+)  # fmt: skip
+alloc_tensor = row(
+    "memory.alloc_tensor", ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)), _tensor_in_storage,
+    "Tensor placed in a storage at a byte offset.", extra=_ALLOCATES,
+)  # fmt: skip
+kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "The tensor is not used any more.", pure=False)
+kill_storage = row("memory.kill_storage", ("storage",), _kill, "The storage is not used any more.", pure=False)
+view = row(
+    "memory.view", ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")), _view,
+    "The same memory with another shape, dtype and start; never a copy.", extra={"aliases": True},
+)  # fmt: skip
+ensure_zero_offset = row("memory.ensure_zero_offset", ("x",), _same, "The tensor, copied if its data does not start at its memory.",
+                         extra={"aliases": True})  # fmt: skip
+vm_alloc_storage = row(
+    "vm.alloc_storage", ("shape", "runtime_device_index", "dtype", optional("storage_scope", "global")), _vm_storage,
+    "Memory taken from the VM's allocator.", extra=_ALLOCATES,
+)  # fmt: skip
+vm_alloc_tensor = row(
+    "vm.alloc_tensor", ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)), _tensor_in_storage,
+    "Tensor placed in VM storage at a byte offset.", extra=_ALLOCATES,
+)  # fmt: skip
+vm_kill_object = row("vm.kill_object", ("obj",), _kill, "The VM drops its reference to the object.", pure=False)

@@ -1,0 +1,175 @@
+"""Rows become callables: ``row(...)`` registers an OpInfo and returns an ``Operator`` that builds calls from Python values.
+
+Here: binding of arguments to parameters, conversion of Python values to expressions. Not here: any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ffi.dtype import DataType
+from ..ffi.tensor import Tensor
+from ..ir.build import const
+from ..ir.builder import make_call
+from ..ir.expr import Call, Constant, DataTypeImm, ExternFunc, FloatImm, IntImm, ShapeExpr, StringImm, Tuple, op
+from ..ir.op import REQUIRED, OpInfo, Param, register_op
+from ..ir.relation import tensor_type
+from ..ir.types import Expr, PrimType, TensorType, Type
+from ..support.errors import TypeRuleError
+from ..support.source import Span
+
+_DEFAULT_DTYPES = {bool: "bool", int: "int64", float: "float32"}
+
+
+def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
+    """Tensor data as an expression; Python numbers become rank-0 tensors (float32, int64, bool unless ``dtype`` says)."""
+    if isinstance(value, Tensor):
+        data = value
+    else:
+        kind = None if isinstance(value, (np.ndarray, np.generic)) else _DEFAULT_DTYPES.get(type(value))
+        array = np.array(value, dtype=DataType(dtype or kind).numpy) if dtype or kind else np.asarray(value)  # type: ignore[arg-type]
+        data = Tensor(array)
+    return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
+
+
+def to_expr(value: Any) -> Expr:
+    """Expression of a Python value: numbers are scalars, tuples of scalars shapes, tuples of others tuples, arrays constants."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return const(value, _DEFAULT_DTYPES[type(value)])
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, DataType):
+        return DataTypeImm(value)
+    if isinstance(value, (tuple, list)):
+        parts = [to_expr(v) for v in value]
+        if parts and not all([isinstance(p.ty, PrimType) for p in parts]):
+            return Tuple(tuple(parts))
+        return ShapeExpr(tuple(parts))
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        return constant(value)
+    raise TypeRuleError("E210", f"a value of type {type(value).__name__} is no expression")
+
+
+def bind_arguments(
+    info: OpInfo, args: Sequence[Any], kwargs: Mapping[str, Any], span: Span | None = None
+) -> tuple[list[Any], dict[str, Any]]:
+    """Match Python-style arguments with the parameters: (values of "expr" parameters, values of "attr" parameters).
+
+    Defaults that are not None are put in; trailing optional expressions are left out. Raises TypeRuleError E215 for too many,
+    unknown, doubled or missing arguments.
+    """
+    name = info.name
+    given: dict[str, Any] = {}
+    rest: list[Any] = []
+    params = list(info.params)
+    positional = [p for p in params if p.kind != "exprs"]
+    variadic = next((p for p in params if p.kind == "exprs"), None)
+    if variadic is not None:
+        leading = params[: params.index(variadic)]
+        for param, value in zip(leading, args):
+            given[param.name] = value
+        rest = list(args[len(leading) :])
+    else:
+        if len(args) > len(positional):
+            raise TypeRuleError("E215", f"{name} takes {len(positional)} arguments, got {len(args)}", span, help=usage(info))
+        for param, value in zip(positional, args):
+            given[param.name] = value
+    known = {p.name for p in params}
+    for key, value in kwargs.items():
+        if key not in known:
+            raise TypeRuleError("E215", f"{name} has no parameter {key!r}", span, help=usage(info))
+        if key in given:
+            raise TypeRuleError("E215", f"{name} got {key!r} twice", span, help=usage(info))
+        if variadic is not None and key == variadic.name:
+            rest = list(value)
+            continue
+        given[key] = value
+    exprs: list[Any] = []
+    attrs: dict[str, Any] = {}
+    pending = 0
+    for param in params:
+        if param.kind == "exprs":
+            exprs.extend(rest)
+            continue
+        value = given.get(param.name, param.default)
+        if value is REQUIRED:
+            raise TypeRuleError("E215", f"{name}: argument {param.name!r} is missing", span, help=usage(info))
+        if param.kind == "attr":
+            attrs[param.name] = value
+        elif value is None:
+            pending += 1
+        else:
+            if pending:
+                raise TypeRuleError("E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info))
+            exprs.append(value)
+    return exprs, attrs
+
+
+def usage(info: OpInfo) -> str:
+    """One line showing how the operator is called."""
+    parts = []
+    for p in info.params:
+        text = f"*{p.name}" if p.kind == "exprs" else p.name
+        parts.append(text if p.default is REQUIRED else f"{text}={p.default!r}")
+    return f"{info.name}({', '.join(parts)})"
+
+
+@dataclass(slots=True, frozen=True)
+class Operator:
+    """Builds calls of one row: ``unity.op.add(x, y)`` -> Call with its type."""
+
+    info: OpInfo
+
+    def __call__(self, *args: Any, ty_args: Sequence[Type] = (), span: Span | None = None, **kwargs: Any) -> Call:
+        if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
+            args = (Tuple(tuple(args)),)
+        values, attrs = bind_arguments(self.info, args, kwargs, span)
+        exprs = [to_expr(v) for v in values]
+        if self.info.extra.get("scalars"):
+            exprs = adopt_scalars(exprs)
+        return make_call(op(self.info.name), exprs, attrs, ty_args, span)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return f"``{usage(self.info)}``: {self.info.doc}"
+
+
+def adopt_scalars(exprs: Sequence[Expr]) -> list[Expr]:
+    """Literals among the operands of an elementwise operator become constants of the dtype of its tensors."""
+    dtype = next((e.ty.dtype for e in exprs if isinstance(e.ty, TensorType) and e.ty.dtype is not None), None)
+    if dtype is None:
+        return list(exprs)
+    return [constant(e.value, dtype) if type(e) in (IntImm, FloatImm) else e for e in exprs]  # type: ignore[attr-defined]
+
+
+def row(
+    name: str,
+    params: Sequence[Param | str],
+    infer: Callable[[Call], Type],
+    doc: str,
+    **fields: Any,
+) -> Operator:
+    """Register an operator ``R.<name>``; a parameter given as text is a required expression of that name."""
+    made = tuple([Param(p) if isinstance(p, str) else p for p in params])
+    return Operator(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
+
+
+def attribute(name: str, default: Any = REQUIRED, doc: str = "") -> Param:
+    """A compile-time parameter."""
+    return Param(name, "attr", default, doc)
+
+
+def optional(name: str, default: Any = None, doc: str = "") -> Param:
+    """An expression that may be left out."""
+    return Param(name, "expr", default, doc)
+
+
+def extern(name: str) -> ExternFunc:
+    """Reference to a registered function."""
+    return ExternFunc(name)
