@@ -1,0 +1,464 @@
+"""Printing of types and graph functions: bindings, dataflow blocks, control flow, operator calls.
+
+Invariant: operator arguments follow the operator's row; attributes equal to the default are left out, so the text reads
+back to the same call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import types as ty
+from ..ir.expr import (
+    BindingBlock, Call, Constant, DataflowBlock, DataflowVar, DataTypeImm, ExternFunc, FloatImm, GlobalVar, If, IntImm,
+    MatchCast, Op, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding,
+)  # fmt: skip
+from ..ir.function import Function, PrimFunc
+from ..ir.op import OPS, REQUIRED, OpInfo
+from ..ir.types import Expr, Type
+from .ranges import same_expr
+from .show_attr import attr, attr_dict
+from .show_core import EXPRS, INDEX, RAW, TYPES, VALUE, Printer, quote
+from .show_scalar import intrinsic, pointer_text
+from .show_tir import declarations, prim_func
+
+LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
+"""Values that end a branch without a binding of their own."""
+_CALL_DPS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
+_PACKED = {"R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_builtin_with_ctx"}
+_EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
+_LOGICAL_TYPES = (ty.TensorType, ty.ShapeType, ty.TupleType, ty.FuncType)
+
+
+# ------------------------------------------------------------------------------------------------------------- types
+
+
+def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
+    """Comma-separated dimensions; inside a signature those with symbols are quoted."""
+    for number, value in enumerate(values):
+        p.out.append(", " if number else "")
+        if p.quoting and type(value) is not IntImm:
+            text = p.text_of(lambda v=value: p.expr(v, INDEX))  # type: ignore[misc]
+            p.out.append(quote(text))
+        else:
+            p.expr(value, INDEX)
+
+
+def _tensor_type(p: Printer, node: ty.TensorType) -> None:
+    parts: list[str] = []
+    shape = node.shape
+    if type(shape) is ShapeExpr:
+        dims = p.text_of(lambda: _dims(p, shape.values))  # type: ignore[union-attr]
+        parts.append(f"({dims},)" if len(shape.values) == 1 else f"({dims})")
+    elif shape is not None:
+        parts.append(p.text_of(lambda: p.expr(shape, INDEX)))
+    if node.dtype is not None:
+        parts.append(f'"{node.dtype.name}"' if parts else f'dtype="{node.dtype.name}"')
+    if node.ndim >= 0 and type(shape) is not ShapeExpr:
+        parts.append(f"ndim={node.ndim}")
+    if node.vdevice is not None:
+        parts.append(f"vdevice={quote(node.vdevice)}")
+    p.out.append(f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor")
+
+
+def _shape_type(p: Printer, node: ty.ShapeType) -> None:
+    if node.values is not None:
+        p.out.append("R.Shape([")
+        _dims(p, node.values)
+        p.out.append("])")
+    else:
+        p.out.append(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
+
+
+def _prim_type(p: Printer, node: ty.PrimType) -> None:
+    p.out.append(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
+
+
+def _pointer_type(p: Printer, node: ty.PointerType) -> None:
+    p.out.append(pointer_text(node))
+
+
+def _object_type(p: Printer, node: ty.ObjectType) -> None:
+    p.out.append(p.word("R.Object"))
+
+
+def _tuple_type(p: Printer, node: ty.TupleType) -> None:
+    p.out.append("R.Tuple(")
+    _types(p, node.fields)
+    p.out.append(")")
+
+
+def _types(p: Printer, nodes: tuple[Type, ...]) -> None:
+    for number, item in enumerate(nodes):
+        p.out.append(", " if number else "")
+        p.type(item)
+
+
+def _func_type(p: Printer, node: ty.FuncType) -> None:
+    if node.params is None and type(node.ret) is ty.ObjectType and not node.pure and node.derive is None:
+        p.out.append("R.Callable")
+        return
+    p.out.append("R.Callable(")
+    if node.params is None:
+        p.out.append("None")
+    else:
+        p.out.append("(")
+        _types(p, node.params)
+        p.out.append(",)" if len(node.params) == 1 else ")")
+    p.out.append(", ")
+    p.type(node.ret)
+    if p.dialect.tvm:
+        p.out.append(f", {node.pure}")
+    elif not node.pure:
+        p.out.append(", pure=False")
+    if node.derive is not None:
+        p.out.append(f", derive={quote(node.derive)}")
+    p.out.append(")")
+
+
+TYPES.update({
+    ty.TensorType: _tensor_type, ty.ShapeType: _shape_type, ty.PrimType: _prim_type, ty.PointerType: _pointer_type,
+    ty.ObjectType: _object_type, ty.TupleType: _tuple_type, ty.FuncType: _func_type,
+})  # fmt: skip
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """True when two types are written alike over the same variables."""
+    return a is b or (type(a) is type(b) and same_expr(a, b))  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------------- expressions
+
+
+def graph_value(p: Printer, node: Expr) -> None:
+    """An argument or bound value: scalar expressions other than variables stand in ``R.prim_value``."""
+    kind = type(node)
+    scalar = type(node.ty) is ty.PrimType and kind not in (Var, DataflowVar, If, TupleGetItem, SeqExpr)
+    if scalar and not (kind is Call and not _is_intrinsic(node)):
+        p.out.append("R.prim_value(")
+        p.expr(node, INDEX)
+        p.out.append(")")
+    else:
+        p.expr(node, VALUE)
+
+
+def _is_intrinsic(node: Any) -> bool:
+    return type(node.op) is Op and node.op.name.startswith("T.")
+
+
+def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
+    if p.dialect.tvm and node.name in p.module_names:
+        p.out.append(f"cls.{node.name}")
+        p.free[node] = None
+    elif node.name in p.module_names:
+        p.out.append(node.name)
+    else:
+        p.out.append(f"I.GlobalVar({quote(node.name)})")
+
+
+def _extern(p: Printer, node: ExternFunc, where: str) -> None:
+    p.out.append(f"R.ExternFunc({quote(node.name)})")
+
+
+def _dtype_imm(p: Printer, node: DataTypeImm, where: str) -> None:
+    p.out.append(f'R.dtype("{node.value.name}")')
+
+
+def _op(p: Printer, node: Op, where: str) -> None:
+    p.out.append(p.word(node.name))
+
+
+def _tuple(p: Printer, node: Tuple, where: str) -> None:
+    if not node.fields:
+        p.out.append("R.tuple()")
+        return
+    p.out.append("(")
+    _values(p, node.fields)
+    p.out.append(",)" if len(node.fields) == 1 else ")")
+
+
+def _values(p: Printer, nodes: tuple[Expr, ...]) -> None:
+    for number, item in enumerate(nodes):
+        p.out.append(", " if number else "")
+        graph_value(p, item)
+
+
+def _item(p: Printer, node: TupleGetItem, where: str) -> None:
+    p.expr(node.tuple_value, VALUE)
+    p.out.append(f"[{node.index}]")
+
+
+def _shape(p: Printer, node: ShapeExpr, where: str) -> None:
+    p.out.append("R.shape([")
+    p.exprs(node.values, INDEX)
+    p.out.append("])")
+
+
+def _call(p: Printer, node: Call, where: str) -> None:
+    op = node.op
+    if type(op) is Op:
+        if op.name.startswith("T."):
+            intrinsic(p, node)
+        elif op.name in _CALL_DPS:
+            _call_dps(p, node, op.name)
+        else:
+            _call_op(p, node, op.name)
+        return
+    if type(op) is Function:
+        p.out.append("<Function>")
+    else:
+        p.expr(op, VALUE)
+    p.out.append("(")
+    if p.level == "T":
+        p.exprs(node.args, VALUE)
+    else:
+        _values(p, node.args)
+    _keywords(p, node, node.attrs, bool(node.args))
+    p.out.append(")")
+
+
+def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> None:
+    for name, value in attrs.items():
+        p.out.append(f", {name}=" if comma else f"{name}=")
+        attr(p, value)
+        comma = True
+    if node.ty_args:
+        p.out.append(", ty_args=(" if comma else "ty_args=(")
+        _types(p, node.ty_args)
+        p.out.append(",)" if len(node.ty_args) == 1 else ")")
+
+
+def _call_dps(p: Printer, node: Call, name: str) -> None:
+    callee = node.args[0]
+    if p.dialect.tvm and name == "R.call_dps":
+        p.out.append("R.call_dps_packed(" if type(callee) is ExternFunc else "R.call_tir(")
+    else:
+        p.out.append(f"{p.word(name)}(")
+    if type(callee) is ExternFunc:
+        p.out.append(quote(callee.name))
+    else:
+        p.expr(callee, VALUE)
+    p.out.append(", ")
+    graph_value(p, node.args[1])
+    p.out.append(", out_ty=" if p.dialect.tvm else ", ")
+    if len(node.ty_args) == 1:
+        p.type(node.ty_args[0])
+    else:
+        p.out.append("[")
+        _types(p, node.ty_args)
+        p.out.append("]")
+    if len(node.args) > 2:
+        p.out.append(", tir_vars=")
+        p.expr(node.args[2], VALUE)
+    for key, value in node.attrs.items():
+        p.out.append(f", {key}=")
+        attr(p, value)
+    p.out.append(")")
+
+
+def _call_op(p: Printer, node: Call, name: str) -> None:
+    info = OPS.get(name)
+    p.out.append(f"{p.word(name)}(")
+    for number, arg in enumerate(node.args):
+        p.out.append(", " if number else "")
+        if number == 0 and type(arg) is ExternFunc and name in _PACKED:
+            p.out.append(quote(arg.name))
+        else:
+            graph_value(p, arg)
+    _keywords(p, node, _shown_attrs(node.attrs, info), bool(node.args))
+    p.out.append(")")
+
+
+def _shown_attrs(attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
+    if info is None or not attrs:
+        return attrs
+    defaults = {param.name: param.default for param in info.params if param.kind == "attr"}
+    return {k: v for k, v in attrs.items() if k not in defaults or not _is_default(v, defaults[k])}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if default is REQUIRED or isinstance(value, Expr) or isinstance(default, Expr):
+        return False
+    return type(value) is type(default) and repr(value) == repr(default)
+
+
+EXPRS.update({
+    GlobalVar: _global_var, ExternFunc: _extern, DataTypeImm: _dtype_imm, Op: _op, Tuple: _tuple,
+    TupleGetItem: _item, ShapeExpr: _shape, Call: _call,
+})  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------- bindings
+
+
+def _binding(p: Printer, binding: Any, target: str | None = None) -> None:
+    """One binding; ``target`` is the name that the last binding of a branch gives its value."""
+    if p.underline and (id(binding) in p.underline or id(binding.value) in p.underline):
+        start = len(p.out)
+        _write_binding(p, binding, target)
+        p.marks.append((start, len(p.out)))
+    else:
+        _write_binding(p, binding, target)
+
+
+def _write_binding(p: Printer, binding: Any, target: str | None) -> None:
+    var, value = binding.var, binding.value
+    if type(binding) is MatchCast:
+        p.bound.add(var)
+        p.line(target or p.name_of(var))
+        if not same_type(var.ty, binding.target):
+            p.out.append(": ")
+            p.type(var.ty)
+        p.out.append(" = R.match_cast(")
+        graph_value(p, value)
+        p.out.append(", ")
+        p.type(binding.target)
+        p.out.append(")")
+        return
+    kind = type(value)
+    if kind is If:
+        name = target or p.name_of(var)
+        p.bound.add(var)
+        _if(p, value, name)
+        return
+    if kind is Function:
+        p.bound.add(var)
+        function(p, value, target or p.name_of(var), nested=True)
+        return
+    if target is None and var.name == "_" and var not in p.names.by_node and kind is Call and same_type(var.ty, value.ty):
+        p.line("_ = " if p.dialect.tvm else "")
+        if not p.dialect.tvm:
+            p.pending[var] = len(p.out) - 1
+        else:
+            p.names.by_node[var] = "_"
+        p.bound.add(var)
+        graph_value(p, value)
+        return
+    p.bound.add(var)
+    p.line(target or p.name_of(var))
+    if not _is_evident(var, value):
+        p.out.append(": ")
+        p.type(var.ty)
+    p.out.append(" = ")
+    graph_value(p, value)
+
+
+def _is_evident(var: Var, value: Expr) -> bool:
+    """True when the type of a binding need not be written: reading the value gives it."""
+    kind = type(value)
+    if type(var.ty) is ty.PrimType:
+        return var.ty is value.ty
+    if kind is Call:
+        name = value.op.name if type(value.op) is Op else ""  # type: ignore[attr-defined]
+        if name not in _CALL_DPS and not (name in _PACKED and value.ty_args):  # type: ignore[attr-defined]
+            return False
+    elif kind not in _EVIDENT:
+        return False
+    return same_type(var.ty, value.ty)
+
+
+def _block(p: Printer, block: BindingBlock, last: str | None = None) -> None:
+    if type(block) is not DataflowBlock:
+        for number, binding in enumerate(block.bindings):
+            _binding(p, binding, last if number == len(block.bindings) - 1 else None)
+        return
+    p.line("with R.dataflow():")
+    p.indent += 1
+    for binding in block.bindings:
+        _binding(p, binding)
+    outputs = [b.var for b in block.bindings if type(b.var) is not DataflowVar]
+    p.line(f"R.output({', '.join([p.name_of(v) for v in outputs])})")
+    p.indent -= 1
+
+
+def _if(p: Printer, node: If, target: str) -> None:
+    p.line("if ")
+    graph_value(p, node.cond)
+    p.out.append(":")
+    _branch(p, node.then_branch, target)
+    p.line("else:")
+    _branch(p, node.else_branch, target)
+
+
+def _branch(p: Printer, node: Expr, target: str) -> None:
+    p.indent += 1
+    blocks = node.blocks if type(node) is SeqExpr else ()
+    body = node.body if type(node) is SeqExpr else node
+    last = blocks[-1] if blocks else None
+    ends = False
+    if last is not None and type(last) is not DataflowBlock and last.bindings and last.bindings[-1].var is body:
+        ends = not isinstance(getattr(last.bindings[-1], "value"), LEAVES) or type(last.bindings[-1]) is MatchCast
+    for block in blocks:
+        _block(p, block, target if ends and block is last else None)
+    if not ends:
+        p.line(f"{target} = ")
+        graph_value(p, body)
+    p.indent -= 1
+
+
+# --------------------------------------------------------------------------------------------------------- functions
+
+
+def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
+    """A graph function with its decorator."""
+    before, p.level = p.level, "R"
+    symbol = fn.attrs.get("global_symbol")
+    options = []
+    if not nested and symbol is None:
+        options.append("private=True")
+    if not fn.pure:
+        options.append("pure=False")
+    p.line(f"@R.function({', '.join(options)})" if options else "@R.function")
+    p.line(f"def {name}(")
+    p.bound.update(fn.params)
+    outer_quoting, p.quoting = p.quoting, True
+    for number, param in enumerate(fn.params):
+        p.out.append(", " if number else "")
+        p.out.append(f"{p.name_of(param)}: ")
+        p.type(param.ty)
+    p.out.append(") -> ")
+    p.type(fn.ret_ty)
+    p.out.append(":")
+    p.quoting = False
+    p.indent += 1
+    slot = len(p.out)
+    p.out.append("")
+    attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
+    if attrs:
+        p.line("R.func_attr(")
+        attr_dict(p, attrs)
+        p.out.append(")")
+    outer_free, p.free = p.free, {}
+    body = fn.body
+    if type(body) is SeqExpr:
+        for block in body.blocks:
+            _block(p, block)
+        body = body.body
+    p.line("return ")
+    graph_value(p, body)
+    used, p.free = p.free, outer_free
+    if nested:
+        p.free.update({v: None for v in used if v not in p.bound})
+    else:
+        p.free = used
+        lines = declarations(p, "R")
+        if p.dialect.tvm and any([type(v) is GlobalVar for v in used]):
+            lines = "\n" + "    " * p.indent + f"cls = {p.class_name}" + lines
+        p.out[slot] = lines
+        p.free = outer_free
+    p.indent -= 1
+    p.quoting = outer_quoting
+    p.level = before
+
+
+def any_function(p: Printer, fn: Any, name: str) -> None:
+    """A function of either level, or an external one as a module member."""
+    if type(fn) is PrimFunc:
+        prim_func(p, fn, name)
+    elif type(fn) is Function:
+        function(p, fn, name)
+    else:
+        p.line(f"{name} = R.ExternFunc({quote(fn.name)})")
+
+
+__all__ = ["LEAVES", "RAW", "any_function", "function", "graph_value", "same_type"]
