@@ -1,0 +1,174 @@
+"""The simplifier and prover: named cases, and random expressions against evaluation."""
+
+import random
+
+import pytest
+
+from unity.arith import Analyzer, Verdict
+from unity.arith.evaluate import evaluate
+from unity.ir import build as b
+from unity.ir.buffer import Range
+from unity.ir.structural import first_difference, structural_equal
+
+
+def c(value):
+    return b.const(value, "int64")
+
+
+i, j, k, n, m = [b.index_var(name) for name in "ijknm"]
+
+
+@pytest.fixture
+def ana():
+    a = Analyzer()
+    a.bind(i, Range(c(0), c(16)))
+    a.bind(j, Range(c(0), c(4)))
+    a.bind_size(n)
+    a.bind_size(m)
+    a.bind(k, Range(c(0), n))
+    return a
+
+
+CASES = [
+    (b.floordiv(b.add(b.mul(j, 16), i), 16), j),
+    (b.floormod(b.add(b.mul(j, 16), i), 16), i),
+    (b.add(b.mul(b.floordiv(n, 4), 4), b.floormod(n, 4)), n),
+    (b.sub(b.mul(n, m), b.mul(m, n)), c(0)),
+    (b.floordiv(b.mul(n, m), n), m),
+    (b.floordiv(b.floordiv(n, 4), 8), b.floordiv(n, 32)),
+    (b.floordiv(b.floormod(n, 32), 4), b.floormod(b.floordiv(n, 4), 8)),
+    (b.minimum(i, 20), i),
+    (b.maximum(b.add(i, 4), b.add(i, 2)), b.add(i, 4)),
+    (b.floormod(b.floormod(n, 12), 4), b.floormod(n, 4)),
+    (b.floormod(b.mul(n, 8), 4), c(0)),
+    (b.floordiv(b.mul(n, 8), 4), b.mul(n, 2)),
+    (b.floordiv(b.add(b.mul(n, 8), 6), 4), b.add(b.mul(n, 2), 1)),
+    (b.floordiv(i, 16), c(0)),
+    (b.floordiv(b.sub(i, 16), 16), c(-1)),
+    (b.truncdiv(i, 16), c(0)),
+    (b.lt(i, 16), b.const(True)),
+    (b.ge(i, 16), b.const(False)),
+    (b.eq(b.floormod(b.mul(n, 4), 2), 1), b.const(False)),
+    (b.select(b.lt(i, 16), n, m), n),
+    (b.lt(k, n), b.const(True)),
+    (b.logical_and(b.lt(i, 16), b.lt(j, 2)), b.lt(j, 2)),
+    (b.add(b.add(i, j), i), b.add(b.mul(i, 2), j)),
+    (b.minimum(b.add(n, 3), b.add(n, 5)), b.add(n, 3)),
+]
+
+
+@pytest.mark.parametrize("index", range(len(CASES)))
+def test_case(ana, index):
+    before, after = CASES[index]
+    assert first_difference(ana.simplify(before), after) is None
+
+
+def test_unchanged_expression_is_the_same_object(ana):
+    expr = b.add(b.mul(n, 2), 1)
+    simple = ana.simplify(expr)
+    assert simple is expr
+
+
+def test_products_of_symbols_bound_an_index(ana):
+    k2 = b.index_var("k2")
+    ana.bind(k2, Range(c(0), m))
+    assert ana.can_prove(b.lt(b.add(b.mul(k, m), k2), b.mul(n, m)))
+    assert ana.can_prove(b.lt(b.add(b.mul(k, 16), i), b.mul(n, 16)))
+
+
+def test_constraint_holds_inside_only(ana):
+    condition = b.lt(b.add(b.mul(i, 4), j), n)
+    question = b.lt(b.mul(i, 4), n)
+    with ana.constraint(condition):
+        assert ana.can_prove(question)
+    assert not ana.can_prove(question)
+
+
+def test_modular_constraint(ana):
+    with ana.constraint(b.eq(b.floormod(n, 8), 0)):
+        assert ana.simplify(b.floormod(n, 4)).value == 0
+        assert structural_equal(ana.simplify(b.mul(b.floordiv(n, 8), 8)), n)
+
+
+def test_refutation_has_a_counterexample(ana):
+    proof = ana.prove(b.lt(i, 15))
+    assert proof.verdict is Verdict.REFUTED and proof.counterexample[i] == 15
+    with ana.constraint(b.lt(b.mul(i, 4), n)):
+        proof = ana.prove(b.le(n, 100))
+    assert proof.verdict is Verdict.REFUTED and proof.counterexample[n] > 100
+
+
+def test_unknown_is_said():
+    x, y = b.index_var("x"), b.index_var("y")
+    ana = Analyzer()
+    odd = b.add(b.mul(b.mul(x, x), y), 1)
+    assert ana.prove(b.ne(b.mul(odd, odd), b.const(999_999_999_989, "int64"))).verdict is not Verdict.PROVED
+
+
+def test_float_expressions_are_not_reordered():
+    from unity.ir.expr import Var
+    from unity.ir.types import prim_type
+
+    x, y = Var("x", prim_type("float32")), Var("y", prim_type("float32"))
+    expr = b.add(b.add(x, y), b.mul(x, -1.0))
+    assert Analyzer().simplify(expr) is expr
+
+
+def test_ten_thousand_terms_in_linear_time():
+    expr = c(0)
+    for q in range(10_000):
+        expr = b.add(expr, b.mul(i, q) if q % 2 else n)
+    simple = Analyzer().simplify(expr)
+    assert evaluate(simple, {i: 1, n: 2}) == sum(q for q in range(10_000) if q % 2) + 2 * 5000
+
+
+def random_expr(rng, variables, depth):
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice(variables) if rng.random() < 0.7 else c(rng.randint(-6, 9))
+    kind = rng.randrange(9)
+    x = random_expr(rng, variables, depth - 1)
+    if kind < 2:
+        return b.add(x, random_expr(rng, variables, depth - 1))
+    if kind == 2:
+        return b.sub(x, random_expr(rng, variables, depth - 1))
+    if kind == 3:
+        return b.mul(x, rng.randint(-4, 8))
+    if kind == 4:
+        return b.mul(x, random_expr(rng, variables, depth - 2 if depth > 1 else 0))
+    if kind in (5, 6):
+        op = b.floordiv if kind == 5 else b.floormod
+        return op(x, rng.choice([1, 2, 3, 4, 8, -3]))
+    op = b.minimum if kind == 7 else b.maximum
+    return op(x, random_expr(rng, variables, depth - 1))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_simplify_keeps_the_value(seed):
+    rng = random.Random(seed)
+    ranges = {v: (low := rng.randint(-3, 3), low + rng.randint(0, 9)) for v in (i, j, k)}
+    ana = Analyzer()
+    for var, (low, high) in ranges.items():
+        ana.bind_range(var, low, high)
+    variables = [i, j, k, n]
+    expr = random_expr(rng, variables, 5)
+    simple = ana.simplify(expr)
+    assert first_difference(ana.simplify(simple), simple) is None, "not idempotent"
+    bound, modular = ana.const_int_bound(expr), ana.modular_set(expr)
+    for _ in range(30):
+        values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
+        expected = evaluate(expr, values)
+        assert evaluate(simple, values) == expected
+        assert expected in bound
+        if modular.coeff:
+            assert (expected - modular.base) % modular.coeff == 0
+        else:
+            assert expected == modular.base
+    other = random_expr(rng, variables, 4)
+    for condition in (b.lt(expr, other), b.eq(expr, other), b.ge(expr, other)):
+        proof = ana.prove(condition)
+        if proof.verdict is Verdict.REFUTED:
+            assert evaluate(condition, {**{n: 0}, **proof.counterexample}) == 0
+        elif proof.verdict is Verdict.PROVED:
+            for _ in range(30):
+                values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
+                assert evaluate(condition, values) == 1

@@ -1,0 +1,280 @@
+"""Analyzer: the one place to ask about index and shape arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..ir.buffer import Range
+from ..ir.build import eq, ge, logical_not
+from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, Not, Or
+from ..ir.types import Expr
+from ..ir.walk import free_vars
+from ..support.deep import deep_recursion
+from .bounds import Knowledge
+from .canonical import Canonical, is_index
+from .interval import Interval
+from .modular import ModularSet
+from .poly import ONE, Poly, constant, constant_value, plus
+from .prove import Proof, Verdict, find_counterexample, nonnegative
+from .simplify import Simplifier
+
+
+class Analyzer:
+    """Bindings and constraints in force, and questions about expressions under them.
+
+    >>> ana = Analyzer()
+    >>> ana.bind(i, Range(int_imm(0), int_imm(16)))
+    >>> ana.simplify(floordiv(add(mul(j, 16), i), 16))     # j
+    >>> ana.can_prove(lt(i, 16))                           # True
+    """
+
+    def __init__(self) -> None:
+        self.known = Knowledge()
+        self._simplifier = Simplifier(self.known, self._decide)
+        self.canonical: Canonical = self._simplifier.canonical
+        self._premises: list[Expr] = []
+
+    # ---- knowledge
+
+    def bind(self, var: Var, value: Range | Expr | int) -> None:
+        """Say that ``var`` lies in a range, or equals an expression."""
+        number = self.known.table.variable(var)
+        if isinstance(value, Range):
+            low, extent = self.poly(value.min), self.poly(value.extent)
+            high = plus(plus(low, extent), constant(-1))
+            interval = Interval(self.known.bound(low).low, self.known.bound(high).high)
+            self.known.domain[number] = interval
+            me: Poly = {(number,): 1}
+            if constant_value(low) is None:
+                self.known.nonnegative.append(plus(me, low, -1))
+            if constant_value(high) is None:
+                self.known.nonnegative.append(plus(high, me, -1))
+        else:
+            self.known.value[number] = constant(value) if isinstance(value, int) else self.poly(value)
+        self.known.changed()
+
+    def bind_range(self, var: Var, low: int, high: int) -> None:
+        """Say that ``low <= var <= high``."""
+        self.known.domain[self.known.table.variable(var)] = Interval(low, high)
+        self.known.changed()
+
+    def bind_size(self, var: Var, at_least: int = 0) -> None:
+        """Say that ``var`` is a size (a dimension): ``var >= at_least``."""
+        self.known.domain[self.known.table.variable(var)] = Interval(at_least)
+        self.known.changed()
+
+    def assume(self, condition: Expr) -> None:
+        """Take a condition as true from now on."""
+        self._premises.append(condition)
+        self._learn(condition)
+        self.known.changed()
+
+    @contextmanager
+    def constraint(self, condition: Expr) -> Iterator[None]:
+        """Take a condition as true inside the context."""
+        state, count = self.known.snapshot(), len(self._premises)
+        self.assume(condition)
+        try:
+            yield
+        finally:
+            self.known.restore(state)
+            del self._premises[count:]
+
+    def _learn(self, condition: Expr) -> None:
+        match condition:
+            case And(a, b):
+                self._learn(a)
+                self._learn(b)
+            case Call(Op("T.likely"), (a,)):
+                self._learn(a)
+            case Not(Or(a, b)):
+                self._learn(logical_not(a))
+                self._learn(logical_not(b))
+            case Not(LT(a, b)):
+                self._at_least(self.poly(a), self.poly(b), 0)
+            case Not(LE(a, b)):
+                self._at_least(self.poly(a), self.poly(b), 1)
+            case Not(NE(a, b)):
+                self._learn(eq(a, b))
+            case LT(a, b) if is_index(a):
+                self._at_least(self.poly(b), self.poly(a), 1)
+            case LE(a, b) if is_index(a):
+                self._at_least(self.poly(b), self.poly(a), 0)
+            case GT(a, b) if is_index(a):
+                self._at_least(self.poly(a), self.poly(b), 1)
+            case GE(a, b) if is_index(a):
+                self._at_least(self.poly(a), self.poly(b), 0)
+            case EQ(a, b) if is_index(a):
+                self._equal(a, b)
+
+    def _at_least(self, a: Poly, b: Poly, gap: int) -> None:
+        """Learn ``a >= b + gap``."""
+        fact = plus(plus(a, b, -1), constant(-gap))
+        terms = [m for m in fact if m]
+        if len(terms) == 1 and len(terms[0]) == 1:
+            coefficient, rest = fact[terms[0]], fact.get(ONE, 0)
+            number = terms[0][0]
+            if coefficient > 0:
+                learned = Interval(-(rest // coefficient))
+            else:
+                learned = Interval(high=rest // -coefficient)
+            old = self.known.domain.get(number, Interval())
+            self.known.domain[number] = old.intersect(learned)
+            return
+        self.known.nonnegative.append(fact)
+
+    def _equal(self, a: Expr, b: Expr) -> None:
+        gap = plus(self.poly(a), self.poly(b), -1)
+        if type(a) is FloorMod and type(b) is IntImm and type(a.b) is IntImm:
+            base = self.poly(a.a)
+            if len(base) == 1:
+                (mono, one), = base.items()
+                if len(mono) == 1 and one == 1:
+                    self.known.modular[mono[0]] = ModularSet.make(a.b.value, b.value)
+        for mono, coefficient in gap.items():
+            if len(mono) == 1 and abs(coefficient) == 1:
+                rest = {m: -c * coefficient for m, c in gap.items() if m != mono}
+                if not any([mono[0] in m for m in rest]):
+                    self.known.value[mono[0]] = rest
+                    return
+        self.known.nonnegative.append(gap)
+        self.known.nonnegative.append({m: -c for m, c in gap.items()})
+
+    # ---- questions
+
+    def poly(self, expr: Expr) -> Poly:
+        """Canonical polynomial of an integer expression."""
+        with deep_recursion():
+            return self.canonical.poly(expr)
+
+    def simplify(self, expr: Expr) -> Expr:
+        """An equal expression in canonical form; the same object when it is in that form already."""
+        with deep_recursion():
+            for _ in range(4):  # a merged division can open another: repeat until nothing changes
+                simple = self._simplifier(expr)
+                if simple is expr:
+                    break
+                expr = simple
+            return expr
+
+    def const_int_bound(self, expr: Expr) -> Interval:
+        """Interval of an integer expression."""
+        return self.known.bound(self.poly(expr))
+
+    def modular_set(self, expr: Expr) -> ModularSet:
+        """Modular set of an integer expression."""
+        return self.known.modular_set(self.poly(expr))
+
+    def can_prove(self, condition: Expr) -> bool:
+        """Does the condition hold for every assignment allowed by what is known."""
+        with deep_recursion():
+            return self._decide(condition) is True
+
+    def can_prove_equal(self, a: Expr, b: Expr) -> bool:
+        """Are two integer expressions equal."""
+        if a is b:
+            return True
+        gap = plus(self.poly(a), self.poly(b), -1)
+        if not gap:
+            return True
+        gap = plus(self.poly(self.simplify(a)), self.poly(self.simplify(b)), -1)
+        return not gap or self.known.bound(gap) == Interval(0, 0)
+
+    def can_prove_less(self, a: Expr, b: Expr) -> bool:
+        """``a < b``."""
+        return nonnegative(self.known, plus(plus(self.poly(b), self.poly(a), -1), constant(-1)))
+
+    def can_prove_greater_equal(self, a: Expr, bound: int) -> bool:
+        """``a >= bound``."""
+        return nonnegative(self.known, plus(self.poly(a), constant(-bound)))
+
+    def prove(self, condition: Expr) -> Proof:
+        """Three-way answer, with a counter-example when the condition can fail."""
+        with deep_recursion():
+            decided = self._decide(condition)
+            if decided is True:
+                return Proof(Verdict.PROVED)
+            variables = [v for v in free_vars(condition) if is_index(v)]
+            for premise in self._premises:
+                variables += [v for v in free_vars(premise) if v not in variables and is_index(v)]
+            found = find_counterexample(self.known, condition, variables, self._symbolic_premises(variables))
+        if found is not None:
+            words = ", ".join([f"{var.name} = {value}" for var, value in found.items()])
+            return Proof(Verdict.REFUTED, found, f"false for {words}" if words else "false")
+        return Proof(Verdict.UNKNOWN)
+
+    def _symbolic_premises(self, variables: list[Var]) -> list[Expr]:
+        premises = list(self._premises)
+        for fact in self.known.nonnegative:
+            expr = self.known.table.expr(fact)
+            variables += [v for v in free_vars(expr) if v not in variables]
+            premises.append(ge(expr, 0))
+        return premises
+
+    # ---- decisions
+
+    def _decide(self, condition: Expr) -> bool | None:
+        match condition:
+            case IntImm(value):
+                return bool(value)
+            case And(a, b):
+                left = self._decide(a)
+                if left is False:
+                    return False
+                right = self._decide(b)
+                return True if left and right else False if right is False else None
+            case Or(a, b):
+                left = self._decide(a)
+                if left is True:
+                    return True
+                right = self._decide(b)
+                return True if right else False if left is False and right is False else None
+            case Not(a):
+                inner = self._decide(a)
+                return None if inner is None else not inner
+            case Call(Op("T.likely"), (a,)):
+                return self._decide(a)
+            case LT(a, b) if is_index(a):
+                return self._sign(self.poly(b), self.poly(a), 1)
+            case LE(a, b) if is_index(a):
+                return self._sign(self.poly(b), self.poly(a), 0)
+            case GT(a, b) if is_index(a):
+                return self._sign(self.poly(a), self.poly(b), 1)
+            case GE(a, b) if is_index(a):
+                return self._sign(self.poly(a), self.poly(b), 0)
+            case EQ(a, b) if is_index(a):
+                return self._same(a, b)
+            case NE(a, b) if is_index(a):
+                same = self._same(a, b)
+                return None if same is None else not same
+        return None
+
+    def _sign(self, a: Poly, b: Poly, gap: int) -> bool | None:
+        """Decide ``a >= b + gap``."""
+        difference = plus(plus(a, b, -1), constant(-gap))
+        if nonnegative(self.known, difference):
+            return True
+        opposite = {m: -c for m, c in difference.items()}
+        return False if nonnegative(self.known, plus(opposite, constant(-1))) else None
+
+    def _same(self, a: Expr, b: Expr) -> bool | None:
+        gap = plus(self.poly(a), self.poly(b), -1)
+        if not gap:
+            return True
+        bound = self.known.bound(gap)
+        if bound == Interval(0, 0):
+            return True
+        if 0 not in bound:
+            return False
+        modular = self.known.modular_set(gap)
+        if modular.coeff > 1 and modular.base != 0:
+            return False
+        minus = {m: -c for m, c in gap.items()}
+        if nonnegative(self.known, plus(gap, constant(-1))) or nonnegative(self.known, plus(minus, constant(-1))):
+            return False
+        if nonnegative(self.known, gap) and nonnegative(self.known, minus):
+            return True
+        return None
+

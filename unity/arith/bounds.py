@@ -1,0 +1,126 @@
+"""What is known, and the intervals and modular sets of polynomials that follow from it."""
+
+from __future__ import annotations
+
+from ..ir.build import dtype_of
+from .interval import EVERYTHING, Interval, point
+from .modular import EVERY, ModularSet
+from .poly import ONE, Atom, AtomTable, Mono, Poly, constant_value
+
+
+class Knowledge:
+    """Domains of atoms, polynomials known to be >= 0, and atoms known to equal a polynomial."""
+
+    def __init__(self) -> None:
+        self.table = AtomTable()
+        self.domain: dict[int, Interval] = {}
+        self.modular: dict[int, ModularSet] = {}
+        self.nonnegative: list[Poly] = []
+        self.value: dict[int, Poly] = {}
+        self._bound_memo: dict[int, Interval] = {}
+
+    def changed(self) -> None:
+        """Forget what was derived from older knowledge."""
+        self._bound_memo.clear()
+
+    def snapshot(self) -> tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]:
+        """State to go back to with ``restore``."""
+        return dict(self.domain), dict(self.modular), len(self.nonnegative), dict(self.value)
+
+    def restore(self, state: tuple[dict[int, Interval], dict[int, ModularSet], int, dict[int, Poly]]) -> None:
+        """Forget what was learned since the snapshot."""
+        self.domain, self.modular, count, self.value = state
+        del self.nonnegative[count:]
+        self.changed()
+
+    # ---- intervals
+
+    def bound(self, p: Poly) -> Interval:
+        """Interval of a polynomial."""
+        total = point(p.get(ONE, 0))
+        for mono, coefficient in p.items():
+            if mono:
+                total = total + self.mono_bound(mono).scale(coefficient)
+        return total
+
+    def mono_bound(self, mono: Mono) -> Interval:
+        """Interval of a product of atoms; even powers are not negative."""
+        result = point(1)
+        index = 0
+        while index < len(mono):
+            number = mono[index]
+            factor = self.atom_bound(number)
+            if index + 1 < len(mono) and mono[index + 1] == number:
+                square = factor * factor
+                factor = Interval(max(0, square.low), square.high)
+                index += 1
+            result = result * factor
+            index += 1
+        return result
+
+    def atom_bound(self, number: int) -> Interval:
+        """Interval of an atom."""
+        known = self._bound_memo.get(number)
+        if known is None:
+            atom = self.table[number]
+            known = self._derived_bound(atom).intersect(self.domain.get(number, EVERYTHING))
+            self._bound_memo[number] = known
+        return known
+
+    def _derived_bound(self, atom: Atom) -> Interval:
+        if atom.kind == "var" or atom.kind == "opaque":
+            return dtype_interval(atom)
+        assert atom.a is not None and atom.b is not None
+        a, b = self.bound(atom.a), self.bound(atom.b)
+        match atom.kind:
+            case "floordiv":
+                return a.floordiv(b)
+            case "floormod":
+                return a.floormod(b)
+            case "min":
+                return a.minimum(b)
+            case _:
+                return a.maximum(b)
+
+    # ---- modular sets
+
+    def modular_set(self, p: Poly) -> ModularSet:
+        """Modular set of a polynomial."""
+        total = ModularSet(0, p.get(ONE, 0))
+        for mono, coefficient in p.items():
+            if mono:
+                factor = ModularSet(0, 1)
+                for number in mono:
+                    factor = factor * self.atom_modular(number)
+                total = total + factor.scale(coefficient)
+        return total
+
+    def atom_modular(self, number: int) -> ModularSet:
+        """Modular set of an atom."""
+        known = self.modular.get(number)
+        if known is not None:
+            return known
+        atom = self.table[number]
+        if atom.a is None or atom.b is None:
+            return EVERY
+        divisor = constant_value(atom.b)
+        match atom.kind:
+            case "floordiv" if divisor is not None and divisor > 0:
+                return self.modular_set(atom.a).floordiv(divisor)
+            case "floormod" if divisor is not None and divisor > 0:
+                return self.modular_set(atom.a).floormod(divisor)
+            case "min" | "max":
+                return self.modular_set(atom.a).union(self.modular_set(atom.b))
+        return EVERY
+
+
+def dtype_interval(atom: Atom) -> Interval:
+    """Range of values an atom's data type holds; index types count as unbounded (the overflow rule)."""
+    dtype = dtype_of(atom.expr)
+    if dtype.is_bool:
+        return Interval(0, 1)
+    if dtype.is_uint:
+        return Interval(0, (1 << dtype.bits) - 1) if dtype.bits < 64 else Interval(0)
+    if dtype.is_int and dtype.bits < 32:
+        return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+    return EVERYTHING

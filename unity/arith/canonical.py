@@ -1,0 +1,285 @@
+"""From expressions to polynomials, with division and remainder split and merged on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+
+from ..ir.build import dtype_of, floordiv, floormod, maximum, minimum
+from ..ir.expr import IntImm, Var
+from ..ir.scalar import Add, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub
+from ..ir.types import Expr, PrimType
+from ..ir.walk import free_vars
+from .bounds import Knowledge
+from .poly import ONE, Poly, add_into, constant, constant_value, divide_mono, plus, poly_key, scaled, times
+
+
+def is_index(expr: Expr) -> bool:
+    """True for scalar signed integers of 32 or 64 bits, the types whose arithmetic may be reordered."""
+    ty = expr.ty
+    if type(ty) is not PrimType:
+        return False
+    dtype = ty.dtype
+    return dtype.code == "int" and dtype.bits >= 32 and dtype.lanes == 1 and not dtype.scalable
+
+
+class Canonical:
+    """Converter bound to a state of knowledge. ``inner`` simplifies the inside of expressions it does not understand."""
+
+    def __init__(self, known: Knowledge, inner: Callable[[Expr], Expr]) -> None:
+        self.known = known
+        self.table = known.table
+        self.inner = inner
+
+    def poly(self, expr: Expr) -> Poly:
+        """Polynomial of an integer expression."""
+        result: Poly = {}
+        self._accumulate(expr, 1, result)
+        return self.merge_divisions(result)
+
+    def _accumulate(self, expr: Expr, scale: int, result: Poly) -> None:
+        kind = type(expr)
+        if kind is IntImm:
+            add_into(result, constant(expr.value), scale)  # type: ignore[attr-defined]
+        elif kind is Add:
+            self._accumulate(expr.a, scale, result)  # type: ignore[attr-defined]
+            self._accumulate(expr.b, scale, result)  # type: ignore[attr-defined]
+        elif kind is Sub:
+            self._accumulate(expr.a, scale, result)  # type: ignore[attr-defined]
+            self._accumulate(expr.b, -scale, result)  # type: ignore[attr-defined]
+        elif kind is Mul:
+            a, b = expr.a, expr.b  # type: ignore[attr-defined]
+            if type(b) is IntImm:
+                self._accumulate(a, scale * b.value, result)
+            elif type(a) is IntImm:
+                self._accumulate(b, scale * a.value, result)
+            else:
+                add_into(result, self.table.product(self.poly(a), self.poly(b)), scale)
+        else:
+            add_into(result, self._atom(expr), scale)
+
+    def _atom(self, expr: Expr) -> Poly:
+        kind = type(expr)
+        if isinstance(expr, Var):
+            return self._number(self.table.variable(expr))
+        if kind is FloorDiv:
+            return self.floordiv(self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
+        if kind is FloorMod:
+            return self.floormod(self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
+        if kind is Div or kind is Mod:
+            a, b = self.poly(expr.a), self.poly(expr.b)  # type: ignore[attr-defined]
+            if self.known.bound(a).low >= 0 and self.known.bound(b).low > 0:
+                return self.floordiv(a, b) if kind is Div else self.floormod(a, b)
+        if kind is Min:
+            return self.extremum("min", self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
+        if kind is Max:
+            return self.extremum("max", self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
+        if kind is Cast and is_index(expr.value):  # type: ignore[attr-defined]
+            inner = expr.value  # type: ignore[attr-defined]
+            if dtype_of(inner).bits <= dtype_of(expr).bits:
+                return self.poly(inner)
+        made = self.inner(expr)
+        if type(made) is not kind and is_index(made):
+            return self.poly(made)
+        return self._number(self.table.opaque(made, frozenset(free_vars(made))))
+
+    def _number(self, number: int) -> Poly:
+        value = self.known.value.get(number)
+        return {(number,): 1} if value is None else dict(value)
+
+    # ---- division
+
+    def floordiv(self, a: Poly, b: Poly) -> Poly:
+        """Canonical ``a // b``."""
+        divisor = constant_value(b)
+        if divisor is not None:
+            if divisor == 0:
+                return self._operation("floordiv", a, b)
+            if divisor < 0:
+                return self.floordiv(scaled(a, -1), constant(-divisor))
+            return self._floordiv_constant(a, divisor)
+        whole, rest = self._split_multiples(a, b)
+        if whole:
+            return plus(whole, self.floordiv(rest, b)) if rest else whole
+        bound_b = self.known.bound(b)
+        if bound_b.low > 0 and self.known.bound(a).low >= 0 and self._less(a, b):
+            return {}
+        return self._operation("floordiv", a, b)
+
+    def floormod(self, a: Poly, b: Poly) -> Poly:
+        """Canonical ``a % b``."""
+        divisor = constant_value(b)
+        if divisor is not None and divisor > 0:
+            return self._floormod_constant(a, divisor)
+        whole, rest = self._split_multiples(a, b)
+        if whole:
+            return self.floormod(rest, b) if rest else {}
+        if self.known.bound(b).low > 0 and self.known.bound(a).low >= 0 and self._less(a, b):
+            return dict(a)
+        return self._operation("floormod", a, b)
+
+    def _less(self, a: Poly, b: Poly) -> bool:
+        """``a < b`` by a known fact or by intervals of the difference."""
+        gap = plus(plus(b, a, -1), constant(-1))
+        if self.known.bound(gap).low >= 0:
+            return True
+        return any([self.known.bound(plus(gap, fact, -1)).low >= 0 for fact in self.known.nonnegative])
+
+    def _split_multiples(self, a: Poly, b: Poly) -> tuple[Poly, Poly]:
+        """``a = whole * b + rest`` for a divisor of one symbolic term."""
+        if len(b) != 1:
+            return ({ONE: 1}, {}) if poly_key(a) == poly_key(b) else ({}, a)
+        (by, factor), = b.items()
+        whole: Poly = {}
+        rest: Poly = {}
+        for mono, coefficient in a.items():
+            quotient = divide_mono(mono, by)
+            if quotient is not None and coefficient % factor == 0:
+                whole[quotient] = coefficient // factor
+            else:
+                rest[mono] = coefficient
+        return whole, rest
+
+    def _floordiv_constant(self, a: Poly, divisor: int) -> Poly:
+        if divisor == 1:
+            return dict(a)
+        whole: Poly = {}
+        rest: Poly = {}
+        for mono, coefficient in a.items():
+            quotient, remainder = divmod(coefficient, divisor)
+            if mono and remainder and coefficient < 0:  # keep small coefficients small: -1 stays -1
+                quotient, remainder = 0, coefficient
+            if quotient:
+                whole[mono] = quotient
+            if remainder:
+                rest[mono] = remainder
+        bound = self.known.bound(rest)
+        if bound.low >= 0 and bound.high < divisor:
+            return whole
+        if -divisor <= bound.low and bound.high < 0:
+            return plus(whole, constant(-1))
+        common = 0
+        for mono, coefficient in rest.items():
+            if mono:
+                common = gcd(common, coefficient)
+        common = gcd(common, divisor)
+        if common > 1:  # (c x + k) // (c d) = (x + k // c) // d
+            inner = {m: c // common for m, c in rest.items() if c // common}
+            return plus(whole, self._floordiv_constant(inner, divisor // common))
+        single = self._single(rest)
+        if single is not None:
+            atom = self.table[single]
+            inner_divisor = constant_value(atom.b) if atom.b is not None else None
+            if atom.kind == "floordiv" and inner_divisor is not None and inner_divisor > 0 and atom.a is not None:
+                return plus(whole, self._floordiv_constant(atom.a, inner_divisor * divisor))
+            if atom.kind == "floormod" and inner_divisor is not None and inner_divisor % divisor == 0 and atom.a is not None:
+                outer = self._floordiv_constant(atom.a, divisor)
+                return plus(whole, self._floormod_constant(outer, inner_divisor // divisor))
+        return plus(whole, self._operation("floordiv", rest, constant(divisor)))
+
+    def _floormod_constant(self, a: Poly, divisor: int) -> Poly:
+        if divisor == 1:
+            return {}
+        rest: Poly = {}
+        for mono, coefficient in a.items():
+            remainder = coefficient % divisor
+            if mono and coefficient < 0 and remainder:
+                remainder = -((-coefficient) % divisor)
+            if remainder:
+                rest[mono] = remainder
+        bound = self.known.bound(rest)
+        if bound.low >= 0 and bound.high < divisor:
+            return rest
+        if -divisor <= bound.low and bound.high < 0:
+            return plus(rest, constant(divisor))
+        modular = self.known.modular_set(rest)
+        if modular.coeff % divisor == 0:
+            return constant(modular.base % divisor)
+        common = divisor
+        for coefficient in rest.values():
+            common = gcd(common, coefficient)
+        if common > 1:
+            inner = {m: c // common for m, c in rest.items()}
+            return scaled(self._floormod_constant(inner, divisor // common), common)
+        peeled: Poly = {}
+        changed = False
+        for mono, coefficient in rest.items():
+            atom = self.table[mono[0]] if len(mono) == 1 else None
+            if atom is not None and atom.kind == "floormod" and atom.a is not None and atom.b is not None:
+                inner_divisor = constant_value(atom.b)
+                if inner_divisor is not None and inner_divisor % divisor == 0:  # (x % 12 + y) % 4 = (x + y) % 4
+                    add_into(peeled, atom.a, coefficient)
+                    changed = True
+                    continue
+            add_into(peeled, {mono: coefficient})
+        if changed:
+            return self._floormod_constant(peeled, divisor)
+        return self._operation("floormod", rest, constant(divisor))
+
+    def _single(self, p: Poly) -> int | None:
+        """The atom when a polynomial is one atom plus at most nothing."""
+        if len(p) == 1:
+            (mono, coefficient), = p.items()
+            if len(mono) == 1 and coefficient == 1:
+                return mono[0]
+        return None
+
+    def extremum(self, kind: str, a: Poly, b: Poly) -> Poly:
+        """Canonical min or max: decided by the sign of the difference where possible."""
+        gap = self.known.bound(plus(a, b, -1))
+        if gap.low >= 0:
+            return b if kind == "min" else a
+        if gap.high <= 0:
+            return a if kind == "min" else b
+        shift = min(a.get(ONE, 0), b.get(ONE, 0)) if ONE in a and ONE in b else 0
+        if shift:
+            a, b = plus(a, constant(-shift)), plus(b, constant(-shift))
+        return plus(self._operation(kind, a, b), constant(shift))
+
+    def _operation(self, kind: str, a: Poly, b: Poly) -> Poly:
+        make = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}[kind]
+        number = self.table.operation(kind, a, b, lambda: make(self.table.expr(a), self.table.expr(b)))
+        return self._number(number)
+
+    def _exact_quotients(self, p: Poly) -> Poly:
+        """``(x // c) * c`` becomes ``x - r`` where ``x % c`` is known to be r."""
+        for mono, coefficient in p.items():
+            for position, number in enumerate(mono):
+                atom = self.table[number]
+                divisor = constant_value(atom.b) if atom.kind == "floordiv" and atom.b is not None else None
+                if divisor is None or divisor <= 1 or coefficient % divisor or atom.a is None:
+                    continue
+                modular = self.known.modular_set(atom.a)
+                if modular.coeff % divisor == 0:
+                    others = {mono[:position] + mono[position + 1 :]: coefficient // divisor}
+                    rest = {m: v for m, v in p.items() if m != mono}
+                    exact = plus(atom.a, constant(-(modular.base % divisor)))
+                    return self._exact_quotients(plus(rest, times(exact, others)))
+        return p
+
+    def merge_divisions(self, p: Poly) -> Poly:
+        """``(x // c) * c * k + (x % c) * k`` becomes ``x * k``."""
+        p = self._exact_quotients(p)
+        divisions = [m for m in p if len(m) >= 1 and any([self.table[n].kind == "floormod" for n in m])]
+        for mono in divisions:
+            if mono not in p:
+                continue
+            for position, number in enumerate(mono):
+                atom = self.table[number]
+                if atom.kind != "floormod" or atom.a is None or atom.b is None:
+                    continue
+                quotient = self.floordiv(atom.a, atom.b)
+                if len(quotient) != 1:
+                    continue
+                (quotient_mono, one), = quotient.items()
+                if one != 1 or not quotient_mono:
+                    continue
+                others = mono[:position] + mono[position + 1 :]
+                coefficient = p[mono]
+                multiple = scaled(times({tuple(sorted(quotient_mono + others)): 1}, atom.b), coefficient)
+                if all([p.get(m, 0) == c for m, c in multiple.items()]):
+                    merged = plus(p, multiple, -1)
+                    merged.pop(mono, None)
+                    add_into(merged, times(atom.a, {others: 1}), coefficient)
+                    return self.merge_divisions(merged)
+        return p

@@ -1,0 +1,112 @@
+"""Closed integer intervals with infinite ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Union
+
+Bound = Union[int, float]
+"""An int, or minus / plus infinity."""
+
+INF = math.inf
+
+
+@dataclass(slots=True, frozen=True)
+class Interval:
+    """All integers ``low <= x <= high``; empty when ``low > high``."""
+
+    low: Bound = -INF
+    high: Bound = INF
+
+    @property
+    def is_point(self) -> bool:
+        """Exactly one integer."""
+        return self.low == self.high
+
+    @property
+    def is_empty(self) -> bool:
+        """No integer."""
+        return self.low > self.high
+
+    def __contains__(self, value: int) -> bool:
+        return self.low <= value <= self.high
+
+    def within(self, other: Interval) -> bool:
+        """Is every member also in ``other``."""
+        return self.is_empty or (other.low <= self.low and self.high <= other.high)
+
+    def union(self, other: Interval) -> Interval:
+        """Smallest interval holding both."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+    def intersect(self, other: Interval) -> Interval:
+        """Common part."""
+        return Interval(max(self.low, other.low), min(self.high, other.high))
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.low + other.low, self.high + other.high)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.high, -self.low)
+
+    def scale(self, factor: int) -> Interval:
+        """Every member times a constant."""
+        if factor == 0:
+            return POINT_ZERO
+        a, b = _times(self.low, factor), _times(self.high, factor)
+        return Interval(a, b) if factor > 0 else Interval(b, a)
+
+    def __mul__(self, other: Interval) -> Interval:
+        ends = [_times(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
+        return Interval(min(ends), max(ends))
+
+    def floordiv(self, other: Interval) -> Interval:
+        """Flooring division; a divisor that may be zero gives everything."""
+        if other.low <= 0 <= other.high:
+            return EVERYTHING
+        ends = [_floordiv(x, y) for x in (self.low, self.high) for y in (other.low, other.high)]
+        return Interval(min(ends), max(ends))
+
+    def floormod(self, other: Interval) -> Interval:
+        """Remainder of the flooring division."""
+        if other.low > 0:
+            if self.low >= 0 and self.high < other.low:
+                return self
+            return Interval(0, min(other.high - 1, self.high) if self.low >= 0 else other.high - 1)
+        if other.high < 0:
+            return Interval(other.low + 1, 0)
+        return EVERYTHING
+
+    def minimum(self, other: Interval) -> Interval:
+        """Smaller of two members."""
+        return Interval(min(self.low, other.low), min(self.high, other.high))
+
+    def maximum(self, other: Interval) -> Interval:
+        """Larger of two members."""
+        return Interval(max(self.low, other.low), max(self.high, other.high))
+
+
+def _times(a: Bound, b: Bound) -> Bound:
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def _floordiv(a: Bound, b: Bound) -> Bound:
+    if isinstance(b, float):
+        return 0 if (a >= 0) == (b > 0) else -1
+    if isinstance(a, float):
+        return a if b > 0 else -a
+    return a // b
+
+
+EVERYTHING = Interval()
+POINT_ZERO = Interval(0, 0)
+
+
+def point(value: int) -> Interval:
+    """The interval of one integer."""
+    return Interval(value, value)

@@ -1,0 +1,173 @@
+"""Sets of values an expression takes while iterators run: symbolic intervals and the regions of buffers built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..ir.buffer import Range
+from ..ir.build import add, const, dtype_of, floordiv, floormod, is_int, maximum, minimum, mul, sub
+from ..ir.expr import IntImm, Var
+from ..ir.scalar import Add, Broadcast, Cast, FloorDiv, FloorMod, Max, Min, Mul, Ramp, Select, Sub
+from ..ir.types import Expr
+from ..ir.walk import free_vars
+from .analyzer import Analyzer
+from .canonical import is_index
+
+
+@dataclass(slots=True, frozen=True)
+class IntSet:
+    """All integers between two expressions, both included; None is unbounded on that side."""
+
+    low: Expr | None
+    high: Expr | None
+
+    @property
+    def is_point(self) -> bool:
+        """Certainly one value (both ends the same object)."""
+        return self.low is not None and self.low is self.high
+
+    @property
+    def is_everything(self) -> bool:
+        """Nothing known."""
+        return self.low is None and self.high is None
+
+    def as_range(self, ana: Analyzer | None = None) -> Range | None:
+        """The set as (min, extent), if bounded."""
+        if self.low is None or self.high is None:
+            return None
+        extent = add(sub(self.high, self.low), const(1, dtype_of(self.low)))
+        return Range(self.low, (ana or Analyzer()).simplify(extent))
+
+
+EVERYTHING = IntSet(None, None)
+
+
+def of_point(value: Expr) -> IntSet:
+    """The set of one value."""
+    return IntSet(value, value)
+
+
+def of_range(r: Range) -> IntSet:
+    """The values of a range."""
+    return IntSet(r.min, sub(add(r.min, r.extent), const(1, dtype_of(r.min))))
+
+
+def union(sets: Sequence[IntSet], ana: Analyzer) -> IntSet:
+    """Smallest interval holding all."""
+    result = sets[0]
+    for s in sets[1:]:
+        low = None if result.low is None or s.low is None else ana.simplify(minimum(result.low, s.low))
+        high = None if result.high is None or s.high is None else ana.simplify(maximum(result.high, s.high))
+        result = IntSet(low, high)
+    return result
+
+
+def intersect(a: IntSet, b: IntSet, ana: Analyzer) -> IntSet:
+    """Common part."""
+    low = b.low if a.low is None else a.low if b.low is None else ana.simplify(maximum(a.low, b.low))
+    high = b.high if a.high is None else a.high if b.high is None else ana.simplify(minimum(a.high, b.high))
+    return IntSet(low, high)
+
+
+def eval_set(expr: Expr, domains: Mapping[Var, IntSet], ana: Analyzer | None = None) -> IntSet:
+    """Values of ``expr`` while each variable of ``domains`` runs through its set (an over-approximation)."""
+    return _Evaluator(domains, ana or Analyzer()).visit(expr)
+
+
+class _Evaluator:
+    def __init__(self, domains: Mapping[Var, IntSet], ana: Analyzer) -> None:
+        self.domains = domains
+        self.ana = ana
+
+    def visit(self, expr: Expr) -> IntSet:
+        if isinstance(expr, Var):
+            return self.domains.get(expr, of_point(expr))
+        if type(expr) is IntImm or not any([v in self.domains for v in free_vars(expr)]):
+            return of_point(expr)
+        match expr:
+            case Add(a, b):
+                return self.sum(self.visit(a), self.visit(b))
+            case Sub(a, b):
+                return self.sum(self.visit(a), self.negated(self.visit(b)))
+            case Mul(a, b):
+                x, y = self.visit(a), self.visit(b)
+                if x.is_point:
+                    x, y = y, x
+                return self.scaled(x, y.low) if y.is_point and y.low is not None else EVERYTHING
+            case FloorDiv(a, b):
+                return self.divided(self.visit(a), self.visit(b))
+            case FloorMod(a, b):
+                return self.remainder(self.visit(a), self.visit(b))
+            case Min(a, b):
+                return self.extremum(self.visit(a), self.visit(b), minimum)
+            case Max(a, b):
+                return self.extremum(self.visit(a), self.visit(b), maximum)
+            case Select(_, yes, no):
+                return union([self.visit(yes), self.visit(no)], self.ana)
+            case Cast(value) if is_index(value):
+                return self.visit(value)
+            case Ramp(base, stride, lanes):
+                return self.sum(self.visit(base), self.scaled(IntSet(const(0, dtype_of(base)), const(lanes - 1, dtype_of(base))), stride))
+            case Broadcast(value):
+                return self.visit(value)
+        interval = self.ana.const_int_bound(expr) if is_index(expr) else None
+        if interval is None:
+            return EVERYTHING
+        low = const(interval.low, dtype_of(expr)) if isinstance(interval.low, int) else None
+        high = const(interval.high, dtype_of(expr)) if isinstance(interval.high, int) else None
+        return IntSet(low, high)
+
+    def _make(self, low: Expr | None, high: Expr | None, point: bool) -> IntSet:
+        low = None if low is None else self.ana.simplify(low)
+        return IntSet(low, low) if point else IntSet(low, None if high is None else self.ana.simplify(high))
+
+    def sum(self, a: IntSet, b: IntSet) -> IntSet:
+        low = None if a.low is None or b.low is None else add(a.low, b.low)
+        high = None if a.high is None or b.high is None else add(a.high, b.high)
+        return self._make(low, high, a.is_point and b.is_point)
+
+    def negated(self, a: IntSet) -> IntSet:
+        low = None if a.high is None else sub(const(0, dtype_of(a.high)), a.high)
+        high = None if a.low is None else sub(const(0, dtype_of(a.low)), a.low)
+        return self._make(low, high, a.is_point)
+
+    def scaled(self, a: IntSet, factor: Expr) -> IntSet:
+        low = None if a.low is None else mul(a.low, factor)
+        high = None if a.high is None else mul(a.high, factor)
+        if a.is_point or self.ana.can_prove_greater_equal(factor, 0):
+            return self._make(low, high, a.is_point)
+        if self.ana.can_prove_greater_equal(sub(const(0, dtype_of(factor)), factor), 0):
+            return self._make(high, low, False)
+        return EVERYTHING
+
+    def divided(self, a: IntSet, b: IntSet) -> IntSet:
+        if b.low is None or not b.is_point or not self.ana.can_prove_greater_equal(b.low, 1):
+            return EVERYTHING
+        low = None if a.low is None else floordiv(a.low, b.low)
+        high = None if a.high is None else floordiv(a.high, b.low)
+        return self._make(low, high, a.is_point)
+
+    def remainder(self, a: IntSet, b: IntSet) -> IntSet:
+        if b.low is None or not b.is_point or not self.ana.can_prove_greater_equal(b.low, 1):
+            return EVERYTHING
+        if a.is_point and a.low is not None:
+            return self._make(floormod(a.low, b.low), None, True)
+        if a.low is not None and a.high is not None:
+            block_low, block_high = floordiv(a.low, b.low), floordiv(a.high, b.low)
+            if self.ana.can_prove_equal(block_low, block_high):
+                start = mul(block_low, b.low)
+                return self._make(sub(a.low, start), sub(a.high, start), False)
+        return self._make(const(0, dtype_of(b.low)), sub(b.low, const(1, dtype_of(b.low))), is_int(b.low, 1))
+
+    def extremum(self, a: IntSet, b: IntSet, choose: object) -> IntSet:
+        pick = minimum if choose is minimum else maximum
+        low = None if a.low is None or b.low is None else pick(a.low, b.low)
+        high = None if a.high is None or b.high is None else pick(a.high, b.high)
+        return self._make(low, high, a.is_point and b.is_point)
+
+
+def region_of(indices: Sequence[Expr], domains: Mapping[Var, IntSet], ana: Analyzer | None = None) -> list[IntSet]:
+    """Box of the cells that indices reach."""
+    analyzer = ana or Analyzer()
+    return [eval_set(index, domains, analyzer) for index in indices]

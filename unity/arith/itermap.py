@@ -1,0 +1,387 @@
+"""Iteration maps: are index expressions a quasi-affine, invertible function of the iterators?
+
+An index is written as a sum ``base + sum(scale * split)``; a split is ``(mark // lower_factor) % extent`` of a mark, and a
+mark is an iterator or a fused sum of splits. From this normal form follow surjectivity, bijectivity and the inverse.
+
+Source: the idea is that of TVM's IterMap analysis ("quasi-affine iterator map"); the code and the rules here are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.buffer import Range
+from ..ir.build import add, const, dtype_of, floordiv, floormod, mul, sub
+from ..ir.expr import Var
+from ..ir.scalar import LE, LT, Add, And, Cast, FloorDiv, FloorMod, Mul, Sub
+from ..ir.types import Expr
+from ..ir.walk import free_vars
+from .analyzer import Analyzer
+from .canonical import is_index
+
+
+@dataclass(eq=False)
+class IterMark:
+    """A source of iteration with values ``0 <= mark < extent``: an iterator (minus its minimum) or a fused sum."""
+
+    source: Var | IterSum
+    extent: Expr
+
+
+@dataclass(eq=False)
+class IterSplit:
+    """``(source // lower_factor) % extent * scale``."""
+
+    source: IterMark
+    lower_factor: Expr
+    extent: Expr
+    scale: Expr
+
+
+@dataclass(eq=False)
+class IterSum:
+    """``base + sum(splits)``."""
+
+    args: tuple[IterSplit, ...]
+    base: Expr
+
+
+@dataclass
+class IterMap:
+    """Result of the detection: one sum per index, or the reasons why not. Truth value: detected."""
+
+    indices: tuple[IterSum, ...] = ()
+    errors: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not self.errors
+
+
+class _NotAffine(Exception):
+    """Internal: the reason is the message."""
+
+
+class IterMapDetector:
+    """Rewrites index expressions of given iterators; ``ranges`` maps each iterator to its domain."""
+
+    def __init__(self, ranges: Mapping[Var, Range], analyzer: Analyzer | None = None) -> None:
+        self.ana = analyzer or Analyzer()
+        self.ranges = dict(ranges)
+        self.marks: dict[Var, IterMark] = {}
+        self._splits: list[IterSplit] = []
+        self._fused: list[tuple[tuple[IterSplit, ...], IterMark]] = []
+        for var, domain in self.ranges.items():
+            self.ana.bind(var, domain)
+            self.marks[var] = IterMark(var, domain.extent)
+
+    # ---- arithmetic on factors
+
+    def _same(self, a: Expr, b: Expr) -> bool:
+        return self.ana.can_prove_equal(a, b)
+
+    def _product(self, a: Expr, b: Expr) -> Expr:
+        return self.ana.simplify(mul(a, b))
+
+    def _divides(self, divisor: Expr, value: Expr) -> bool:
+        return self._same(floormod(value, divisor), const(0, dtype_of(value)))
+
+    def _split(self, source: IterMark, lower: Expr, extent: Expr, scale: Expr) -> IterSplit:
+        for known in self._splits:
+            if known.source is source and self._same(known.lower_factor, lower) and self._same(known.extent, extent):
+                if self._same(known.scale, scale):
+                    return known
+        made = IterSplit(source, lower, extent, scale)
+        self._splits.append(made)
+        return made
+
+    # ---- rewriting
+
+    def rewrite(self, expr: Expr) -> IterSum:
+        """Normal form of an index. Raises _NotAffine with the reason."""
+        kind = type(expr)
+        one = const(1, dtype_of(expr))
+        if isinstance(expr, Var) and expr in self.marks:
+            mark = self.marks[expr]
+            return IterSum((self._split(mark, one, mark.extent, one),), self.ranges[expr].min)
+        if not any([v in self.marks for v in free_vars(expr)]):
+            return IterSum((), expr)
+        if kind is Add:
+            return self._plus(self.rewrite(expr.a), self.rewrite(expr.b))  # type: ignore[attr-defined]
+        if kind is Sub:
+            return self._plus(self.rewrite(expr.a), self._scaled(self.rewrite(expr.b), const(-1, dtype_of(expr))))  # type: ignore[attr-defined]
+        if kind is Mul:
+            a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
+            if a.args and b.args:
+                raise _NotAffine("a product of two iterators is not affine")
+            return self._scaled(a, b.base) if a.args else self._scaled(b, a.base)
+        if kind is FloorDiv or kind is FloorMod:
+            a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
+            if b.args:
+                raise _NotAffine("division by an iterator")
+            return self._divided(a, b.base, kind is FloorDiv)
+        if kind is Cast and is_index(expr.value):  # type: ignore[attr-defined]
+            return self.rewrite(expr.value)  # type: ignore[attr-defined]
+        raise _NotAffine(f"{kind.__name__} of iterators is not quasi-affine")
+
+    def _plus(self, a: IterSum, b: IterSum) -> IterSum:
+        args = list(a.args)
+        for split in b.args:
+            for position, known in enumerate(args):
+                if known.source is split.source and self._same(known.lower_factor, split.lower_factor):
+                    if not self._same(known.extent, split.extent):
+                        continue
+                    scale = self.ana.simplify(add(known.scale, split.scale))
+                    if self._same(scale, const(0, dtype_of(scale))):
+                        del args[position]
+                    else:
+                        args[position] = self._split(known.source, known.lower_factor, known.extent, scale)
+                    break
+            else:
+                args.append(split)
+        return IterSum(tuple(args), self.ana.simplify(add(a.base, b.base)))
+
+    def _scaled(self, s: IterSum, factor: Expr) -> IterSum:
+        args = [self._split(x.source, x.lower_factor, x.extent, self._product(x.scale, factor)) for x in s.args]
+        return IterSum(tuple(args), self._product(s.base, factor))
+
+    def _divided(self, s: IterSum, divisor: Expr, quotient: bool) -> IterSum:
+        if not s.args:
+            return IterSum((), self.ana.simplify(floordiv(s.base, divisor) if quotient else floormod(s.base, divisor)))
+        zero = const(0, dtype_of(divisor))
+        if all([self._divides(divisor, x.scale) for x in s.args]) and self._divides(divisor, s.base):
+            if not quotient:
+                return IterSum((), zero)
+            args = [
+                self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, divisor))) for x in s.args
+            ]
+            return IterSum(tuple(args), self.ana.simplify(floordiv(s.base, divisor)))
+        fused = self.fuse(s)
+        if not self._same(fused.base, zero):
+            raise _NotAffine("division of an iterator with an offset")
+        (split,) = fused.args
+        one = const(1, dtype_of(divisor))
+        if not self._same(split.scale, one):
+            if not self._divides(split.scale, divisor):
+                raise _NotAffine("the divisor does not match the stride of the iterators")
+            inner = IterSum((self._split(split.source, split.lower_factor, split.extent, one),), zero)
+            rest = self.ana.simplify(floordiv(divisor, split.scale))
+            result = self._divided(inner, rest, quotient)
+            return result if quotient else self._scaled(result, split.scale)
+        if self.ana.can_prove_less(sub(split.extent, one), divisor):
+            return IterSum((), zero) if quotient else fused
+        if not self._divides(divisor, split.extent):
+            raise _NotAffine("the divisor does not divide the extent")
+        if quotient:
+            extent = self.ana.simplify(floordiv(split.extent, divisor))
+            return IterSum((self._split(split.source, self._product(split.lower_factor, divisor), extent, one),), zero)
+        return IterSum((self._split(split.source, split.lower_factor, divisor, one),), zero)
+
+    def fuse(self, s: IterSum) -> IterSum:
+        """The sum as one split: strides must chain, each the product of the inner extents. Raises _NotAffine."""
+        if len(s.args) <= 1:
+            return s
+        ordered = self._chain(s.args)
+        for known, mark in self._fused:
+            if len(known) == len(ordered) and all([x is y for x, y in zip(known, ordered)]):
+                return IterSum((self._whole(mark, ordered[-1].scale),), s.base)
+        innermost = ordered[-1].scale
+        extent = const(1, dtype_of(innermost))
+        for split in ordered:
+            extent = self._product(extent, split.extent)
+        unit = [self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, innermost))) for x in ordered]
+        mark = IterMark(IterSum(tuple(unit), const(0, dtype_of(innermost))), extent)
+        self._fused.append((ordered, mark))
+        return IterSum((self._whole(mark, innermost),), s.base)
+
+    def _whole(self, mark: IterMark, scale: Expr) -> IterSplit:
+        return self._split(mark, const(1, dtype_of(scale)), mark.extent, scale)
+
+    def _chain(self, args: Sequence[IterSplit]) -> tuple[IterSplit, ...]:
+        """Splits from the outermost to the innermost."""
+        for start in args:
+            rest = [x for x in args if x is not start]
+            found = [start]
+            expected = self._product(start.scale, start.extent)
+            while rest:
+                match = next((x for x in rest if self._same(x.scale, expected)), None)
+                if match is None:
+                    break
+                rest.remove(match)
+                found.append(match)
+                expected = self._product(match.scale, match.extent)
+            if not rest:
+                return tuple(reversed(found))
+        raise _NotAffine("the strides of the iterators do not chain (overlap or gap)")
+
+    # ---- predicates
+
+    def constrain(self, predicate: Expr) -> None:
+        """Use ``sum < bound`` of a block predicate: the fused sum then has extent ``bound``."""
+        match predicate:
+            case And(a, b):
+                self.constrain(a)
+                self.constrain(b)
+            case LT(a, b) if is_index(a):
+                self._limit(a, b)
+            case LE(a, b) if is_index(a):
+                self._limit(a, add(b, 1))
+
+    def _limit(self, value: Expr, bound: Expr) -> None:
+        s = self.rewrite(value)
+        if len(s.args) < 2 or any([v in self.marks for v in free_vars(bound)]):
+            return
+        try:
+            fused = self.fuse(s)
+        except _NotAffine:
+            fused = self._overlapping(s)
+        (split,) = fused.args
+        limit = self.ana.simplify(sub(bound, s.base))
+        if self.ana.can_prove_less(limit, split.source.extent):
+            self._splits.remove(split)
+            split.source.extent = limit
+            split.extent = limit
+            self._splits.append(split)
+
+    def _overlapping(self, s: IterSum) -> IterSum:
+        """A fused mark whose parts overlap: only the predicate makes its values unique."""
+        one = next((x for x in s.args if self._same(x.scale, const(1, dtype_of(x.scale)))), None)
+        if one is None:
+            raise _NotAffine("a predicate over strided iterators")
+        top = s.base
+        for x in s.args:
+            top = add(top, mul(x.scale, sub(x.extent, 1)))
+        mark = IterMark(IterSum(s.args, const(0, dtype_of(one.scale))), self.ana.simplify(add(top, 1)))
+        self._fused.append((s.args, mark))
+        return IterSum((self._whole(mark, one.scale),), s.base)
+
+    # ---- coverage
+
+    def uncovered(self, sums: Sequence[IterSum], bijective: bool) -> str | None:
+        """Why the indices are not a surjective (bijective) image of the iterators' space; None when they are."""
+        used: dict[IterMark, list[IterSplit]] = {}
+        order: list[IterMark] = []
+        pending = [x for s in sums for x in s.args]
+        while pending:
+            split = pending.pop(0)
+            group = used.setdefault(split.source, [])
+            if split.source not in order:
+                order.append(split.source)
+                if isinstance(split.source.source, IterSum):
+                    pending.extend(split.source.source.args)
+            if any([x.lower_factor is split.lower_factor and x.extent is split.extent for x in group]):
+                return "one part of an iterator is used twice"
+            group.append(split)
+        for mark, group in used.items():
+            name = mark.source.name if isinstance(mark.source, Var) else "a fused iterator"
+            expected = const(1, dtype_of(mark.extent))
+            rest = list(group)
+            while rest:
+                match = next((x for x in rest if self._same(x.lower_factor, expected)), None)
+                if match is None:
+                    return f"a part of {name} is missing or overlaps"
+                rest.remove(match)
+                expected = self._product(expected, match.extent)
+            if not self._same(expected, mark.extent):
+                return f"the outermost part of {name} is missing"
+        if bijective:
+            for var, mark in self.marks.items():
+                if mark not in used and not self._same(mark.extent, const(1, dtype_of(mark.extent))):
+                    return f"iterator {var.name} is not used"
+        return None
+
+
+def detect_iter_map(
+    indices: Sequence[Expr],
+    ranges: Mapping[Var, Range],
+    predicate: Expr | None = None,
+    check: str = "surjective",
+    analyzer: Analyzer | None = None,
+) -> IterMap:
+    """Normal form of index expressions over iterators.
+
+    ``check``: "none", "surjective" (every index combination is reached, each part of an iterator used once) or "bijective"
+    (also no iterator unused). ``predicate`` restricts the iterators, e.g. ``i0 * 4 + i1 < 14``.
+    """
+    detector = IterMapDetector(ranges, analyzer)
+    try:
+        if predicate is not None:
+            detector.constrain(predicate)
+        sums = []
+        for index in indices:
+            s = detector.rewrite(detector.ana.simplify(index))
+            sums.append(detector.fuse(s) if check != "none" else s)
+    except _NotAffine as reason:
+        return IterMap(errors=[str(reason)])
+    if check != "none":
+        problem = detector.uncovered(sums, check == "bijective")
+        if problem is not None:
+            return IterMap(errors=[problem])
+    return IterMap(tuple(sums))
+
+
+def split_expr(split: IterSplit, ranges: Mapping[Var, Range]) -> Expr:
+    """A split as an expression of the iterators (scale included)."""
+    mark = split.source
+    value: Expr
+    if isinstance(mark.source, Var):
+        value = sub(mark.source, ranges[mark.source].min) if mark.source in ranges else mark.source
+    else:
+        value = sum_expr(mark.source, ranges)
+    value = floordiv(value, split.lower_factor)
+    ana = Analyzer()
+    if not ana.can_prove_equal(mul(split.lower_factor, split.extent), mark.extent):
+        value = floormod(value, split.extent)
+    return mul(value, split.scale)
+
+
+def sum_expr(s: IterSum, ranges: Mapping[Var, Range]) -> Expr:
+    """A sum as an expression of the iterators."""
+    result: Expr | None = None
+    for split in s.args:
+        term = split_expr(split, ranges)
+        result = term if result is None else add(result, term)
+    return s.base if result is None else add(result, s.base)
+
+
+def inverse_affine_iter_map(sums: Sequence[IterSum], outputs: Sequence[Expr], ranges: Mapping[Var, Range]) -> dict[Var, Expr]:
+    """Iterators as expressions of the index values ``outputs``: the inverse of a bijective map.
+
+    Each output distributes to its splits by division with the scales; splits of a mark add up with their lower factors.
+    """
+    value: dict[IterMark, Expr] = {}
+    ana = Analyzer()
+
+    def give(split: IterSplit, part: Expr) -> None:
+        term = mul(part, split.lower_factor)
+        old = value.get(split.source)
+        value[split.source] = term if old is None else add(old, term)
+
+    def distribute(s: IterSum, total: Expr) -> None:
+        rest = sub(total, s.base)
+        for position, split in enumerate(s.args):
+            part = floordiv(rest, split.scale)
+            if position > 0:
+                part = floormod(part, split.extent)
+            give(split, part)
+
+    for s, output in zip(sums, outputs):
+        distribute(s, output)
+    opened: set[IterMark] = set()
+    progress = True
+    while progress:
+        progress = False
+        for mark in list(value):
+            if isinstance(mark.source, IterSum) and mark not in opened:
+                opened.add(mark)
+                distribute(mark.source, value[mark])
+                progress = True
+    result: dict[Var, Expr] = {}
+    for mark, expr in value.items():
+        if isinstance(mark.source, Var):
+            low = ranges[mark.source].min
+            result[mark.source] = ana.simplify(add(expr, low))
+    for var, domain in ranges.items():
+        if var not in result:
+            result[var] = domain.min
+    return result

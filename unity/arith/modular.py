@@ -1,0 +1,53 @@
+"""Modular sets: every value of an expression is ``coeff * k + base`` for some integer k."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+
+@dataclass(slots=True, frozen=True)
+class ModularSet:
+    """``{coeff * k + base}``; coeff 0 is one value, coeff 1 is everything. 0 <= base < coeff when coeff > 0."""
+
+    coeff: int = 1
+    base: int = 0
+
+    @staticmethod
+    def make(coeff: int, base: int) -> ModularSet:
+        """Normalised set."""
+        coeff = abs(coeff)
+        return ModularSet(coeff, base % coeff if coeff else base)
+
+    def __add__(self, other: ModularSet) -> ModularSet:
+        return ModularSet.make(gcd(self.coeff, other.coeff), self.base + other.base)
+
+    def scale(self, factor: int) -> ModularSet:
+        """Every member times a constant."""
+        return ModularSet.make(self.coeff * factor, self.base * factor)
+
+    def __mul__(self, other: ModularSet) -> ModularSet:
+        # (p x + q)(r y + s) = pr xy + ps x + qr y + qs
+        coeff = gcd(gcd(self.coeff * other.coeff, self.coeff * other.base), self.base * other.coeff)
+        return ModularSet.make(coeff, self.base * other.base)
+
+    def union(self, other: ModularSet) -> ModularSet:
+        """Smallest set holding both."""
+        return ModularSet.make(gcd(gcd(self.coeff, other.coeff), self.base - other.base), self.base)
+
+    def floordiv(self, divisor: int) -> ModularSet:
+        """Flooring division by a positive constant: known when the divisor divides the coefficient."""
+        if self.coeff % divisor == 0:
+            return ModularSet.make(self.coeff // divisor, self.base // divisor)
+        return EVERY
+
+    def floormod(self, divisor: int) -> ModularSet:
+        """Remainder by a positive constant."""
+        return ModularSet.make(gcd(self.coeff, divisor), self.base % divisor) if self.coeff else ModularSet(0, self.base % divisor)
+
+    def divisible_by(self, divisor: int) -> bool:
+        """Is every member a multiple."""
+        return self.coeff % divisor == 0 and self.base % divisor == 0
+
+
+EVERY = ModularSet(1, 0)

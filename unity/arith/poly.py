@@ -1,0 +1,208 @@
+"""Integer expressions as polynomials over atoms: the canonical form under the simplifier and the prover.
+
+A polynomial is a dict from monomial to integer coefficient; a monomial is a sorted tuple of atom numbers (``()`` is the
+constant). An atom is a variable or an operation that is not linear (floordiv, floormod, min, max, a load, ...). Atoms are
+numbered per table in order of first sight, so equal expressions get equal polynomials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.build import add, cast, int_imm, mul, sub
+from ..ir.expr import Var
+from ..ir.structural import structural_equal, structural_hash
+from ..ir.types import Expr, PrimType, prim_type
+
+Mono = tuple[int, ...]
+Poly = dict[Mono, int]
+
+ONE: Mono = ()
+
+
+@dataclass(slots=True)
+class Atom:
+    """One atom. ``kind`` is ``var``, ``floordiv``, ``floormod``, ``min``, ``max`` or ``opaque``; operands are polynomials."""
+
+    number: int
+    kind: str
+    expr: Expr
+    a: Poly | None = None
+    b: Poly | None = None
+    depends: frozenset[Var] = frozenset()
+
+
+def poly_key(p: Poly) -> tuple[tuple[Mono, int], ...]:
+    """Hashable form of a polynomial."""
+    return tuple(sorted(p.items()))
+
+
+def constant(value: int) -> Poly:
+    """The polynomial of an integer."""
+    return {ONE: value} if value else {}
+
+
+def constant_value(p: Poly) -> int | None:
+    """The integer a polynomial is, or None."""
+    if not p:
+        return 0
+    return p[ONE] if len(p) == 1 and ONE in p else None
+
+
+def add_into(target: Poly, p: Poly, scale: int = 1) -> None:
+    """``target += scale * p`` in place."""
+    for mono, coefficient in p.items():
+        value = target.get(mono, 0) + coefficient * scale
+        if value:
+            target[mono] = value
+        else:
+            target.pop(mono, None)
+
+
+def plus(a: Poly, b: Poly, scale: int = 1) -> Poly:
+    """``a + scale * b``."""
+    result = dict(a)
+    add_into(result, b, scale)
+    return result
+
+
+def times(a: Poly, b: Poly) -> Poly:
+    """Product."""
+    result: Poly = {}
+    for mono_a, ca in a.items():
+        for mono_b, cb in b.items():
+            mono = tuple(sorted(mono_a + mono_b)) if mono_a and mono_b else mono_a or mono_b
+            value = result.get(mono, 0) + ca * cb
+            if value:
+                result[mono] = value
+            else:
+                result.pop(mono, None)
+    return result
+
+
+def scaled(p: Poly, factor: int) -> Poly:
+    """Product with an integer."""
+    return {m: c * factor for m, c in p.items()} if factor else {}
+
+
+def divide_mono(mono: Mono, by: Mono) -> Mono | None:
+    """``mono / by`` when it divides, else None."""
+    rest = list(mono)
+    for atom in by:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def common_factor(p: Poly) -> Mono:
+    """Greatest monomial (without coefficient) that divides every term."""
+    monos = list(p)
+    if not monos or ONE in p:
+        return ONE
+    factor = list(monos[0])
+    for mono in monos[1:]:
+        rest = list(mono)
+        kept = []
+        for atom in factor:
+            if atom in rest:
+                rest.remove(atom)
+                kept.append(atom)
+        factor = kept
+        if not factor:
+            return ONE
+    return tuple(factor)
+
+
+class AtomTable:
+    """Numbers atoms and turns polynomials back into expressions."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self._by_key: dict[Any, int] = {}
+        self._opaque: dict[int, list[int]] = {}
+        self.order: dict[Mono, Mono] = {}
+
+    def __getitem__(self, number: int) -> Atom:
+        return self.atoms[number]
+
+    def _add(self, key: Any, kind: str, expr: Expr, a: Poly | None, b: Poly | None, depends: frozenset[Var]) -> int:
+        number = len(self.atoms)
+        self.atoms.append(Atom(number, kind, expr, a, b, depends))
+        if key is not None:
+            self._by_key[key] = number
+        return number
+
+    def variable(self, var: Var) -> int:
+        """Atom of a variable."""
+        found = self._by_key.get(var)
+        return self._add(var, "var", var, None, None, frozenset((var,))) if found is None else found
+
+    def operation(self, kind: str, a: Poly, b: Poly, make: Any) -> int:
+        """Atom of a non-linear operation on polynomials; ``make()`` builds its expression on first sight."""
+        key = (kind, poly_key(a), poly_key(b))
+        found = self._by_key.get(key)
+        if found is None and kind in ("min", "max"):
+            found = self._by_key.get((kind, key[2], key[1]))
+        if found is None:
+            found = self._add(key, kind, make(), a, b, self.dependencies(a) | self.dependencies(b))
+        return found
+
+    def opaque(self, expr: Expr, depends: frozenset[Var]) -> int:
+        """Atom of any other expression; structurally equal ones share it."""
+        code = structural_hash(expr)
+        bucket = self._opaque.setdefault(code, [])
+        for number in bucket:
+            if structural_equal(self.atoms[number].expr, expr):
+                return number
+        number = self._add(None, "opaque", expr, None, None, depends)
+        bucket.append(number)
+        return number
+
+    def dependencies(self, p: Poly) -> frozenset[Var]:
+        """Variables a polynomial depends on."""
+        found: set[Var] = set()
+        for mono in p:
+            for number in mono:
+                found |= self.atoms[number].depends
+        return frozenset(found)
+
+    def product(self, a: Poly, b: Poly) -> Poly:
+        """Product as written: the order of factors is remembered for printing."""
+        for mono_a in a:
+            for mono_b in b:
+                if mono_a and mono_b:
+                    shown = self.order.get(mono_a, mono_a) + self.order.get(mono_b, mono_b)
+                    self.order.setdefault(tuple(sorted(shown)), shown)
+        return times(a, b)
+
+    def mono_expr(self, mono: Mono, ty: PrimType) -> Expr:
+        """Product of atoms as an expression of a type."""
+        result: Expr | None = None
+        for number in self.order.get(mono, mono):
+            factor = cast(self.atoms[number].expr, ty.dtype)
+            result = factor if result is None else mul(result, factor)
+        return int_imm(1, ty) if result is None else result
+
+    def expr(self, p: Poly, ty: PrimType | None = None) -> Expr:
+        """The expression of a polynomial: positive terms in order of first sight, then negative ones, the constant last."""
+        ty = ty or prim_type("int64")
+        result: Expr | None = None
+        for mono, coefficient in [item for item in p.items() if item[0] and item[1] > 0]:
+            term = mul(self.mono_expr(mono, ty), int_imm(coefficient, ty))
+            result = term if result is None else add(result, term)
+        rest = p.get(ONE, 0)
+        negatives = [item for item in p.items() if item[0] and item[1] < 0]
+        if result is None and negatives and rest > 0:
+            result, rest = int_imm(rest, ty), 0
+        for mono, coefficient in negatives:
+            if result is None:
+                result = mul(self.mono_expr(mono, ty), int_imm(coefficient, ty))
+            else:
+                result = sub(result, mul(self.mono_expr(mono, ty), int_imm(-coefficient, ty)))
+        if result is None:
+            return int_imm(rest, ty)
+        if rest > 0:
+            return add(result, int_imm(rest, ty))
+        return sub(result, int_imm(-rest, ty)) if rest < 0 else result

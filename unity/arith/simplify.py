@@ -1,0 +1,136 @@
+"""The simplifier: canonical form for index arithmetic, decided comparisons, folded constants, everything else rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import build
+from ..ir.expr import Call, FloatImm, IntImm, Op, Var
+from ..ir.scalar import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Cast, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not, Or, Select,
+    Sub,
+)  # fmt: skip
+from ..ir.structural import structural_equal
+from ..ir.types import Expr
+from ..ir.walk import rebuild, substitute
+from .bounds import Knowledge
+from .canonical import Canonical, is_index
+
+Decide = Callable[[Expr], "bool | None"]
+
+_FOLD: dict[type, Callable[..., Expr]] = {
+    Add: build.add, Sub: build.sub, Mul: build.mul, Div: build.truncdiv, Mod: build.truncmod, FloorDiv: build.floordiv,
+    FloorMod: build.floormod, Min: build.minimum, Max: build.maximum, EQ: build.eq, NE: build.ne, LT: build.lt, LE: build.le,
+    GT: build.gt, GE: build.ge,
+}  # fmt: skip
+_COMPARE = frozenset((EQ, NE, LT, LE, GT, GE))
+_NEGATED: dict[type, Callable[..., Expr]] = {
+    EQ: build.ne, NE: build.eq, LT: build.ge, LE: build.gt, GT: build.le, GE: build.lt,
+}  # fmt: skip
+_POLYNOMIAL = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max))
+
+
+class Simplifier:
+    """Callable: expression to simplified expression under a state of knowledge."""
+
+    def __init__(self, known: Knowledge, decide: Decide) -> None:
+        self.known = known
+        self.decide = decide
+        self.canonical = Canonical(known, self._inside)
+        self._rules: dict[type, Callable[[Any], Expr]] = {
+            And: self._and, Or: self._or, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call, Let: self._let,
+        }  # fmt: skip
+
+    def __call__(self, expr: Expr) -> Expr:
+        kind = type(expr)
+        if kind is IntImm or kind is FloatImm:
+            return expr
+        if is_index(expr) and (kind in _POLYNOMIAL or isinstance(expr, Var) or kind is Cast):
+            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)  # type: ignore[arg-type]
+            return expr if structural_equal(made, expr) else made
+        return self._inside(expr)
+
+    def _inside(self, expr: Expr) -> Expr:
+        """Simplify children, then the rule of the node itself."""
+        if isinstance(expr, Var):
+            return expr
+        rebuilt = rebuild(expr, self._child)
+        rule = self._rules.get(type(rebuilt))
+        if rule is not None:
+            return rule(rebuilt)
+        if type(rebuilt) in _COMPARE:
+            return self._comparison(rebuilt)
+        fold = _FOLD.get(type(rebuilt))
+        if fold is not None and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
+            return fold(rebuilt.a, rebuilt.b)
+        return rebuilt  # type: ignore[no-any-return]
+
+    def _child(self, node: Any) -> Any:
+        if isinstance(node, Expr):
+            return self(node)
+        return node if node.is_reference or not node.walked else rebuild(node, self._child)
+
+    def _comparison(self, expr: Any) -> Expr:
+        if not is_index(expr.a):
+            fold = _FOLD[type(expr)]
+            return fold(expr.a, expr.b) if build.is_const(expr.a) and build.is_const(expr.b) else expr  # type: ignore[no-any-return]
+        decided = self.decide(expr)
+        if decided is not None:
+            return build.const(decided)
+        return expr  # type: ignore[no-any-return]
+
+    def _and(self, expr: And) -> Expr:
+        if structural_equal(expr.a, expr.b):
+            return expr.a
+        made = build.logical_and(expr.a, expr.b) if expr.ty.dtype.lanes == 1 else expr
+        if type(made) is And and type(made.b) is IntImm:
+            return made.b
+        return expr if type(made) is And else made
+
+    def _or(self, expr: Or) -> Expr:
+        if structural_equal(expr.a, expr.b):
+            return expr.a
+        made = build.logical_or(expr.a, expr.b) if expr.ty.dtype.lanes == 1 else expr
+        if type(made) is Or and type(made.b) is IntImm:
+            return made.b
+        return expr if type(made) is Or else made
+
+    def _not(self, expr: Not) -> Expr:
+        inner = expr.a
+        if type(inner) is Not:
+            return inner.a
+        if type(inner) is IntImm:
+            return build.logical_not(inner)
+        negated = _NEGATED.get(type(inner))
+        if negated is not None and is_index(inner.a):  # type: ignore[attr-defined]
+            return negated(inner.a, inner.b)  # type: ignore[attr-defined]
+        return expr
+
+    def _select(self, expr: Select) -> Expr:
+        decided = self.decide(expr.cond)
+        if decided is not None:
+            return expr.true_value if decided else expr.false_value
+        return expr.true_value if structural_equal(expr.true_value, expr.false_value) else expr
+
+    def _cast(self, expr: Cast) -> Expr:
+        return build.cast(expr.value, expr.ty.dtype) if build.is_const(expr.value) or expr.value.ty is expr.ty else expr
+
+    def _call(self, expr: Call) -> Expr:
+        if type(expr.op) is Op and expr.op.name == "T.if_then_else":
+            cond, yes, no = expr.args
+            decided = self.decide(cond)
+            if decided is not None:
+                return yes if decided else no
+            if structural_equal(yes, no):
+                return yes
+        if type(expr.op) is Op and expr.op.name == "T.likely" and type(expr.args[0]) is IntImm:
+            return expr.args[0]
+        return expr
+
+    def _let(self, expr: Let) -> Expr:
+        if build.is_const(expr.value) or isinstance(expr.value, Var):
+            return self(substitute(expr.body, {expr.var: expr.value}))
+        return expr
+
+
