@@ -1,0 +1,91 @@
+"""The process's thread pool: compiled once, callable from generated code and through ctypes.
+
+The caller of a region works too, beside ``threads - 1`` workers. A second region, nested or from another thread, runs
+serially in its caller. After ``fork`` the child begins with no workers and starts its own when needed.
+Not here: the pool's code (``pool_ir.py``), what a chunk does, and how loops are cut into chunks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+
+from ..support.errors import FFIError
+from ..support.options import int_option
+from .engine import Engine
+from .pool_ir import MAX_WORKERS, pool_ir
+
+PARALLEL_FOR = "unity_parallel_for"
+"""Symbol ``i32 unity_parallel_for(ptr fn, ptr ctx, i64 total, i64 chunk)`` for generated code to call."""
+
+SET_THREADS = "unity_pool_set_threads"
+"""Symbol ``void unity_pool_set_threads(i32 threads)``: stop the workers, and start ``threads - 1`` at the next region."""
+
+ChunkFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+"""ctypes type of a chunk function ``i32 fn(ptr ctx, i64 begin, i64 end)``; 0 means success."""
+
+ParallelFor = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+"""ctypes type of ``unity_parallel_for``; it releases Python's lock."""
+
+def default_threads() -> int:
+    """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per core this process may use."""
+    return int_option("UNITY_NUM_THREADS") or min(len(os.sched_getaffinity(0)), MAX_WORKERS + 1)
+
+
+class _Pool:
+    """The process's pool: its code and its thread count."""
+
+    def __init__(self) -> None:
+        self.engine = Engine().add_ir(pool_ir())
+        self.address = self.engine.address(PARALLEL_FOR)
+        self.set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int32)(self.engine.address(SET_THREADS))
+        self.threads = 1
+
+
+_LOCK = threading.Lock()
+_POOL: list[_Pool] = []
+
+
+def ensure_pool(num_threads: int | None = None) -> int:
+    """Address of ``unity_parallel_for``; the pool is compiled at the first call and lives as long as the process.
+
+    ``i32 unity_parallel_for(fn, ctx, total, chunk)`` calls ``i32 fn(ptr ctx, i64 begin, i64 end)`` over [0, total) in
+    pieces of ``chunk`` (more where there would be over 2^24 pieces), in any order and on any thread, and returns 0 or
+    the first status other than 0; after one, pieces not yet begun are left out. With one thread, one piece, or a pool that is
+    busy, it calls ``fn`` once with the whole range.
+
+    ``num_threads`` changes the number of threads, the caller included; not to be called from inside a region.
+    Raises: FFIError E730 on an unsupported system, E731 for a count outside 1 to 256.
+    """
+    with _LOCK:
+        threads = num_threads
+        if not _POOL:
+            threads = default_threads() if num_threads is None else num_threads
+        if threads is not None and not 1 <= threads <= MAX_WORKERS + 1:
+            raise FFIError("E731", f"the number of threads must be from 1 to {MAX_WORKERS + 1}, got {threads}")
+        if not _POOL:
+            _POOL.append(_Pool())
+            atexit.register(_stop)
+        pool = _POOL[0]
+        if threads is not None and threads != pool.threads:
+            pool.set_threads(threads)
+            pool.threads = threads
+        return pool.address
+
+
+def num_threads() -> int:
+    """Threads a parallel loop uses, the caller included."""
+    ensure_pool()
+    return _POOL[0].threads
+
+
+def pool_symbols() -> dict[str, int]:
+    """External names generated code may call, with their addresses: what an `Engine` is given as ``symbols``."""
+    return {PARALLEL_FOR: ensure_pool()}
+
+
+def _stop() -> None:
+    """At exit: join the workers before their code goes away."""
+    ensure_pool(1)
