@@ -1,0 +1,456 @@
+"""Statements to Python closures: ``closure(env)`` gives None to go on, or a signal (BREAK, CONTINUE, a Returned)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...support.errors import InterpreterError
+from ..buffer import Buffer, BufferRegion
+from ..build import dtype_of
+from ..expr import Call, IntImm, Op, Var
+from ..scalar import IterVar
+from ..stmt import (
+    AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Block, BlockRealize, Break, BufferStore, Continue, DeclBuffer, Evaluate,
+    For, IfThenElse, Return, SeqStmt, Stmt, While,
+)  # fmt: skip
+from .checks import WRITE, ParallelFrame, RegionGuard
+from .expressions import Env, ExprCompiler, GuardKey
+from .machine import Machine, allocate, lanes_of, outside_memory
+from .memory import Memory, Pointer, View, compact_strides
+from .numbers import wrapper
+
+
+class Returned:
+    """Signal: leave the function with a value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+BREAK, CONTINUE = object(), object()
+Run = Callable[[Env], Any]
+
+
+class StmtCompiler:
+    """Compiles the statements of one function."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.expr = ExprCompiler(machine)
+        self.handlers: dict[type, Callable[[Any], Run]] = {
+            SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
+            BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self._alloc, AllocConst: self._alloc_const,
+            DeclBuffer: self._decl, AttrStmt: self._attr, AssertStmt: self._assert, BlockRealize: self._realize,
+            Break: self._break, Continue: self._continue, Return: self._return,
+        }  # fmt: skip
+
+    def __call__(self, stmt: Stmt) -> Run:
+        handler = self.handlers.get(type(stmt))
+        if handler is None:
+            raise InterpreterError("E318", f"{type(stmt).__name__} cannot be run", getattr(stmt, "span", None))
+        return handler(stmt)
+
+    def _seq(self, stmt: SeqStmt) -> Run:
+        parts = tuple([self(s) for s in stmt.stmts])
+
+        def run(env: Env) -> Any:
+            for part in parts:
+                signal = part(env)
+                if signal is not None:
+                    return signal
+            return None
+
+        return run
+
+    # ---- loops
+
+    def _for(self, stmt: For) -> Run:
+        var, span = stmt.loop_var, stmt.span
+        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
+        step = self.expr(stmt.step) if stmt.step is not None else None
+        body = self(stmt.body)
+        machine = self.machine
+        tick = machine.step if machine.steps_left is not None else None
+        fit = wrapper(dtype_of(var))
+
+        def values(env: Env) -> range:
+            first, count = low(env), extent(env)
+            stride = step(env) if step is not None else 1
+            if stride < 1:
+                raise InterpreterError("E324", f"loop over {var.name} has step {stride}", span)
+            last = first + count
+            if count > 0 and fit(last - 1) != last - 1:
+                raise InterpreterError("E324", f"loop over {var.name} leaves the range of its type", span)
+            return range(first, last, stride)
+
+        def run(env: Env) -> Any:
+            for value in values(env):
+                if tick is not None:
+                    tick(span)
+                env[var] = value
+                signal = body(env)
+                if signal is not None:
+                    if signal is BREAK:
+                        break
+                    if signal is not CONTINUE:
+                        return signal
+            return None
+
+        if stmt.kind != "parallel":
+            return run
+
+        def run_parallel(env: Env) -> Any:
+            frame = ParallelFrame(var, span)
+            machine.frames.append(frame)
+            try:
+                for value in values(env):
+                    if tick is not None:
+                        tick(span)
+                    frame.iteration = value
+                    frame.first_serial = Memory.fresh(0, "mark").serial
+                    env[var] = value
+                    signal = body(env)
+                    if signal is not None and signal is not CONTINUE:
+                        raise InterpreterError("E324", "a parallel loop cannot be left early", span)
+            finally:
+                machine.frames.pop()
+            return None
+
+        return run_parallel
+
+    def _while(self, stmt: While) -> Run:
+        cond, body = self.expr(stmt.cond), self(stmt.body)
+        machine, span = self.machine, stmt.span
+
+        def run(env: Env) -> Any:
+            while cond(env):
+                machine.step(span)
+                signal = body(env)
+                if signal is not None:
+                    if signal is BREAK:
+                        break
+                    if signal is not CONTINUE:
+                        return signal
+            return None
+
+        return run
+
+    def _break(self, stmt: Break) -> Run:
+        return lambda env: BREAK
+
+    def _continue(self, stmt: Continue) -> Run:
+        return lambda env: CONTINUE
+
+    def _return(self, stmt: Return) -> Run:
+        if stmt.value is None:
+            return lambda env: Returned(None)
+        value = self.expr(stmt.value)
+        return lambda env: Returned(value(env))
+
+    def _if(self, stmt: IfThenElse) -> Run:
+        cond, then_case = self.expr(stmt.cond), self(stmt.then_case)
+        if stmt.else_case is None:
+            return lambda env: then_case(env) if cond(env) else None
+        else_case = self(stmt.else_case)
+        return lambda env: then_case(env) if cond(env) else else_case(env)
+
+    # ---- simple statements
+
+    def _bind(self, stmt: Bind) -> Run:
+        var, value = stmt.var, self.expr(stmt.value)
+
+        def run(env: Env) -> None:
+            env[var] = value(env)
+
+        return run
+
+    def _evaluate(self, stmt: Evaluate) -> Run:
+        value = stmt.value
+        if type(value) is Call and type(value.op) is Op:
+            name = value.op.name
+            if name == "T.ret":
+                result = self.expr(value.args[0])
+                return lambda env: Returned(result(env))
+            if name == "T.thread_return":
+                return lambda env: Returned(None)
+            if name == "T.break_loop":
+                return lambda env: BREAK
+            if name == "T.continue_loop":
+                return lambda env: CONTINUE
+        if type(value) is Var or type(value) is IntImm:
+            return lambda env: None
+        effect = self.expr(value)
+
+        def run(env: Env) -> None:
+            effect(env)
+
+        return run
+
+    def _assert(self, stmt: AssertStmt) -> Run:
+        cond, message, span = self.expr(stmt.cond), stmt.message, stmt.span
+
+        def run(env: Env) -> None:
+            if not cond(env):
+                raise InterpreterError("E314", f"{stmt.kind}: {message}", span)
+
+        return run
+
+    def _attr(self, stmt: AttrStmt) -> Run:
+        body = self(stmt.body)
+        if stmt.key not in ("thread_extent", "virtual_thread") or type(stmt.node) is not IterVar:
+            return body
+        var, extent = stmt.node.var, self.expr(stmt.value)
+
+        def run(env: Env) -> Any:
+            if var in env:  # an enclosing launch binds it already
+                return body(env)
+            for value in range(extent(env)):
+                env[var] = value
+                signal = body(env)
+                if signal is not None and not (isinstance(signal, Returned) and signal.value is None):
+                    return signal
+            del env[var]
+            return None
+
+        return run
+
+    def _store(self, stmt: BufferStore) -> Run:
+        buffer, span, machine = stmt.buffer, stmt.span, self.machine
+        value = self.expr(stmt.value)
+        size = buffer.dtype.element.itemsize
+        undefined = type(stmt.value) is Call and getattr(stmt.value.op, "name", "") == "T.undef"
+        state = bytes(size) if undefined else b"\x01" * size
+        lanes = lanes_of(dtype_of(stmt.value))
+        if stmt.predicate is not None:
+            return self._masked_store(stmt, state)
+        located = self.expr.offsets(buffer, stmt.indices, WRITE, span)
+        if lanes == 1:
+
+            def run(env: Env) -> None:
+                new = value(env)
+                view, found = located(env)
+                if len(found) != 1:
+                    raise InterpreterError("E310", f"one number stored into {len(found)} lanes of {view.name}", span)
+                put(machine, view, found[0], new, state, span)
+
+            return run
+
+        def run_lanes(env: Env) -> None:
+            new = value(env)
+            view, found = located(env)
+            if len(found) != lanes:
+                raise InterpreterError("E310", f"{lanes} lanes stored into {len(found)} of {view.name}", span)
+            for offset, lane in zip(found, new):
+                put(machine, view, offset, lane, state, span)
+
+        return run_lanes
+
+    def _masked_store(self, stmt: BufferStore, state: bytes) -> Run:
+        assert stmt.predicate is not None
+        predicate, value, span, machine = self.expr(stmt.predicate), self.expr(stmt.value), stmt.span, self.machine
+        lane_offset = self.expr.lane_offsets(stmt.buffer, stmt.indices, WRITE, span)
+
+        def run(env: Env) -> None:
+            mask, new = predicate(env), value(env)
+            view, offset_of = lane_offset(env)
+            for k, active in enumerate(mask):
+                if active:
+                    put(machine, view, offset_of(k), new[k], state, span)
+
+        return run
+
+    # ---- memory
+
+    def view_maker(self, buffer: Buffer) -> Callable[[Env, Pointer], View]:
+        """Closure making the view of a buffer over a pointer, with shape, strides and offset evaluated now."""
+        shape = [self.expr(e) for e in buffer.shape]
+        strides = [self.expr(e) for e in buffer.strides]
+        base = self.expr(buffer.elem_offset) if buffer.elem_offset is not None else None
+        dtype, name = buffer.dtype, buffer.name
+
+        def make(env: Env, pointer: Pointer) -> View:
+            sizes = tuple([e(env) for e in shape])
+            return View(pointer, dtype, sizes, tuple([e(env) for e in strides]), base(env) if base is not None else 0, name)
+
+        return make
+
+    def allocation(self, buffer: Buffer) -> Callable[[Env], None]:
+        """Closure giving a buffer fresh memory."""
+        self.expr.declare(buffer)
+        make = self.view_maker(buffer)
+        shape = [self.expr(e) for e in buffer.shape]
+        strides = [self.expr(e) for e in buffer.strides]
+        base = self.expr(buffer.elem_offset) if buffer.elem_offset is not None else None
+
+        def run(env: Env) -> None:
+            sizes = tuple([e(env) for e in shape])
+            steps = tuple([e(env) for e in strides]) or compact_strides(sizes)
+            count = 0 if 0 in sizes else 1 + sum([(n - 1) * s for n, s in zip(sizes, steps)])
+            count += base(env) if base is not None else 0
+            pointer = Pointer(allocate(count * buffer.dtype.itemsize, buffer.name))
+            env[buffer.data] = pointer
+            env[buffer] = make(env, pointer)
+
+        return run
+
+    def _alloc(self, stmt: AllocBuffer) -> Run:
+        return self.allocation(stmt.buffer)
+
+    def _alloc_const(self, stmt: AllocConst) -> Run:
+        buffer = stmt.buffer
+        self.expr.declare(buffer)
+        make = self.view_maker(buffer)
+        data = stmt.data.numpy()
+
+        def run(env: Env) -> None:
+            pointer = Pointer(Memory.of_array(data.copy(), buffer.name))
+            env[buffer.data] = pointer
+            env[buffer] = make(env, pointer)
+
+        return run
+
+    def _decl(self, stmt: DeclBuffer) -> Run:
+        buffer, span = stmt.buffer, stmt.span
+        self.expr.declare(buffer)
+        make = self.view_maker(buffer)
+
+        def run(env: Env) -> None:
+            pointer = env.get(buffer.data)
+            if not isinstance(pointer, Pointer):
+                raise InterpreterError("E323", f"buffer {buffer.name} is declared over a pointer that has no value", span)
+            env[buffer] = make(env, pointer)
+
+        return run
+
+    # ---- blocks
+
+    def _realize(self, stmt: BlockRealize) -> Run:
+        block = stmt.block
+        guarded = block.reads is not None and block.writes is not None
+        if guarded and not block.iter_vars and not block.reads and not block.writes:
+            guarded = False  # a root block declares nothing
+        values = [(iv.var, self.expr(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
+        domains = [
+            (iv.var.name, self.expr(iv.dom.min), self.expr(iv.dom.extent)) if iv.dom is not None else None
+            for iv in block.iter_vars
+        ]
+        reductions = [
+            (iv.var, self.expr(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
+        ]
+        predicate = self.expr(stmt.predicate)
+        guard_key = GuardKey() if guarded else None
+        guard = self._guard(block) if guarded else None
+        matches = [self._match(m.buffer, m.source, block.span) for m in block.match_buffers]
+        if guard_key is not None:
+            self.expr.guards.append(guard_key)
+        for match_buffer in block.match_buffers:
+            self.expr.declare(match_buffer.buffer)
+        allocations = [self.allocation(b) for b in block.alloc_buffers]
+        init = self(block.init) if block.init is not None else None
+        body = self(block.body)
+        if guard_key is not None:
+            self.expr.guards.pop()
+        span, name = block.span, block.name
+
+        def run(env: Env) -> Any:
+            found = [value(env) for _, value in values]
+            for (var, _), value, domain in zip(values, found, domains):
+                env[var] = value
+            if not predicate(env):
+                return None
+            for value, domain in zip(found, domains):
+                if domain is not None:
+                    low = domain[1](env)
+                    if not low <= value < low + domain[2](env):
+                        raise InterpreterError(
+                            "E315", f"iterator {domain[0]} of block {name} is {value}, outside its domain", span
+                        )
+            for allocation in allocations:
+                allocation(env)
+            before = env.get(guard_key)
+            if guard is not None:
+                env[guard_key] = guard(env)
+            for match in matches:
+                match(env)
+            signal = None
+            if init is not None and all([env[var] == low(env) for var, low in reductions]):
+                signal = init(env)
+            if signal is None:
+                signal = body(env)
+            if guard is not None:
+                env[guard_key] = before
+            return signal
+
+        return run
+
+    def _guard(self, block: Block) -> Callable[[Env], RegionGuard]:
+        reads = self._boxes(block.reads or ())
+        writes = self._boxes(block.writes or ())
+        name = block.name
+
+        def run(env: Env) -> RegionGuard:
+            return RegionGuard(name, reads(env), writes(env))
+
+        return run
+
+    def _boxes(self, regions: tuple[BufferRegion, ...]) -> Callable[[Env], dict[Any, list[Any]]]:
+        compiled = [(r.buffer, [(self.expr(x.min), self.expr(x.extent)) for x in r.region]) for r in regions]
+
+        def run(env: Env) -> dict[Any, list[Any]]:
+            found: dict[Any, list[Any]] = {}
+            for buffer, ranges in compiled:
+                box = []
+                for low, extent in ranges:
+                    first = low(env)
+                    box.append((first, first + extent(env)))
+                found.setdefault(buffer, []).append(box)
+            return found
+
+        return run
+
+    def _match(self, target: Buffer, source: BufferRegion, span: Any) -> Callable[[Env], None]:
+        region = [(self.expr(r.min), self.expr(r.extent)) for r in source.region]
+        shape = [self.expr(e) for e in target.shape]
+
+        def run(env: Env) -> None:
+            view = env.get(source.buffer)
+            if view is None:
+                raise InterpreterError("E323", f"buffer {source.buffer.name} is not declared here", span)
+            ranges = [(low(env), extent(env)) for low, extent in region]
+            for (low, extent), size in zip(ranges, view.shape):
+                if low < 0 or low + extent > size:
+                    raise InterpreterError("E310", f"match_buffer: region [{low}, {low + extent}) of {view.name} is outside", span)
+            sizes = tuple([e(env) for e in shape])
+            extents = tuple([extent for _, extent in ranges])
+            dropped = len(extents) - len(sizes)
+            if dropped < 0 or extents[dropped:] != sizes or any([e != 1 for e in extents[:dropped]]):
+                raise InterpreterError("E310", f"match_buffer: {target.name} has shape {sizes}, its region {extents}", span)
+            base = view.base + sum([low * s for (low, _), s in zip(ranges, view.strides)])
+            strides = view.strides[dropped:]
+            for given, expected, what in (
+                *[(g, s, "stride") for g, s in zip(target.strides, strides)], (target.elem_offset, base, "offset"),
+            ):  # fmt: skip
+                if type(given) is Var and given not in env:
+                    env[given] = expected
+                elif given is not None and what == "stride" and self.expr(given)(env) != expected:
+                    raise InterpreterError("E310", f"match_buffer: {target.name} needs another {what} than {expected}", span)
+            pointer = Pointer(view.memory, view.start)
+            env[target.data] = pointer
+            env[target] = View(pointer, target.dtype, sizes, strides, base, target.name)
+
+        return run
+
+
+def put(machine: Machine, view: View, offset: int, value: Any, state: bytes, span: Any) -> None:
+    """Checked store of one number."""
+    if not 0 <= offset < view.count:
+        raise outside_memory(view, offset, span)
+    if machine.frames:
+        machine.touch(view, offset, WRITE, span)
+    if view.memory.raw.flags.writeable is False:
+        raise InterpreterError("E319", f"{view.name} is read-only memory", span)
+    view.put(offset, value)
+    view.mark(offset, state)
