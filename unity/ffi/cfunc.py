@@ -78,7 +78,7 @@ def parse_signature(text: str) -> CSignature:
 class CFunction:
     """A C function that Python can call: checks each argument against the signature, then calls through ctypes."""
 
-    __slots__ = ("name", "address", "signature", "_call")
+    __slots__ = ("_call", "address", "name", "signature")
 
     def __init__(self, name: str, address: int, signature: CSignature) -> None:
         if address == 0:

@@ -44,7 +44,7 @@ def content_key(*parts: str | bytes) -> str:
 class ObjectCache:
     """Objects by key in one folder. A folder that cannot be written makes a cache that never holds anything."""
 
-    __slots__ = ("folder", "_checked")
+    __slots__ = ("_checked", "folder")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

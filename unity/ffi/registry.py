@@ -20,7 +20,7 @@ AnyFunction = Callable[..., Any]
 class PackedFunc:
     """A callable with a name. ``address`` and ``signature`` are those of a C function, else 0 and None."""
 
-    __slots__ = ("name", "function", "address", "signature", "__weakref__")
+    __slots__ = ("__weakref__", "address", "function", "name", "signature")
 
     def __init__(self, name: str, function: AnyFunction) -> None:
         while isinstance(function, PackedFunc):

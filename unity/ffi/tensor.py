@@ -36,7 +36,7 @@ class Tensor:
     Raises FFIError E702 for element types we do not have and E704 where the argument is no numpy array.
     """
 
-    __slots__ = ("_array", "_device", "__weakref__")
+    __slots__ = ("__weakref__", "_array", "_device")
     _array: np.ndarray
     _device: Device
 

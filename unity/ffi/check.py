@@ -1,0 +1,254 @@
+"""The argument checks of a checked entry in Python: the words of every error, and conversions native code leaves out.
+
+Native code calls ``ArgumentChecker`` when a fast check fails; the VM's interpreter may call it directly.
+Invariant: what it returns passes the native checks, so both agree on what is a valid call.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..support.errors import FFIError, Note, VMError
+from .abi import Dim, evaluate
+from .device import CPU
+from .dtype import DataType, from_numpy
+from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, symbols_in
+from .formula import formula_text
+from .tensor import Tensor, plain_array
+from .torch_bridge import array_from_torch, is_torch_tensor
+
+
+def declared(arg: Arg, symbols: tuple[str, ...]) -> str:
+    """How an argument is declared, e.g. ``Tensor((n, 4), "float32")``."""
+    if isinstance(arg, TensorArg):
+        dims = "any rank" if arg.shape is None else _dims_text(arg.shape, symbols)
+        return f"Tensor({dims}, {chr(34) + arg.dtype + chr(34) if arg.dtype else 'any type'})"
+    if isinstance(arg, ScalarArg):
+        return arg.dtype
+    if isinstance(arg, ShapeArg):
+        return "Shape" if arg.dims is None else f"Shape({_dims_text(arg.dims, symbols)})"
+    if isinstance(arg, TupleArg):
+        return f"Tuple({', '.join([declared(field, symbols) for field in arg.fields])})"
+    return "Object"
+
+
+def _dims_text(dims: tuple[Dim | None, ...], symbols: tuple[str, ...]) -> str:
+    parts = ["?" if dim is None else formula_text(dim, symbols) for dim in dims]
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+class ArgumentChecker:
+    """Checks and converts the arguments of one entry. Calling it returns the converted arguments as a tuple."""
+
+    def __init__(self, spec: EntrySpec) -> None:
+        self.spec = spec
+
+    def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
+        """Arguments in the form native code reads. Raises VMError E602 to E613."""
+        return self.bind(args, kwargs)[0]
+
+    def bind(
+        self, args: tuple[object, ...], kwargs: dict[str, object] | None = None
+    ) -> tuple[tuple[Any, ...], list[int]]:
+        """(converted arguments, values of the symbols). Raises VMError E602 to E613."""
+        call = _Call(self.spec)
+        given = self._order(args, kwargs or {})
+        converted = tuple(
+            [call.convert(arg, value, arg.name) for arg, value in zip(self.spec.args, given, strict=True)]
+        )
+        call.check_formulas()
+        return converted, [call.values[number] for number in range(len(self.spec.symbols))]
+
+    def _order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
+        spec = self.spec
+        names = [arg.name for arg in spec.args]
+        signature = f"{spec.name}({', '.join(names)})"
+        if len(args) > len(names):
+            raise VMError("E602", f"{signature} takes {len(names)} arguments, got {len(args)}")
+        unknown = [name for name in kwargs if name not in names[len(args) :]]
+        if unknown:
+            twice = unknown[0] in names
+            raise VMError(
+                "E602", f"{signature} {'got' if twice else 'has no'} argument {unknown[0]!r}{' twice' if twice else ''}"
+            )
+        missing = [name for name in names[len(args) :] if name not in kwargs]
+        if missing:
+            raise VMError(
+                "E602", f"{signature} misses the arguments {', '.join(missing)}; got {len(args) + len(kwargs)}"
+            )
+        return [*args, *[kwargs[name] for name in names[len(args) :]]]
+
+
+class _Call:
+    """One call: the symbols found so far, and the formulas that wait for them."""
+
+    def __init__(self, spec: EntrySpec) -> None:
+        self.spec = spec
+        self.values: dict[int, int] = {}
+        self.origin: dict[int, str] = {}
+        self.waiting: list[tuple[Arg, str, Dim, int]] = []
+
+    def fail(self, code: str, arg: Arg, path: str, message: str, help: str | None = None) -> VMError:
+        """The error for an argument; the note repeats its declaration."""
+        place = f", {arg.where}" if arg.where else ""
+        note = Note(f"{arg.name} is declared {declared(arg, self.spec.symbols)}{place}")
+        return VMError(code, f"{self.spec.name}: argument {path}: {message}", notes=[note], help=help)
+
+    def convert(self, arg: Arg, value: object, path: str) -> object:
+        if isinstance(arg, TensorArg):
+            return self.tensor(arg, value, path)
+        if isinstance(arg, ScalarArg):
+            return self.scalar(arg, value, path)
+        if isinstance(arg, ShapeArg):
+            return self.shape(arg, value, path)
+        if isinstance(arg, ObjectArg):
+            return value
+        if not isinstance(value, (tuple, list)):
+            raise self.fail("E603", arg, path, f"expected a tuple, got {type(value).__name__}")
+        if len(value) != len(arg.fields):
+            raise self.fail("E602", arg, path, f"expected a tuple of {len(arg.fields)}, got {len(value)} fields")
+        return tuple(
+            [self.convert(f, v, f"{path}[{i}]") for i, (f, v) in enumerate(zip(arg.fields, value, strict=True))]
+        )
+
+    def array_of(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
+        """The numpy array behind anything we take as a tensor."""
+        if isinstance(value, Tensor):
+            if value.device != CPU:
+                raise self.fail("E612", arg, path, f"expected a tensor on {CPU}, got one on {value.device}")
+            return value.numpy()
+        if is_torch_tensor(value):
+            if value.device.type != "cpu":  # type: ignore[attr-defined]
+                raise self.fail("E612", arg, path, f"expected a tensor on cpu, got one on {value.device}",  # type: ignore[attr-defined]
+                                help="call .cpu() first")  # fmt: skip
+            return array_from_torch(value)  # type: ignore[arg-type]
+        if isinstance(value, np.ndarray):
+            return value
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+            return Tensor.from_dlpack(value).numpy()
+        if isinstance(value, (memoryview, bytearray)):
+            return np.asarray(value)
+        raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
+                        help="pass a numpy array, a unity.Tensor or a torch tensor; unity.tensor(...) makes one")  # fmt: skip
+
+    def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
+        try:
+            array = self.array_of(arg, value, path)
+            dtype = from_numpy(array.dtype)
+            array = plain_array(array)
+        except FFIError as error:
+            raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
+        if arg.dtype is not None and dtype is not DataType(arg.dtype):
+            raise self.fail("E604", arg, path, f"expected {arg.dtype}, got {dtype.name}")
+        if arg.shape is not None:
+            if array.ndim != len(arg.shape):
+                raise self.fail(
+                    "E605", arg, path, f"expected {len(arg.shape)} dimensions, got {array.ndim} (shape {array.shape})"
+                )
+            for axis, dim in enumerate(arg.shape):
+                self.match(arg, f"{path}.shape[{axis}]", dim, array.shape[axis])
+        self.layout(arg, array, path)
+        return array
+
+    def layout(self, arg: TensorArg, array: np.ndarray, path: str) -> None:
+        if arg.strides is None:
+            if not array.flags.c_contiguous:
+                steps = tuple([step // array.itemsize for step in array.strides])
+                raise self.fail("E609", arg, path, f"expected a C-contiguous tensor, got shape {array.shape} with strides {steps}",
+                                help="pass numpy.ascontiguousarray(x) or x.contiguous()")  # fmt: skip
+        else:
+            for axis, dim in enumerate(arg.strides):
+                if array.strides[axis] % array.itemsize:
+                    raise self.fail(
+                        "E609", arg, path, f"stride {array.strides[axis]} bytes is no whole number of elements"
+                    )
+                if is_free(dim, self.values) or array.shape[axis] > 1:
+                    self.match(arg, f"{path}.strides[{axis}]", dim, array.strides[axis] // array.itemsize)
+        if arg.written and not array.flags.writeable:
+            raise self.fail("E610", arg, path, "is written by the function, but the tensor is read-only")
+        align = max(arg.align, array.itemsize if array.itemsize & (array.itemsize - 1) == 0 else 1)
+        if array.size and (not array.flags.aligned or array.ctypes.data % align):
+            raise self.fail("E611", arg, path, f"expected an address that is a multiple of {align} bytes",
+                            help="copy the tensor: x.copy()")  # fmt: skip
+
+    def match(self, arg: Arg, path: str, dim: Dim | None, value: int) -> None:
+        """Compare a value with a formula; a symbol alone is defined by its first value."""
+        if dim is None:
+            return
+        if isinstance(dim, int):
+            if dim != value:
+                raise self.fail("E606", arg, path, f"expected {dim}, got {value}")
+        elif dim[0] == "sym":
+            number = dim[1]
+            known = self.values.setdefault(number, value)
+            origin = self.origin.setdefault(number, path)
+            if known != value:
+                name = self.spec.symbols[number]
+                raise self.fail("E607", arg, path, f"expected {name} = {known} (from {origin}), got {value}")
+        else:
+            self.waiting.append((arg, path, dim, value))
+
+    def check_formulas(self) -> None:
+        for arg, path, dim, value in self.waiting:
+            symbols = [self.values[number] if number in self.values else 0 for number in range(len(self.spec.symbols))]
+            expected = evaluate(dim, symbols)
+            if expected != value:
+                names = self.spec.symbols
+                given = ", ".join(
+                    [f"{names[k]} = {self.values[k]} (from {self.origin[k]})" for k in dict.fromkeys(symbols_in(dim))]
+                )
+                raise self.fail(
+                    "E608", arg, path, f"expected {formula_text(dim, names)} = {expected}, got {value}; {given}"
+                )
+
+    def integer(self, arg: Leaf, value: object, path: str, what: str) -> int:
+        if isinstance(value, (float, str)) or not hasattr(value, "__index__"):
+            raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}")
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}") from None
+
+    def scalar(self, arg: ScalarArg, value: object, path: str) -> object:
+        dtype = DataType(arg.dtype)
+        if isinstance(value, Tensor) and value.ndim == 0:
+            value = value.item()
+        if dtype.is_float:
+            if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+                raise self.fail("E603", arg, path, f"expected a {arg.dtype} number, got {type(value).__name__}")
+            return float(value)
+        if dtype.is_bool:
+            if not isinstance(value, (bool, np.bool_)):
+                raise self.fail("E603", arg, path, f"expected a bool, got {type(value).__name__}")
+            return bool(value)
+        number = self.integer(arg, value, path, f"an {arg.dtype} number")
+        unsigned = not dtype.is_int
+        low, high = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+        if not low <= number <= high:
+            raise self.fail("E613", arg, path, f"{number} does not fit into {arg.dtype} ({low} to {high})")
+        signed = number - 2**64 if number >= 2**63 else number  # native code reads 64 bits
+        if arg.symbol is not None:
+            self.match(arg, path, ("sym", arg.symbol), signed)
+        return signed
+
+    def shape(self, arg: ShapeArg, value: object, path: str) -> tuple[int, ...]:
+        if not isinstance(value, (tuple, list)):
+            raise self.fail("E603", arg, path, f"expected a tuple of integers, got {type(value).__name__}")
+        items = tuple([self.integer(arg, item, f"{path}[{i}]", "an integer") for i, item in enumerate(value)])
+        for index, item in enumerate(items):
+            if not -(2**63) <= item < 2**63:
+                raise self.fail("E613", arg, f"{path}[{index}]", f"{item} does not fit into int64")
+        if arg.dims is not None:
+            if len(items) != len(arg.dims):
+                raise self.fail("E605", arg, path, f"expected {len(arg.dims)} entries, got {len(items)}")
+            for index, dim in enumerate(arg.dims):
+                self.match(arg, f"{path}[{index}]", dim, items[index])
+        return items
+
+
+def is_free(dim: Dim | None, values: dict[int, int]) -> bool:
+    """True for a symbol alone that has no value yet."""
+    return isinstance(dim, tuple) and dim[0] == "sym" and dim[1] not in values

@@ -1,0 +1,140 @@
+"""Python functions around machine code: ``kernel_function`` and ``driver_function`` make checked, fast callables.
+
+The callable is a builtin function object made with ``PyCMethod_New``; its ``__self__`` is the table of addresses,
+which also keeps everything it needs alive. Entries with the same spec and mode share one piece of machine code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..support.errors import VMError
+from .abi import KernelSignature
+from .check import ArgumentChecker
+from .engine import CompileOptions, Engine
+from .entry_spec import EntrySpec, spec_of_kernel, validate
+from .fastcall_ir import entry_ir
+from .native_helpers import helper_symbols
+from .runtime_table import activate_torch
+from .torch_bridge import is_torch_tensor
+
+_METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
+_OPTIONS = CompileOptions(pipeline="O1")
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+_new_method = ctypes.pythonapi.PyCMethod_New
+_new_method.restype = ctypes.py_object
+_new_method.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
+
+
+class EntryTable(np.ndarray):
+    """The words ``[raw, env, slow, status]`` an entry reads; ``keep`` holds what they point to."""
+
+    keep: tuple[object, ...]
+
+
+class _Checker(ArgumentChecker):
+    """The slow path: the first torch tensor also switches native reading of torch tensors on."""
+
+    def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
+        if any([is_torch_tensor(value) for value in args]):
+            activate_torch()
+        return super().__call__(*args, **kwargs)
+
+
+class StatusReporter:
+    """Raises the error of a kernel's positive status: the message with that number."""
+
+    def __init__(self, name: str, messages: Sequence[str]) -> None:
+        self.name = name
+        self.messages = tuple(messages)
+
+    def __call__(self, status: int, first: int, second: int) -> None:
+        known = 1 <= status <= len(self.messages)
+        reason = self.messages[status - 1] if known else f"status {status}"
+        raise VMError("E614", f"{self.name}: {reason}")
+
+
+_ENGINES: dict[str, Engine] = {}
+_LOCK = threading.Lock()
+
+
+def _entry_engine(text: str) -> Engine:
+    with _LOCK:
+        found = _ENGINES.get(text)
+        if found is None:
+            symbols = dict(helper_symbols())
+            name = "PyLong_AsLongLongAndOverflow"
+            symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+            found = Engine(symbols).add_ir(text, _OPTIONS)
+            found.link()
+            _ENGINES[text] = found
+        return found
+
+
+def _make(
+    spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object]
+) -> Callable[..., Any]:
+    engine = _entry_engine(text)
+    checker = _Checker(spec)
+    doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
+    method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
+    table = np.array([raw, env, id(checker), id(reporter)], dtype=np.uint64).view(EntryTable)
+    table.keep = (method, checker, reporter, engine, *keep)
+    result: Callable[..., Any] = _new_method(ctypes.addressof(method), table, None, None)
+    return result
+
+
+def kernel_function(
+    spec: EntrySpec,
+    address: int,
+    *,
+    messages: Sequence[str] = (),
+    result: str | None = None,
+    release_gil: bool = False,
+    keep: Iterable[object] = (),
+) -> Callable[..., Any]:
+    """A Python function around a kernel's raw entry ``i32 raw(leaves..., i64 symbols... [, ptr result])``.
+
+    ``messages`` name the positive statuses, ``result`` is the type of the scalar written through the last pointer,
+    ``keep`` holds the Engine. Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E614.
+    """
+    validate(spec)
+    text = entry_ir(spec, release_gil=release_gil, result=result)
+    return _make(spec, text, address, 0, StatusReporter(spec.name, messages), keep)
+
+
+def kernel_function_of(
+    signature: KernelSignature, address: int, *, release_gil: bool = False, keep: Iterable[object] = ()
+) -> Callable[..., Any]:
+    """``kernel_function`` of a compiled tensor program."""
+    return kernel_function(
+        spec_of_kernel(signature), address,
+        messages=signature.messages, result=signature.result, release_gil=release_gil, keep=keep,
+    )  # fmt: skip
+
+
+def driver_function(spec: EntrySpec, address: int, *, env: int = 0, keep: Iterable[object] = ()) -> Callable[..., Any]:
+    """A Python function around a driver ``ptr raw(ptr env, ptr leaves, ptr symbols)`` that returns a new object.
+
+    ``leaves`` are records ``{data or scalar bits, object, dims, ndim}``, 32 bytes each. ``keep`` holds the Engine and
+    everything ``env`` points to. Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
+    """
+    validate(spec)
+    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec.name, ()), keep)

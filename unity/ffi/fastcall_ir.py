@@ -1,0 +1,322 @@
+"""The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, and converts the result.
+
+The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
+``[raw, env, slow, status]``. Invariant: every check that fails goes to ``%slow`` (the Python checker), which raises or
+returns arguments that pass; native memory is touched only after all checks.
+"""
+
+from __future__ import annotations
+
+from ..support.errors import FFIError
+from .abi import Dim
+from .dtype import DataType
+from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
+from .formula import FormulaEmitter
+from .native_helpers import ALIGNED, ARRAY_DATA, C_CONTIGUOUS, HELPER_DECLARATIONS, LEAF_BYTES, WRITEABLE
+from .runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
+
+_SIZE, _TUPLE_ITEMS, _FLOAT_VALUE = 16, 24, 16  # offsets in PyVarObject, PyTupleObject, PyFloatObject
+
+_EXTERNALS = """\
+@unity_runtime = external global [{words} x i64]
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare void @PyErr_Clear()
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+"""
+
+
+def llvm_scalar(dtype: DataType) -> str:
+    """LLVM's type of a scalar in raw entries (bool is one byte)."""
+    if dtype.code == "handle":
+        return "ptr"
+    if dtype.code == "bfloat":
+        return "bfloat"
+    if dtype.is_float:
+        return {16: "half", 32: "float", 64: "double"}[dtype.bits]
+    return f"i{dtype.bits}"
+
+
+class EntryWriter:
+    """Writes one checked entry. ``driver`` chooses the mode; ``result`` is the scalar a kernel returns, if any."""
+
+    def __init__(self, spec: EntrySpec, driver: bool, release_gil: bool, result: str | None) -> None:
+        self.spec = spec
+        self.driver = driver
+        self.release_gil = release_gil
+        self.result = None if result is None else DataType(result)
+        self.lines: list[str] = []
+        self.count = 0
+        self.leaf = 0
+        self.raw_args: list[str] = []
+        self.symbols: dict[int, str] = {}
+        self.waiting: list[tuple[Dim, str]] = []
+        self.formulas = FormulaEmitter(self.emit, self.require)
+        self.has_strides = any(isinstance(leaf, TensorArg) and leaf.strides is not None for leaf in spec.leaves())
+
+    def emit(self, instruction: str) -> str:
+        """Append an instruction with a result; returns the result's name."""
+        self.count += 1
+        self.lines.append(f"  %v{self.count} = {instruction}")
+        return f"%v{self.count}"
+
+    def require(self, condition: str) -> None:
+        """Go on only where an i1 holds."""
+        self.count += 1
+        self.lines.append(f"  br i1 {condition}, label %ok{self.count}, label %slow")
+        self.lines.append(f"ok{self.count}:")
+
+    def at(self, base: str, offset: int, kind: str = "ptr") -> str:
+        """Load a value at a byte offset."""
+        place = self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+        return self.emit(f"load {kind}, ptr {place}")
+
+    def word(self, name: str) -> str:
+        """Load a word of the runtime table as a pointer."""
+        return self.emit(f"load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset(name)})")
+
+    def require_type(self, obj: str, slot: str) -> None:
+        """The object's type is exactly the table's."""
+        self.require(self.emit(f"icmp eq ptr {self.at(obj, 8)}, {self.word(slot)}"))
+
+    def match(self, dim: Dim | None, value: str, free: str | None = None) -> None:
+        """``value`` equals the formula; a symbol alone is defined by its first value. ``free``: an i1 that excuses."""
+        if dim is None:
+            return
+        if isinstance(dim, int):
+            self._equal(str(dim), value, free)
+        elif not is_symbol(dim):
+            self.waiting.append((dim, value if free is None else self._excused(dim, value, free)))
+        elif dim[1] in self.symbols:
+            self._equal(self.symbols[dim[1]], value, free)
+        else:
+            self.symbols[dim[1]] = value
+
+    def _excused(self, dim: Dim, value: str, free: str) -> str:
+        raise FFIError("E711", f"{self.spec.name}: strides are integers or symbols in a checked entry, got {dim!r}")
+
+    def _equal(self, expected: str, value: str, free: str | None) -> None:
+        same = self.emit(f"icmp eq i64 {value}, {expected}")
+        self.require(same if free is None else self.emit(f"or i1 {same}, {free}"))
+
+    def argument(self, arg: Arg, obj: str) -> None:
+        """Check one argument held in ``obj``."""
+        if isinstance(arg, TupleArg):
+            self.require_type(obj, "tuple")
+            size = self.at(obj, _SIZE, "i64")
+            self.require(self.emit(f"icmp eq i64 {size}, {len(arg.fields)}"))
+            for index, field in enumerate(arg.fields):
+                self.argument(field, self.at(obj, _TUPLE_ITEMS + 8 * index))
+            return
+        place = self.emit(f"getelementptr i8, ptr %leaves, i64 {LEAF_BYTES * self.leaf}")
+        self.leaf += 1
+        if isinstance(arg, TensorArg):
+            self.tensor(arg, obj, place)
+            return
+        self.store("ptr", obj, place, 8)
+        if isinstance(arg, ScalarArg):
+            self.scalar(arg, obj, place)
+        else:
+            self.store("ptr", obj, place, 0)
+            self.raw_args.append(f"ptr {obj}")
+            if isinstance(arg, ShapeArg):
+                self.shape(arg, obj)
+            else:
+                assert isinstance(arg, ObjectArg)
+
+    def store(self, kind: str, value: str, base: str, offset: int) -> None:
+        """Store a value at a byte offset."""
+        place = self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+        self.lines.append(f"  store {kind} {value}, ptr {place}")
+
+    def tensor(self, arg: TensorArg, obj: str, place: str) -> None:
+        flags = ALIGNED | (C_CONTIGUOUS if arg.strides is None else 0) | (WRITEABLE if arg.written else 0)
+        rank = -1 if arg.shape is None else len(arg.shape)
+        index, packed, mask = -1, 0, max(arg.align, 1) - 1
+        if arg.dtype is not None:
+            size = DataType(arg.dtype).itemsize
+            index, packed, mask = (
+                DTYPE_INDEX[DataType(arg.dtype).name],
+                packed_dlpack_type(arg.dtype),
+                max(arg.align, size) - 1,
+            )
+        steps = "null" if arg.strides is None else "%strides"
+        self.require(self.emit(
+            f"call i1 @unity_extract(ptr {obj}, ptr {place}, i64 {index}, i32 {packed}, i32 {rank}, i32 {flags}, "
+            f"i64 {mask}, ptr {steps})"
+        ))  # fmt: skip
+        self.raw_args.append(f"ptr {self.at(place, 0)}")
+        dims = self.at(place, 16) if arg.shape else ""
+        extents = [self.at(dims, 8 * axis, "i64") for axis in range(len(arg.shape or ()))]
+        for dim, extent in zip(arg.shape or (), extents, strict=True):
+            self.match(dim, extent)
+        if arg.strides:
+            table, unit = self.at("%strides", 0), self.at("%strides", 8, "i64")
+            for axis, dim in enumerate(arg.strides):
+                bytes_ = self.at(table, 8 * axis, "i64")
+                step = self.emit(f"sdiv i64 {bytes_}, {unit}")
+                back = self.emit(f"mul i64 {step}, {unit}")
+                self.require(self.emit(f"icmp eq i64 {back}, {bytes_}"))
+                self.match(dim, step, self.emit(f"icmp sle i64 {extents[axis]}, 1"))
+
+    def scalar(self, arg: ScalarArg, obj: str, place: str) -> None:
+        dtype = DataType(arg.dtype)
+        kind = llvm_scalar(dtype)
+        if dtype.is_float:
+            self.require_type(obj, "float")
+            wide = self.at(obj, _FLOAT_VALUE, "double")
+            value = wide if kind == "double" else self.emit(f"fptrunc double {wide} to {kind}")
+            self.store("double", wide, place, 0)
+        elif dtype.is_bool:
+            yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
+            no = self.emit(f"icmp eq ptr {obj}, {self.word('False')}")
+            self.require(self.emit(f"or i1 {yes}, {no}"))
+            value = self.emit(f"zext i1 {yes} to i8")
+            self.store("i64", self.emit(f"zext i1 {yes} to i64"), place, 0)
+        else:
+            number = self.integer(obj)
+            value = number
+            if kind == "ptr":
+                value = self.emit(f"inttoptr i64 {number} to ptr")
+            elif dtype.bits < 64:
+                value = self.emit(f"trunc i64 {number} to {kind}")
+                back = self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
+                self.require(self.emit(f"icmp eq i64 {back}, {number}"))
+            elif dtype.is_uint:  # after conversion by the checker, numbers from 2**63 on come as negative ones
+                positive = self.emit(f"icmp sge i64 {number}, 0")
+                self.require(self.emit(f"or i1 {positive}, %again"))
+            self.store("i64", number, place, 0)
+            if arg.symbol is not None:
+                self.match(("sym", arg.symbol), number)
+        self.raw_args.append(f"{kind} {value}")
+
+    def integer(self, obj: str) -> str:
+        """The i64 of an exact ``int``."""
+        self.require_type(obj, "int")
+        number = self.emit(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {obj}, ptr %overflow)")
+        over = self.emit("load i32, ptr %overflow")
+        self.require(self.emit(f"icmp eq i32 {over}, 0"))
+        return number
+
+    def shape(self, arg: ShapeArg, obj: str) -> None:
+        self.require_type(obj, "tuple")
+        if arg.dims is None:
+            return
+        size = self.at(obj, _SIZE, "i64")
+        self.require(self.emit(f"icmp eq i64 {size}, {len(arg.dims)}"))
+        for index, dim in enumerate(arg.dims):
+            self.match(dim, self.integer(self.at(obj, _TUPLE_ITEMS + 8 * index)))
+
+    def body(self) -> None:
+        """Checks of all arguments, then of the formulas that waited for symbols."""
+        count = len(self.spec.args)
+        right = self.emit(f"icmp eq i64 %nargs, {count}")
+        plain = self.emit("icmp eq ptr %kw, null")
+        self.require(self.emit(f"and i1 {right}, {plain}"))
+        for index, arg in enumerate(self.spec.args):
+            self.argument(arg, self.at("%args", 8 * index))
+        names = [self.symbols.get(number, "undef") for number in range(len(self.spec.symbols))]
+        for dim, value in self.waiting:
+            expected = self.formulas.value(dim, names)
+            self.require(self.emit(f"icmp eq i64 {value}, {expected}"))
+        self.call(names)
+
+    def call(self, symbols: list[str]) -> None:
+        """The raw call and its result."""
+        table = self.at("%self", ARRAY_DATA)
+        raw = self.at(table, 0)
+        if self.driver:
+            for number, name in enumerate(symbols):
+                self.store("i64", name, "%symbols", 8 * number)
+            value = self.emit(f"call ptr {raw}(ptr {self.at(table, 8)}, ptr %leaves, ptr %symbols)")
+            self.lines += ["  call void @unity_decref(ptr %held)", f"  ret ptr {value}"]
+            return
+        args = [*self.raw_args, *[f"i64 {name}" for name in symbols]]
+        if self.result is not None:
+            args.append("ptr %result")
+        saved = self.emit("call ptr @unity_gil_release()") if self.release_gil else ""
+        status = self.emit(f"call i32 {raw}({', '.join(args)})")
+        if self.release_gil:
+            self.lines.append(f"  call void @unity_gil_restore(ptr {saved})")
+        self.lines.append("  call void @unity_decref(ptr %held)")
+        fine = self.emit(f"icmp eq i32 {status}, 0")
+        self.lines += [f"  br i1 {fine}, label %success, label %failure", "success:"]
+        self.lines.append(f"  ret ptr {self.boxed()}")
+        self.lines.append("failure:")
+        positive = self.emit(f"icmp sgt i32 {status}, 0")
+        self.lines += [f"  br i1 {positive}, label %report, label %raised", "report:"]
+        wide = self.emit(f"sext i32 {status} to i64")
+        reporter = self.at(table, 24)
+        self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 0, i64 0)")
+        self.lines += ["  br label %raised", "raised:", "  ret ptr null"]
+
+    def boxed(self) -> str:
+        """The kernel's scalar result as an object, or None."""
+        dtype = self.result
+        if dtype is None:
+            return self.emit("call ptr @unity_none()")
+        kind = llvm_scalar(dtype)
+        value = self.emit(f"load {kind}, ptr %result")
+        if dtype.is_float:
+            wide = value if kind == "double" else self.emit(f"fpext {kind} {value} to double")
+            return self.emit(f"call ptr @unity_float(double {wide})")
+        if dtype.is_bool:
+            bit = self.emit(f"icmp ne i8 {value}, 0")
+            return self.emit(f"call ptr @unity_bool(i1 {bit})")
+        if kind == "ptr":
+            value, kind = self.emit(f"ptrtoint ptr {value} to i64"), "i64"
+        wide = value if kind == "i64" else self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
+        return self.emit(f"call ptr @unity_{'int' if dtype.is_int else 'uint'}(i64 {wide})")
+
+    def text(self) -> str:
+        """The whole module."""
+        self.body()
+        leaves = max(1, len(self.spec.leaves()))
+        head = [
+            _EXTERNALS.format(words=len(SLOTS)) + HELPER_DECLARATIONS,
+            "define ptr @entry(ptr %self, ptr %args0, i64 %nargs0, ptr %kw0) {",
+            "start:",
+            f"  %leaves = alloca [{leaves * LEAF_BYTES} x i8], align 16",
+            f"  %symbols = alloca [{max(1, len(self.spec.symbols))} x i64], align 8",
+            "  %strides = alloca [2 x i64], align 8",
+            "  %overflow = alloca i32, align 4",
+            "  %result = alloca i64, align 8",
+            "  br label %try",
+            "try:",
+            "  %args = phi ptr [ %args0, %start ], [ %items, %retry ]",
+            "  %nargs = phi i64 [ %nargs0, %start ], [ %size, %retry ]",
+            "  %kw = phi ptr [ %kw0, %start ], [ null, %retry ]",
+            "  %held = phi ptr [ null, %start ], [ %checked, %retry ]",
+            "  %again = phi i1 [ false, %start ], [ true, %retry ]",
+        ]
+        tail = [
+            "slow:",
+            "  br i1 %again, label %disagree, label %convert",
+            "disagree:",
+            "  call void @unity_decref(ptr %held)",
+            "  call void @unity_raise(i64 9, i64 0, i64 0)",
+            "  ret ptr null",
+            "convert:",
+            f"  %slowtable.p = getelementptr i8, ptr %self, i64 {ARRAY_DATA}",
+            "  %slowtable = load ptr, ptr %slowtable.p",
+            "  %slow.p = getelementptr i8, ptr %slowtable, i64 16",
+            "  %checker = load ptr, ptr %slow.p",
+            "  %checked = call ptr @PyObject_Vectorcall(ptr %checker, ptr %args, i64 %nargs, ptr %kw)",
+            "  %refused = icmp eq ptr %checked, null",
+            "  br i1 %refused, label %refuse, label %retry",
+            "refuse:",
+            "  ret ptr null",
+            "retry:",
+            f"  %size.p = getelementptr i8, ptr %checked, i64 {_SIZE}",
+            "  %size = load i64, ptr %size.p",
+            f"  %items = getelementptr i8, ptr %checked, i64 {_TUPLE_ITEMS}",
+            "  br label %try",
+            "}",
+        ]
+        return "\n".join([*head, *self.lines, *tail]) + "\n"
+
+
+def entry_ir(spec: EntrySpec, driver: bool = False, release_gil: bool = False, result: str | None = None) -> str:
+    """LLVM IR text of a checked entry; the function is called ``entry``. Raises FFIError E711."""
+    return EntryWriter(spec, driver, release_gil, result).text()

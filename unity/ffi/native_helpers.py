@@ -1,0 +1,132 @@
+"""The native helpers: small functions in LLVM IR that checked entries, drivers and kernels call by name.
+
+They read tensors, make result tensors, call Python, and keep the GIL's rules; ``docs/calling_convention.md`` lists
+them. Compiled once per process (from the object cache where it has them). Invariant: a helper that fails returns
+null, false or -1 with the Python error set (``unity_extract`` alone reports false without an error).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from .engine import CompileOptions, Engine
+from .helpers_object_ir import OBJECTS_IR
+from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
+from .runtime_table import DTYPE_INDEX, SLOTS, TABLE, set_memory_handler, slot_offset
+
+LEAF_BYTES = 32
+"""Size of a leaf record: {ptr or scalar bits, ptr object, ptr dims, i64 ndim}."""
+
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # numpy's array flags
+ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 56, 64
+ARRAY_HANDLER = 88
+
+_DECLARATIONS = """\
+@unity_runtime = external global [{words} x i64]
+declare ptr @aligned_alloc(i64, i64)
+declare ptr @calloc(i64, i64)
+declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare void @PyErr_Clear()
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyLong_FromUnsignedLongLong(i64)
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyFloat_FromDouble(double)
+declare double @PyFloat_AsDouble(ptr)
+declare i32 @PyObject_IsTrue(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+
+define void @unity_incref(ptr %o) {{
+  tail call void @Py_IncRef(ptr %o)
+  ret void
+}}
+define void @unity_decref(ptr %o) {{
+  tail call void @Py_DecRef(ptr %o)
+  ret void
+}}
+"""
+
+HELPER_DECLARATIONS = """\
+declare void @unity_incref(ptr)
+declare void @unity_decref(ptr)
+declare i1 @unity_extract(ptr, ptr, i64, i32, i32, i32, i64, ptr)
+declare void @unity_raise(i64, i64, i64)
+declare void @unity_raise_by(ptr, i64, i64, i64)
+declare ptr @unity_new_array(i64, i64, ptr, ptr)
+declare ptr @unity_wrap_tensor(ptr)
+declare ptr @unity_new_tensor(i64, i64, ptr, ptr)
+declare ptr @unity_view_tensor(i64, i64, ptr, ptr, ptr)
+declare ptr @unity_leaf_tensor(ptr, i64)
+declare ptr @unity_none()
+declare ptr @unity_bool(i1)
+declare ptr @unity_int(i64)
+declare ptr @unity_uint(i64)
+declare ptr @unity_float(double)
+declare i32 @unity_as_int(ptr, ptr)
+declare i32 @unity_as_float(ptr, ptr)
+declare i32 @unity_as_bool(ptr)
+declare ptr @unity_tuple(ptr, i64)
+declare ptr @unity_shape(ptr, i64)
+declare ptr @unity_call(ptr, ptr, i64)
+declare i32 @unity_call_status(ptr, ptr, i64)
+declare ptr @unity_gil_release()
+declare void @unity_gil_restore(ptr)
+declare i32 @unity_gil_ensure()
+declare void @unity_gil_drop(i32)
+"""
+"""Text to put at the top of a module that calls the helpers."""
+
+
+def dtype_index(name: str) -> int:
+    """The number by which helpers know a data type."""
+    return DTYPE_INDEX[name]
+
+
+def helper_ir() -> str:
+    """LLVM IR text of all helpers."""
+    places = {name: slot_offset(name) for name in SLOTS}
+    first = next(iter(DTYPE_INDEX))
+    places |= {"dtypes": slot_offset(f"dtype.{first}"), "itemsizes": slot_offset(f"itemsize.{first}")}
+    places |= {
+        "data": ARRAY_DATA, "ndim": ARRAY_NDIM, "dims": ARRAY_DIMS, "strides": ARRAY_STRIDES, "descr": ARRAY_DESCR,
+        "flags": ARRAY_FLAGS, "handler": ARRAY_HANDLER, "words": len(SLOTS),
+        "carray": C_CONTIGUOUS | ALIGNED | WRITEABLE,
+    }  # fmt: skip
+    return "".join([part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR)])
+
+
+def _python_symbols() -> dict[str, int]:
+    names = [
+        line.partition("@")[2].partition("(")[0] for line in _DECLARATIONS.splitlines() if line.startswith("declare")
+    ]
+    functions = [name for name in names if name.startswith("Py")]
+    return {n: ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value or 0 for n in functions}
+
+
+@cache
+def helper_engine() -> Engine:
+    """The loaded helpers; lives as long as the process."""
+    symbols = _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
+    engine = Engine(symbols).add_ir(helper_ir(), CompileOptions(pipeline="O2"))
+    set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
+    return engine
+
+
+@cache
+def helper_symbols() -> dict[str, int]:
+    """Addresses of the helpers by name, for the ``symbols`` of an Engine whose code calls them."""
+    engine = helper_engine()
+    found = {name: engine.address(name) for name in engine.names() if not name.startswith("unity_handler")}
+    return found | _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
