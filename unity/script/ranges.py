@@ -38,18 +38,19 @@ def same_expr(a: Expr, b: Expr) -> bool:
 
 
 def extent_of(start: Expr, stop: Expr) -> Expr:
-    """Extent of ``start:stop``: constants are subtracted, ``start + e`` gives ``e``, anything else ``stop - start``."""
-    if type(start) is IntImm and (start.value == 0 or type(stop) is IntImm) and start.ty is stop.ty:
-        return sub(stop, start)
-    if type(stop) is Add and same_expr(stop.a, start):
-        return stop.b
-    if start.ty is stop.ty and isinstance(start.ty, PrimType):
-        return Sub(stop, start, start.ty)
+    """Extent of ``start:stop``: constants are subtracted, a common part falls away, anything else is ``stop - start``."""
+    if type(stop) is Add:
+        if same_expr(stop.a, start):
+            return stop.b
+        if type(start) is Add and type(stop.b) is IntImm and type(start.b) is IntImm and same_expr(stop.a, start.a):
+            return sub(stop.b, start.b)
+        if same_expr(stop.b, start):
+            return stop.a
     return sub(stop, start)
 
 
 def stop_of(start: Expr, extent: Expr) -> Expr | None:
-    """The ``stop`` that reads back as ``extent``; None where no single expression does (mixed types)."""
+    """The ``stop`` that reads back as ``extent``; None where there is none (mixed types)."""
     ty = start.ty
     if ty is not extent.ty or not isinstance(ty, PrimType):
         return None
@@ -58,9 +59,13 @@ def stop_of(start: Expr, extent: Expr) -> Expr | None:
             return extent
         if type(extent) is IntImm:
             return IntImm(start.value + extent.value, ty)
-    if type(extent) is Sub and same_expr(extent.b, start):
-        stop = extent.a
-        inverse_ok = not (type(stop) is Add and same_expr(stop.a, start))
-        if inverse_ok and not (type(start) is IntImm and type(stop) is IntImm):
+    candidates: list[Expr] = []
+    if type(extent) is Sub:
+        candidates.append(extent.a)
+    if type(start) is Add and type(start.b) is IntImm and type(extent) is IntImm and start.b.value + extent.value:
+        candidates.append(Add(start.a, IntImm(start.b.value + extent.value, ty), ty))
+    candidates.append(Add(start, extent, ty))
+    for stop in candidates:
+        if same_expr(extent_of(start, stop), extent):
             return stop
-    return Add(start, extent, ty)
+    return None

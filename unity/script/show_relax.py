@@ -107,12 +107,10 @@ def _func_type(p: Printer, node: ty.FuncType) -> None:
         p.out.append(",)" if len(node.params) == 1 else ")")
     p.out.append(", ")
     p.type(node.ret)
-    if p.dialect.tvm:
+    if p.dialect.tvm or node.pure is (node.params is None):
         p.out.append(f", {node.pure}")
-    elif not node.pure:
-        p.out.append(", pure=False")
     if node.derive is not None:
-        p.out.append(f", derive={quote(node.derive)}")
+        p.out.append(f", derive_func={quote(node.derive)}")
     p.out.append(")")
 
 

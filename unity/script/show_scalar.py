@@ -22,19 +22,13 @@ from ..ffi.dtype import DataType
 from .ranges import stop_of
 from .show_core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 from .spelling import (
-    INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY,
+    DTYPE_DEFAULT, DTYPE_FIRST, INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY,
 )  # fmt: skip
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)
 _COMPARES = (sc.EQ, sc.NE, sc.LT, sc.LE, sc.GT, sc.GE)
 _INFIX = {getattr(sc, name): row for name, row in INFIX_BY_NODE.items()}
 _INT32_RANGE = range(-(2**31), 2**31)
-DTYPE_FIRST = frozenset((
-    "T.call_extern", "T.call_pure_extern", "T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.reinterpret",
-    "T.type_annotation", "T.undef",
-))  # fmt: skip
-"""Intrinsics whose result type is the first argument; the others with a given type take ``dtype=`` last."""
-_DEFAULT_INT32 = frozenset(("T.call_packed", "T.call_cpacked", "T.tvm_call_packed"))
 _BOOL = prim_type("bool")
 _HANDLE = prim_type("handle")
 
@@ -436,7 +430,8 @@ def intrinsic(p: Printer, node: Call) -> None:
         first = False
         p.expr(arg, place)
     if row is not None and row.result == "given" and name not in DTYPE_FIRST:
-        if not (name in _DEFAULT_INT32 and node.ty is prim_type("int32")):
+        default = DTYPE_DEFAULT.get(name)
+        if default is None or node.ty is not prim_type(default):
             p.out.append(f"dtype={dtype_text(node.ty)}" if first else f", dtype={dtype_text(node.ty)}")
     p.out.append(")")
 

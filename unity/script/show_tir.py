@@ -259,7 +259,11 @@ def _bind(p: Printer, node: st.Bind) -> None:
 
 
 def _alloc(p: Printer, node: st.AllocBuffer) -> None:
-    p.line(f"{own_buffer(p, node.buffer)} = T.alloc_buffer(")
+    _alloc_statement(p, node, "T.alloc_buffer")
+
+
+def _alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
+    p.line(f"{own_buffer(p, node.buffer)} = {word}(")
     buffer_arguments(p, node.buffer)
     if node.annotations:
         p.out.append(", annotations=")
@@ -431,11 +435,14 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     if node.init is not None:
         p.line("with T.init():")
         _body(p, node.init)
-    first = node.body.stmts[0] if type(node.body) is st.SeqStmt and node.body.stmts else node.body
-    if type(first) is st.AllocBuffer and node.init is None and not p.dialect.tvm:
+    stmts = node.body.stmts if type(node.body) is st.SeqStmt else (node.body,)
+    if not stmts and len(p.out) == start:
         p.line("pass")
-    if len(p.out) == start or not (type(node.body) is st.SeqStmt and not node.body.stmts):
-        p.stmt(node.body)
+    for item in stmts:
+        if type(item) is st.AllocBuffer and not p.dialect.tvm:
+            _alloc_statement(p, item, "T.allocate_buffer")
+        else:
+            p.stmt(item)
     p.indent -= 1
 
 

@@ -1,0 +1,1 @@
+"""The command line: ``python -m unity`` with one small function per subcommand."""
