@@ -90,8 +90,14 @@ def test_bijective_maps_are_bijective(seed):
             total *= extent
         assert len(set(points)) == total, "not surjective"
         for s, index in zip(result.indices, indices):
-            values = [evaluate(sum_expr(s, ranges), dict(zip(ranges, v))) for v in itertools.product(*[range(r.extent.value) for r in ranges.values()])]
-            assert values == [evaluate(index, dict(zip(ranges, v))) for v in itertools.product(*[range(r.extent.value) for r in ranges.values()])]
+            values = [
+                evaluate(sum_expr(s, ranges), dict(zip(ranges, v)))
+                for v in itertools.product(*[range(r.extent.value) for r in ranges.values()])
+            ]
+            assert values == [
+                evaluate(index, dict(zip(ranges, v)))
+                for v in itertools.product(*[range(r.extent.value) for r in ranges.values()])
+            ]
         if check == "bijective":
             assert len(points) == len(set(points))
             outputs = [b.index_var(f"o{d}") for d in range(len(indices))]

@@ -130,7 +130,7 @@ class Analyzer:
         if type(a) is FloorMod and type(b) is IntImm and type(a.b) is IntImm:
             base = self.poly(a.a)
             if len(base) == 1:
-                (mono, one), = base.items()
+                ((mono, one),) = base.items()
                 if len(mono) == 1 and one == 1:
                     self.known.modular[mono[0]] = ModularSet.make(a.b.value, b.value)
         for mono, coefficient in gap.items():
@@ -277,4 +277,3 @@ class Analyzer:
         if nonnegative(self.known, gap) and nonnegative(self.known, minus):
             return True
         return None
-

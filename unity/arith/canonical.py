@@ -129,7 +129,7 @@ class Canonical:
         """``a = whole * b + rest`` for a divisor of one symbolic term."""
         if len(b) != 1:
             return ({ONE: 1}, {}) if poly_key(a) == poly_key(b) else ({}, a)
-        (by, factor), = b.items()
+        ((by, factor),) = b.items()
         whole: Poly = {}
         rest: Poly = {}
         for mono, coefficient in a.items():
@@ -172,7 +172,12 @@ class Canonical:
             inner_divisor = constant_value(atom.b) if atom.b is not None else None
             if atom.kind == "floordiv" and inner_divisor is not None and inner_divisor > 0 and atom.a is not None:
                 return plus(whole, self._floordiv_constant(atom.a, inner_divisor * divisor))
-            if atom.kind == "floormod" and inner_divisor is not None and inner_divisor % divisor == 0 and atom.a is not None:
+            if (
+                atom.kind == "floormod"
+                and inner_divisor is not None
+                and inner_divisor % divisor == 0
+                and atom.a is not None
+            ):
                 outer = self._floordiv_constant(atom.a, divisor)
                 return plus(whole, self._floormod_constant(outer, inner_divisor // divisor))
         return plus(whole, self._operation("floordiv", rest, constant(divisor)))
@@ -219,7 +224,7 @@ class Canonical:
     def _single(self, p: Poly) -> int | None:
         """The atom when a polynomial is one atom plus at most nothing."""
         if len(p) == 1:
-            (mono, coefficient), = p.items()
+            ((mono, coefficient),) = p.items()
             if len(mono) == 1 and coefficient == 1:
                 return mono[0]
         return None
@@ -271,7 +276,7 @@ class Canonical:
                 quotient = self.floordiv(atom.a, atom.b)
                 if len(quotient) != 1:
                     continue
-                (quotient_mono, one), = quotient.items()
+                ((quotient_mono, one),) = quotient.items()
                 if one != 1 or not quotient_mono:
                     continue
                 others = mono[:position] + mono[position + 1 :]

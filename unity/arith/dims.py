@@ -22,5 +22,3 @@ def compare_dims(a: Expr, b: Expr) -> Answer:
         return Answer.YES
     gap = ana.known.bound(ana.poly(sub(a, b)))
     return Answer.NO if 0 not in gap else Answer.MAYBE
-
-

@@ -8,7 +8,26 @@ from typing import Any
 from ..ir.build import dtype_of
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Select, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
 )  # fmt: skip
 from ..ir.types import Expr
 
@@ -47,14 +66,7 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
         return assignment.get(expr)
     fold = _BINARY.get(kind)
     if fold is not None:
-        node: Any = expr
-        if dtype_of(node.a).is_float:
-            return None
-        a = evaluate(node.a, assignment)
-        b = None if a is None else evaluate(node.b, assignment)
-        if a is None or b is None or (b == 0 and kind in (FloorDiv, FloorMod, Div, Mod)):
-            return None
-        return fold(a, b)
+        return _binary(fold, expr, assignment)
     match expr:
         case And(a, b):
             left = evaluate(a, assignment)
@@ -65,8 +77,8 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
         case Not(a):
             value = evaluate(a, assignment)
             return None if value is None else 1 - value
-        case Cast(value) if dtype_of(expr).is_integral and not dtype_of(value).is_float:
-            return evaluate(value, assignment)
+        case Cast(inner) if dtype_of(expr).is_integral and not dtype_of(inner).is_float:
+            return evaluate(inner, assignment)
         case Select(cond, yes, no):
             chosen = evaluate(cond, assignment)
             return None if chosen is None else evaluate(yes if chosen else no, assignment)
@@ -76,3 +88,13 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
             chosen = evaluate(cond, assignment)
             return None if chosen is None else evaluate(yes if chosen else no, assignment)
     return None
+
+
+def _binary(fold: Callable[[int, int], int], node: Any, assignment: Mapping[Var, int]) -> int | None:
+    if dtype_of(node.a).is_float:
+        return None
+    a = evaluate(node.a, assignment)
+    b = None if a is None else evaluate(node.b, assignment)
+    if a is None or b is None or (b == 0 and type(node) in (FloorDiv, FloorMod, Div, Mod)):
+        return None
+    return fold(a, b)

@@ -108,7 +108,10 @@ class _Evaluator:
             case Cast(value) if is_index(value):
                 return self.visit(value)
             case Ramp(base, stride, lanes):
-                return self.sum(self.visit(base), self.scaled(IntSet(const(0, dtype_of(base)), const(lanes - 1, dtype_of(base))), stride))
+                return self.sum(
+                    self.visit(base),
+                    self.scaled(IntSet(const(0, dtype_of(base)), const(lanes - 1, dtype_of(base))), stride),
+                )
             case Broadcast(value):
                 return self.visit(value)
         interval = self.ana.const_int_bound(expr) if is_index(expr) else None

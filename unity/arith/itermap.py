@@ -153,7 +153,8 @@ class IterMapDetector:
             if not quotient:
                 return IterSum((), zero)
             args = [
-                self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, divisor))) for x in s.args
+                self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, divisor)))
+                for x in s.args
             ]
             return IterSum(tuple(args), self.ana.simplify(floordiv(s.base, divisor)))
         fused = self.fuse(s)
@@ -189,7 +190,10 @@ class IterMapDetector:
         extent = const(1, dtype_of(innermost))
         for split in ordered:
             extent = self._product(extent, split.extent)
-        unit = [self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, innermost))) for x in ordered]
+        unit = [
+            self._split(x.source, x.lower_factor, x.extent, self.ana.simplify(floordiv(x.scale, innermost)))
+            for x in ordered
+        ]
         mark = IterMark(IterSum(tuple(unit), const(0, dtype_of(innermost))), extent)
         self._fused.append((ordered, mark))
         return IterSum((self._whole(mark, innermost),), s.base)
@@ -344,7 +348,9 @@ def sum_expr(s: IterSum, ranges: Mapping[Var, Range]) -> Expr:
     return s.base if result is None else add(result, s.base)
 
 
-def inverse_affine_iter_map(sums: Sequence[IterSum], outputs: Sequence[Expr], ranges: Mapping[Var, Range]) -> dict[Var, Expr]:
+def inverse_affine_iter_map(
+    sums: Sequence[IterSum], outputs: Sequence[Expr], ranges: Mapping[Var, Range]
+) -> dict[Var, Expr]:
     """Iterators as expressions of the index values ``outputs``: the inverse of a bijective map.
 
     Each output distributes to its splits by division with the scales; splits of a mark add up with their lower factors.

@@ -43,7 +43,11 @@ class ModularSet:
 
     def floormod(self, divisor: int) -> ModularSet:
         """Remainder by a positive constant."""
-        return ModularSet.make(gcd(self.coeff, divisor), self.base % divisor) if self.coeff else ModularSet(0, self.base % divisor)
+        return (
+            ModularSet.make(gcd(self.coeff, divisor), self.base % divisor)
+            if self.coeff
+            else ModularSet(0, self.base % divisor)
+        )
 
     def divisible_by(self, divisor: int) -> bool:
         """Is every member a multiple."""

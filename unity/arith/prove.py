@@ -75,7 +75,9 @@ def find_counterexample(
 ) -> dict[Var, int] | None:
     """An assignment within the known domains that satisfies the premises and makes ``condition`` false."""
     choices = []
-    reach = max([17] + [abs(c.value) + 2 for e in [condition, *premises] for c in collect(e, IntImm) if abs(c.value) < 2**40])
+    reach = max(
+        [17] + [abs(c.value) + 2 for e in [condition, *premises] for c in collect(e, IntImm) if abs(c.value) < 2**40]
+    )
     for var in variables:
         interval = known.atom_bound(known.table.variable(var))
         low = int(interval.low) if interval.low != -float("inf") else -9
@@ -94,11 +96,15 @@ def find_counterexample(
     for corner in itertools.islice(itertools.product(*[(low, high, min(low + 1, high)) for low, high in choices]), 200):
         samples.append(corner)
     for _ in range(tries):
-        samples.append(tuple([rng.randint(low, high if rng.random() < 0.5 else min(high, low + 17)) for low, high in choices]))
+        samples.append(
+            tuple([rng.randint(low, high if rng.random() < 0.5 else min(high, low + 17)) for low, high in choices])
+        )
     return _first_false(condition, variables, premises, samples)
 
 
-def _first_false(condition: Expr, variables: list[Var], premises: list[Expr], candidates: object) -> dict[Var, int] | None:
+def _first_false(
+    condition: Expr, variables: list[Var], premises: list[Expr], candidates: object
+) -> dict[Var, int] | None:
     for values in candidates:  # type: ignore[attr-defined]
         assignment = dict(zip(variables, values))
         if all([evaluate(p, assignment) not in (None, 0) for p in premises]):

@@ -8,7 +8,26 @@ from typing import Any
 from ..ir import build
 from ..ir.expr import Call, FloatImm, IntImm, Op, Var
 from ..ir.scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Cast, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not, Or, Select,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
     Sub,
 )  # fmt: skip
 from ..ir.structural import structural_equal
@@ -47,7 +66,7 @@ class Simplifier:
         if kind is IntImm or kind is FloatImm:
             return expr
         if is_index(expr) and (kind in _POLYNOMIAL or isinstance(expr, Var) or kind is Cast):
-            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)  # type: ignore[arg-type]
+            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)
             return expr if structural_equal(made, expr) else made
         return self._inside(expr)
 
@@ -132,5 +151,3 @@ class Simplifier:
         if build.is_const(expr.value) or isinstance(expr.value, Var):
             return self(substitute(expr.body, {expr.var: expr.value}))
         return expr
-
-

@@ -42,7 +42,7 @@ class DataType:
     ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one lane; ``scalable`` marks ``vscale`` vectors.
     """
 
-    __slots__ = ("name", "code", "bits", "lanes", "scalable")
+    __slots__ = ("bits", "code", "lanes", "name", "scalable")
     name: str
     code: str
     bits: int
@@ -63,7 +63,9 @@ class DataType:
         spelled = _ALIASES.get(name, name)
         match = _PATTERN.match(spelled)
         if match is None:
-            raise FFIError("E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16")
+            raise FFIError(
+                "E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16"
+            )
         code, digits, scalable, lanes_text = match.groups()
         lanes = int(lanes_text) if lanes_text else 1
         if code in ("bool", "handle", "void"):
@@ -80,7 +82,9 @@ class DataType:
             }[code]  # fmt: skip
             wrong = bits not in allowed
         if wrong or lanes < 1 or lanes > 65536:
-            raise FFIError("E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16")
+            raise FFIError(
+                "E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16"
+            )
         base = code if code in ("bool", "handle", "void") or code.startswith("float8") else f"{code}{bits}"
         canonical = base + (f"xvscalex{lanes}" if scalable else f"x{lanes}" if lanes > 1 else "")
         found = cls._table.get(canonical)

@@ -19,7 +19,27 @@ from ..support.source import Span
 from .expr import Call, FloatImm, IntImm, StringImm, Var, op
 from .intrinsic import INTRINSICS
 from .scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Ramp, Select,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
     Sub,
 )  # fmt: skip
 from .types import Expr, PointerType, PrimType, prim_type
@@ -27,8 +47,6 @@ from .types import Expr, PointerType, PrimType, prim_type
 Operand = Expr | int | float | bool
 
 _BOOL = prim_type("bool")
-_INT32 = prim_type("int32")
-_FLOAT32 = prim_type("float32")
 
 
 def dtype_of(expr: Expr) -> DataType:
@@ -204,9 +222,10 @@ def _arith(cls: Any, a: Operand, b: Operand, fold: Any, span: Span | None) -> Ex
         if fold is not None:
             value = fold(x.value, y.value)
             if value is not None:
-                return IntImm(wrap_int(value, ty.dtype), ty, span)  # type: ignore[attr-defined]
+                return IntImm(wrap_int(value, x.ty.dtype), x.ty, span)
     elif dtype_of(x).is_bool and cls in (Add, Sub, Mul, Div, FloorDiv, FloorMod, Mod):
-        return _arith(cls, cast(x, DataType("int32").with_lanes(dtype_of(x).lanes)), cast(y, DataType("int32").with_lanes(dtype_of(x).lanes)), fold, span)
+        number = DataType("int32").with_lanes(dtype_of(x).lanes)
+        return _arith(cls, cast(x, number), cast(y, number), fold, span)
     return cls(x, y, ty, span)  # type: ignore[no-any-return]
 
 
@@ -445,11 +464,16 @@ def call_extern(dtype: DataType | str, name: str, *args: Operand, pure: bool = F
     return intrinsic(kind, StringImm(name), *args, dtype=dtype, span=span)
 
 
+def _finite_limit(dtype: DataType) -> float:
+    """Largest finite value of a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).max)  # type: ignore[no-untyped-call]
+
+
 def min_value(dtype: DataType | str) -> Expr:
     """Smallest finite value of a type."""
     data_type = DataType(dtype)
     if data_type.is_float:
-        return const(float(ml_dtypes.finfo(data_type.numpy).min), data_type)
+        return const(-_finite_limit(data_type), data_type)
     return const(0 if not data_type.is_int else -(1 << (data_type.bits - 1)), data_type)
 
 
@@ -457,7 +481,7 @@ def max_value(dtype: DataType | str) -> Expr:
     """Largest finite value of a type."""
     data_type = DataType(dtype)
     if data_type.is_float:
-        return const(float(ml_dtypes.finfo(data_type.numpy).max), data_type)
+        return const(_finite_limit(data_type), data_type)
     if data_type.is_bool:
         return const(True)
     return const((1 << (data_type.bits - (1 if data_type.is_int else 0))) - 1, data_type)

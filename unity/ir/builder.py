@@ -10,8 +10,19 @@ from ..support.deep import deep_recursion
 from ..support.errors import TypeRuleError, VerifyError
 from ..support.source import Span
 from .expr import (
-    Binding, BindingBlock, Call, DataflowBlock, DataflowVar, GlobalVar, If, MatchCast, SeqExpr,
-    Tuple, TupleGetItem, Var, VarBinding,
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
 )  # fmt: skip
 from .function import Function
 from .infer import find_impure_call, infer_call
@@ -147,7 +158,9 @@ class BlockBuilder:
         """Bind ``match_cast(value, target)``. Raises TypeRuleError E206 when it can never hold."""
         leaf = self._leaf(value)
         if is_subtype(leaf.ty, target) is Answer.NO:
-            raise TypeRuleError("E206", f"a value of type {leaf.ty} never has type {target}", getattr(value, "span", None))
+            raise TypeRuleError(
+                "E206", f"a value of type {leaf.ty} never has type {target}", getattr(value, "span", None)
+            )
         frame = self._frame()
         inside = frame.dataflow and not output
         var = (DataflowVar if inside else Var)(self._names.fresh(name_hint or ("lv" if inside else "gv")), target)
@@ -267,5 +280,4 @@ def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | Non
     return Call(call.op, call.args, call.attrs, call.ty_args, infer_call(call), span)
 
 
-
-__all__ = ["BlockBuilder", "UNKNOWN", "is_graph_call", "is_unknown", "join_branches", "make_call"]
+__all__ = ["UNKNOWN", "BlockBuilder", "is_graph_call", "is_unknown", "join_branches", "make_call"]

@@ -9,7 +9,7 @@ from .buffer import Buffer
 from .expr import SeqExpr, Var
 from .node import Aside, Def, Node, node
 from .stmt import Stmt
-from .types import Expr, FuncType, PrimType, TensorType, Type, VOID_TYPE
+from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
 
 @node
@@ -56,5 +56,12 @@ def has_global_symbol(fn: Function | PrimFunc) -> bool:
 
 
 __all__ = [
-    "BaseFunc", "Function", "PrimFunc", "PrimType", "TensorType", "VOID_TYPE", "has_global_symbol", "seq_body",
+    "VOID_TYPE",
+    "BaseFunc",
+    "Function",
+    "PrimFunc",
+    "PrimType",
+    "TensorType",
+    "has_global_symbol",
+    "seq_body",
 ]  # fmt: skip

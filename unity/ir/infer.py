@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from ..support.errors import Note, TypeRuleError
 from .expr import (
-    Call, ExternFunc, GlobalVar, If, MatchCast, Op, SeqExpr, VarBinding,
+    Call,
+    ExternFunc,
+    GlobalVar,
+    If,
+    MatchCast,
+    Op,
+    SeqExpr,
+    VarBinding,
 )  # fmt: skip
 from .function import Function
 from .op import OPS, is_pure_op, similar_ops
@@ -48,7 +55,9 @@ def check_arguments(ty: FuncType, call: Call) -> None:
     for index, (param, arg) in enumerate(zip(ty.params, call.args)):
         if is_subtype(arg.ty, param) is Answer.NO:
             note = Note(f"argument {index + 1} has type {arg.ty}", getattr(arg, "span", None))
-            raise TypeRuleError("E205", f"argument {index + 1} of {name} must be {param}, got {arg.ty}", call.span, [note])
+            raise TypeRuleError(
+                "E205", f"argument {index + 1} of {name} must be {param}, got {arg.ty}", call.span, [note]
+            )
 
 
 def is_pure_call(call: Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ..support.errors import UnityError, VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import Function, PrimFunc
-from .node import Node, PRINTER, node
+from .node import PRINTER, Node, node
 
 ModuleMember = Function | PrimFunc | ExternFunc
 

@@ -23,7 +23,18 @@ Derived = Annotated[_T, "derived"]
 """The field follows from the others: rewritten with them, not compared."""
 
 PLAIN, DEF, DERIVED, LEAF, ASIDE = "plain", "def", "derived", "leaf", "aside"
-_LEAF_TYPES = {"str", "int", "bool", "float", "DataType", "PrimType", "str | None", "int | None", "DataType | None", "Tensor"}
+_LEAF_TYPES = {
+    "str",
+    "int",
+    "bool",
+    "float",
+    "DataType",
+    "PrimType",
+    "str | None",
+    "int | None",
+    "DataType | None",
+    "Tensor",
+}
 
 CHECKED = bool_option("UNITY_CHECKED")
 

@@ -59,7 +59,9 @@ def dims(ty: Type) -> tuple[Expr, ...] | None:
     return ty.values if isinstance(ty, ShapeType) else None
 
 
-def tensor_type(shape: Iterable[Expr] | Expr | None, dtype: DataType | str | None = None, ndim: int = -1, vdevice: str | None = None) -> TensorType:
+def tensor_type(
+    shape: Iterable[Expr] | Expr | None, dtype: DataType | str | None = None, ndim: int = -1, vdevice: str | None = None
+) -> TensorType:
     """Make a TensorType from dimensions (or a shape variable, or None); the rank follows from the shape."""
     from_dtype = None if dtype is None else DataType(dtype)
     if shape is None:
@@ -201,8 +203,8 @@ def bind_symbols(param: Type, arg: Type, mapping: dict[Var, Expr]) -> None:
                 if isinstance(x, Var):
                     mapping.setdefault(x, y)
     elif isinstance(param, TupleType) and isinstance(arg, TupleType):
-        for x, y in zip(param.fields, arg.fields):
-            bind_symbols(x, y, mapping)
+        for inner_param, inner_arg in zip(param.fields, arg.fields):
+            bind_symbols(inner_param, inner_arg, mapping)
 
 
 def bound_symbols(ty: Type) -> list[Var]:

@@ -14,7 +14,7 @@ from ..support.deep import deep_recursion
 from .buffer import Buffer
 from .expr import GlobalVar, Op, ShapeExpr, Var
 from .module import IRModule
-from .node import DEF, DERIVED, LEAF, ASIDE, Node
+from .node import ASIDE, DEF, DERIVED, LEAF, Node
 from .types import PrimType, Type
 
 
@@ -185,7 +185,7 @@ def plain_equal(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor):
         return tensors_equal(a, b)
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if type(a) is list:
         return len(a) == len(b) and all([plain_equal(x, y) for x, y in zip(a, b)])
     return bool(a == b)
@@ -194,7 +194,7 @@ def plain_equal(a: Any, b: Any) -> bool:
 def tensors_equal(a: Tensor, b: Tensor) -> bool:
     """Same dtype, shape and bytes."""
     x, y = a.numpy(), b.numpy()
-    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+    return bool(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes())
 
 
 def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:

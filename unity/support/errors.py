@@ -58,7 +58,7 @@ class UnityError(Exception):
         message: str,
         span: Span | None = None,
         notes: Sequence[Note] = (),
-        help: str | None = None,  # noqa: A002 - the field's word
+        help: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -93,7 +93,7 @@ class ScriptError(UnityError):
         message: str,
         span: Span | None = None,
         notes: Sequence[Note] = (),
-        help: str | None = None,  # noqa: A002
+        help: str | None = None,
         errors: Sequence[ScriptError] = (),
     ) -> None:
         super().__init__(code, message, span, notes, help)

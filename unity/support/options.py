@@ -22,12 +22,19 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("UNITY_CHECKED", bool, False, "Freeze IR nodes and check rewriters for duplicated work (tests)."),
-        Option("UNITY_VERIFY", int, 1, "Verify the module: 0 never, 1 after parsing and at the end, 2 after every pass."),
+        Option(
+            "UNITY_VERIFY", int, 1, "Verify the module: 0 never, 1 after parsing and at the end, 2 after every pass."
+        ),
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
         Option("UNITY_PRINT", str, "", "Name of a pass: print the module before and after it."),
         Option("UNITY_TIME", bool, False, "Print the time each pass takes."),
         Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),
-        Option("UNITY_CACHE", str, "", "Folder of the object and grammar caches; 'off' disables them. Default: user cache folder."),
+        Option(
+            "UNITY_CACHE",
+            str,
+            "",
+            "Folder of the object and grammar caches; 'off' disables them. Default: user cache folder.",
+        ),
         Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
     )
 }

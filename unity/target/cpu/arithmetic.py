@@ -1,0 +1,289 @@
+"""Arithmetic, comparisons and logic: rules for the two-operand nodes.
+
+Every result is defined: integers wrap; division by zero is a run-time failure with a message; the smallest integer
+divided by -1 wraps; shifts by the width or more give 0 (or the sign); Min and Max hand NaN on.
+"""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.build import dtype_of
+from ...ir.expr import Call, IntImm
+from ...ir.scalar import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Binary, Broadcast, BufferLoad, Compare, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not,
+    Or, Select, Sub,
+)  # fmt: skip
+from ...ir.types import Expr
+from ...ir.walk import collect
+from ...support.errors import CodegenError
+from .lltypes import float_text, int_text, is_narrow, suffix, value_type
+from .math_library import math_function
+from .narrow import narrow, widen
+from .writer import EXPRESSIONS, FunctionWriter
+
+_F32 = DataType("float32")
+_BOOL = DataType("bool")
+
+
+def operands(w: FunctionWriter, expr: Binary) -> tuple[str, str, DataType]:
+    """Both operands, and their type. Raises CodegenError E523 where the types differ."""
+    a, b = dtype_of(expr.a), dtype_of(expr.b)
+    if a is not b:
+        raise CodegenError("E523", f"{type(expr).__name__} of {a.name} and {b.name}: operands must have one type", expr.span)
+    return w.value(expr.a), w.value(expr.b), a
+
+
+def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) -> str:
+    """Call a function of the math library on values of one type."""
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes)
+    for key, text in needed.items():
+        w.module.declare("@" + key.lstrip("@"), text)
+    ty = value_type(dtype)
+    return w.emit(f"call {ty} @{symbol}({', '.join([f'{ty} {a}' for a in arguments])})")
+
+
+def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType) -> str:
+    """Arithmetic on float32 or float64 values."""
+    ty = value_type(dtype)
+    if kind is Add or kind is Sub or kind is Mul:
+        name = "fadd" if kind is Add else "fsub" if kind is Sub else "fmul"
+        return w.emit(f"{name} {w.fast}{ty} {a}, {b}")
+    if kind is Div:
+        return w.emit(f"fdiv {ty} {a}, {b}")
+    if kind is Min or kind is Max:
+        return w.emit(f"call {ty} @llvm.{'minimum' if kind is Min else 'maximum'}.{suffix(dtype)}({ty} {a}, {ty} {b})")
+    remainder = math_call(w, "fmod", dtype, a, b)
+    if kind is Mod:
+        return remainder
+    # flooring: move a remainder of the wrong sign by one divisor, as Python does
+    mask = value_type(_BOOL.with_lanes(dtype.lanes))
+    zero = float_text(0.0, dtype)
+    nonzero = w.emit(f"fcmp une {ty} {remainder}, {zero}")
+    wrong = w.emit(f"xor {mask} {w.emit(f'fcmp olt {ty} {remainder}, {zero}')}, {w.emit(f'fcmp olt {ty} {b}, {zero}')}")
+    move = w.emit(f"and {mask} {nonzero}, {wrong}")
+    moved = w.emit(f"select {mask} {move}, {ty} {w.emit(f'fadd {ty} {remainder}, {b}')}, {ty} {remainder}")
+    if kind is FloorMod:
+        return moved
+    exact = w.emit(f"fdiv {ty} {w.emit(f'fsub {ty} {a}, {moved}')}, {b}")
+    return w.emit(f"call {ty} @llvm.roundeven.{suffix(dtype)}({ty} {exact})")
+
+
+def _int_division(w: FunctionWriter, expr: Binary, a: str, b: str, dtype: DataType) -> str:
+    kind, ty, signed = type(expr), value_type(dtype), dtype.is_int
+    lanes = dtype.lanes
+    mask = value_type(_BOOL.with_lanes(lanes))
+    divisor = expr.b.value if type(expr.b) is Broadcast else expr.b
+    known = divisor.value if type(divisor) is IntImm else None
+    wants_quotient = kind is Div or kind is FloorDiv
+    floors = kind is FloorDiv or kind is FloorMod
+    if known is not None and known > 0 and known & (known - 1) == 0 and floors and signed:
+        if wants_quotient:
+            return w.emit(f"ashr {ty} {a}, {int_text(known.bit_length() - 1, dtype)}")
+        return w.emit(f"and {ty} {a}, {int_text(known - 1, dtype)}")
+    if known is None or known == 0:
+        b = _check_divisor(w, b, dtype)
+    minus_one = None
+    if signed and (known is None or known == -1):
+        minus_one = w.emit(f"icmp eq {ty} {b}, {int_text(-1, dtype)}")
+        b = w.emit(f"select {mask} {minus_one}, {ty} {int_text(1, dtype)}, {ty} {b}")
+    prefix = "s" if signed else "u"
+    quotient = w.emit(f"{prefix}div {ty} {a}, {b}")
+    if not floors and kind is Div and minus_one is None:
+        return quotient
+    remainder = w.emit(f"{prefix}rem {ty} {a}, {b}")
+    if floors and signed:
+        off = w.emit(f"icmp ne {ty} {remainder}, {int_text(0, dtype)}")
+        if known is not None and known > 0:
+            crossing = w.emit(f"icmp slt {ty} {remainder}, {int_text(0, dtype)}")
+        else:
+            crossing = w.emit(f"icmp slt {ty} {w.emit(f'xor {ty} {remainder}, {b}')}, {int_text(0, dtype)}")
+            crossing = w.emit(f"and {mask} {off}, {crossing}")
+        if wants_quotient:
+            lower = w.emit(f"sub {ty} {quotient}, {int_text(1, dtype)}")
+            quotient = w.emit(f"select {mask} {crossing}, {ty} {lower}, {ty} {quotient}")
+        else:
+            upper = w.emit(f"add {ty} {remainder}, {b}")
+            remainder = w.emit(f"select {mask} {crossing}, {ty} {upper}, {ty} {remainder}")
+    if not wants_quotient:
+        return remainder
+    if minus_one is not None:
+        negated = w.emit(f"sub {ty} {int_text(0, dtype)}, {a}")
+        quotient = w.emit(f"select {mask} {minus_one}, {ty} {negated}, {ty} {quotient}")
+    return quotient
+
+
+def _check_divisor(w: FunctionWriter, b: str, dtype: DataType) -> str:
+    """Fail where the divisor is zero in a lane that counts; other lanes divide by one. Returns the divisor to use."""
+    ty, lanes = value_type(dtype), dtype.lanes
+    zero = w.emit(f"icmp eq {ty} {b}, {int_text(0, dtype)}")
+    if lanes == 1:
+        w.fail_unless(w.emit(f"xor i1 {zero}, true"), "integer division by zero")
+        return b
+    mask = value_type(_BOOL.with_lanes(lanes))
+    counted = zero
+    if w.mask is not None and w.mask_lanes == lanes:
+        counted = w.emit(f"and {mask} {zero}, {w.mask}")
+    some = any_lane(w, counted, lanes)
+    w.fail_unless(w.emit(f"xor i1 {some}, true"), "integer division by zero")
+    return w.emit(f"select {mask} {zero}, {ty} {int_text(1, dtype)}, {ty} {b}")
+
+
+def any_lane(w: FunctionWriter, mask: str, lanes: int) -> str:
+    """An i1 that tells whether some lane of a mask is set."""
+    return mask if lanes == 1 else w.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
+
+
+def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
+    kind = type(expr)
+    a, b, dtype = operands(w, expr)
+    if is_narrow(dtype):
+        wide = _F32.with_lanes(dtype.lanes)
+        result = float_binary(w, kind, widen(w, a, dtype), widen(w, b, dtype), wide)
+        return narrow(w, result, dtype, wide)
+    if dtype.is_float:
+        return float_binary(w, kind, a, b, dtype)
+    ty = value_type(dtype, expr.span)
+    if dtype.is_bool and kind in (Min, Max, Mul, Add):
+        return w.emit(f"{'and' if kind in (Min, Mul) else 'or'} {ty} {a}, {b}")
+    if not dtype.is_integral:
+        raise CodegenError("E523", f"{kind.__name__} of {dtype.name} values", expr.span)
+    if kind is Add or kind is Sub or kind is Mul:
+        return w.emit(f"{'add' if kind is Add else 'sub' if kind is Sub else 'mul'} {ty} {a}, {b}")
+    if kind is Min or kind is Max:
+        name = ("s" if dtype.is_int else "u") + ("min" if kind is Min else "max")
+        return w.emit(f"call {ty} @llvm.{name}.{suffix(dtype)}({ty} {a}, {ty} {b})")
+    return _int_division(w, expr, a, b, dtype)
+
+
+_CODES = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "ult"), LE: ("ole", "sle", "ule"),
+          GT: ("ogt", "sgt", "ugt"), GE: ("oge", "sge", "uge")}  # fmt: skip
+
+
+def _compare(w: FunctionWriter, expr: Compare) -> str:
+    a, b, dtype = operands(w, expr)
+    ordered, signed, unsigned = _CODES[type(expr)]
+    if is_narrow(dtype):
+        a, b, dtype = widen(w, a, dtype), widen(w, b, dtype), _F32.with_lanes(dtype.lanes)
+    if dtype.is_float:
+        return w.emit(f"fcmp {ordered} {value_type(dtype)} {a}, {b}")
+    return w.emit(f"icmp {signed if dtype.is_int else unsigned} {value_type(dtype, expr.span)} {a}, {b}")
+
+
+def is_cheap(expr: Expr) -> bool:
+    """True when evaluating has no effect, reads no memory and cannot fail: then lazy may be eager."""
+    for found in collect(expr, (Call, BufferLoad, Div, Mod, FloorDiv, FloorMod, Let)):
+        if type(found) is Call or type(found) is BufferLoad or type(found) is Let or not dtype_of(found).is_float:
+            return False
+    return True
+
+
+def guarded(w: FunctionWriter, condition: str, then: Expr, otherwise: Expr) -> str:
+    """``condition ? then : otherwise`` with a scalar condition; only the chosen side runs."""
+    ty = value_type(dtype_of(then))
+    yes, no, join = w.label("then"), w.label("else"), w.label("join")
+    w.branch(condition, yes, no)
+    w.start(yes)
+    first = w.value(then)
+    yes_end = w.block
+    w.jump(join)
+    w.start(no)
+    second = w.value(otherwise)
+    no_end = w.block
+    w.jump(join)
+    w.start(join)
+    return w.emit(f"phi {ty} [ {first}, %{yes_end} ], [ {second}, %{no_end} ]")
+
+
+def _narrow_mask(w: FunctionWriter, condition: str, lanes: int, mask: str | None, mask_lanes: int) -> None:
+    if mask is not None and mask_lanes == lanes:
+        condition = w.emit(f"and <{lanes} x i1> {condition}, {mask}")
+    w.mask, w.mask_lanes = condition, lanes
+
+
+def guarded_lanes(w: FunctionWriter, condition: str, lanes: int, value: Expr) -> str:
+    """Lanes of ``value`` where ``condition`` holds (others unspecified but defined), run only if some lane wants it."""
+    dtype = dtype_of(value)
+    ty = value_type(dtype)
+    saved, saved_lanes = w.mask, w.mask_lanes
+    run, join = w.label("lanes"), w.label("join")
+    some = any_lane(w, condition, lanes)
+    before = w.block
+    w.branch(some, run, join)
+    w.start(run)
+    _narrow_mask(w, condition, lanes, saved, saved_lanes)
+    computed = w.value(value)
+    w.mask, w.mask_lanes = saved, saved_lanes
+    after = w.block
+    w.jump(join)
+    w.start(join)
+    return w.emit(f"phi {ty} [ {computed}, %{after} ], [ zeroinitializer, %{before} ]")
+
+
+def choose(w: FunctionWriter, cond: Expr, then: Expr, otherwise: Expr) -> str:
+    """The lazy choice ``T.if_then_else``."""
+    lanes = dtype_of(cond).lanes
+    condition = w.value(cond)
+    dtype = dtype_of(then)
+    if is_cheap(then) and is_cheap(otherwise):
+        a, b = w.value(then), w.value(otherwise)
+    elif lanes == 1:
+        return guarded(w, condition, then, otherwise)
+    else:
+        a = guarded_lanes(w, condition, lanes, then)
+        b = guarded_lanes(w, w.emit(f"xor <{lanes} x i1> {condition}, splat (i1 true)"), lanes, otherwise)
+    ty = value_type(dtype)
+    return w.emit(f"select {value_type(dtype_of(cond))} {condition}, {ty} {a}, {ty} {b}")
+
+
+def _logic(w: FunctionWriter, expr: And | Or) -> str:
+    dtype = dtype_of(expr.a)
+    if not dtype.is_bool or dtype_of(expr.b) is not dtype:
+        raise CodegenError("E523", f"{type(expr).__name__} needs bool operands, got {dtype.name}", expr.span)
+    is_and = type(expr) is And
+    a = w.value(expr.a)
+    ty = value_type(dtype)
+    if is_cheap(expr.b):
+        return w.emit(f"{'and' if is_and else 'or'} {ty} {a}, {w.value(expr.b)}")
+    lanes = dtype.lanes
+    ones = int_text(1, dtype)
+    wanted = a if is_and else w.emit(f"xor {ty} {a}, {ones}")
+    b = guarded_lanes(w, wanted, lanes, expr.b) if lanes > 1 else _guarded_bool(w, wanted, expr.b)
+    return w.emit(f"and {ty} {a}, {b}") if is_and else w.emit(f"select {ty} {a}, {ty} {ones}, {ty} {b}")
+
+
+def _guarded_bool(w: FunctionWriter, wanted: str, value: Expr) -> str:
+    run, join = w.label("rhs"), w.label("join")
+    before = w.block
+    w.branch(wanted, run, join)
+    w.start(run)
+    computed = w.value(value)
+    after = w.block
+    w.jump(join)
+    w.start(join)
+    return w.emit(f"phi i1 [ {computed}, %{after} ], [ false, %{before} ]")
+
+
+def _not(w: FunctionWriter, expr: Not) -> str:
+    dtype = dtype_of(expr.a)
+    if not dtype.is_bool:
+        raise CodegenError("E523", f"Not needs a bool operand, got {dtype.name}", expr.span)
+    return w.emit(f"xor {value_type(dtype)} {w.value(expr.a)}, {int_text(1, dtype)}")
+
+
+def _select(w: FunctionWriter, expr: Select) -> str:
+    cond, a, b = dtype_of(expr.cond), dtype_of(expr.true_value), dtype_of(expr.false_value)
+    if not cond.is_bool or a is not b or cond.lanes not in (1, a.lanes):
+        raise CodegenError("E523", f"Select of {a.name} and {b.name} on {cond.name}", expr.span)
+    ty = value_type(a)
+    return w.emit(
+        f"select {value_type(cond)} {w.value(expr.cond)}, {ty} {w.value(expr.true_value)}, {ty} {w.value(expr.false_value)}"
+    )
+
+
+for _kind in (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max):
+    EXPRESSIONS[_kind] = _arithmetic
+for _kind in _CODES:
+    EXPRESSIONS[_kind] = _compare
+EXPRESSIONS[And] = EXPRESSIONS[Or] = _logic
+EXPRESSIONS[Not] = _not
+EXPRESSIONS[Select] = _select

@@ -1,0 +1,78 @@
+"""Conversions between data types, and values to and from their form in memory.
+
+float to integer truncates and saturates (NaN gives 0): LLVM's plain instruction would be undefined out of range.
+"""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.build import dtype_of
+from ...ir.scalar import Cast
+from ...support.errors import CodegenError
+from ...support.source import Span
+from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
+from .narrow import narrow, widen
+from .writer import EXPRESSIONS, FunctionWriter
+
+_F32 = DataType("float32")
+
+
+def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, span: Span | None = None) -> str:
+    """A value of one type as another. Raises CodegenError E522 where no conversion exists."""
+    if source is target:
+        return text
+    if source.lanes != target.lanes:
+        raise CodegenError("E522", f"cannot convert {source.name} to {target.name}: different lanes", span)
+    if is_narrow(source):
+        middle = _F32.with_lanes(source.lanes)
+        return convert(w, widen(w, text, source), middle, target, span)
+    if is_narrow(target):
+        if not source.is_float:  # integers of up to 53 bits are exact in float64, so only one rounding follows
+            middle = DataType("float64").with_lanes(source.lanes)
+            return narrow(w, convert(w, text, source, middle, span), target, middle)
+        return narrow(w, text, target, source)
+    from_type, to_type = value_type(source, span), value_type(target, span)
+    if source.code == "handle" or target.code == "handle":
+        if source.is_integral and source.lanes == 1:
+            return w.emit(f"inttoptr {from_type} {text} to ptr")
+        if target.is_integral and target.bits == 64 and source.lanes == 1:
+            return w.emit(f"ptrtoint ptr {text} to {to_type}")
+        raise CodegenError("E522", f"cannot convert {source.name} to {target.name}", span)
+    if target.is_bool:
+        if source.is_float:
+            return w.emit(f"fcmp une {from_type} {text}, {float_text(0.0, source)}")
+        return w.emit(f"icmp ne {from_type} {text}, {int_text(0, source)}")
+    if source.is_float and target.is_float:
+        return w.emit(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {from_type} {text} to {to_type}")
+    if source.is_float:
+        kind = "fptoui" if target.is_uint else "fptosi"
+        name = f"@llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
+        return w.emit(f"call {to_type} {name}({from_type} {text})")
+    unsigned = source.is_uint or source.is_bool
+    if target.is_float:
+        return w.emit(f"{'uitofp' if unsigned else 'sitofp'} {from_type} {text} to {to_type}")
+    if source.is_bool or target.bits > source.bits:
+        return w.emit(f"{'zext' if unsigned else 'sext'} {from_type} {text} to {to_type}")
+    return w.emit(f"trunc {from_type} {text} to {to_type}") if target.bits < source.bits else text
+
+
+def to_memory(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A register value as it stands in memory (bool becomes a byte)."""
+    if not dtype.is_bool:
+        return text
+    return w.emit(f"zext {value_type(dtype)} {text} to {memory_type(dtype)}")
+
+
+def from_memory(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A value read from memory as a register value."""
+    if not dtype.is_bool:
+        return text
+    zero = "0" if dtype.lanes == 1 else "zeroinitializer"
+    return w.emit(f"icmp ne {memory_type(dtype)} {text}, {zero}")
+
+
+def _cast(w: FunctionWriter, expr: Cast) -> str:
+    return convert(w, w.value(expr.value), dtype_of(expr.value), expr.ty.dtype, expr.span)
+
+
+EXPRESSIONS[Cast] = _cast

@@ -1,0 +1,83 @@
+"""How data types look in LLVM IR: types of values in registers, types in memory, constants.
+
+Registers: bool is ``i1``, integers ``iN``, float32 and float64 themselves, handles ``ptr``. float16, bfloat16 and float8
+values are held as their bits in ``i16`` / ``i8`` ("narrow" types): arithmetic on them goes through float32 (`narrow.py`).
+Memory: as in registers, but bool takes a byte.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ...ffi.dtype import DataType
+from ...support.errors import CodegenError
+from ...support.source import Span
+
+_VALUE: dict[str, str] = {}
+_MEMORY: dict[str, str] = {}
+
+
+def is_narrow(dtype: DataType) -> bool:
+    """True for float types without arithmetic of their own (float16, bfloat16, float8)."""
+    return dtype.is_float and dtype.bits < 32
+
+
+def _element(dtype: DataType) -> str:
+    if dtype.is_bool:
+        return "i1"
+    if dtype.is_integral and dtype.bits >= 8:
+        return f"i{dtype.bits}"
+    if dtype.is_float:
+        return {8: "i8", 16: "i16", 32: "float", 64: "double"}[dtype.bits]
+    if dtype.code == "handle":
+        return "ptr"
+    if dtype.code == "void":
+        return "void"
+    raise CodegenError("E521", f"the processor target has no values of type {dtype.name}")
+
+
+def value_type(dtype: DataType, span: Span | None = None) -> str:
+    """LLVM type of a value in a register. Raises CodegenError E521 for sub-byte integers and scalable vectors."""
+    found = _VALUE.get(dtype.name)
+    if found is None:
+        if dtype.scalable:
+            raise CodegenError("E521", f"the processor target has no scalable vectors ({dtype.name})", span)
+        element = _element(dtype)
+        found = _VALUE[dtype.name] = element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
+    return found
+
+
+def memory_type(dtype: DataType, span: Span | None = None) -> str:
+    """LLVM type of a value in memory."""
+    found = _MEMORY.get(dtype.name)
+    if found is None:
+        found = _MEMORY[dtype.name] = value_type(dtype, span).replace("i1", "i8") if dtype.is_bool else value_type(dtype, span)
+    return found
+
+
+def suffix(dtype: DataType) -> str:
+    """Suffix of overloaded intrinsics: ``f32``, ``v8i64``."""
+    element = {"float": "f32", "double": "f64", "ptr": "p0"}.get(_element(dtype), _element(dtype))
+    return element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
+
+
+def int_text(value: int, dtype: DataType) -> str:
+    """Integer or bool constant; vectors are splats."""
+    if dtype.is_bool:
+        text = "true" if value else "false"
+    else:
+        text = str(value)
+    return text if dtype.lanes == 1 else f"splat ({_element(dtype)} {text})"
+
+
+def float_text(value: float, dtype: DataType) -> str:
+    """float32 or float64 constant as the exact bits LLVM wants; vectors are splats."""
+    if dtype.bits == 32:
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    return text if dtype.lanes == 1 else f"splat ({_element(dtype)} {text})"
+
+
+def bits_type(dtype: DataType) -> DataType:
+    """The unsigned integer type of a type's bits, lane for lane."""
+    return DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes)

@@ -1,0 +1,213 @@
+"""Reading and writing buffers: addresses, lanes, predicates.
+
+Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access,
+other vectors of indices gather and scatter. Masked-off lanes of a read are zero.
+"""
+
+from __future__ import annotations
+
+from ...ffi.dtype import DataType
+from ...ir.buffer import Buffer
+from ...ir.build import dtype_of
+from ...ir.expr import IntImm, Var
+from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
+from ...ir.types import Expr
+from ...support.errors import CodegenError
+from ...support.source import Span
+from .arithmetic import any_lane
+from .casts import convert, from_memory, to_memory
+from .lltypes import memory_type, value_type
+from .writer import EXPRESSIONS, FunctionWriter
+
+_I64 = DataType("int64")
+_NSW = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
+
+
+def index(w: FunctionWriter, expr: Expr) -> str:
+    """An integer expression as i64 (or lanes of it), sums and products widened so that they do not overflow."""
+    dtype = dtype_of(expr)
+    if not dtype.is_integral and not dtype.is_bool:
+        raise CodegenError("E523", f"an index must be an integer, got {dtype.name}", getattr(expr, "span", None))
+    if type(expr) is IntImm:
+        return str(expr.value)
+    name = _NSW.get(type(expr))
+    if name is not None and dtype.is_int:
+        a, b = index(w, expr.a), index(w, expr.b)  # type: ignore[attr-defined]
+        return w.emit(f"{name} {value_type(_I64.with_lanes(dtype.lanes))} {a}, {b}")
+    if type(expr) is Broadcast and dtype.is_int:
+        return splat(w, index(w, expr.value), _I64.with_lanes(expr.lanes))
+    return convert(w, w.value(expr), dtype, _I64.with_lanes(dtype.lanes))
+
+
+def splat(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A scalar operand repeated in all lanes of a vector type."""
+    ty, element = value_type(dtype), value_type(dtype.element)
+    single = w.emit(f"insertelement {ty} poison, {element} {text}, i64 0")
+    return w.emit(f"shufflevector {ty} {single}, {ty} poison, <{dtype.lanes} x i32> zeroinitializer")
+
+
+def data_pointer(w: FunctionWriter, buffer: Buffer, span: Span | None = None) -> str:
+    """Operand of a buffer's pointer. Raises CodegenError E524 for a buffer that is not declared here."""
+    found = w.env.get(buffer.data)
+    if found is None:
+        raise CodegenError("E524", f"buffer {buffer.name} is used outside its declaration", span)
+    return found
+
+
+def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
+    """Stride of each axis in elements, as i64 operands."""
+    if buffer.strides:
+        return [index(w, s) for s in buffer.strides]
+    strides, running = ["1"], "1"
+    for extent in reversed(buffer.shape[1:]):
+        size = index(w, extent)
+        running = size if running == "1" else w.emit(f"mul nsw i64 {running}, {size}")
+        strides.insert(0, running)
+    return strides[: len(buffer.shape)]
+
+
+def _linear(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None) -> tuple[str, int, str | None]:
+    """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets."""
+    if len(indices) != len(buffer.shape):
+        raise CodegenError("E524", f"{buffer.name} has {len(buffer.shape)} axes, got {len(indices)} indices", span)
+    for position in indices[:-1]:
+        if dtype_of(position).lanes != 1:
+            raise CodegenError("E524", f"only the last index of {buffer.name} may be a vector", span)
+    strides = strides_of(w, buffer)
+    total = "0"
+    if buffer.elem_offset is not None and not _is_parameter(w, buffer):
+        total = index(w, buffer.elem_offset)
+    last = indices[-1] if indices else None
+    lanes = dtype_of(last).lanes if last is not None else 1
+    for position, stride in zip(indices, strides):
+        if position is last and lanes > 1:
+            break
+        term = index(w, position)
+        if stride != "1":
+            term = w.emit(f"mul nsw i64 {term}, {stride}")
+        total = term if total == "0" else w.emit(f"add nsw i64 {total}, {term}")
+    if last is None or lanes == 1:
+        return total, 1, None
+    if type(last) is Ramp and type(last.stride) is IntImm and last.stride.value == 1 and strides[-1] == "1":
+        base = index(w, last.base)
+        return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, "1"
+    vector = index(w, last)
+    ty = f"<{lanes} x i64>"
+    if strides[-1] != "1":
+        vector = w.emit(f"mul nsw {ty} {vector}, {splat(w, strides[-1], _I64.with_lanes(lanes))}")
+    if total != "0":
+        vector = w.emit(f"add nsw {ty} {vector}, {splat(w, total, _I64.with_lanes(lanes))}")
+    return vector, lanes, None
+
+
+def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
+    return any([b is buffer for b in w.kernel.func.buffer_map.values()])
+
+
+def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None = None) -> str:
+    """Pointer to an element."""
+    offset, lanes, step = _linear(w, buffer, indices, span)
+    if lanes > 1 and step is None:
+        raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
+    pointer = data_pointer(w, buffer, span)
+    return pointer if offset == "0" else w.emit(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+
+
+def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None:
+    """The lanes that take part: predicate and current mask."""
+    mask = w.mask if w.mask_lanes == lanes else None
+    if predicate is None:
+        return mask
+    text = w.value(predicate)
+    if dtype_of(predicate).lanes != lanes or not dtype_of(predicate).is_bool:
+        raise CodegenError("E524", f"a predicate for {lanes} lanes has type {dtype_of(predicate).name}", predicate.span)  # type: ignore[attr-defined]
+    return text if mask is None else w.emit(f"and <{lanes} x i1> {text}, {mask}")
+
+
+def _alignment(buffer: Buffer) -> int:
+    return max(1, buffer.dtype.bits // 8)
+
+
+def _load(w: FunctionWriter, expr: BufferLoad) -> str:
+    buffer = expr.buffer
+    offset, lanes, step = _linear(w, buffer, expr.indices, expr.span)
+    pointer = data_pointer(w, buffer, expr.span)
+    result = expr.ty.dtype
+    if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
+        raise CodegenError("E523", f"a read of {lanes} lanes of {buffer.name} ({buffer.dtype.name}) as {result.name}", expr.span)
+    element = memory_type(buffer.dtype, expr.span)
+    align = _alignment(buffer)
+    active = _active(w, expr.predicate, lanes)
+    if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
+        place = w.emit(f"getelementptr {element}, ptr {pointer}, i64 {offset}") if offset != "0" else pointer
+        ty = memory_type(result)
+        if active is None or lanes == 1:
+            loaded = w.emit(f"load {ty}, ptr {place}, align {align}")
+            if lanes == 1 and active is not None:
+                raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
+        else:
+            name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p0"
+            loaded = w.emit(f"call {ty} {name}(ptr align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)")
+        return from_memory(w, loaded, result)
+    if buffer.dtype.lanes != 1:
+        raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", expr.span)
+    ty = memory_type(result)
+    places = w.emit(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {offset}")
+    mask = active or "splat (i1 true)"
+    name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p0"
+    loaded = w.emit(
+        f"call {ty} {name}(<{lanes} x ptr> align {align} {places}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
+    )
+    return from_memory(w, loaded, result)
+
+
+def element_suffix(element: str) -> str:
+    """Suffix of a memory type in intrinsic names."""
+    return {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
+
+
+def store(w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, ...], predicate: Expr | None, span: Span | None) -> None:
+    """Write ``buffer[indices] = value``."""
+    offset, lanes, step = _linear(w, buffer, indices, span)
+    dtype = dtype_of(value)
+    wanted = buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
+    text = w.value(value)
+    if dtype is not wanted:
+        if dtype.lanes == 1 and dtype is wanted.element:
+            text = splat(w, text, wanted)
+        else:
+            raise CodegenError("E523", f"a value of type {dtype.name} is stored into {buffer.name} ({wanted.name})", span)
+    text = to_memory(w, text, wanted)
+    pointer = data_pointer(w, buffer, span)
+    element = memory_type(buffer.dtype, span)
+    ty, align = memory_type(wanted), _alignment(buffer)
+    active = _active(w, predicate, lanes)
+    if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
+        if lanes == 1 and active is not None:
+            raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", span)
+        place = w.emit(f"getelementptr {element}, ptr {pointer}, i64 {offset}") if offset != "0" else pointer
+        if active is None:
+            w.do(f"store {ty} {text}, ptr {place}, align {align}")
+        else:
+            name = f"@llvm.masked.store.v{lanes}{element_suffix(element)}.p0"
+            w.do(f"call void {name}({ty} {text}, ptr align {align} {place}, <{lanes} x i1> {active})")
+        return
+    if buffer.dtype.lanes != 1:
+        raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", span)
+    places = w.emit(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {offset}")
+    mask = active or "splat (i1 true)"
+    name = f"@llvm.masked.scatter.v{lanes}{element_suffix(element)}.v{lanes}p0"
+    w.do(f"call void {name}({ty} {text}, <{lanes} x ptr> align {align} {places}, <{lanes} x i1> {mask})")
+
+
+def variable(w: FunctionWriter, var: Var) -> str:
+    """Operand of a variable. Raises CodegenError E524 where it has no value."""
+    found = w.env.get(var)
+    if found is None:
+        raise CodegenError("E524", f"variable {var.name} has no value here", var.span)
+    return found
+
+
+EXPRESSIONS[BufferLoad] = _load
+EXPRESSIONS[Var] = variable
+__all__ = ["address", "any_lane", "data_pointer", "index", "splat", "store", "strides_of", "variable"]

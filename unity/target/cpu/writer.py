@@ -1,0 +1,207 @@
+"""State of code generation: one ModuleWriter per LLVM module, one FunctionWriter per LLVM function being written.
+
+Here: naming, basic blocks, failure exits, what must be freed on the way out. The rules that translate nodes register
+themselves in ``EXPRESSIONS`` and ``STATEMENTS`` (`expressions.py`, `statements.py`, ...). Invariant: after each rule the
+current block is open (has no terminator yet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ffi.dtype import DataType
+from ...ir.buffer import Buffer
+from ...ir.build import dtype_of
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.types import Expr
+from ...support.errors import CodegenError
+from .lltypes import value_type
+
+EXPRESSIONS: dict[type, Callable[[Any, Any], str]] = {}
+"""Rule (writer, expression) -> operand text, by exact node type."""
+STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}
+"""Rule (writer, statement) -> None, by exact node type."""
+
+I64 = DataType("int64")
+
+
+@dataclass(slots=True)
+class Kernel:
+    """What is known of one tensor program while it is written, parallel bodies included."""
+
+    name: str
+    func: PrimFunc
+    messages: list[str] = field(default_factory=list)
+    packed_calls: list[str] = field(default_factory=list)
+    stack_bytes: int = 0
+    result: DataType | None = None
+
+    def message(self, text: str) -> int:
+        """Status code of a failure message."""
+        if text not in self.messages:
+            self.messages.append(text)
+        return self.messages.index(text) + 1
+
+
+@dataclass(slots=True)
+class ModuleWriter:
+    """Texts of one LLVM module. ``definitions`` maps symbols to their text (declarations, helpers, global data)."""
+
+    functions: Mapping[str, PrimFunc]
+    symbols: dict[str, str]
+    definitions: dict[str, str] = field(default_factory=dict)
+    bodies: list[str] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=list)
+    externs: dict[str, None] = field(default_factory=dict)
+    attributes: str = ""
+    counter: int = 0
+
+    def unique(self, hint: str) -> str:
+        """A fresh symbol."""
+        self.counter += 1
+        return f"{hint}.{self.counter}"
+
+    def declare(self, symbol: str, text: str) -> str:
+        """Have a declaration or definition in the module once; returns the symbol."""
+        self.definitions.setdefault(symbol, text)
+        return symbol
+
+    def string(self, text: str) -> str:
+        """A global with a C string."""
+        data = text.encode() + b"\0"
+        shown = "".join([chr(c) if 32 <= c < 127 and c not in (34, 92) else f"\\{c:02X}" for c in data])
+        for symbol, known in self.definitions.items():
+            if known.endswith(f'c"{shown}"\n') and f"[{len(data)} x i8]" in known:
+                return symbol
+        symbol = "@" + self.unique("str")
+        self.definitions[symbol] = f'{symbol} = private unnamed_addr constant [{len(data)} x i8] c"{shown}"\n'
+        return symbol
+
+    def loop_metadata(self, *properties: str) -> str:
+        """A distinct loop node with properties such as ``!"llvm.loop.vectorize.enable", i1 true``."""
+        own = len(self.metadata)
+        items = ", ".join([f"!{own}"] + [f"!{own + 1 + i}" for i in range(len(properties))])
+        self.metadata.append(f"!{own} = distinct !{{{items}}}")
+        self.metadata += [f"!{own + 1 + i} = !{{{text}}}" for i, text in enumerate(properties)]
+        return f"!{own}"
+
+    def text(self) -> str:
+        """The whole module."""
+        return "".join(self.definitions.values()) + "\n".join(self.bodies) + "\n" + "\n".join(self.metadata) + "\n"
+
+
+@dataclass(slots=True)
+class LoopScope:
+    """Where ``break`` and ``continue`` go, and how many heap blocks were live when the loop began."""
+
+    exit: str
+    next: str
+    heap: int
+
+
+@dataclass(slots=True)
+class FunctionWriter:
+    """Instructions of one LLVM function."""
+
+    module: ModuleWriter
+    kernel: Kernel
+    lines: list[str] = field(default_factory=list)
+    entry: list[str] = field(default_factory=list)
+    """Instructions for the top of the entry block (stack slots)."""
+    env: dict[Var, str] = field(default_factory=dict)
+    loops: list[LoopScope] = field(default_factory=list)
+    heap: list[str] = field(default_factory=list)
+    buffers: dict[Var, Buffer] = field(default_factory=dict)
+    """The buffer that declared each data pointer."""
+    block: str = "entry"
+    counter: int = 0
+    mask: str | None = None
+    """Lanes that may touch memory, as an operand, inside a lazily evaluated vector expression."""
+    mask_lanes: int = 0
+    fast: str = ""
+    """Fast-math flags of float additions and multiplications ("" or "contract reassoc ")."""
+    inside_parallel: bool = False
+
+    def name(self) -> str:
+        """A fresh local name."""
+        self.counter += 1
+        return f"%{self.counter}x"
+
+    def emit(self, instruction: str) -> str:
+        """Append ``name = instruction``; returns the name."""
+        self.counter += 1
+        name = f"%{self.counter}x"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        """Append an instruction without result."""
+        self.lines.append("  " + instruction)
+
+    def label(self, hint: str) -> str:
+        """A fresh block label."""
+        self.counter += 1
+        return f"{hint}.{self.counter}"
+
+    def start(self, label: str) -> None:
+        """Begin a block; the one before must have been ended."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """End the block with a jump."""
+        self.lines.append(f"  br label %{label}")
+
+    def branch(self, condition: str, then: str, otherwise: str) -> None:
+        """End the block with a conditional jump."""
+        self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
+
+    def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
+        """A stack slot made in the entry block."""
+        name = self.name()
+        amount = f", i64 {count}" if count != 1 else ""
+        self.entry.append(f"  {name} = alloca {type_text}{amount}" + (f", align {align}" if align else ""))
+        return name
+
+    def value(self, expr: Expr) -> str:
+        """Operand text of an expression. Raises CodegenError E520 for a node that has no rule."""
+        rule = EXPRESSIONS.get(type(expr))
+        if rule is None:
+            raise CodegenError("E520", f"{type(expr).__name__} cannot stand in code for a processor", getattr(expr, "span", None))
+        return rule(self, expr)
+
+    def typed(self, expr: Expr) -> str:
+        """``type operand`` of an expression."""
+        return f"{value_type(dtype_of(expr))} {self.value(expr)}"
+
+    def statement(self, stmt: Any) -> None:
+        """Write a statement. Raises CodegenError E520 for a node that has no rule."""
+        rule = STATEMENTS.get(type(stmt))
+        if rule is None:
+            raise CodegenError("E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None))
+        rule(self, stmt)
+
+    def fail_unless(self, condition: str, message: str) -> None:
+        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds."""
+        if condition == "true":
+            return
+        code = self.kernel.message(message)
+        good, bad = self.label("ok"), self.label("fail")
+        self.lines.append(f"  br i1 {condition}, label %{good}, label %{bad}, !prof !0")
+        self.start(bad)
+        self.leave(str(code))
+        self.start(good)
+
+    def leave(self, status: str) -> None:
+        """Free what is held and return a status; ends the block."""
+        self.free_down_to(0)
+        self.lines.append(f"  ret i32 {status}")
+
+    def free_down_to(self, depth: int) -> None:
+        """Write calls freeing heap blocks above a depth; the list itself stays (other paths need it)."""
+        for pointer in reversed(self.heap[depth:]):
+            self.module.declare("@free", "declare void @free(ptr)\n")
+            self.do(f"call void @free(ptr {pointer})")
