@@ -109,6 +109,8 @@ def leave_loop(w: FunctionWriter, forward: bool, span: object = None) -> None:
     if not w.loops:
         raise CodegenError("E520", f"{'continue' if forward else 'break'} outside a loop that can be left", span)  # type: ignore[arg-type]
     scope = w.loops[-1]
+    if not forward and not scope.exit:
+        raise CodegenError("E520", "break out of a parallel loop", span)  # type: ignore[arg-type]
     w.free_down_to(scope.heap)
     w.jump(scope.next if forward else scope.exit)
     w.start(w.label("after"))
@@ -136,10 +138,12 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     if stmt.buffer.data not in w.env:
         raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
+    w.buffers[stmt.buffer.data] = stmt.buffer
 
 
 def _alloc(w: FunctionWriter, stmt: AllocBuffer) -> None:
     buffer = stmt.buffer
+    w.buffers[buffer.data] = buffer
     item = memory_type(buffer.dtype, stmt.span)
     align = max(16, min(buffer.align if buffer.align > 0 else 64, 4096))
     align = 1 << (align - 1).bit_length()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
@@ -52,11 +53,12 @@ class ModuleWriter:
 
     functions: Mapping[str, PrimFunc]
     symbols: dict[str, str]
+    """LLVM symbol of each function."""
+    signatures: dict[str, KernelSignature]
     definitions: dict[str, str] = field(default_factory=dict)
     bodies: list[str] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=list)
+    metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
-    attributes: str = ""
     counter: int = 0
 
     def unique(self, hint: str) -> str:
@@ -128,12 +130,12 @@ class FunctionWriter:
     def name(self) -> str:
         """A fresh local name."""
         self.counter += 1
-        return f"%{self.counter}x"
+        return f"%x{self.counter}"
 
     def emit(self, instruction: str) -> str:
         """Append ``name = instruction``; returns the name."""
         self.counter += 1
-        name = f"%{self.counter}x"
+        name = f"%x{self.counter}"
         self.lines.append(f"  {name} = {instruction}")
         return name
 

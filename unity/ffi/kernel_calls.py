@@ -1,0 +1,66 @@
+"""Calls of registered functions from inside compiled tensor programs (``T.call_packed``).
+
+The kernel fills an array of 64-bit words and calls the Python object behind the symbol ``BRIDGE`` with (name, format,
+address of the words). The format has one item per argument, then the result: ``i:<dtype>`` an integer or bool, ``f`` a
+float as float64 bits, ``h`` a pointer, ``s`` a C string, ``t:<dtype>:<ndim>`` a compact tensor (its address, then its
+extents); the result's item is ``i:<dtype>``, ``f`` or ``v`` (none), its word comes last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from .dtype import DataType
+from .registry import get_global_func
+from .tensor import Tensor
+
+BRIDGE = "unity_packed_bridge"
+"""Symbol whose address is the Python callable ``call_from_kernel``."""
+
+
+def _array(address: int, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
+    item = DataType(dtype)
+    size = math.prod(shape) * item.itemsize
+    if size == 0:
+        return np.empty(shape, item.numpy)
+    return np.frombuffer((ctypes.c_char * size).from_address(address), item.numpy).reshape(shape)
+
+
+def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:
+    """Decode the words, call the registered function, write its result back. Raises what the function raises."""
+    items = layout.decode().split(",")
+    arguments: list[Any] = []
+    place = address
+    for item in items[:-1]:
+        kind, *rest = item.split(":")
+        word = ctypes.c_int64.from_address(place).value
+        place += 8
+        if kind == "i":
+            arguments.append(bool(word) if rest[0] == "bool" else word & 2**64 - 1 if rest[0] == "uint64" else word)
+        elif kind == "f":
+            arguments.append(struct.unpack("<d", struct.pack("<q", word))[0])
+        elif kind == "h":
+            arguments.append(word & 2**64 - 1)
+        elif kind == "s":
+            arguments.append(ctypes.string_at(word).decode())
+        else:
+            ndim = int(rest[1])
+            shape = [ctypes.c_int64.from_address(place + 8 * axis).value for axis in range(ndim)]
+            place += 8 * ndim
+            arguments.append(Tensor(_array(word, rest[0], shape)))
+    result = get_global_func(name.decode())(*arguments)
+    kind = items[-1]
+    if kind == "f":
+        ctypes.c_double.from_address(place).value = float(0.0 if result is None else result)
+    elif kind != "v":
+        value = int(0 if result is None else result)
+        ctypes.c_uint64.from_address(place).value = value & 2**64 - 1
+
+
+BRIDGE_ADDRESS = id(call_from_kernel)
+"""Address to give to an Engine for the symbol ``BRIDGE``."""

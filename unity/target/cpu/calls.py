@@ -1,0 +1,287 @@
+"""Calls that leave the function: C symbols, LLVM intrinsics, registered functions, other tensor programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+
+from ...ffi.dtype import DataType
+from ...ffi.engine import process_symbol
+from ...ffi.kernel_calls import BRIDGE
+from ...ffi.llvm import parse_ir
+from ...ir.build import dtype_of
+from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
+from ...ir.types import Expr
+from ...support.errors import CodegenError, FFIError
+from .casts import convert
+from .lltypes import is_narrow, memory_type, value_type
+from .math_library import math_function
+from .memory import index, strides_of
+from .narrow import widen
+from .writer import FunctionWriter
+
+_I64, _F64 = DataType("int64"), DataType("float64")
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
+_VARIADIC = {"printf": 1, "fprintf": 2, "dprintf": 2, "sprintf": 2, "snprintf": 3}
+"""C functions with a variable tail, and their number of fixed parameters."""
+
+
+def math_symbol(w: FunctionWriter, name: str, dtype: DataType, span: object) -> str:
+    """Symbol of a math library function, its texts added to the module."""
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes)
+    for key, text in needed.items():
+        w.module.declare("@" + key.lstrip("@"), text)
+    return symbol
+
+
+def _name(call: Call) -> str:
+    first = call.args[0]
+    if type(first) is not StringImm:
+        raise CodegenError("E526", "the first argument of a call by name must be a text constant", call.span)
+    return first.value
+
+
+def _argument(w: FunctionWriter, expr: Expr) -> tuple[str, str]:
+    """(type, operand) of an argument of a C function. A buffer element of a handle call stays a value."""
+    if type(expr) is StringImm:
+        return "ptr", w.value(expr)
+    dtype = dtype_of(expr)
+    if dtype.code == "void":
+        raise CodegenError("E523", "an argument without value", getattr(expr, "span", None))
+    return value_type(dtype), w.value(expr)
+
+
+def call_extern(w: FunctionWriter, call: Call) -> str:
+    """A C function, or a tensor program of the module by its name. The symbol must exist in this process."""
+    name = _name(call)
+    if name in w.module.functions:
+        return call_kernel(w, Call(GlobalVar(name), call.args[1:], {}, (), call.ty, call.span))
+    if not _SYMBOL.match(name) or name.startswith("llvm."):
+        raise CodegenError("E527", f"{name!r} is not the name of a C function", call.span)
+    if not process_symbol(name):
+        raise CodegenError("E527", f"no C function {name!r} in this process", call.span,
+                           help="load the library that has it before compiling, or register the function and use T.call_packed")  # fmt: skip
+    arguments = [_argument(w, a) for a in call.args[1:]]
+    fixed = _VARIADIC.get(name)
+    if fixed is not None:
+        arguments = [a if i < fixed else _promoted(w, a, call.args[1 + i]) for i, a in enumerate(arguments)]
+    extend = {"i8": "signext ", "i16": "signext ", "i1": "zeroext "}
+    result = dtype_of(call)
+    ty = value_type(result)
+    shown = ", ".join([f"{kind} {text}" for kind, text in arguments])
+    kinds = ", ".join([kind for kind, _ in arguments[: fixed if fixed is not None else len(arguments)]])
+    kinds += ", ..." if fixed is not None else ""
+    w.module.externs[name] = None
+    w.module.declare(f"@{name}", f"declare {extend.get(ty, '')}{ty} @{name}({kinds})\n")
+    if ty == "void":
+        w.do(f"call void ({kinds}) @{name}({shown})")
+        return "undef"
+    return w.emit(f"call {extend.get(ty, '')}{ty} ({kinds}) @{name}({shown})")
+
+
+def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple[str, str]:
+    """C's default promotions in a variable tail: float to double, small integers to int."""
+    kind, text = argument
+    if kind == "ptr":
+        return argument
+    dtype = dtype_of(expr)
+    if dtype.is_float:
+        return "double", convert(w, text, dtype, _F64)
+    if dtype.bits < 32 or dtype.is_bool:
+        return "i32", convert(w, text, dtype, DataType("int32"))
+    return argument
+
+
+@cache
+def _intrinsic_problem(text: str) -> str:
+    """Why a small module using one intrinsic cannot be compiled for this machine, or "".
+
+    LLVM ends the process where it has no instruction for an intrinsic, so the attempt runs in a process of its own.
+    """
+    try:
+        module = parse_ir(text)
+    except FFIError as error:
+        return error.message
+    if "; Unknown intrinsic" in str(module):
+        return "LLVM has no such intrinsic"
+    program = (
+        "import sys, json, llvmlite.binding as b; b.initialize_native_target(); b.initialize_native_asmprinter();"
+        "m = b.parse_assembly(json.loads(sys.argv[1]));"
+        "t = b.Target.from_triple(b.get_process_triple()).create_target_machine(cpu=b.get_host_cpu_name(),"
+        "features=b.get_host_cpu_features().flatten()); t.emit_object(m)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, json.dumps(text)], capture_output=True, timeout=60)
+    if done.returncode == 0:
+        return ""
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if "LLVM ERROR" in line]
+    return lines[0] if lines else "LLVM cannot translate it for this processor"
+
+
+def call_llvm(w: FunctionWriter, call: Call) -> str:
+    """An LLVM intrinsic by name (``llvm.`` optional, type suffix optional), tried out before it is used."""
+    name = _name(call)
+    name = name if name.startswith("llvm.") else f"llvm.{name}"
+    if not _SYMBOL.match(name):
+        raise CodegenError("E527", f"{name!r} is not the name of an LLVM intrinsic", call.span)
+    operands = list(call.args[1:])
+    first = operands[0] if operands else None
+    if type(first) is IntImm and first.ty.dtype.name == "uint32" and first.value <= len(operands) - 1 and len(operands) > 1:
+        operands = operands[1:]  # TVM's older form: the number of arguments that pick the overload
+    result = dtype_of(call)
+    kinds = [value_type(dtype_of(a)) for a in operands]
+    texts = [w.value(a) for a in operands]
+    constant = [type(a) is IntImm for a in operands]
+    ty = value_type(result)
+    values = ", ".join([f"{k} {t if c else f'%a{i}'}" for i, (k, t, c) in enumerate(zip(kinds, texts, constant))])
+    params = ", ".join([f"{k} %a{i}" for i, (k, c) in enumerate(zip(kinds, constant)) if not c])
+    call_text = f"call {ty} @{name}({values})"
+    probe = f"define {ty} @probe({params}) {{\n" + (
+        f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
+    )
+    problem = _intrinsic_problem(probe)
+    if problem:
+        raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
+    actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])
+    if ty == "void":
+        w.do(f"call void @{name}({actual})")
+        return "undef"
+    return w.emit(f"call {ty} @{name}({actual})")
+
+
+def call_packed(w: FunctionWriter, call: Call) -> str:
+    """A registered function; see ``ffi/kernel_calls.py`` for how arguments travel."""
+    name = _name(call)
+    if w.inside_parallel:
+        raise CodegenError("E526", "a registered function cannot be called inside a parallel loop", call.span)
+    if name not in w.kernel.packed_calls:
+        w.kernel.packed_calls.append(name)
+    layout: list[str] = []
+    words: list[tuple[str, str]] = []
+    for argument in call.args[1:]:
+        _pack(w, argument, layout, words)
+    result = dtype_of(call)
+    layout.append("v" if result.code in ("void", "handle") else "f" if result.is_float else f"i:{result.name}")
+    block = w.slot("i64", 16, len(words) + 1)
+    for number, (kind, text) in enumerate(words):
+        w.do(f"store {kind} {text}, ptr {w.emit(f'getelementptr i64, ptr {block}, i64 {number}')}")
+    last = w.emit(f"getelementptr i64, ptr {block}, i64 {len(words)}")
+    w.do(f"store i64 0, ptr {last}")
+    declare = w.module.declare
+    declare("@PyGILState_Ensure", "declare i32 @PyGILState_Ensure()\n")
+    declare("@PyGILState_Release", "declare void @PyGILState_Release(i32)\n")
+    declare("@PyObject_CallFunction", "declare ptr @PyObject_CallFunction(ptr, ptr, ...)\n")
+    declare("@Py_DecRef", "declare void @Py_DecRef(ptr)\n")
+    declare(f"@{BRIDGE}", f"@{BRIDGE} = external global i8\n")
+    w.module.externs[BRIDGE] = None
+    held = w.emit("call i32 @PyGILState_Ensure()")
+    answer = w.emit(
+        f"call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @{BRIDGE}, ptr {w.module.string('yyK')}, "
+        f"ptr {w.module.string(name)}, ptr {w.module.string(','.join(layout))}, ptr {block})"
+    )
+    failed = w.emit(f"icmp eq ptr {answer}, null")
+    good, bad, on = w.label("answered"), w.label("raised"), w.label("on")
+    w.branch(failed, bad, good)
+    w.start(bad)
+    w.do(f"call void @PyGILState_Release(i32 {held})")
+    w.leave("-1")
+    w.start(good)
+    w.do(f"call void @Py_DecRef(ptr {answer})")
+    w.do(f"call void @PyGILState_Release(i32 {held})")
+    w.jump(on)
+    w.start(on)
+    if result.code in ("void", "handle"):
+        return "null"
+    if result.is_float:
+        return convert(w, w.emit(f"load double, ptr {last}"), _F64, result)
+    return convert(w, w.emit(f"load i64, ptr {last}"), _I64, result)
+
+
+def _pack(w: FunctionWriter, argument: Expr, layout: list[str], words: list[tuple[str, str]]) -> None:
+    if type(argument) is StringImm:
+        layout.append("s")
+        words.append(("ptr", w.value(argument)))
+        return
+    dtype = dtype_of(argument)
+    buffer = w.buffers.get(argument) if type(argument) is Var else None
+    if buffer is not None:
+        compact = not buffer.strides
+        layout.append(f"t:{buffer.dtype.name}:{len(buffer.shape)}")
+        if not compact or buffer.dtype.lanes != 1:
+            raise CodegenError("E526", f"buffer {buffer.name} is not compact: it cannot be handed to a registered function")
+        words.append(("ptr", w.value(argument)))
+        words.extend([("i64", index(w, extent)) for extent in buffer.shape])
+    elif dtype.code == "handle":
+        layout.append("h")
+        words.append(("ptr", w.value(argument)))
+    elif dtype.lanes != 1:
+        raise CodegenError("E526", f"a {dtype.name} cannot be handed to a registered function", getattr(argument, "span", None))
+    elif dtype.is_float:
+        text = w.value(argument)
+        if is_narrow(dtype):
+            text, dtype = widen(w, text, dtype), DataType("float32")
+        layout.append("f")
+        words.append(("double", convert(w, text, dtype, _F64)))
+    else:
+        layout.append(f"i:{dtype.name}")
+        words.append(("i64", convert(w, w.value(argument), dtype, _I64)))
+
+
+def call_kernel(w: FunctionWriter, call: Call) -> str:
+    """Another tensor program of the module: buffers by pointer, its symbols from the shapes of the buffers given."""
+    assert type(call.op) is GlobalVar
+    name = call.op.name
+    func = w.module.functions.get(name)
+    if func is None:
+        raise CodegenError("E526", f"the module has no tensor program {name!r}", call.span)
+    signature = w.module.signatures[name]
+    if len(call.args) != len(func.params):
+        raise CodegenError("E526", f"{name} takes {len(func.params)} arguments, got {len(call.args)}", call.span)
+    arguments = []
+    for param, argument in zip(func.params, call.args):
+        expected, given = dtype_of(param), dtype_of(argument)
+        text = w.value(argument)
+        if expected.code != "handle":
+            text = convert(w, text, given, expected, call.span)
+        elif given.code != "handle":
+            raise CodegenError("E523", f"{name}: {param.name} must be a pointer, got {given.name}", call.span)
+        kind = memory_type(expected)
+        if expected.is_bool:
+            text = w.emit(f"zext i1 {text} to i8")
+        arguments.append(f"{kind} {text}")
+    for symbol in signature.symbols:
+        source = call.args[symbol.param]
+        buffer = w.buffers.get(source) if type(source) is Var else None
+        if symbol.field == "value":
+            arguments.append(f"i64 {index(w, source)}")
+        elif buffer is None or symbol.axis >= len(buffer.shape):
+            raise CodegenError("E526", f"{name}: its symbol {symbol.name} is read from an argument of unknown shape", call.span)
+        elif symbol.field == "shape":
+            arguments.append(f"i64 {index(w, buffer.shape[symbol.axis])}")
+        else:
+            arguments.append(f"i64 {strides_of(w, buffer)[symbol.axis]}")
+    result = DataType(signature.result) if signature.result else None
+    slot = ""
+    if result is not None:
+        slot = w.slot(memory_type(result), 16)
+        arguments.append(f"ptr {slot}")
+    status = w.emit(f"call i32 @{w.module.symbols[name]}({', '.join(arguments)})")
+    good, bad = w.label("ok"), w.label("fail")
+    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
+    w.start(bad)
+    w.leave(_translated(w, status, name))
+    w.start(good)
+    if result is None:
+        return "undef"
+    loaded = w.emit(f"load {memory_type(result)}, ptr {slot}")
+    return w.emit(f"trunc i8 {loaded} to i1") if result.is_bool else loaded
+
+
+def _translated(w: FunctionWriter, status: str, name: str) -> str:
+    """A callee's failure as the caller's own: a Python exception stays, a check becomes one message."""
+    code = w.kernel.message(f"a check inside {name} failed")
+    raised = w.emit(f"icmp slt i32 {status}, 0")
+    return w.emit(f"select i1 {raised}, i32 -1, i32 {code}")
+

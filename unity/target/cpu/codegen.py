@@ -1,0 +1,133 @@
+"""Tensor programs to machine code: one LLVM module for all kernels, as text, then an object file.
+
+Functions must be lowered (`transform/tir/pipeline.py`); what has no rule is a CodegenError, and LLVM's verifier sees every
+module before any of its passes do. Symbols of kernels are ``unity.kernel.<name>``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...ffi.abi import KernelSignature
+from ...ffi.dtype import DataType
+from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features
+from ...ir.build import dtype_of
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.types import PointerType
+from ...support.deep import deep_recursion
+from ...support.errors import CodegenError, FFIError, InternalError
+from ...support.options import str_option
+from ..target import Target
+from . import expressions, intrinsics, memory, statements
+from .casts import convert
+from .lltypes import memory_type, value_type
+from .signature import find_symbols, kernel_signature, result_dtype
+from .writer import EXPRESSIONS, I64, STATEMENTS, FunctionWriter, Kernel, ModuleWriter
+
+RULE_MODULES = (expressions, intrinsics, memory, statements)
+"""Imported for the rules they register."""
+
+
+@dataclass(slots=True, frozen=True)
+class KernelLibrary:
+    """Compiled kernels: object bytes, the IR text they came from, signatures by function name, LLVM symbols by function
+    name, and external symbols the loader must supply."""
+
+    object: bytes
+    ir_text: str
+    signatures: dict[str, KernelSignature]
+    symbols: dict[str, str]
+    symbols_needed: tuple[str, ...]
+
+
+def kernel_symbol(name: str) -> str:
+    """LLVM symbol of a kernel."""
+    return "unity.kernel." + re.sub(r"[^A-Za-z0-9_.]", lambda m: f"${ord(m.group()):x}", name)
+
+
+def write_module(functions: Mapping[str, PrimFunc], target: Target) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
+    """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
+    symbols = {name: kernel_symbol(name) for name in functions}
+    with deep_recursion():
+        signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
+        module = ModuleWriter(functions, symbols, signatures)
+        final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
+    width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
+    text = module.text() + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
+    return text, final, symbols, tuple(module.externs)
+
+
+def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSignature:
+    kernel = Kernel(name, func)
+    result = result_dtype(func)
+    kernel.result = DataType(result) if result else None
+    w = FunctionWriter(module, kernel)
+    parameters: list[str] = []
+    no_alias = func.attrs.get("tir.noalias", True)
+    for number, param in enumerate(func.params):
+        place = f"%p{number}"
+        buffer = func.buffer_map.get(param)
+        if buffer is not None:
+            parameters.append(f"ptr{' noalias' if no_alias else ''} {place}")
+            w.env[param] = w.env[buffer.data] = place
+            w.buffers[buffer.data] = w.buffers[param] = buffer
+        elif type(param.ty) is PointerType or dtype_of(param).code == "handle":
+            parameters.append(f"ptr {place}")
+            w.env[param] = place
+        else:
+            dtype = dtype_of(param)
+            if dtype.lanes != 1:
+                raise CodegenError("E521", f"parameter {param.name} is a vector ({dtype.name})", param.span)
+            parameters.append(f"{memory_type(dtype)} {place}")
+            w.env[param] = w.emit(f"trunc i8 {place} to i1") if dtype.is_bool else place
+    scalars = set(func.params)
+    for number, var in enumerate(find_symbols(func)):
+        parameters.append(f"i64 %s{number}")
+        _bind_symbol(w, var, f"%s{number}", var in scalars)
+    for param, buffer in func.buffer_map.items():
+        if type(buffer.elem_offset) is Var and buffer.elem_offset not in w.env:
+            w.env[buffer.elem_offset] = "0"  # the pointer given addresses element 0
+    if kernel.result is not None:
+        parameters.append("ptr %result")
+    w.statement(func.body)
+    w.leave("0")
+    body = "\n".join(["entry:"] + w.entry + w.lines)
+    module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
+    return kernel_signature(name, func, tuple(kernel.messages), tuple(kernel.packed_calls))
+
+
+def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None:
+    dtype = dtype_of(var)
+    if is_param:
+        given = convert(w, w.env[var], dtype, I64)
+        w.fail_unless(w.emit(f"icmp eq i64 {given}, {text}"), f"{var.name} differs from the extent declared with it")
+        return
+    w.env[var] = convert(w, text, I64, dtype) if value_type(dtype) != "i64" else text
+
+
+def compile_options(target: Target) -> CompileOptions:
+    """How LLVM is to compile for a target."""
+    return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu or "", features=target.mattr or ("" if target.mcpu else host_features()))
+
+
+def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLibrary:
+    """Compile lowered tensor programs. Raises CodegenError E52x for what cannot be expressed, E530 for another target kind."""
+    if target.kind != "llvm":
+        raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
+    text, signatures, symbols, needed = write_module(functions, target)
+    options = compile_options(target)
+    folder = str_option("UNITY_KEEP")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "kernels.ll").write_text(text)
+    try:
+        data = compile_ir(text, options)
+    except FFIError as error:
+        raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
+    if folder:
+        (Path(folder) / "kernels.s").write_text(assembly(text, options))
+    return KernelLibrary(data, text, signatures, symbols, needed)

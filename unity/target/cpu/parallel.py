@@ -1,0 +1,97 @@
+"""Parallel loops: the body becomes a function over a range of iterations, which the pool's threads share.
+
+What the body uses of its surroundings travels in a context structure on the caller's stack. The pool hands back the status
+of a chunk that failed. Inside a parallel body further parallel loops are serial.
+"""
+
+from __future__ import annotations
+
+from ...ffi.pool import PARALLEL_FOR
+from ...ir.build import dtype_of
+from ...ir.expr import Var
+from ...ir.stmt import For
+from ...ir.types import PointerType
+from ...ir.walk import used_vars
+from .casts import convert
+from .lltypes import value_type
+from .writer import I64, FunctionWriter, LoopScope
+
+CHUNKS = 64
+"""Most chunks a loop is cut into."""
+
+
+def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
+    """(variable, type, operand) of the local values the body needs; constants and globals need no travel."""
+    found = []
+    for var in used_vars(stmt.body):
+        text = w.env.get(var)
+        if text is not None and text.startswith("%"):
+            found.append((var, "ptr" if type(var.ty) is PointerType else value_type(dtype_of(var)), text))
+    return found
+
+
+def parallel_loop(w: FunctionWriter, stmt: For) -> None:
+    """Write a parallel loop."""
+    dtype = dtype_of(stmt.loop_var)
+    first, extent = w.value(stmt.min), w.value(stmt.extent)
+    captured = _captured(w, stmt)
+    passed = [(ty, text) for _, ty, text in captured] + [(value_type(dtype), first)]
+    struct = "{ " + ", ".join([ty for ty, _ in passed]) + " }"
+    context = w.slot(struct, 16)
+    for position, (ty, text) in enumerate(passed):
+        place = w.emit(f"getelementptr inbounds {struct}, ptr {context}, i32 0, i32 {position}")
+        w.do(f"store {ty} {text}, ptr {place}")
+    symbol = w.module.unique(f"{w.module.symbols[w.kernel.name]}.parallel")
+    _write_body(w, stmt, symbol, struct, captured)
+    count = convert(w, extent, dtype, I64)
+    chunk = w.emit(f"sdiv i64 {w.emit(f'add i64 {count}, {CHUNKS - 1}')}, {CHUNKS}")
+    chunk = w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
+    w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
+    w.module.externs[PARALLEL_FOR] = None
+    status = w.emit(f"call i32 @{PARALLEL_FOR}(ptr @{symbol}, ptr {context}, i64 {count}, i64 {chunk})")
+    good, bad = w.label("ok"), w.label("fail")
+    w.branch(w.emit(f"icmp eq i32 {status}, 0"), good, bad)
+    w.start(bad)
+    w.leave(status)
+    w.start(good)
+
+
+def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]]) -> None:
+    """Two functions: a work function with the captured values as parameters (pointers keep ``noalias``), and the entry
+    the pool calls, which reads the context."""
+    dtype = dtype_of(stmt.loop_var)
+    ty = value_type(dtype)
+    inner = FunctionWriter(w.module, w.kernel, inside_parallel=True, fast=w.fast, buffers=dict(w.buffers))
+    inner.env.update([(var, text) for var, text in w.env.items() if not text.startswith("%")])
+    parameters = ["i64 %begin", "i64 %end"]
+    no_alias = w.kernel.func.attrs.get("tir.noalias", True)
+    for number, (var, kind, _) in enumerate(captured):
+        parameters.append(f"{kind}{' noalias' if kind == 'ptr' and no_alias else ''} %c{number}")
+        inner.env[var] = f"%c{number}"
+    parameters.append(f"{ty} %first")
+    inner.jump("head")
+    inner.start("head")
+    inner.lines.append("  %at = phi i64 [ %begin, %entry ], [ %after, %next ]")
+    inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")
+    inner.start("body")
+    offset = convert(inner, "%at", I64, dtype)
+    inner.env[stmt.loop_var] = inner.emit(f"add {ty} {offset}, %first")
+    inner.loops.append(LoopScope("", "next", 0))
+    inner.statement(stmt.body)
+    inner.free_down_to(0)
+    inner.jump("next")
+    inner.start("next")
+    inner.lines.append("  %after = add nsw i64 %at, 1")
+    inner.jump("head")
+    inner.start("done")
+    inner.lines.append("  ret i32 0")
+    body = "\n".join(["entry:"] + inner.entry + inner.lines)
+    w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
+    lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
+    for number, kind in enumerate([kind for _, kind, _ in captured] + [ty]):
+        lines.append(f"  %p{number} = getelementptr inbounds {struct}, ptr %context, i32 0, i32 {number}")
+        lines.append(f"  %v{number} = load {kind}, ptr %p{number}")
+        arguments.append(f"{kind} %v{number}")
+    lines += [f"  %status = call i32 @{symbol}.work({', '.join(arguments)})", "  ret i32 %status"]
+    text = "\n".join(lines)
+    w.module.bodies.append(f"define internal i32 @{symbol}(ptr %context, i64 %begin, i64 %end) #0 {{\n{text}\n}}")

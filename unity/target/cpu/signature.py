@@ -1,0 +1,113 @@
+"""KernelSignature of a tensor program: parameters, where its symbols are read, formulas of its shapes."""
+
+from __future__ import annotations
+
+
+
+from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
+from ...ir.build import dtype_of
+from ...ir.expr import Call, IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.scalar import (
+    EQ, GE, GT, LE, LT, NE, Add, And, BufferLoad, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Select, Sub,
+)  # fmt: skip
+from ...ir.stmt import BufferStore
+from ...ir.types import Expr, PrimType, TupleType
+from ...ir.walk import collect
+from ...support.errors import CodegenError
+
+_OPERATORS: dict[type, str] = {
+    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
+    Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
+}  # fmt: skip
+
+
+def formula(expr: Expr, symbols: dict[Var, int]) -> Dim:
+    """A scalar expression as data. Raises CodegenError E528 for what a formula cannot say."""
+    kind = type(expr)
+    if kind is IntImm:
+        return expr.value  # type: ignore[attr-defined, no-any-return]
+    if kind is Var:
+        number = symbols.get(expr)  # type: ignore[call-overload]
+        if number is None:
+            raise CodegenError("E528", f"symbol {expr.name} stands in a shape but no parameter gives it", expr.span)  # type: ignore[attr-defined]
+        return ("sym", number)
+    if kind is Cast:
+        return formula(expr.value, symbols)  # type: ignore[attr-defined]
+    if kind is Not:
+        return ("not", formula(expr.a, symbols))  # type: ignore[attr-defined]
+    if kind is Select:
+        parts = [expr.cond, expr.true_value, expr.false_value]  # type: ignore[attr-defined]
+        return ("select", *[formula(p, symbols) for p in parts])
+    name = _OPERATORS.get(kind)
+    if name is None:
+        raise CodegenError("E528", f"{kind.__name__} cannot stand in the shape of a parameter", getattr(expr, "span", None))
+    return (name, formula(expr.a, symbols), formula(expr.b, symbols))  # type: ignore[attr-defined]
+
+
+def result_dtype(func: PrimFunc) -> str | None:
+    """Name of the type of the value a tensor program returns, None where it returns none."""
+    ty = func.ret_ty
+    if type(ty) is PrimType and ty.dtype.code != "void":
+        return ty.dtype.name
+    if ty is None or type(ty) is PrimType or (type(ty) is TupleType and not ty.fields):
+        return None
+    raise CodegenError("E528", f"a tensor program cannot return {ty!r}", func.span)
+
+
+def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
+    """Symbols in the order of the raw entry: variables that stand alone in shapes, then in strides, parameter by parameter;
+    scalar parameters only where a shape needs them in a formula and no dimension is the parameter itself."""
+    found: dict[Var, SymbolSource] = {}
+    for number, param in enumerate(func.params):
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            continue
+        for field, extents in (("shape", buffer.shape), ("strides", buffer.strides)):
+            for axis, extent in enumerate(extents):
+                if type(extent) is Var and extent not in found:
+                    found[extent] = SymbolSource(extent.name, number, axis, field)
+    scalars = {p: i for i, p in enumerate(func.params)}
+    for buffer in func.buffer_map.values():
+        for extent in (*buffer.shape, *buffer.strides):
+            for var in collect(extent, Var):
+                if var in scalars and var not in found:
+                    found[var] = SymbolSource(var.name, scalars[var], 0, "value")
+    return found
+
+
+def written_pointers(func: PrimFunc) -> set[Var]:
+    """Data pointers that the body may write through: stored to, or passed on as a pointer."""
+    written: set[Var] = {s.buffer.data for s in collect(func.body, BufferStore)}
+    for call in collect(func.body, Call):
+        for argument in call.args:
+            if type(argument) is Var:
+                written.add(argument)
+            elif getattr(call.op, "name", "") == "T.address_of" and type(argument) is BufferLoad:
+                written.add(argument.buffer.data)
+    return written
+
+
+def kernel_signature(name: str, func: PrimFunc, messages: tuple[str, ...] = (), packed: tuple[str, ...] = ()) -> KernelSignature:
+    """The signature of a tensor program."""
+    sources = find_symbols(func)
+    symbols = {var: number for number, var in enumerate(sources)}
+    written = written_pointers(func)
+    params: list[BufferParam | ScalarParam] = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            params.append(ScalarParam(param.name, dtype_of(param).name))
+            continue
+        shape = tuple([formula(e, symbols) for e in buffer.shape])
+        strides = tuple([formula(e, symbols) for e in buffer.strides])
+        params.append(BufferParam(buffer.name, buffer.dtype.name, shape, strides, buffer.data in written or param in written))
+    return KernelSignature(name, tuple(params), tuple(sources.values()), messages, result_dtype(func), packed)
+
+
+def symbol_vars(func: PrimFunc) -> list[Var]:
+    """The symbols' variables in the order of the raw entry."""
+    return list(find_symbols(func))
+
+
+
