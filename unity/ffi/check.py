@@ -132,7 +132,7 @@ class _Call:
         if isinstance(value, (memoryview, bytearray)):
             return np.asarray(value)
         raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
-                        help="pass a numpy array, a unity.Tensor or a torch tensor; unity.tensor(...) makes one")  # fmt: skip
+                        help="pass a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
 
     def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
         try:
@@ -193,7 +193,7 @@ class _Call:
 
     def check_formulas(self) -> None:
         for arg, path, dim, value in self.waiting:
-            symbols = [self.values[number] if number in self.values else 0 for number in range(len(self.spec.symbols))]
+            symbols = [self.values.get(number, 0) for number in range(len(self.spec.symbols))]
             expected = evaluate(dim, symbols)
             if expected != value:
                 names = self.spec.symbols
@@ -208,7 +208,7 @@ class _Call:
         if isinstance(value, (float, str)) or not hasattr(value, "__index__"):
             raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}")
         try:
-            return operator.index(value)  # type: ignore[arg-type]
+            return operator.index(value)
         except TypeError:
             raise self.fail("E603", arg, path, f"expected {what}, got {type(value).__name__}") from None
 

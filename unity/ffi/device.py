@@ -10,7 +10,7 @@ from ..support.errors import FFIError
 
 @dataclass(slots=True, frozen=True)
 class DeviceKind:
-    """A family of devices. ``dlpack_code`` is its number in DLPack; ``host_memory`` says that pointers work on the host."""
+    """A family of devices. ``dlpack_code`` is DLPack's number; ``host_memory``: pointers work on the host."""
 
     name: str
     dlpack_code: int

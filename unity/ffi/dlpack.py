@@ -84,7 +84,7 @@ def import_array(producer: object) -> np.ndarray:
     """A numpy array over the memory of an object with ``__dlpack__`` on the cpu. Raises FFIError E704."""
     patched = _Patched(producer)
     try:
-        array = np.from_dlpack(patched)
+        array = np.from_dlpack(patched)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, AttributeError, TypeError) as error:
         raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
     return array if patched.dtype is None else array.view(patched.dtype.numpy)

@@ -1,4 +1,4 @@
-"""The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, and converts the result.
+"""The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, converts the result.
 
 The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
 ``[raw, env, slow, status]``. Invariant: every check that fails goes to ``%slow`` (the Python checker), which raises or

@@ -21,7 +21,7 @@ def formula_text(dim: Dim, symbols: Sequence[str], nested: bool = False) -> str:
         return str(dim)
     kind = dim[0]
     if kind == "sym":
-        return symbols[dim[1]]
+        return str(symbols[dim[1]])
     if kind in _INFIX:
         text = f"{formula_text(dim[1], symbols, True)} {_INFIX[kind]} {formula_text(dim[2], symbols, True)}"
         return f"({text})" if nested else text
@@ -42,7 +42,7 @@ class FormulaEmitter:
             return str(dim)
         kind = dim[0]
         if kind == "sym":
-            return symbols[dim[1]]
+            return str(symbols[dim[1]])
         operands = [self.value(operand, symbols) for operand in dim[1:]]
         if kind in _PLAIN:
             return self.emit(f"{_PLAIN[kind]} i64 {operands[0]}, {operands[1]}")

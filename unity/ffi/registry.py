@@ -23,10 +23,10 @@ class PackedFunc:
     __slots__ = ("__weakref__", "address", "function", "name", "signature")
 
     def __init__(self, name: str, function: AnyFunction) -> None:
-        while isinstance(function, PackedFunc):
+        if isinstance(function, PackedFunc):
             function = function.function
         self.name = name
-        self.function = function
+        self.function: AnyFunction = function
         self.address = function.address if isinstance(function, CFunction) else 0
         self.signature: CSignature | None = function.signature if isinstance(function, CFunction) else None
 
@@ -80,7 +80,7 @@ def register_func(
 
 
 def register_c_func(name: str, address: int, signature: str, override: bool = False) -> PackedFunc:
-    """Register a C function by address, e.g. ``register_c_func("axpy", p, "(const float32*, float32*, int64) -> int32")``.
+    """Register a C function by address, e.g. with the signature ``(const float32*, float32*, int64) -> int32``.
 
     Raises FFIError E705 (name taken) and E707 (signature).
     """
@@ -98,8 +98,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     found = _TABLE.get(name)
     if found is None and not allow_missing:
         near = get_close_matches(name, list(_TABLE), 3)
-        raise FFIError("E706", f"no function is registered as {name!r}",
-                       help=f"did you mean {', '.join(near)}?" if near else "register it with unity.register_func")  # fmt: skip
+        advice = f"did you mean {', '.join(near)}?" if near else "register it with unity.register_func"
+        raise FFIError("E706", f"no function is registered as {name!r}", help=advice)
     return found
 
 

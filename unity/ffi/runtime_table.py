@@ -111,7 +111,8 @@ class _Handler(ctypes.Structure):
 
     _fields_ = [
         ("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
-        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p), ("free", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
     ]  # fmt: skip
 
 

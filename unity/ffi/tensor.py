@@ -98,7 +98,7 @@ class Tensor:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Steps between neighbours, in elements, as in torch and DLPack. Raises FFIError E704 where they are no whole elements."""
+        """Steps between neighbours, in elements, as in torch. Raises FFIError E704 where they are no whole elements."""
         size = self._array.itemsize
         if any(step % size for step in self._array.strides):
             raise FFIError("E704", f"strides {self._array.strides} bytes are no multiple of {size}-byte elements")
@@ -136,8 +136,8 @@ class Tensor:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._device.dlpack
 
-    def __getitem__(self, index: object) -> Tensor:
-        return Tensor(np.asarray(self._array[index]), self._device)  # type: ignore[index]
+    def __getitem__(self, index: Any) -> Tensor:
+        return Tensor(np.asarray(self._array[index]), self._device)
 
     def __len__(self) -> int:
         if self._array.ndim == 0:
