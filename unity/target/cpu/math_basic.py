@@ -12,7 +12,7 @@ REMAINDER = "unity.remainder"
 REMAINDER_DEFINITION = {
     REMAINDER: f"""\
 define internal {{ double }} @{REMAINDER}(double %x, double %y) noinline nounwind {{
-; fmod of finite x > y > 0: long division of the mantissas, 11 binary digits a step
+; fmod of finite x >= y > 0: long division of the mantissas, 11 binary digits a step
 entry:
   %xb = bitcast double %x to i64
   %yb = bitcast double %y to i64
@@ -70,11 +70,14 @@ def _fmod(x: Value, y: Value) -> Value:
     rest = fma(-intrinsic("trunc", quotient), b, a)
     rest = rest.lt(0.0).select(rest + b, rest)
 
-    def long_division() -> list[Value]:
-        return call_per_lane(REMAINDER, REMAINDER_DEFINITION, [a, b], ("f64",))
-
     possible = b.gt(0.0) & a.lt(inf)
-    rest = where_any(quotient.ge(2.0**53) & possible, long_division, [rest])[0]
+    far = quotient.ge(2.0**53) & possible
+
+    def long_division() -> list[Value]:
+        # lanes that do not need it divide 1 by 1: an integer division by zero would trap
+        return call_per_lane(REMAINDER, REMAINDER_DEFINITION, [far.select(a, 1.0), far.select(b, 1.0)], ("f64",))
+
+    rest = where_any(far, long_division, [rest])[0]
     rest = b.eq(inf).select(a, rest)
     nothing = x.constant(0.0) / 0.0
     defined = possible & b.le(inf)

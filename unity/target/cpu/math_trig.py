@@ -42,7 +42,7 @@ def two_over_pi_words() -> tuple[int, ...]:
 def reduction_definition() -> dict[str, str]:
     """The scalar function ``{double high, double low, i64 quadrant} unity.reduce_half_pi(double x)`` and its table.
 
-    For |x| >= 2^20: x = M * 2^E with a 53-bit M. Digits of 2/pi before the place E - 1 give multiples of 4 and are skipped;
+    For finite |x| >= 2^17: x = M * 2^E with a 53-bit M. Digits of 2/pi before the place E - 1 give multiples of 4 and are skipped;
     the next 192 times M, taken modulo 2^192, hold the quadrant in the top two bits and the fraction below.
     """
     table = f"{REDUCTION}.table"
@@ -158,15 +158,18 @@ def reduce_half_pi(x: Value) -> tuple[Value, Value, Value]:
     low = fma(k, -c3, lost - fma(k, c2, -product))
     quadrant = shifted.as_bits()
 
+    is_huge = absolute(x).gt(ORDINARY[kind])
+
     def huge() -> list[Value]:
-        wide = x.widened() if kind == "f32" else x
+        argument = is_huge.select(x, ORDINARY[kind])  # the exact reduction is not defined on small numbers
+        wide = argument.widened() if kind == "f32" else argument
         high, tail, q = call_per_lane(REDUCTION, reduction_definition(), [wide], ("f64", "f64", "i64"))
         if kind == "f64":
             return [high, tail, q]
         short = high.narrowed()
         return [short, (high - short.widened()).narrowed(), q.convert("trunc", "i32")]
 
-    result = where_any(absolute(x).gt(ORDINARY[kind]), huge, [r, low, quadrant])
+    result = where_any(is_huge, huge, [r, low, quadrant])
     return result[0], result[1], result[2]
 
 
