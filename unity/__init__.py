@@ -1,0 +1,36 @@
+"""Unity: one module, one intermediate representation, from script to running machine code. Names are handed on lazily."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .version import VERSION
+
+__version__ = VERSION
+
+_NAMES = {
+    "compile": ".vm.build", "build": ".vm.build", "VirtualMachine": ".vm.machine", "load": ".vm.executable",
+    "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
+    "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
+    "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
+    "UnityError": ".support.errors", "IRModule": ".ir.module",
+}  # fmt: skip
+_ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
+
+__all__ = ["__version__", *_NAMES, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name], __name__), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

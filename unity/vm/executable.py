@@ -1,0 +1,159 @@
+"""``Executable``: a compiled module: bytecode, constants, machine code, module text; saved to one file and loaded again.
+
+Execution side: needs ``ffi`` alone. Recompiling (``trust=False``, or another processor) goes through the hook
+``RECOMPILE``, which ``vm.build`` fills when it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..ffi.dtype import DataType
+from ..ffi.engine import host_features, host_triple
+from ..ffi.tensor import Tensor
+from ..support.errors import ArtifactError, FFIError, MissingExtraError
+from ..support.extras import require
+from .artifact import read_sections, write_sections
+from .bytecode import Program, program_text
+from .codec import decode, encode
+
+_ALIGN = 64
+RECOMPILE: list[Callable[[str, dict[str, Any]], Executable]] = []
+"""The hook: (module text, options of the build) -> Executable; empty where the compiler rooms are not imported."""
+
+
+@dataclass(slots=True)
+class Executable:
+    """A compiled module. ``objects`` are ELF objects: ``kernels`` and, in native mode, ``driver``."""
+
+    program: Program
+    objects: dict[str, bytes] = field(default_factory=dict)
+    triple: str = ""
+    features: str = ""
+    module_text: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+
+    def as_text(self) -> str:
+        """Disassembly of the bytecode."""
+        return program_text(self.program)
+
+    def stats(self) -> str:
+        """Counts and sizes in words."""
+        program = self.program
+        instructions = sum([len(fn.code) for fn in program.functions.values()])
+        constants = sum([c.numpy().nbytes for c in program.constants])
+        code = ", ".join([f"{name} {len(data)} bytes" for name, data in self.objects.items()])
+        return (f"{len(program.functions)} functions, {instructions} instructions, {len(program.kernels)} kernels, "
+                f"{len(program.constants)} constants ({constants} bytes), machine code: {code or 'none'}")  # fmt: skip
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names that can be called from outside."""
+        return tuple([n for n, f in self.program.functions.items() if f.exported])
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file. Raises ArtifactError E801."""
+        arrays = [np.ascontiguousarray(c.numpy()) for c in self.program.constants]
+        offsets, total = [], 0
+        for array in arrays:
+            offsets.append(total)
+            total = (total + array.nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
+        pool = np.zeros(total, np.uint8)
+        for array, offset in zip(arrays, offsets, strict=True):
+            pool[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        meta = {
+            "triple": self.triple, "features": self.features, "options": self.options,
+            "constants": [[c.dtype, list(c.shape), o] for c, o in zip(self.program.constants, offsets, strict=True)],
+        }  # fmt: skip
+        sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
+        for name, data in self.objects.items():
+            sections[f"object.{name}"] = data
+        sections["module"] = self.module_text.encode()
+        sections["constants"] = pool
+        write_sections(path, sections)
+
+    def __repr__(self) -> str:
+        return f"<Executable: {self.stats()}>"
+
+
+def load(path: str | Path, trust: bool = True) -> Executable:
+    """A saved executable.
+
+    The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
+    never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
+    a processor with features this one lacks. Raises ArtifactError E801 to E807.
+    """
+    sections = read_sections(path)
+    try:
+        meta = _meta(json.loads(bytes(sections["meta"])))
+        text = bytes(sections["module"]).decode()
+        table = meta["constants"]
+        bytecode = bytes(sections["bytecode"])
+        pool = sections["constants"]
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
+    if not trust:
+        return _recompile(text, meta["options"], f"{path} is not trusted")
+    missing = missing_features(meta["triple"], meta["features"])
+    if missing:
+        return _recompile(text, meta["options"], f"{path} was compiled for another processor ({missing})")
+    program = decode(bytecode, _constants(table, pool))
+    objects = {name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")}
+    return Executable(program, objects, meta["triple"], meta["features"], text, meta["options"], [pool])
+
+
+def _meta(meta: Any) -> dict[str, Any]:
+    for key, kind in (("triple", str), ("features", str), ("options", dict), ("constants", list)):
+        if not isinstance(meta[key], kind):
+            raise ValueError(f"{key} is no {kind.__name__}")
+    return dict(meta)
+
+
+def _constants(table: list[Any], pool: memoryview) -> list[Tensor]:
+    """Tensors over the mapped file: read-only by convention, private pages."""
+    memory = np.frombuffer(pool, np.uint8) if pool.nbytes else np.empty(0, np.uint8)
+    memory.flags.writeable = False
+    found = []
+    try:
+        for dtype, shape, offset in table:
+            data_type = DataType(dtype).numpy
+            extents = [int(extent) for extent in shape]
+            size = data_type.itemsize
+            for extent in extents:
+                size *= extent
+            if min([offset, *extents]) < 0 or offset % _ALIGN or offset + size > memory.size:
+                raise ValueError("a constant lies outside the file")
+            array = memory[offset : offset + size].view(data_type) if size else np.empty(0, data_type)
+            found.append(Tensor(array.reshape(extents)))
+    except (ValueError, TypeError, FFIError, OverflowError) as error:
+        raise ArtifactError("E805", f"the constants of the file are not valid: {error}") from error
+    return found
+
+
+def missing_features(triple: str, features: str) -> str:
+    """Why machine code for this triple and these features cannot run here, or ""."""
+    if not triple:
+        return ""
+    if triple.split("-")[0] != host_triple().split("-")[0] or triple.split("-")[2:3] != host_triple().split("-")[2:3]:
+        return f"{triple}, this machine is {host_triple()}"
+    here = set(host_features().split(","))
+    lacks = [f[1:] for f in features.split(",") if f.startswith("+") and f not in here]
+    return f"it needs {', '.join(lacks[:8])}" if lacks else ""
+
+
+def _recompile(text: str, options: dict[str, Any], reason: str) -> Executable:
+    if not RECOMPILE:
+        try:
+            require(f"{__package__}.build")
+        except MissingExtraError as error:
+            raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
+    if not text.strip() or not RECOMPILE:
+        raise ArtifactError("E804", f"{reason}, and the file holds no module text to compile again")
+    return RECOMPILE[0](text, options)

@@ -1,0 +1,212 @@
+"""``VirtualMachine``: an executable loaded into this process, its functions callable from Python."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..ffi.check import ArgumentChecker
+from ..ffi.device import CPU, Device, device as make_device
+from ..ffi.elf import read_symbols
+from ..ffi.engine import Engine
+from ..ffi.entry_spec import spec_of_kernel
+from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
+from ..ffi.native_helpers import helper_symbols
+from ..ffi.pool import PARALLEL_FOR, pool_symbols
+from ..ffi.tensor import Tensor
+from ..support.errors import VMError
+from .executable import Executable
+from .interpret import Instrument, Interpreter
+from .kernels import raw_kernels
+from .values import Closure, to_value
+
+EXEC_MODES = ("native", "bytecode")
+
+
+class BoundFunction(partial):  # type: ignore[type-arg]
+    """A function of a virtual machine: call it; ``signature`` says how. (A ``partial``: no Python frame on the way.)"""
+
+    name: str
+    signature: str
+
+    def __repr__(self) -> str:
+        return self.signature
+
+
+@dataclass(slots=True, frozen=True)
+class BenchmarkResult:
+    """Seconds per call, one number per repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """Median."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """Fastest repeat."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """Slowest repeat."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation."""
+        return statistics.pstdev(self.results)
+
+    def __str__(self) -> str:
+        return f"mean {self.mean * 1e6:.3f} us, median {self.median * 1e6:.3f} us, min {self.min * 1e6:.3f} us ({len(self.results)} repeats)"
+
+
+class VirtualMachine:
+    """Runs an executable. ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
+
+    ``exec_mode``: ``native`` (machine code) or ``bytecode`` (interpreter: instruments, every check at every step).
+    Several Python threads may call one machine. Raises VMError E602 to E613 for arguments that do not fit.
+    """
+
+    def __init__(self, executable: Executable, device: Device | str | Sequence[Device] | None = None, exec_mode: str = "native") -> None:
+        if exec_mode not in EXEC_MODES:
+            raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
+        found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
+        self.device = CPU if found is None else make_device(found)
+        if self.device != CPU:
+            raise VMError("E612", f"this machine runs on cpu:0, not on {self.device}")
+        self.executable = executable
+        self.exec_mode = exec_mode
+        self.engine = link_kernels(executable)
+        self.kernels = raw_kernels(self.engine, executable.program.kernels)
+        self.interpreter = Interpreter(executable.program, self.kernels)
+        self._functions: dict[str, BoundFunction] = {}
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._outputs: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> BoundFunction:
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = self._bind(name)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        program = self.executable.program
+        return name in self._functions or name in program.functions or name in program.kernels
+
+    def _bind(self, name: str) -> BoundFunction:
+        program = self.executable.program
+        if name in program.functions and program.functions[name].exported:
+            fn = program.functions[name]
+            params = ", ".join([f"{p}: {annotation}" for p, annotation in fn.params])
+            return _bound(self._graph_function(name), name, f"{name}({params}) -> {fn.ret}")
+        if name in program.kernels:
+            signature = program.kernels[name]
+            params = ", ".join([f"{p.name}: {p.dtype}" for p in signature.params])
+            return _bound(self._kernel_function(name), name, f"{name}({params})")
+        close = ", ".join([*self.executable.functions, *program.kernels])
+        raise VMError("E631", f"the program has no function {name!r}", help=f"it has: {close or 'none'}")
+
+    def _graph_function(self, name: str) -> Callable[..., Any]:
+        run = self.interpreter.run
+        return lambda *args: run(name, tuple([to_value(a) for a in args]))
+
+    def _kernel_function(self, name: str) -> Callable[..., Any]:
+        kernel = self.kernels[name]
+        checker = ArgumentChecker(spec_of_kernel(kernel.signature))
+
+        def call(*args: Any) -> Any:
+            values, symbols = checker.bind(args)
+            return kernel([Tensor(v) if hasattr(v, "ctypes") else v for v in values] + symbols)
+
+        return call
+
+    def invoke_closure(self, closure: Closure, *args: Any) -> Any:
+        """Call a closure the program returned."""
+        if not callable(closure):
+            raise VMError("E636", f"a {type(closure).__name__} is no closure")
+        return to_value(closure(*args))
+
+    def save_function(self, name: str, saved_name: str, *args: Any) -> None:
+        """Bind arguments to a function under a new name: ``vm[saved_name]()``."""
+        function = self[name]
+        values = tuple([to_value(a) for a in args])
+        self._functions[saved_name] = _bound(lambda: function(*values), saved_name, f"{saved_name}()")
+
+    def set_input(self, name: str, *args: Any) -> None:
+        """Keep arguments for ``invoke_stateful(name)``."""
+        self[name]
+        self._inputs[name] = tuple([to_value(a) for a in args])
+
+    def invoke_stateful(self, name: str) -> None:
+        """Call a function with the arguments kept by ``set_input``."""
+        if name not in self._inputs:
+            raise VMError("E637", f"no input is set for {name!r}", help=f'call vm.set_input("{name}", ...) first')
+        self._outputs[name] = self[name](*self._inputs[name])
+
+    def get_outputs(self, name: str) -> Any:
+        """Result of the last ``invoke_stateful(name)``."""
+        if name not in self._outputs:
+            raise VMError("E637", f"{name!r} has no outputs yet", help=f'call vm.invoke_stateful("{name}") first')
+        return self._outputs[name]
+
+    def set_instrument(self, before: Instrument | None = None, after: Instrument | None = None) -> None:
+        """Watch every call of the interpreter: ``before(name, args, None)`` (may return ``SKIP``), ``after(name, args, result)``."""
+        if self.exec_mode != "bytecode":
+            raise VMError("E637", "instruments need the interpreter", help='make the machine with exec_mode="bytecode"')
+        self.interpreter.before, self.interpreter.after = before, after
+
+    def time_evaluator(self, name: str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0) -> Callable[..., BenchmarkResult]:
+        """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``)."""
+        function = self[name]
+
+        def run(*args: Any) -> BenchmarkResult:
+            values = [to_value(a) for a in args]
+            function(*values)
+            calls = number
+            results = []
+            while len(results) < repeat:
+                start = time.perf_counter()
+                for _ in range(calls):
+                    function(*values)
+                took = time.perf_counter() - start
+                if took * 1000 < min_repeat_ms:
+                    calls *= 2
+                    continue
+                results.append(took / calls)
+            return BenchmarkResult(tuple(results))
+
+        return run
+
+
+def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:
+    made = BoundFunction(call)
+    made.name, made.signature = name, signature
+    return made
+
+
+def link_kernels(executable: Executable) -> Engine:
+    """Machine code of the tensor programs, loaded."""
+    data = executable.objects.get("kernels")
+    engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
+    if data is None:
+        return engine
+    needed = set(read_symbols(data).undefined)
+    symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
+    if any([name.startswith(("unity_", "Py")) for name in needed]):
+        symbols |= helper_symbols()
+    for name, address in symbols.items():
+        engine.add_symbol(name, address)
+    engine.add_object(data)
+    return engine
