@@ -1,0 +1,183 @@
+"""``create_prim_func``: tensors to a PrimFunc with one block per compute, serial loops, exact reads and writes.
+
+Parameters stand in the order given; tensors not given are allocated inside. The result shares no variable with the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir import build
+from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir.expr import Var
+from ..ir.function import PrimFunc
+from ..ir.names import NameSupply
+from ..ir.scalar import BufferLoad, IterVar, Reduce
+from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, For, Stmt, seq
+from ..ir.types import Expr, PointerType, VOID_TYPE, prim_type
+from ..ir.walk import fresh_copy, free_vars, rewrite, substitute
+from ..support.deep import deep_recursion
+from ..support.errors import TypeRuleError
+from .tensor import Compute, Extern, ProducerLoad, Tensor
+from .value import Value, unwrap
+
+TRUE = build.const(True)
+
+
+def create_prim_func(
+    args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
+) -> PrimFunc:
+    """The tensor program that computes the given tensors: placeholders and scalars are inputs, computed ones outputs.
+
+    ``name`` becomes the global symbol. Raises TypeRuleError E217 for a placeholder that is used but not given, and for a symbol
+    no parameter defines.
+    """
+    with deep_recursion():
+        return _Builder().build(args, name, dict(attrs or {}))
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.names = NameSupply()
+        self.block_names = NameSupply()
+        self.buffers: dict[Tensor, Buffer] = {}
+
+    def buffer(self, tensor: Tensor) -> Buffer:
+        found = self.buffers.get(tensor)
+        if found is None:
+            name = self.names.fresh(tensor.name)
+            data = Var(name, PointerType(prim_type(tensor.data_type), "global"))
+            found = self.buffers[tensor] = Buffer(data, tensor.data_type, tensor.shape, name=name)
+        return found
+
+    def build(self, args: Sequence[Tensor | Value | Var], name: str | None, attrs: dict[str, Any]) -> PrimFunc:
+        params: list[Var] = []
+        buffer_map: dict[Var, Buffer] = {}
+        given: list[Tensor] = []
+        for arg in args:
+            if isinstance(arg, Tensor):
+                if arg in self.buffers:
+                    raise TypeRuleError("E217", f"tensor {arg.name} is given twice")
+                buffer = self.buffer(arg)
+                handle = Var(self.names.fresh(f"{buffer.name}_handle"), prim_type("handle"))
+                params.append(handle)
+                buffer_map[handle] = buffer
+                given.append(arg)
+            else:
+                scalar = unwrap(arg)
+                if not isinstance(scalar, Var):
+                    raise TypeRuleError("E217", "an argument must be a tensor or a scalar variable")
+                self.names.fresh(scalar.name)
+                params.append(scalar)
+        stages = sort_stages([t for t in given if t.op is not None])
+        stmts: list[Stmt] = []
+        for stage in stages:
+            for tensor in stage.outputs:
+                if tensor not in self.buffers:
+                    stmts.append(AllocBuffer(self.buffer(tensor)))
+        for stage in stages:
+            stmts.append(self.compute(stage) if isinstance(stage, Compute) else self.extern(stage))
+        for tensor in self.buffers:
+            if tensor.op is None and tensor not in given:
+                raise TypeRuleError("E217", f"placeholder {tensor.name} is used but not among the arguments")
+        if name is not None:
+            attrs = {"global_symbol": name, **attrs}
+        func = PrimFunc(tuple(params), buffer_map, seq(*stmts), VOID_TYPE, attrs)
+        loose = free_vars(func)
+        if loose:
+            names = ", ".join([v.name for v in loose])
+            raise TypeRuleError("E217", f"no argument defines the variables {names}", help="pass them: create_prim_func([A, C, n])")
+        return fresh_copy(func)  # type: ignore[no-any-return]
+
+    def load(self, node: ProducerLoad) -> Expr:
+        return BufferLoad(self.buffer(node.tensor), node.indices, node.ty)
+
+    def compute(self, stage: Compute) -> Stmt:
+        bodies = [rewrite(b, {ProducerLoad: self.load}) for b in stage.bodies]
+        reduces = [a.iter_var for a in stage.reduce_axes]
+        loops: list[tuple[Var, Expr, Expr]] = []
+        mapping: dict[Var, Expr] = {}
+        iter_vars: list[IterVar] = []
+        shape = stage.outputs[0].shape
+        for axis, extent in zip(stage.axes, shape):
+            inner = Var(f"v_{axis.name}", axis.ty)
+            mapping[axis] = inner
+            loops.append((Var(axis.name, axis.ty), build.const(0, build.dtype_of(axis)), extent))
+            iter_vars.append(IterVar(inner, Range(loops[-1][1], extent), "S"))
+        for iv in reduces:
+            assert iv.dom is not None
+            inner = Var(f"v_{iv.var.name}", iv.var.ty)
+            mapping[iv.var] = inner
+            loops.append((Var(iv.var.name, iv.var.ty), iv.dom.min, iv.dom.extent))
+            iter_vars.append(IterVar(inner, Range(iv.dom.min, iv.dom.extent), "R"))
+        values: list[Expr] = [v for v, _, _ in loops]
+        if not iter_vars:
+            zero = build.const(0, "int64")
+            iter_vars = [IterVar(Var("vi", zero.ty), Range(zero, build.const(1, "int64")), "S")]
+            values = [zero]
+        targets = [(self.buffer(t), tuple([mapping[a] for a in stage.axes])) for t in stage.outputs]
+        predicate: Expr = TRUE
+        init: Stmt | None = None
+        if reduces:
+            reduce = bodies[0]
+            assert type(reduce) is Reduce
+            init = seq(*[BufferStore(b, value, index) for (b, index), value in zip(targets, reduce.combiner.identity)])
+            body = self.update(reduce, targets, mapping)
+            if reduce.condition is not TRUE:
+                predicate = substitute(reduce.condition, {v: x for v, x in zip([*stage.axes, *[r.var for r in reduces]], values)})
+        else:
+            body = seq(*[BufferStore(b, substitute(value, mapping), index) for (b, index), value in zip(targets, bodies)])
+        block = Block(tuple(iter_vars), None, None, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, init)
+        stmt: Stmt = BlockRealize(tuple(values), predicate, block)
+        for loop_var, low, extent in reversed(loops):
+            stmt = For(loop_var, low, extent, "serial", stmt)
+        return stmt
+
+    def update(self, reduce: Reduce, targets: list[tuple[Buffer, tuple[Expr, ...]]], mapping: dict[Var, Expr]) -> Stmt:
+        """One step of a reduction: combine what the targets hold with the source."""
+        combiner = reduce.combiner
+        known: dict[Var, Expr] = {}
+        for var, (buffer, index) in zip(combiner.lhs, targets):
+            known[var] = BufferLoad(buffer, index, prim_type(buffer.dtype))
+        for var, source in zip(combiner.rhs, reduce.source):
+            known[var] = substitute(source, mapping)
+        results = [substitute(r, known) for r in combiner.result]
+        if len(results) == 1:
+            return BufferStore(targets[0][0], results[0], targets[0][1])
+        stmts: list[Stmt] = []
+        held: list[Var] = []
+        for (buffer, _), value in zip(targets, results):
+            held.append(Var(f"v_{buffer.name}", value.ty))
+            stmts.append(Bind(held[-1], value))
+        stmts += [BufferStore(buffer, var, index) for (buffer, index), var in zip(targets, held)]
+        return seq(*stmts)
+
+    def extern(self, stage: Extern) -> Stmt:
+        inputs, outputs = [self.buffer(t) for t in stage.inputs], [self.buffer(t) for t in stage.outputs]
+        body = stage.emit(inputs, outputs)
+        reads, writes = tuple([_whole(b) for b in inputs]), tuple([_whole(b) for b in outputs])
+        block = Block((), reads, writes, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, None)
+        return BlockRealize((), TRUE, block)
+
+
+def _whole(buffer: Buffer) -> BufferRegion:
+    return BufferRegion(buffer, tuple([Range(build.const(0, build.dtype_of(n)), n) for n in buffer.shape]))
+
+
+def sort_stages(roots: Sequence[Tensor]) -> list[Compute | Extern]:
+    """The computations behind tensors, producers first."""
+    order: list[Compute | Extern] = []
+    seen: set[int] = set()
+    stack: list[tuple[Compute | Extern, bool]] = [(t.op, False) for t in reversed(roots) if t.op is not None]
+    while stack:
+        op, done = stack.pop()
+        if done:
+            order.append(op)
+            continue
+        if id(op) in seen:
+            continue
+        seen.add(id(op))
+        stack.append((op, True))
+        stack += [(t.op, False) for t in reversed(op.inputs) if t.op is not None and id(t.op) not in seen]
+    return order

@@ -1,0 +1,112 @@
+"""Reductions: axes, sum / prod / min / max, and reducers of one's own over tuples (argmax).
+
+A reduction is an ``ir.scalar.Reduce`` over the axes it names; it stands as the whole value of a ``te.compute``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.buffer import Range
+from ..ir.expr import Var
+from ..ir.scalar import CommReducer, IterVar, Reduce
+from ..ir.types import Expr, prim_type
+from ..support.errors import TypeRuleError
+from .value import Scalar, Value, to_scalar
+
+
+class ReduceAxis(Value):
+    """An axis reduced over; usable as an index."""
+
+    __slots__ = ("iter_var",)
+
+    def __init__(self, iter_var: IterVar) -> None:
+        super().__init__(iter_var.var)
+        self.iter_var = iter_var
+
+
+def reduce_axis(dom: Any, name: str = "rv") -> ReduceAxis:
+    """Axis over ``(begin, end)``."""
+    begin, end = to_scalar(dom[0], "int64"), to_scalar(dom[1], "int64")
+    begin, end = build.unify(begin, end)
+    return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, build.sub(end, begin)), "R"))
+
+
+Axes = ReduceAxis | Sequence[ReduceAxis]
+
+
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reducer from ``fcombine(x, y)`` and its neutral element ``fidentity(dtype)``; tuples of values for several fields.
+
+    >>> argmax = comm_reducer(lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+    ...                       lambda t0, t1: (te.const(-1, t0), te.min_value(t1)))
+    """
+
+    def reducer(expr: Any, axis: Axes, where: Scalar | None = None) -> Any:
+        several = isinstance(expr, (tuple, list))
+        sources = tuple([to_scalar(e) for e in (expr if several else (expr,))])
+        dtypes = [build.dtype_of(s) for s in sources]
+        lhs = tuple([Var(f"x{i}" if several else "x", prim_type(d)) for i, d in enumerate(dtypes)])
+        rhs = tuple([Var(f"y{i}" if several else "y", prim_type(d)) for i, d in enumerate(dtypes)])
+        if several:
+            made = fcombine([Value(v) for v in lhs], [Value(v) for v in rhs])
+            neutral = fidentity(*[d.name for d in dtypes])
+        else:
+            made = (fcombine(Value(lhs[0]), Value(rhs[0])),)
+            neutral = (fidentity(dtypes[0].name),)
+        result = tuple([build.cast(to_scalar(m), d) for m, d in zip(made, dtypes)])
+        identity = tuple([build.cast(to_scalar(m, d.name), d) for m, d in zip(neutral, dtypes)])
+        combiner = CommReducer(lhs, rhs, result, identity)
+        axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
+        if not axes:
+            raise TypeRuleError("E217", f"{name} needs an axis", help='k = te.reduce_axis((0, n), "k")')
+        condition: Expr = build.const(True) if where is None else to_scalar(where)
+        iter_vars = tuple([a.iter_var for a in axes])
+        fields = tuple([
+            Value(Reduce(combiner, sources, iter_vars, condition, i, (), prim_type(d))) for i, d in enumerate(dtypes)
+        ])  # fmt: skip
+        return fields if several else fields[0]
+
+    reducer.__name__ = name
+    return reducer
+
+
+def lowest(dtype: str) -> Value:
+    """Neutral element of max: minus infinity of floats, the smallest integer."""
+    return Value(build.const(float("-inf"), dtype)) if DataType(dtype).is_float else Value(build.min_value(dtype))
+
+
+def highest(dtype: str) -> Value:
+    """Neutral element of min: infinity of floats, the largest integer."""
+    return Value(build.infinity(dtype)) if DataType(dtype).is_float else Value(build.max_value(dtype))
+
+
+_sum = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")
+_prod = comm_reducer(lambda x, y: x * y, lambda dtype: build.const(1, dtype), "prod")
+_max = comm_reducer(lambda x, y: Value(build.maximum(x.expr, y.expr)), lowest, "max")
+_min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, "min")
+
+
+def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001 - the field's name
+    """Sum over axes of the elements where the condition holds."""
+    return _sum(expr, axis, where)  # type: ignore[no-any-return]
+
+
+def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
+    """Product over axes."""
+    return _prod(expr, axis, where)  # type: ignore[no-any-return]
+
+
+def max(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001
+    """Largest over axes; NaN if any is NaN."""
+    return _max(expr, axis, where)  # type: ignore[no-any-return]
+
+
+def min(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001
+    """Smallest over axes; NaN if any is NaN."""
+    return _min(expr, axis, where)  # type: ignore[no-any-return]

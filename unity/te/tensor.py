@@ -1,0 +1,174 @@
+"""Tensors of tensor expressions: placeholders, computed tensors, opaque tensors, and ``compute`` itself.
+
+``A[i, j]`` is a ProducerLoad as a Value: which memory holds the tensor is decided by ``prim_func.py``, which turns a set of
+tensors into a PrimFunc. ProducerLoads never leave this room.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.expr import Var
+from ..ir.node import node
+from ..ir.scalar import Reduce
+from ..ir.stmt import Stmt
+from ..ir.types import Expr, PrimType, prim_type
+from ..ir.walk import collect
+from ..support.errors import TypeRuleError
+from .reduction import ReduceAxis
+from .value import Scalar, Value, to_scalar
+
+
+@node
+class ProducerLoad(Expr):
+    """Element of a te.Tensor."""
+
+    tensor: Any
+    indices: tuple[Expr, ...]
+    ty: PrimType
+
+
+@dataclass(slots=True, eq=False)
+class Compute:
+    """How tensors are computed: ``axes`` index an element, ``bodies`` give its value, one per tensor.
+
+    With ``reduce_axes`` every body is a Reduce of one combiner.
+    """
+
+    name: str
+    axes: tuple[Var, ...]
+    reduce_axes: tuple[ReduceAxis, ...]
+    bodies: tuple[Expr, ...]
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Extern:
+    """Tensors computed by a statement over whole buffers: ``emit(input buffers, output buffers)`` gives it."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    emit: Callable[[list[Buffer], list[Buffer]], Stmt]
+    outputs: tuple[Tensor, ...] = ()
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+class Tensor:
+    """A tensor with a shape (int64 expressions) and dtype; ``op`` is None for placeholders."""
+
+    __slots__ = ("name", "shape", "data_type", "op")
+
+    def __init__(self, name: str, shape: tuple[Expr, ...], dtype: DataType, op: Compute | Extern | None = None) -> None:
+        self.name = name
+        self.shape = shape
+        self.data_type = dtype
+        self.op = op
+
+    @property
+    def dtype(self) -> str:
+        """Name of the data type."""
+        return self.data_type.name
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Value:
+        found = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
+        if len(found) != len(self.shape):
+            raise TypeRuleError("E217", f"{self.name} has {len(self.shape)} axes, indexed with {len(found)}")
+        exprs = tuple([to_scalar(i, "int64") for i in found])
+        return Value(ProducerLoad(self, exprs, prim_type(self.data_type)))
+
+    def __call__(self, *indices: Scalar) -> Value:
+        return self[indices]
+
+    def __repr__(self) -> str:
+        return f"te.Tensor({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+def shape_of(dims: Any) -> tuple[Expr, ...]:
+    """Dimensions as expressions: numbers become int64 constants."""
+    if isinstance(dims, (int, Value, Expr)):
+        dims = (dims,)
+    return tuple([to_scalar(d, "int64") for d in dims])
+
+
+def placeholder(shape: Any, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor."""
+    return Tensor(name, shape_of(shape), DataType(dtype))
+
+
+def _axis_names(fn: Callable[..., Any], count: int) -> list[str]:
+    names: list[str] = []
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"i{n}" for n in range(count - len(names))]
+        elif parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            names.append(parameter.name)
+    if len(names) != count:
+        raise TypeRuleError("E217", f"the function takes {len(names)} indices, the shape has {count} axes")
+    return names
+
+
+def compute(
+    shape: Any, fcompute: Callable[..., Any], name: str = "compute", attrs: dict[str, Any] | None = None
+) -> Any:
+    """Tensor whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
+
+    >>> C = compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    """
+    dims = shape_of(shape)
+    axes = tuple([Var(n, d.ty) for n, d in zip(_axis_names(fcompute, len(dims)), dims)])
+    made = fcompute(*[Value(v) for v in axes])
+    several = isinstance(made, (tuple, list))
+    bodies = tuple([to_scalar(v) for v in (made if several else (made,))])
+    reduces = [b for b in bodies if type(b) is Reduce]
+    if reduces and (len(reduces) != len(bodies) or any([r.axis != reduces[0].axis or r.combiner is not reduces[0].combiner for r in reduces])):
+        raise TypeRuleError("E217", "the fields of a tuple must come from one reduction")
+    reduce_axes = tuple([ReduceAxis(iv) for iv in reduces[0].axis]) if reduces else ()
+    for body in bodies:
+        _check_no_inner_reduce(body)
+    loads = [load for body in bodies for load in collect(body, ProducerLoad)]
+    inputs = tuple(dict.fromkeys([load.tensor for load in loads]))
+    op = Compute(name, axes, reduce_axes, bodies, inputs, attrs=dict(attrs or {}))
+    names = [f"{name}_v{i}" for i in range(len(bodies))] if several and len(bodies) > 1 else [name]
+    op.outputs = tuple([Tensor(n, dims, build.dtype_of(b), op) for n, b in zip(names, bodies)])
+    return op.outputs if several else op.outputs[0]
+
+
+def _check_no_inner_reduce(body: Expr) -> None:
+    inner = collect(body, Reduce)
+    if any([r is not body for r in inner]):
+        raise TypeRuleError("E217", "a reduction must be the whole value of a compute", help="compute the rest in a second te.compute")
+
+
+def extern(
+    shapes: Any,
+    inputs: Sequence[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Stmt],
+    name: str = "extern",
+    dtype: Any = None,
+) -> Any:
+    """Tensors computed by a statement: ``fcompute(input buffers, output buffers)``; several shapes give a tuple.
+
+    ``dtype`` is one for all outputs or one each; without it the first input's.
+    """
+    several = bool(shapes) and isinstance(shapes[0], (tuple, list))
+    all_shapes = [shape_of(s) for s in shapes] if several else [shape_of(shapes)]
+    if dtype is None:
+        dtype = inputs[0].data_type
+    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(all_shapes)
+    op = Extern(name, tuple(inputs), fcompute)
+    names = [f"{name}_v{i}" for i in range(len(all_shapes))] if several and len(all_shapes) > 1 else [name]
+    op.outputs = tuple([Tensor(n, s, DataType(d), op) for n, s, d in zip(names, all_shapes, dtypes)])
+    return op.outputs if several else op.outputs[0]

@@ -1,0 +1,219 @@
+"""``Value``: a scalar expression with Python operators, the language of ``te.compute`` bodies.
+
+IR nodes have no operators; a Value wraps one and builds folded expressions through ``ir/build.py``. Python numbers adopt the
+type of the other operand. Comparisons give Values, so a Value has no truth value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.expr import Var
+from ..ir.types import Expr
+from ..support.errors import TypeRuleError
+
+Scalar = Any
+"""What may stand where a scalar is expected: Value, IR expression, Python number."""
+
+
+def unwrap(value: Scalar) -> Any:
+    """The IR expression of a Value; other things as they are."""
+    return value.expr if isinstance(value, Value) else value
+
+
+def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
+    """IR expression of a Value, expression or number (``dtype`` for numbers)."""
+    found = unwrap(value)
+    return found if isinstance(found, Expr) else build.const(found, dtype)
+
+
+class Value:
+    """A scalar expression with operators."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    @property
+    def dtype(self) -> DataType:
+        """Data type of the expression."""
+        return build.dtype_of(self.expr)
+
+    def astype(self, dtype: DataType | str) -> Value:
+        """Conversion to another type."""
+        return Value(build.cast(self.expr, dtype))
+
+    def __bool__(self) -> bool:
+        raise TypeRuleError(
+            "E217", "a tensor expression has no truth value", help="use te.if_then_else, te.all, te.any instead of if, and, or"
+        )
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Scalar) -> Value:
+        return Value(build.add(self.expr, unwrap(other)))
+
+    def __radd__(self, other: Scalar) -> Value:
+        return Value(build.add(unwrap(other), self.expr))
+
+    def __sub__(self, other: Scalar) -> Value:
+        return Value(build.sub(self.expr, unwrap(other)))
+
+    def __rsub__(self, other: Scalar) -> Value:
+        return Value(build.sub(unwrap(other), self.expr))
+
+    def __mul__(self, other: Scalar) -> Value:
+        return Value(build.mul(self.expr, unwrap(other)))
+
+    def __rmul__(self, other: Scalar) -> Value:
+        return Value(build.mul(unwrap(other), self.expr))
+
+    def __truediv__(self, other: Scalar) -> Value:
+        return Value(build.div(self.expr, unwrap(other)))
+
+    def __rtruediv__(self, other: Scalar) -> Value:
+        return Value(build.div(unwrap(other), self.expr))
+
+    def __floordiv__(self, other: Scalar) -> Value:
+        return Value(build.floordiv(self.expr, unwrap(other)))
+
+    def __rfloordiv__(self, other: Scalar) -> Value:
+        return Value(build.floordiv(unwrap(other), self.expr))
+
+    def __mod__(self, other: Scalar) -> Value:
+        return Value(build.floormod(self.expr, unwrap(other)))
+
+    def __rmod__(self, other: Scalar) -> Value:
+        return Value(build.floormod(unwrap(other), self.expr))
+
+    def __pow__(self, other: Scalar) -> Value:
+        return Value(build.intrinsic("pow", self.expr, unwrap(other)))
+
+    def __neg__(self) -> Value:
+        return Value(build.negate(self.expr))
+
+    def __lt__(self, other: Scalar) -> Value:
+        return Value(build.lt(self.expr, unwrap(other)))
+
+    def __le__(self, other: Scalar) -> Value:
+        return Value(build.le(self.expr, unwrap(other)))
+
+    def __gt__(self, other: Scalar) -> Value:
+        return Value(build.gt(self.expr, unwrap(other)))
+
+    def __ge__(self, other: Scalar) -> Value:
+        return Value(build.ge(self.expr, unwrap(other)))
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return Value(build.eq(self.expr, unwrap(other)))
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return Value(build.ne(self.expr, unwrap(other)))
+
+    def __and__(self, other: Scalar) -> Value:
+        if self.dtype.is_bool:
+            return Value(build.logical_and(self.expr, unwrap(other)))
+        return Value(build.intrinsic("bitwise_and", self.expr, unwrap(other)))
+
+    def __or__(self, other: Scalar) -> Value:
+        if self.dtype.is_bool:
+            return Value(build.logical_or(self.expr, unwrap(other)))
+        return Value(build.intrinsic("bitwise_or", self.expr, unwrap(other)))
+
+    def __xor__(self, other: Scalar) -> Value:
+        if self.dtype.is_bool:
+            return Value(build.ne(self.expr, build.as_bool(unwrap(other))))
+        return Value(build.intrinsic("bitwise_xor", self.expr, unwrap(other)))
+
+    def __invert__(self) -> Value:
+        if self.dtype.is_bool:
+            return Value(build.logical_not(self.expr))
+        return Value(build.intrinsic("bitwise_not", self.expr))
+
+    def __lshift__(self, other: Scalar) -> Value:
+        return Value(build.intrinsic("shift_left", self.expr, build.cast(to_scalar(other, "int32"), self.dtype)))
+
+    def __rshift__(self, other: Scalar) -> Value:
+        return Value(build.intrinsic("shift_right", self.expr, build.cast(to_scalar(other, "int32"), self.dtype)))
+
+    def __repr__(self) -> str:
+        return f"Value({self.expr!r})"
+
+
+def var(name: str, dtype: str = "int64") -> Value:
+    """A scalar variable, e.g. a symbolic dimension."""
+    return Value(Var(name, build.prim_type(dtype)))
+
+
+def const(value: Scalar, dtype: str | DataType | None = None) -> Value:
+    """A constant."""
+    return Value(build.const(value, dtype))
+
+
+def truncdiv(a: Scalar, b: Scalar) -> Value:
+    """Integer division towards zero."""
+    return Value(build.truncdiv(unwrap(a), unwrap(b)))
+
+
+def truncmod(a: Scalar, b: Scalar) -> Value:
+    """Remainder of the truncating division."""
+    return Value(build.truncmod(unwrap(a), unwrap(b)))
+
+
+def minimum(a: Scalar, b: Scalar) -> Value:
+    """Smaller of two."""
+    return Value(build.minimum(unwrap(a), unwrap(b)))
+
+
+def maximum(a: Scalar, b: Scalar) -> Value:
+    """Larger of two."""
+    return Value(build.maximum(unwrap(a), unwrap(b)))
+
+
+def if_then_else(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
+    """Lazy choice: only the chosen side is evaluated."""
+    return Value(build.if_then_else(to_scalar(cond), unwrap(true_value), unwrap(false_value)))
+
+
+def select(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
+    """Eager choice: both sides are evaluated."""
+    return Value(build.select(to_scalar(cond), unwrap(true_value), unwrap(false_value)))
+
+
+def all(*conditions: Scalar) -> Value:  # noqa: A001 - the field's name
+    """Do all conditions hold."""
+    result: Any = build.const(True)
+    for condition in conditions:
+        result = build.logical_and(result, unwrap(condition))
+    return Value(result)
+
+
+def any(*conditions: Scalar) -> Value:  # noqa: A001 - the field's name
+    """Does one of the conditions hold."""
+    result: Any = build.const(False)
+    for condition in conditions:
+        result = build.logical_or(result, unwrap(condition))
+    return Value(result)
+
+
+def intrinsic(name: str, *args: Scalar, dtype: str | None = None) -> Value:
+    """Call of the intrinsic ``T.<name>``."""
+    return Value(build.intrinsic(name, *[unwrap(a) for a in args], dtype=dtype))
+
+
+def min_value(dtype: DataType | str) -> Value:
+    """Smallest finite value of a type."""
+    return Value(build.min_value(dtype))
+
+
+def max_value(dtype: DataType | str) -> Value:
+    """Largest finite value of a type."""
+    return Value(build.max_value(dtype))
+
+
+def infinity(dtype: DataType | str) -> Value:
+    """Positive infinity of a float type."""
+    return Value(build.infinity(dtype))
