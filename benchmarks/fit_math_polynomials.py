@@ -22,7 +22,8 @@ def chebyshev_fit(g: Function, low: float, high: float, degree: int) -> list[mp.
     count = degree + 1
     low_mp, high_mp = mp.mpf(low), mp.mpf(high)
     nodes = [
-        (low_mp + high_mp) / 2 + (high_mp - low_mp) / 2 * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count)
+        (low_mp + high_mp) / 2 + (high_mp - low_mp) / 2 * mp.cos(mp.pi * (2 * i + 1) / (2 * count))
+        for i in range(count)
     ]
     matrix = mp.matrix(count, count)
     right = mp.matrix(count, 1)

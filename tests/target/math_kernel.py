@@ -28,7 +28,9 @@ def kernel_text(name: str, dtype: str, lanes: int, entry: str = "kernel") -> str
     store = f"  store {result} %r, ptr %o, align 4"
     if row.predicate:
         result, element = type_name("i1", lanes), "i8"
-        store = f"  %w = zext {result} %r to {type_name('i8', lanes)}\n  store {type_name('i8', lanes)} %w, ptr %o, align 1"
+        store = (
+            f"  %w = zext {result} %r to {type_name('i8', lanes)}\n  store {type_name('i8', lanes)} %w, ptr %o, align 1"
+        )
     body = "\n".join(loads)
     return (
         "".join(texts.values())

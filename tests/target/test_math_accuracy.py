@@ -41,7 +41,7 @@ def hard_angles(dtype: str) -> np.ndarray:
         return np.array([float(m) for m in multiples]).astype(dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in EXTENDED])
+@pytest.mark.parametrize("name", list(EXTENDED))
 def test_float32(name: str) -> None:
     row = MATH_FUNCTIONS[name]
     count = 1500 if name == "erf" else 25_000
@@ -56,7 +56,7 @@ def test_float32(name: str) -> None:
     assert errors[worst] <= ULP[name]["float32"], (errors[worst], [a[worst] for a in arguments], got[worst])
 
 
-@pytest.mark.parametrize("name", [name for name in MPMATH])
+@pytest.mark.parametrize("name", list(MPMATH))
 def test_float64(name: str) -> None:
     row = MATH_FUNCTIONS[name]
     count = 40 if name in ("sin", "cos", "tan", "erf") else 100

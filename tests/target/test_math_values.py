@@ -166,7 +166,9 @@ def test_names_and_closure() -> None:
     assert is_math_function("clz", "uint8") and not is_math_function("clz", "float32")
 
 
-@pytest.mark.parametrize(("name", "dtype", "lanes"), [("exp", "float16", 8), ("expo", "float32", 8), ("exp", "float32", 0)])
+@pytest.mark.parametrize(
+    ("name", "dtype", "lanes"), [("exp", "float16", 8), ("expo", "float32", 8), ("exp", "float32", 0)]
+)
 def test_unknown_function(name: str, dtype: str, lanes: int) -> None:
     with pytest.raises(CodegenError) as caught:
         math_function(name, dtype, lanes)

@@ -29,6 +29,7 @@ ChunkFunction = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64
 ParallelFor = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """ctypes type of ``unity_parallel_for``; it releases Python's lock."""
 
+
 def default_threads() -> int:
     """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per core this process may use."""
     return int_option("UNITY_NUM_THREADS") or min(len(os.sched_getaffinity(0)), MAX_WORKERS + 1)

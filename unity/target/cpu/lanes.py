@@ -297,7 +297,9 @@ def where_any(mask: Value, rare: Callable[[], list[Value]], usual: list[Value]) 
     ]
 
 
-def call_per_lane(symbol: str, definition: dict[str, str], arguments: list[Value], results: Sequence[str]) -> list[Value]:
+def call_per_lane(
+    symbol: str, definition: dict[str, str], arguments: list[Value], results: Sequence[str]
+) -> list[Value]:
     """Call a scalar function once per lane; it returns a struct with one field per entry of `results` (kinds)."""
     function, lanes = arguments[0].function, arguments[0].lanes
     function.needed.update(definition)

@@ -16,9 +16,7 @@ from . import math_arc, math_basic, math_erf, math_exp, math_log, math_pow, math
 from .lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suffix, type_name
 
 FLOAT_KINDS = {"float32": "f32", "float64": "f64"}
-INTEGER_KINDS = {
-    f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
+INTEGER_KINDS = {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 @dataclass(slots=True, frozen=True)
