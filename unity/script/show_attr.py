@@ -48,7 +48,7 @@ def attr(p: Printer, value: Any) -> None:
     elif isinstance(value, Node):
         attr_node(p, value)
     elif isinstance(value, Tensor):
-        p.out.append(tensor_text(value, "R.const"))
+        p.out.append(tensor_text(p, value, "R.const"))
     else:
         spell = getattr(value, "script_text", None)
         if not callable(spell):
@@ -89,6 +89,8 @@ def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
     p.out.append("{")
     for number, (key, item) in enumerate(values.items()):
         p.out.append(", " if number else "")
+        if p.dialect.tvm and isinstance(key, str) and key.startswith("tir."):
+            key = "tirx." + key[4:]
         attr(p, key)
         p.out.append(": ")
         attr(p, item)
@@ -131,12 +133,14 @@ def _plain_nans(array: np.ndarray, dtype: DataType) -> bool:
     return bool((np.ascontiguousarray(array).reshape(-1).view(unit)[bad.reshape(-1)] == plain).all())
 
 
-def tensor_text(data: Tensor, function: str) -> str:
+def tensor_text(p: Printer, data: Tensor, function: str) -> str:
     """``R.const([[1, 2]], "int32")`` or, for larger data, ``R.const_bytes("<base64>", (1000, 2), "float32")``."""
     array = data.numpy()
     dtype = data.data_type
     literal = array.size <= LITERAL_ELEMENTS and (array.size > 0 or array.shape == (0,))
-    if literal and dtype.is_float:
+    if p.dialect.tvm:
+        literal = True
+    elif literal and dtype.is_float:
         literal = _plain_nans(array, dtype)
     if literal:
         return f'{function}({_nested(array, dtype)}, "{dtype.name}")'
@@ -146,7 +150,7 @@ def tensor_text(data: Tensor, function: str) -> str:
 
 
 def _constant(p: Printer, node: Constant, where: str) -> None:
-    p.out.append(tensor_text(node.data, "R.const"))
+    p.out.append(tensor_text(p, node.data, "R.const"))
 
 
 EXPRS[Constant] = _constant

@@ -146,8 +146,11 @@ def _is_intrinsic(node: Any) -> bool:
 
 def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
     if p.dialect.tvm and node.name in p.module_names:
-        p.out.append(f"cls.{node.name}")
-        p.free[node] = None
+        if p.level == "T":
+            p.out.append(f"{p.class_name}.{node.name}")
+        else:
+            p.out.append(f"cls.{node.name}")
+            p.free[node] = None
     elif node.name in p.module_names:
         p.out.append(node.name)
     else:

@@ -70,7 +70,7 @@ def _int_imm(p: Printer, node: IntImm, where: str) -> None:
     name = dtype.name
     plain = (
         where is PAIR
-        or (where is INDEX and name == "int64")
+        or (where is INDEX and name == ("int32" if p.dialect.tvm and p.level == "T" else "int64"))
         or (where is VALUE and name == "int32" and node.value in _INT32_RANGE)
     )
     p.out.append(str(node.value) if plain else f"T.{name}({node.value})")

@@ -272,7 +272,7 @@ def _alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
 
 
 def _alloc_const(p: Printer, node: st.AllocConst) -> None:
-    p.line(f"{own_buffer(p, node.buffer)} = {tensor_text(node.data, 'T.alloc_const')}")
+    p.line(f"{own_buffer(p, node.buffer)} = {tensor_text(p, node.data, 'T.alloc_const')}")
 
 
 def _decl(p: Printer, node: st.DeclBuffer) -> None:

@@ -1,0 +1,214 @@
+"""``python -m unity <command>``: print, check, opt, upgrade, explain, version.
+
+Exit codes: 0 fine; 1 the input has errors (or ``upgrade --check`` found old spellings); 2 wrong command line or unreadable
+file. Invariant: errors in the input are shown as errors, never as a Python traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..ir.module import IRModule
+from ..script import parse
+from ..script.highlight import ansi, wants_color
+from ..script.show import script
+from ..script.show_core import DIALECTS
+from ..script.upgrade import upgrade
+from ..support.errors import OptionError, ScriptError, UnityError
+from ..transform.base import PASSES, Pipeline
+from ..version import VERSION
+from .checks import verify_all
+
+FINE, FAILED, USAGE = 0, 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except OptionError as error:
+        print(error, file=sys.stderr)
+        return USAGE
+    except UnityError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        return FINE
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m unity", description="Work with script files from the command line.",
+        epilog="exit codes: 0 fine, 1 errors in the input, 2 wrong command line or unreadable file",
+    )  # fmt: skip
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("print", help="read a script and print it in canonical form")
+    command.add_argument("file", help="script file, - for standard input")
+    command.add_argument("--dialect", choices=sorted(DIALECTS), default="unity")
+    command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    command.set_defaults(run=run_print)
+
+    command = commands.add_parser("check", help="read and verify a script; every error is printed")
+    command.add_argument("file", nargs="+", help="script files, - for standard input")
+    command.set_defaults(run=run_check)
+
+    command = commands.add_parser("opt", help="run passes over a script and print the result")
+    command.add_argument("file", nargs="?", help="script file, - for standard input")
+    command.add_argument("-p", "--passes", default="", help='pipeline such as "legalize_ops,dead_code"')
+    command.add_argument("--list", action="store_true", help="list the passes and end")
+    command.add_argument("--dialect", choices=sorted(DIALECTS), default="unity")
+    command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    command.set_defaults(run=run_opt)
+
+    command = commands.add_parser("upgrade", help="rewrite old spellings in a source file")
+    command.add_argument("file", nargs="+", help="source files, - for standard input")
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--in-place", action="store_true", help="change the files")
+    what.add_argument("--diff", action="store_true", help="print a unified diff")
+    what.add_argument("--check", action="store_true", help="only say which files would change, exit 1 if any")
+    command.set_defaults(run=run_upgrade)
+
+    command = commands.add_parser("explain", help="explain an error code")
+    command.add_argument("code", nargs="?", help="for example E203; without it, all codes are listed")
+    command.set_defaults(run=run_explain)
+
+    command = commands.add_parser("version", help="print the version")
+    command.set_defaults(run=run_version)
+    return parser
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+
+def run_print(options: argparse.Namespace) -> int:
+    """``print``: canonical text of a script."""
+    write(script(read_script(options.file), options.dialect), options.color)
+    return FINE
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """``check``: every error of every file."""
+    code = FINE
+    for file in options.file:
+        problems = errors_of(file)
+        for problem in problems:
+            print(problem.render(), file=sys.stderr)
+        if problems:
+            code = FAILED
+            print(f"{shown_name(file)}: {len(problems)} error{'s' if len(problems) != 1 else ''}", file=sys.stderr)
+        else:
+            print(f"{shown_name(file)}: fine")
+    return code
+
+
+def errors_of(file: str) -> list[UnityError]:
+    """What is wrong with a script file: errors of reading, else errors of verification."""
+    text = read_text(file)
+    try:
+        found = parse(text, name=shown_name(file))
+    except ScriptError as error:
+        return list(error.errors)
+    except UnityError as error:
+        return [error]
+    return verify_all(found)
+
+
+def run_opt(options: argparse.Namespace) -> int:
+    """``opt``: a pipeline over a module."""
+    if options.list:
+        for name in sorted(PASSES):
+            lines = PASSES[name].doc.strip().splitlines()
+            print(f"{name:32} {lines[0] if lines else ''}".rstrip())
+        return FINE
+    if options.file is None:
+        raise OptionError("E004", "opt needs a file", help="or --list to see the passes")
+    pipeline = Pipeline.parse(options.passes)
+    mod = read_script(options.file)
+    if not isinstance(mod, IRModule):
+        raise OptionError("E004", "opt needs a module, the file holds a single function", help="wrap it in @I.ir_module")
+    write(script(pipeline(mod), options.dialect), options.color)
+    return FINE
+
+
+def run_upgrade(options: argparse.Namespace) -> int:
+    """``upgrade``: old spellings to the present ones."""
+    code = FINE
+    for file in options.file:
+        before = read_text(file)
+        after = upgrade(before)
+        if options.check:
+            if after != before:
+                print(f"{shown_name(file)}: has old spellings")
+                code = FAILED
+        elif options.diff:
+            name = shown_name(file)
+            lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), name, f"{name} (upgraded)")
+            sys.stdout.write("".join(lines))
+        elif options.in_place and file != "-":
+            if after != before:
+                Path(file).write_text(after, encoding="utf-8")
+                print(f"{file}: upgraded")
+        else:
+            sys.stdout.write(after)
+    return code
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """``explain``: the page of an error code."""
+    folder = resources.files("unity.support") / "error_docs"
+    pages = {page.name[:-3]: page for page in folder.iterdir() if page.name.endswith(".md")}
+    if options.code is None:
+        for name in sorted(pages):
+            print(pages[name].read_text(encoding="utf-8").splitlines()[0].lstrip("# "))
+        return FINE
+    code = options.code.strip().upper()
+    code = code if code.startswith("E") else f"E{code}"
+    if code not in pages:
+        close = difflib.get_close_matches(code, pages, n=3)
+        raise OptionError("E005", f"no error code {options.code!r}", help=f"close: {', '.join(close)}" if close else None)
+    print(pages[code].read_text(encoding="utf-8").rstrip())
+    return FINE
+
+
+def run_version(options: argparse.Namespace) -> int:
+    """``version``."""
+    print(f"unity {VERSION}")
+    return FINE
+
+
+# ----------------------------------------------------------------------------------------------------------- helpers
+
+
+def shown_name(file: str) -> str:
+    """Name of an input in messages."""
+    return "<stdin>" if file == "-" else file
+
+
+def read_text(file: str) -> str:
+    """Text of a file or of standard input. Raises OptionError E004."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError("E004", f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OptionError("E004", f"{file} is not UTF-8 text") from None
+
+
+def read_script(file: str) -> Any:
+    """The module or function a script file holds."""
+    return parse(read_text(file), name=shown_name(file))
+
+
+def write(text: str, color: str) -> None:
+    """Write script to standard output, coloured when asked or when it is a terminal."""
+    colored = color == "always" or (color == "auto" and wants_color(sys.stdout))
+    print(ansi(text) if colored else text)
