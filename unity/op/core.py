@@ -157,7 +157,7 @@ def _assert(call: Call) -> Type:
     return _print(call)
 
 
-print_ = row("print", (Param("values", "exprs"), attribute("format", "")), _print, "Print values through a format with {} places.",
+print_value = row("print", (Param("values", "exprs"), attribute("format", "")), _print, "Print values through a format with {} places.",
              pure=False)  # fmt: skip
 assert_op = row("assert_op", (Param("condition"), Param("values", "exprs"), attribute("format", "")), _assert,
                 "Stop with a message unless the condition holds.", pure=False)  # fmt: skip

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from .. import te
+from ..ir import build
 from ..ir.expr import Call
 from ..ir.relation import Answer, dims, same_dim, tensor_type
-from ..ir.types import TensorType, Type
-from .rules import attr, broadcast_dims, dtype_value, fail, same_dtype, same_vdevice, tensor_arg
+from ..ir.types import Expr, TensorType, Type
+from .lowering import SMALL_FLOATS, result_dims, result_dtype
+from .rules import attr, broadcast_dims, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg
 from .table import attribute, row
 
 
@@ -42,5 +48,41 @@ def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) ->
     return np.matmul(x1.astype(dtype), x2.astype(dtype))
 
 
+def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    shape, dtype = result_dims(call), result_dtype(call)
+    wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
+    k = te.reduce_axis((0, a.shape[-1]), "k")
+
+    def body(*indices: te.Value) -> te.Value:
+        rest = list(indices[len(batch) :])
+        left: list[te.Value] = [rest.pop(0), k] if a.ndim > 1 else [k]
+        right: list[te.Value] = [k, rest.pop(0)] if b.ndim > 1 else [k]
+        x = load_batch(a, indices[: len(batch)], batch, left)
+        y = load_batch(b, indices[: len(batch)], batch, right)
+        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+
+    made: te.Tensor = te.compute(shape, body, "matmul")
+    if wide == dtype.name:
+        return made
+    return te.compute(shape, lambda *i: made[i].astype(dtype), "matmul_cast")  # type: ignore[no-any-return]
+
+
+def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr], tail: list[te.Value]) -> te.Value:
+    """Element of a stack of matrices whose batch axes are broadcast to ``batch``."""
+    count = x.ndim - len(tail)
+    offset = len(batch) - count
+    picked: list[Any] = []
+    for axis in range(count):
+        dim = x.shape[axis]
+        if is_one(dim) and not is_one(batch[offset + axis]):
+            picked.append(0)
+        elif same_dim(dim, batch[offset + axis]) is Answer.YES:
+            picked.append(indices[offset + axis])
+        else:
+            picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), indices[offset + axis]))
+    return x[[*picked, *tail]]
+
+
 matmul = row("matmul", ("x1", "x2", attribute("out_dtype", None)), _matmul_type, "Matrix product with numpy's rules for batches and vectors.",
-             family="linalg", ref=_matmul_ref)  # fmt: skip
+             family="linalg", ref=_matmul_ref, lower=_matmul)  # fmt: skip
