@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from math_kernel import kernel_text, math_kernel
 from unity.ffi.elf import read_symbols
 from unity.ffi.engine import compile_ir
 from unity.support.errors import CodegenError
-from unity.target.cpu.math_library import FLOAT_KINDS, MATH_FUNCTIONS, ULP, is_math_function, math_function
+from unity.target.cpu.math_library import FLOAT_KINDS, MATH_FUNCTIONS, ULP, is_math_function, math_function, ulp_table
 
 FLOATS = ("float32", "float64")
 
@@ -178,3 +179,8 @@ def test_unknown_function(name: str, dtype: str, lanes: int) -> None:
 def test_every_float_function_has_a_bound_and_a_test() -> None:
     assert set(ULP) == set(UNARY) | set(BINARY) | set(EXACT) | {"ldexp", "fma"}
     assert set(FLOAT_KINDS) == set(FLOATS)
+
+
+def test_the_documented_bounds_are_the_tested_ones() -> None:
+    page = Path(__file__).parents[2] / "docs" / "math.md"
+    assert ulp_table() in page.read_text()

@@ -11,6 +11,9 @@ from .math_constants import HALF_PI, split
 TAN_PI_8 = 0.4142135623730951
 TAN_3PI_8 = 2.414213562373095
 
+# atan2: above the first number multiply by the second, below the third by the fourth
+SCALING = {"f32": (2.0**120, 2.0**-30, 2.0**-90, 2.0**30), "f64": (2.0**1000, 2.0**-60, 2.0**-900, 2.0**100)}
+
 
 def _arcsine_rest(x: Value, z: Value) -> Value:
     """asin(x) - x for |x| <= 1/2, z = x * x."""
@@ -85,22 +88,24 @@ def atan(x: Value) -> Value:
     return copy_sign(base + (t + (rest + base_low)), x)
 
 
-def _atan2(y: Value, x: Value) -> Value:
-    """atan2 in float64: the arc tangent of the smaller over the larger coordinate, put into its octant."""
+def atan2(y: Value, x: Value) -> Value:
+    """The angle of the point (x, y) with the special cases of C's atan2.
+
+    The arc tangent of the smaller over the larger coordinate, put into its octant.
+    """
     a, b = absolute(y), absolute(x)
     steep = a.gt(b)
     small, large = steep.select(b, a), steep.select(a, b)
     # keep sums below the largest number, and the ratio of denormals exact
-    factor = large.gt(2.0**1000).select(x.constant(2.0**-60), large.lt(2.0**-900).select(x.constant(2.0**100), 1.0))
+    high, down, low_limit, up = SCALING[x.kind]
+    factor = large.gt(high).select(x.constant(down), large.lt(low_limit).select(x.constant(up), 1.0))
     angle, low = _arctangent_of_ratio(small * factor, large * factor)
-    same = a.eq(b)
-    quarter, quarter_low = (part / 2 for part in split(HALF_PI, "f64"))
-    angle, low = same.select(quarter, angle), same.select(quarter_low, low)
-    both_zero = large.eq(0.0)
-    angle, low = both_zero.select(0.0, angle), both_zero.select(0.0, low)
-    finite_over_infinite = large.eq(inf) & ~same
-    angle, low = finite_over_infinite.select(0.0, angle), finite_over_infinite.select(0.0, low)
-    half_pi, half_pi_low = split(HALF_PI, "f64")
+    # 0/0, inf/inf and finite/inf have no useful ratio
+    same, vanishing = a.eq(b), large.eq(0.0)
+    half_pi, half_pi_low = split(HALF_PI, x.kind)
+    angle, low = same.select(half_pi / 2, angle), same.select(half_pi_low / 2, low)
+    vanishing = vanishing | (large.eq(inf) & ~same)
+    angle, low = vanishing.select(0.0, angle), vanishing.select(0.0, low)
     angle, low = steep.select(-angle, angle), steep.select(half_pi_low - low, low)
     base = steep.select(x.constant(half_pi), 0.0)
     behind = x.as_bits().lt(0)
@@ -109,10 +114,3 @@ def _atan2(y: Value, x: Value) -> Value:
     total = base + angle
     lost = (base - total) + angle
     return copy_sign((x.is_nan() | y.is_nan()).select(nan, total + (lost + low)), y)
-
-
-def atan2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y) with the special cases of C's atan2."""
-    if y.kind == "f32":
-        return _atan2(y.widened(), x.widened()).narrowed()
-    return _atan2(y, x)

@@ -114,7 +114,7 @@ def tanh(x: Value) -> Value:
 
 
 def sinh(x: Value) -> Value:
-    """Hyperbolic sine (float64)."""
+    """Hyperbolic sine."""
     a = absolute(x)
     e = expm1(a.clamp(0.0, 40.0))
     small = (e + e / (e + 1.0)) * 0.5
@@ -122,6 +122,6 @@ def sinh(x: Value) -> Value:
 
 
 def cosh(x: Value) -> Value:
-    """Hyperbolic cosine (float64)."""
+    """Hyperbolic cosine."""
     half = exp_scaled(absolute(x), extra=-1)
     return half + 0.25 / half

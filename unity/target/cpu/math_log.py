@@ -84,7 +84,7 @@ def log10(x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """log(1 + x) with full relative accuracy near 0 (float64)."""
+    """log(1 + x) with full relative accuracy near 0."""
     u = x + 1.0
     lost = u.ge(2.0).select(1.0 - (u - x), x - (u - 1.0))
     exponent, m = split_exponent(u)
@@ -96,25 +96,25 @@ def log1p(x: Value) -> Value:
 
 
 def asinh(x: Value) -> Value:
-    """Inverse hyperbolic sine (float64)."""
+    """Inverse hyperbolic sine."""
     a = absolute(x)
     large = a.gt(2.0**28)
     square = a * a
     argument = a + square / (square_root(square + 1.0) + 1.0)
     result = log1p(large.select(a - 1.0, argument))
-    return copy_sign(large.select(result + split(LN2, "f64")[0], result), x)
+    return copy_sign(large.select(result + split(LN2, x.kind)[0], result), x)
 
 
 def acosh(x: Value) -> Value:
-    """Inverse hyperbolic cosine (float64); NaN below 1."""
+    """Inverse hyperbolic cosine; NaN below 1."""
     t = x - 1.0
     large = x.gt(2.0**28)
     result = log1p(large.select(t, t + square_root(t * 2.0 + t * t)))
-    result = large.select(result + split(LN2, "f64")[0], result)
+    result = large.select(result + split(LN2, x.kind)[0], result)
     return x.lt(1.0).select(nan, result)
 
 
 def atanh(x: Value) -> Value:
-    """Inverse hyperbolic tangent (float64); infinite at +-1, NaN outside."""
+    """Inverse hyperbolic tangent; infinite at +-1, NaN outside."""
     a = absolute(x)
     return copy_sign(log1p(a * 2.0 / (1.0 - a)) * 0.5, x)
