@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.module import IRModule
+from ..ir.verify import violations
 from ..script import parse
 from ..script.highlight import ansi, wants_color
 from ..script.show import script
@@ -22,7 +23,6 @@ from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError
 from ..transform.base import PASSES, Pipeline
 from ..version import VERSION
-from .checks import verify_all
 
 FINE, FAILED, USAGE = 0, 1, 2
 
@@ -119,7 +119,7 @@ def errors_of(file: str) -> list[UnityError]:
         return list(error.errors)
     except UnityError as error:
         return [error]
-    return verify_all(found)
+    return list(violations(found))
 
 
 def run_opt(options: argparse.Namespace) -> int:

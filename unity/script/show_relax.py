@@ -260,14 +260,34 @@ def _call_dps(p: Printer, node: Call, name: str) -> None:
 def _call_op(p: Printer, node: Call, name: str) -> None:
     info = OPS.get(name)
     p.out.append(f"{p.word(name)}(")
+    names = _keyword_arguments(info, len(node.args)) if info is not None else {}
     for number, arg in enumerate(node.args):
         p.out.append(", " if number else "")
+        if number in names:
+            p.out.append(f"{names[number]}=")
         if number == 0 and type(arg) is ExternFunc and name in _PACKED:
             p.out.append(quote(arg.name))
         else:
             graph_value(p, arg)
     _keywords(p, node, _shown_attrs(node.attrs, info), bool(node.args))
     p.out.append(")")
+
+
+def _keyword_arguments(info: OpInfo, count: int) -> dict[int, str]:
+    """Names of the arguments that cannot stand by position, because an attribute comes before them in the row."""
+    names: dict[int, str] = {}
+    passed_attr = False
+    number = 0
+    for param in info.params:
+        if param.kind == "exprs":
+            return names
+        if param.kind == "attr":
+            passed_attr = True
+        else:
+            if passed_attr and number < count:
+                names[number] = param.name
+            number += 1
+    return names
 
 
 def _shown_attrs(attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
