@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Union
 
-Bound = Union[int, float]
+Bound = int | float
 """An int, or minus / plus infinity."""
 
 INF = math.inf

@@ -14,11 +14,10 @@ A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``(
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from ..support.errors import InternalError, VMError
 
-Dim = Union[int, tuple]  # type: ignore[type-arg]
+Dim = int | tuple  # type: ignore[type-arg]
 
 OPERATORS = (
     "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -48,7 +49,7 @@ class DataType:
     bits: int
     lanes: int
     scalable: bool
-    _table: dict[str, DataType] = {}
+    _table: ClassVar[dict[str, DataType]] = {}
 
     def __new__(cls, name: str | DataType) -> DataType:
         if isinstance(name, DataType):

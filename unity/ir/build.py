@@ -201,7 +201,7 @@ def cast(value: Expr, dtype: DataType | str, span: Span | None = None) -> Expr:
         return const(value.value if not target.is_bool else value.value != 0, target, span or value.span)
     if type(value) is FloatImm and target.is_float:
         return const(value.value, target, span or value.span)
-    if type(value) is FloatImm and math.isfinite(value.value) and not target.code == "handle":
+    if type(value) is FloatImm and math.isfinite(value.value) and target.code != "handle":
         number = int(value.value)
         if target.is_bool:
             return const(value.value != 0, target, span or value.span)

@@ -263,7 +263,7 @@ def join_branches(then_branch: SeqExpr, else_branch: SeqExpr) -> Type:
     sides = []
     for branch in (then_branch, else_branch):
         ty = branch.ty
-        inner = set([v for v in free_vars(ty) if v not in set(free_vars(branch))])
+        inner = {v for v in free_vars(ty) if v not in set(free_vars(branch))}
         sides.append(erase(ty, [v for v in free_vars(ty) if v not in inner]) if inner else ty)
     return join(sides[0], sides[1])
 
