@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -53,10 +54,10 @@ def main() -> None:
             out = np.empty_like(x)
             pointers = [array.ctypes.data for array in arrays]
             target = out.ctypes.data
-            own = best_time(lambda: kernel.call(target, COUNT, *pointers)) / COUNT * 1e9
+            own = best_time(partial(kernel.call, target, COUNT, *pointers)) / COUNT * 1e9
             tensors = [torch.from_numpy(array) for array in arrays]
             result = torch.from_numpy(out)
-            theirs = best_time(lambda: reference(*tensors, out=result)) / COUNT * 1e9
+            theirs = best_time(partial(reference, *tensors, out=result)) / COUNT * 1e9
             line += f"{own:14.3f}{theirs:10.3f}{theirs / own:7.2f}"
         print(line)
 

@@ -70,6 +70,11 @@ ROWS: dict[str, tuple[str, Function, float, float, int | None, int | None, Funct
         "log((1 + s) / (1 - s)) = s * (2 + z * LOG_RATIO(z)), z = s^2",
         _root(_series(lambda s: (mp.log((1 + s) / (1 - s)) / s - 2) / s**2, 2 * third)), 0.0, 0.02945, None, 6, lambda z: z,
     ),
+    "LOG_RATIO_SHORT": (
+        "the same for results that are rounded to float32",
+        _root(_series(lambda s: (mp.log((1 + s) / (1 - s)) / s - 2) / s**2, 2 * third)),
+        0.0, 0.02945, None, 3, lambda z: z,
+    ),
     "LOG_TAIL": (
         "log((1 + s) / (1 - s)) = 2 * s * (1 + z / 3 + z^2 * LOG_TAIL(z)), z = s^2",
         _root(_series(lambda s: (mp.log((1 + s) / (1 - s)) / (2 * s) - 1 - s**2 / 3) / s**4, fifth)),

@@ -1,4 +1,4 @@
-"""CPU time of printing about 1,000 and 10,000 lines of script, graph and tensor level. Run: python benchmarks/print_script.py"""
+"""CPU time of printing about 1,000 and 10,000 lines of script, graph and tensor level. Run: python benchmarks/bench_print.py"""
 
 from __future__ import annotations
 
