@@ -9,7 +9,7 @@ from .math import (
     abs, acos, acosh, asin, asinh, atan, atan2, atanh, ceil, cos, cosh, erf, exp, floor, hypot, isfinite, isinf, isnan, log, log10,
     log1p, log2, nearbyint, pow, power, round, rsqrt, sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
 )  # fmt: skip
-from .prim_func import create_prim_func, sort_stages
+from .prim_func import create_prim_func, create_prim_func_with_symbols, sort_stages
 from .reduction import ReduceAxis, comm_reducer, highest, lowest, max, min, prod, reduce_axis, sum
 from .tensor import Compute, Extern, Tensor, compute, extern, placeholder
 from .value import (

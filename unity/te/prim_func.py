@@ -34,7 +34,16 @@ def create_prim_func(
     no parameter defines.
     """
     with deep_recursion():
-        return _Builder().build(args, name, dict(attrs or {}))
+        return _Builder().build(args, name, dict(attrs or {}), None)
+
+
+def create_prim_func_with_symbols(
+    args: Sequence[Tensor | Value | Var], name: str | None = None, attrs: dict[str, Any] | None = None
+) -> tuple[PrimFunc, list[Var]]:
+    """As ``create_prim_func``, but symbols no argument defines become further scalar parameters; they are returned in order."""
+    symbols: list[Var] = []
+    with deep_recursion():
+        return _Builder().build(args, name, dict(attrs or {}), symbols), symbols
 
 
 class _Builder:
@@ -51,7 +60,9 @@ class _Builder:
             found = self.buffers[tensor] = Buffer(data, tensor.data_type, tensor.shape, name=name)
         return found
 
-    def build(self, args: Sequence[Tensor | Value | Var], name: str | None, attrs: dict[str, Any]) -> PrimFunc:
+    def build(
+        self, args: Sequence[Tensor | Value | Var], name: str | None, attrs: dict[str, Any], symbols: list[Var] | None
+    ) -> PrimFunc:
         params: list[Var] = []
         buffer_map: dict[Var, Buffer] = {}
         given: list[Tensor] = []
@@ -85,7 +96,10 @@ class _Builder:
             attrs = {"global_symbol": name, **attrs}
         func = PrimFunc(tuple(params), buffer_map, seq(*stmts), VOID_TYPE, attrs)
         loose = free_vars(func)
-        if loose:
+        if loose and symbols is not None:
+            symbols.extend(loose)
+            func = PrimFunc((*params, *loose), buffer_map, func.body, VOID_TYPE, attrs)
+        elif loose:
             names = ", ".join([v.name for v in loose])
             raise TypeRuleError("E217", f"no argument defines the variables {names}", help="pass them: create_prim_func([A, C, n])")
         return fresh_copy(func)  # type: ignore[no-any-return]

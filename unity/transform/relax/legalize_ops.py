@@ -1,0 +1,160 @@
+"""Operators to tensor programs: ``R.exp(x)`` -> ``R.call_dps(exp, (x,), R.Tensor(...))`` with ``exp`` in the module.
+
+Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A rule of one's
+own for an operator goes into the options (``custom``), which is then asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ... import te
+from ...ir.expr import Call, Constant, Expr, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...ir.op import OPS, OpInfo
+from ...ir.structural import structural_equal, structural_hash
+from ...ir.types import PrimType, ShapeType, TensorType, TupleType
+from ...op.lowering import known_dims
+from ...support.errors import UnityError
+from ..base import module_pass
+from .rewriting import GraphRewriter, Replaced
+
+
+class KernelTable:
+    """Adds tensor programs to a module, sharing equal ones."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.added: dict[str, PrimFunc] = {}
+        self._by_hash: dict[int, list[tuple[str, PrimFunc]]] = {}
+        for name, fn in mod.prim_funcs().items():
+            if "global_symbol" not in fn.attrs:
+                self._by_hash.setdefault(structural_hash(fn), []).append((name, fn))
+
+    def add(self, func: PrimFunc, hint: str) -> GlobalVar:
+        """Reference to an equal function of the module, or to this one added under a fresh name."""
+        bucket = self._by_hash.setdefault(structural_hash(func), [])
+        for name, known in bucket:
+            if structural_equal(known, func):
+                return GlobalVar(name)
+        name, count = hint, 0
+        while name in self.mod.functions or name in self.added:
+            count += 1
+            name = f"{hint}{count}"
+        self.added[name] = func
+        bucket.append((name, func))
+        return GlobalVar(name)
+
+
+class _Inputs:
+    """Graph arguments as inputs of a lowering, with the kernel's parameters and the values passed for them."""
+
+    def __init__(self, call: Call, info: OpInfo, rewriter: GraphRewriter) -> None:
+        self.call = call
+        self.info = info
+        self.rewriter = rewriter
+        self.params: list[Any] = []
+        self.values: list[Expr] = []
+        self.by_tensor: dict[te.Tensor, Expr] = {}
+        self.placeholders: dict[Expr, te.Tensor] = {}
+
+    def convert(self, arg: Expr, name: str) -> Any:
+        ty = arg.ty
+        if isinstance(ty, TensorType):
+            return self.tensor(arg, ty, name)
+        if isinstance(ty, TupleType):
+            fields = [self.rewriter.field(arg, i) for i in range(len(ty.fields))]
+            return [self.convert(f, f"{name}{i}") for i, f in enumerate(fields)]
+        if isinstance(ty, ShapeType):
+            return arg.values if type(arg) is ShapeExpr else ty.values
+        if isinstance(ty, PrimType) and type(arg) not in (IntImm, FloatImm):
+            scalar = Var(name, ty)
+            self.params.append(scalar)
+            self.values.append(arg)
+            return te.Value(scalar)
+        return te.Value(arg) if isinstance(ty, PrimType) else arg
+
+    def tensor(self, arg: Expr, ty: TensorType, name: str) -> Any:
+        if type(arg) is Constant and arg.data.ndim == 0 and self.info.extra.get("scalars"):
+            return te.const(arg.data.numpy()[()].item(), arg.data.dtype)
+        shape = known_dims(self.call, ty)
+        if ty.dtype is None:
+            known_dims(self.call, TensorType(None, None))
+        if arg in self.placeholders:
+            return self.placeholders[arg]
+        made = te.placeholder(shape, ty.dtype or "float32", name)
+        self.params.append(made)
+        self.values.append(arg)
+        self.by_tensor[made] = arg
+        self.placeholders[arg] = made
+        return made
+
+
+def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable) -> Any:
+    """The call as call_dps of a kernel, or what it simply is (an argument)."""
+    inputs = _Inputs(call, info, rewriter)
+    names = [p.name for p in info.params if p.kind != "attr"]
+    converted = [inputs.convert(a, names[min(i, len(names) - 1)]) for i, a in enumerate(call.args)]
+    assert callable(info.lower)
+    made = info.lower(call, *converted)
+    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    if not isinstance(made, (tuple, list)) and made in inputs.by_tensor:
+        return Replaced(inputs.by_tensor[made])
+    used = [(p, v) for p, v in zip(inputs.params, inputs.values)]
+    outputs = [te.compute(o.shape, lambda *i, o=o: o[i], o.name) if o in inputs.by_tensor else o for o in outputs]
+    hint = info.name.split(".")[-1]
+    func, symbols = te.create_prim_func_with_symbols([*[p for p, _ in used], *outputs], attrs={"tir.noalias": True})
+    target = kernels.add(func, hint)
+    args: tuple[Expr, ...] = (target, Tuple(tuple([v for _, v in used])))
+    if symbols:
+        args = (*args, ShapeExpr(tuple(symbols)))
+    ty = call.ty
+    outs = ty.fields if isinstance(ty, TupleType) else (ty,)
+    return Call(op("R.call_dps"), args, {}, tuple(outs), ty, call.span)
+
+
+@dataclass(slots=True, frozen=True)
+class LegalizeOptions:
+    """``skip``: names of operators to leave; ``custom``: lowerings asked before the rows' own."""
+
+    skip: tuple[str, ...] = ()
+    custom: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+
+@module_pass(options=LegalizeOptions)
+def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
+    """Replace operators by calls of tensor programs."""
+    kernels = KernelTable(mod)
+    custom = dict(options.custom)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is not Call or type(value.op) is not Op:
+            return value
+        info = OPS.get(value.op.name)
+        if info is None or value.op.name in options.skip:
+            return value
+        if value.op.name in custom:
+            info = OpInfo(info.name, info.params, info.infer, info.doc, info.pure, custom[value.op.name], extra=info.extra)
+        if not callable(info.lower):
+            return value
+        try:
+            return lower_call(value, info, rewriter, kernels)
+        except UnityError as error:
+            if error.span is None:
+                error.span = value.span
+            raise
+
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        if fn.attrs.get("Primitive") and fn.attrs.get("Codegen"):
+            continue
+        made: Function = GraphRewriter(rule).function(fn)
+        if made is not fn:
+            changes[name] = made
+    return mod.with_functions({**changes, **kernels.added}) if changes else mod
+
+
+__all__ = ["KernelTable", "LegalizeOptions", "legalize_ops", "lower_call"]
