@@ -60,6 +60,16 @@ POLYNOMIALS: dict[str, dict[str, tuple[float, ...]]] = {
             0.1461703754879165,
         ),
     },
+    # the same for results that are rounded to float32
+    # f64: degree 3, error 3.4e-11
+    "LOG_RATIO_SHORT": {
+        "f64": (
+            0.6666666655430018,
+            0.4000012200081688,
+            0.2855080255327671,
+            0.2333096405177204,
+        ),
+    },
     # log((1 + s) / (1 - s)) = 2 * s * (1 + z / 3 + z^2 * LOG_TAIL(z)), z = s^2
     # f64: degree 8, error 9.6e-21
     "LOG_TAIL": {

@@ -35,23 +35,23 @@ def scale(value: Value, k: Value) -> Value:
     return value * power_of_two(half, value.kind) * power_of_two(k - half, value.kind)
 
 
-def quadratic(r: Value) -> Value:
-    """exp(r) - 1 - r for |r| <= ln(2)/2."""
-    return r * r * polynomial(r, POLYNOMIALS["EXP"][r.kind])
+def quadratic(r: Value, precision: str = "") -> Value:
+    """exp(r) - 1 - r for |r| <= ln(2)/2; precision is that of the value's kind if not given."""
+    return r * r * polynomial(r, POLYNOMIALS["EXP"][precision or r.kind])
 
 
-def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None) -> Value:
-    """exp(x + tail) * 2^extra; the tail is a small correction of x."""
+def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None, precision: str = "") -> Value:
+    """exp(x + tail) * 2^extra; the tail is a small correction of x, the precision that of x's kind if not given."""
     x = x.clamp(*EXP_RANGE[x.kind])
     high, low = split(LN2, x.kind)
     k, k_int = nearest_integer(x, split(LOG2_E, x.kind)[0])
     exact = fma(k, -high, x)  # no rounding: the leading digits cancel
     if tail is None:
         r = fma(k, -low, exact)
-        fraction = exact + fma(k, -low, quadratic(r))
+        fraction = exact + fma(k, -low, quadratic(r, precision))
     else:
         rest = fma(k, -low, tail)
-        fraction = exact + (rest + quadratic(exact + rest))
+        fraction = exact + (rest + quadratic(exact + rest, precision))
     return scale(fraction + 1.0, k_int + extra if extra else k_int)
 
 

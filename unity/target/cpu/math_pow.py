@@ -8,7 +8,7 @@ from .lanes import Value, absolute, copy_sign, fma, intrinsic, polynomial, squar
 from .math_coefficients import POLYNOMIALS
 from .math_constants import LN2, THIRD, split
 from .math_exp import exp_scaled
-from .math_log import log_fraction, split_exponent
+from .math_log import split_exponent
 
 
 def _add(large: Value, small: Value) -> tuple[Value, Value]:
@@ -49,25 +49,27 @@ def _long_log(x: Value) -> tuple[Value, Value]:
     return _add(total, lost + fma(low, 2.0, whole_low))
 
 
-def _power_of_positive(a: Value, y: Value, precise: bool) -> Value:
-    """a^y for finite a > 0 and finite y; the short logarithm is enough where the result is rounded to float32."""
-    if precise:
-        log_high, log_low = _long_log(a)
-    else:
-        exponent, m = split_exponent(a)
-        high, low = log_fraction(m)
-        log_high, log_low = _add(exponent * split(LN2, "f64")[0], high)
-        log_high, log_low = _add(log_high, log_low + fma(exponent, split(LN2, "f64")[1], low))
+def _power_of_positive(a: Value, y: Value) -> Value:
+    """a^y for finite a > 0 and finite y (float64)."""
+    log_high, log_low = _long_log(a)
     product, error = _multiply(y, log_high)
     tail = fma(y, log_low, error)
     in_range = absolute(product).lt(800.0)
     return exp_scaled(product, tail=in_range.select(tail, 0.0))
 
 
-def pow_float64(x: Value, y: Value, precise: bool = True) -> Value:
-    """x^y with the special cases of C's pow (float64)."""
+def _short_power_of_positive(a: Value, y: Value) -> Value:
+    """a^y in float64 arithmetic, exact enough to be rounded to float32."""
+    exponent, m = split_exponent(a)
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    log = s * fma(z, polynomial(z, POLYNOMIALS["LOG_RATIO_SHORT"]["f64"]), 2.0)
+    return exp_scaled(y * fma(exponent, split(LN2, "f64")[0], log), precision="f32")
+
+
+def _with_special_cases(x: Value, y: Value, result: Value) -> Value:
+    """C's pow(x, y), given |x|^y for the ordinary numbers."""
     a = absolute(x)
-    result = _power_of_positive(a, y, precise)
     truncated = intrinsic("trunc", y)
     integral = truncated.eq(y)
     half = y * 0.5
@@ -84,10 +86,12 @@ def pow_float64(x: Value, y: Value, precise: bool = True) -> Value:
 
 
 def power(x: Value, y: Value) -> Value:
-    """x^y; float32 is computed in float64 with the short logarithm."""
+    """x^y; float32 is computed in float64 with short polynomials."""
     if x.kind == "f32":
-        return pow_float64(x.widened(), y.widened(), precise=False).narrowed()
-    return pow_float64(x, y)
+        result = _short_power_of_positive(absolute(x).widened(), y.widened()).narrowed()
+    else:
+        result = _power_of_positive(absolute(x), y)
+    return _with_special_cases(x, y, result)
 
 
 def hypot(x: Value, y: Value) -> Value:
