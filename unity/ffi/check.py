@@ -125,8 +125,8 @@ class _Call:
                 raise self.fail("E612", arg, path, f"expected a tensor on cpu, got one on {value.device}",  # type: ignore[attr-defined]
                                 help="call .cpu() first")  # fmt: skip
             return array_from_torch(value)  # type: ignore[arg-type]
-        if isinstance(value, np.ndarray):
-            return value
+        if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and not arg.written):
+            return np.asarray(value)
         if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
             return Tensor.from_dlpack(value).numpy()
         if isinstance(value, (memoryview, bytearray)):

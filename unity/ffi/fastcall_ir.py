@@ -201,7 +201,8 @@ class EntryWriter:
 
     def shape(self, arg: ShapeArg, obj: str) -> None:
         self.require_type(obj, "tuple")
-        if arg.dims is None:
+        if arg.dims is None:  # the checker looks at every entry, so native code may trust them
+            self.require("%again")
             return
         size = self.at(obj, _SIZE, "i64")
         self.require(self.emit(f"icmp eq i64 {size}, {len(arg.dims)}"))
