@@ -110,7 +110,24 @@ class TypeRuleError(UnityError):
 
 
 class VerifyError(UnityError):
-    """A module that breaks a rule of the IR."""
+    """A module that breaks a rule of the IR. ``errors`` holds every violation found, this one included."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        notes: Sequence[Note] = (),
+        help: str | None = None,  # noqa: A002
+        errors: Sequence[VerifyError] = (),
+    ) -> None:
+        super().__init__(code, message, span, notes, help)
+        self.errors: list[VerifyError] = list(errors) or [self]
+
+    def __str__(self) -> str:
+        if len(self.errors) <= 1:
+            return self.render()
+        return "\n".join([e.render() for e in self.errors]) + f"\n{len(self.errors)} errors"
 
 
 class InterpreterError(UnityError):

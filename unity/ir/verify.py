@@ -1,0 +1,59 @@
+"""The verifier: ``verify(mod, level)`` checks the rules every module keeps between passes, and collects all violations.
+
+Level 0: fields hold what their annotations say. Level 1: well-formed (scopes, normal form, types, purity, data types, loops,
+blocks, calls). Level 2: also declared regions, parallel loops and copying. Each level includes those below.
+"""
+
+from __future__ import annotations
+
+from ..support.deep import deep_recursion
+from ..support.errors import VerifyError
+from .expr import ExternFunc
+from .function import Function, PrimFunc
+from .module import IRModule
+from .verify_deep import check_deep
+from .verify_fields import check_fields
+from .verify_graph import GraphVerifier
+from .verify_prim import PrimVerifier
+from .verify_report import Report
+
+
+def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[VerifyError]:
+    """All violations up to a level, in order of the functions; an empty list for a valid module."""
+    report = Report()
+    with deep_recursion():
+        check_fields(mod, report)
+        if report.errors or level < 1:
+            return report.errors
+        module = mod if isinstance(mod, IRModule) else None
+        members = mod.functions if isinstance(mod, IRModule) else {str(mod.attrs.get("global_symbol", "function")): mod}
+        symbols: dict[str, str] = {}
+        for name, fn in members.items():
+            with report.at(name):
+                symbol = getattr(fn, "attrs", None) and fn.attrs.get("global_symbol")
+                if symbol is not None and symbols.setdefault(symbol, name) != name:
+                    report.add("E337", f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both", fn.span)
+                if isinstance(fn, Function):
+                    GraphVerifier(report, module).function(fn, set())
+                elif isinstance(fn, PrimFunc):
+                    PrimVerifier(report, module).function(fn)
+                elif not isinstance(fn, ExternFunc):
+                    report.add("E330", f"{type(fn).__name__} cannot be a member of a module", None)
+        if level >= 2 and not report.errors:
+            for name, fn in members.items():
+                with report.at(name):
+                    check_deep(fn, report)
+    return report.errors
+
+
+def verify(mod: IRModule | Function | PrimFunc, level: int = 1) -> None:
+    """Raise VerifyError with every violation in ``errors``; return nothing for a valid module."""
+    errors = violations(mod, level)
+    if errors:
+        first = errors[0]
+        raise VerifyError(first.code, first.message, first.span, first.notes, first.help, errors)
+
+
+def is_well_formed(mod: IRModule | Function | PrimFunc, level: int = 1) -> bool:
+    """True when ``verify`` would not raise."""
+    return not violations(mod, level)
