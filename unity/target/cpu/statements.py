@@ -138,7 +138,7 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     if stmt.buffer.data not in w.env:
         raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
-    w.buffers[stmt.buffer.data] = stmt.buffer
+    w.buffers.setdefault(stmt.buffer.data, stmt.buffer)
 
 
 def _alloc(w: FunctionWriter, stmt: AllocBuffer) -> None:

@@ -1,0 +1,109 @@
+"""flatten_buffer: every buffer becomes one-dimensional; indices become one row-major (or strided) offset.
+
+Rewrite: ``A[i, j]`` with ``A: T.Buffer((n, m))`` -> ``A_flat[i * m + j]``. Parameters keep their buffers: a view
+``A_flat`` is declared over the same pointer. ``axis_separators`` mean nothing on a processor and are ignored.
+"""
+
+from __future__ import annotations
+
+from ...ir.buffer import Buffer
+from ...ir.build import add, broadcast, const, dtype_of, mul
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, AllocConst, BufferStore, DeclBuffer, Stmt, seq
+from ...ir.types import Expr
+from ...ir.walk import rewrite
+from ..base import prim_func_pass
+
+
+def _is_flat(buffer: Buffer) -> bool:
+    plain_offset = buffer.elem_offset is None
+    return len(buffer.shape) == 1 and not buffer.strides and plain_offset
+
+
+class _Flattener:
+    def __init__(self, func: PrimFunc) -> None:
+        self.parameters = set(func.buffer_map.values())
+        self.flat: dict[Buffer, Buffer] = {}
+
+    def flat_of(self, buffer: Buffer) -> Buffer:
+        """The one-dimensional buffer that stands for ``buffer``."""
+        found = self.flat.get(buffer)
+        if found is None:
+            if buffer.strides and buffer.shape:
+                size: Expr = const(1, "int64")
+                for extent, stride in zip(buffer.shape, buffer.strides):
+                    size = add(size, mul(add(extent, const(-1, dtype_of(extent))), stride))
+            else:
+                size = buffer.shape[0] if buffer.shape else const(1, "int32")
+                for extent in buffer.shape[1:]:
+                    size = mul(size, extent)
+            if self._offset(buffer) is not None:
+                size = add(size, self._offset(buffer))  # type: ignore[arg-type]
+            found = replace(buffer, shape=(size,), strides=(), elem_offset=None, axis_separators=())
+            self.flat[buffer] = found
+        return found
+
+    def _offset(self, buffer: Buffer) -> Expr | None:
+        """Offset of element 0; the pointer of a parameter already is at element 0."""
+        return None if buffer in self.parameters else buffer.elem_offset
+
+    def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """Offset of an element."""
+        total: Expr | None = self._offset(buffer)
+        if buffer.strides:
+            for position, stride in zip(indices, buffer.strides, strict=True):
+                total = _plus(total, _times(position, stride))
+        else:
+            inner: Expr | None = None
+            for position, extent in zip(indices, buffer.shape, strict=True):
+                inner = position if inner is None else _plus(_times(inner, extent), position)
+            total = inner if total is None else total if inner is None else _plus(total, inner)
+        return total if total is not None else const(0, "int32")
+
+    def load(self, node: BufferLoad) -> BufferLoad:
+        if _is_flat(node.buffer):
+            return node
+        return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
+
+    def store(self, node: BufferStore) -> BufferStore:
+        if _is_flat(node.buffer):
+            return node
+        return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
+
+    def declare(self, node: AllocBuffer | AllocConst | DeclBuffer) -> Stmt:
+        return node if _is_flat(node.buffer) else replace(node, buffer=self.flat_of(node.buffer))
+
+
+def _plus(a: Expr | None, b: Expr) -> Expr:
+    if a is None:
+        return b
+    lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
+    return add(_lanes(a, lanes), _lanes(b, lanes))
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
+    return mul(_lanes(a, lanes), _lanes(b, lanes))
+
+
+def _lanes(expr: Expr, lanes: int) -> Expr:
+    return expr if dtype_of(expr).lanes == lanes else broadcast(expr, lanes)
+
+
+@prim_func_pass()
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
+    """One-dimensional buffers."""
+    flattener = _Flattener(func)
+    body = rewrite(
+        func.body,
+        {
+            BufferLoad: flattener.load, BufferStore: flattener.store, AllocBuffer: flattener.declare,
+            AllocConst: flattener.declare, DeclBuffer: flattener.declare,
+        },
+    )  # fmt: skip
+    views = [DeclBuffer(flattener.flat[b]) for b in func.buffer_map.values() if b in flattener.flat]
+    if body is func.body:
+        return func
+    return replace(func, body=seq(*views, body) if views else body)

@@ -1,0 +1,52 @@
+"""The lowering of tensor programs for a processor, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ..base import Pipeline
+from .canonicalize_loop import canonicalize_loop
+from .convert_blocks_to_opaque import convert_blocks_to_opaque
+from .flatten_buffer import flatten_buffer
+from .legalize_narrow_float import legalize_narrow_float
+from .lower_init_block import lower_init_block
+from .lower_match_buffer import lower_match_buffer
+from .lower_opaque_block import lower_opaque_block
+from .order_loops import order_loops
+from .plan_buffer_allocation import plan_buffer_allocation
+from .remove_no_op import remove_no_op
+from .rewrite_unsafe_select import rewrite_unsafe_select
+from .simplify import simplify
+from .unroll_loop import unroll_loop
+from .vectorize_loop import vectorize_loop
+
+CPU_PIPELINE = Pipeline((
+    canonicalize_loop,
+    order_loops,
+    lower_init_block,
+    plan_buffer_allocation,
+    lower_match_buffer,
+    convert_blocks_to_opaque,
+    lower_opaque_block,
+    flatten_buffer,
+    simplify,
+    legalize_narrow_float,
+    vectorize_loop,
+    unroll_loop,
+    rewrite_unsafe_select,
+    remove_no_op,
+))  # fmt: skip
+"""Blocks and loops of any program to flat loops over one-dimensional buffers."""
+
+
+def lower_prim_funcs(functions: Mapping[str, PrimFunc], pipeline: Pipeline = CPU_PIPELINE) -> dict[str, PrimFunc]:
+    """Lower tensor programs by name."""
+    lowered = pipeline(IRModule(dict(functions), {}, {}))
+    return lowered.prim_funcs()
+
+
+def lower_prim_func(func: PrimFunc, pipeline: Pipeline = CPU_PIPELINE) -> PrimFunc:
+    """Lower one tensor program."""
+    return lower_prim_funcs({"main": func}, pipeline)["main"]

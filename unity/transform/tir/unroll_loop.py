@@ -1,0 +1,82 @@
+"""unroll_loop: loops of kind "unrolled" with a constant extent are written out.
+
+``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
+has at most that many statements. ``max_copies`` bounds one loop; larger loops stay, with an unrolling hint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.build import add, dtype_of, int_imm
+from ...ir.expr import IntImm
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
+from ...ir.types import prim_type
+from ...ir.walk import Rewriter, collect, fresh_copy
+from ..base import prim_func_pass
+from .lower_opaque_block import _leaves
+
+PRAGMA = "pragma_auto_unroll_max_step"
+
+
+@dataclass(slots=True, frozen=True)
+class UnrollOptions:
+    """``max_copies``: most copies of a body that one loop may become."""
+
+    max_copies: int = 512
+
+
+class _Unroll(Rewriter):
+    def __init__(self, options: UnrollOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.steps = 0
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is AttrStmt and node.key == PRAGMA:
+            return self._within(_number(node.value), node.body)
+        if type(node) is For and node.annotations and PRAGMA in node.annotations:
+            notes = {k: v for k, v in node.annotations.items() if k != PRAGMA}
+            return self._within(_number(node.annotations[PRAGMA]), replace(node, annotations=notes or None))
+        return None
+
+    def _within(self, steps: int, body: Stmt) -> Stmt:
+        saved, self.steps = self.steps, steps
+        result = self.visit(body)
+        self.steps = saved
+        return result  # type: ignore[no-any-return]
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is not For or type(node.extent) is not IntImm or node.step is not None:
+            return node
+        count = node.extent.value
+        asked = node.kind == "unrolled"
+        if not asked and not (node.kind == "serial" and self.steps and self._size(node) <= self.steps):
+            return node
+        if count > self.options.max_copies or _leaves(node.body):
+            return node
+        ty = prim_type(dtype_of(node.loop_var))
+        copies = [fresh_copy(node.body, {node.loop_var: add(node.min, int_imm(i, ty))}) for i in range(max(0, count))]
+        return seq(*copies)
+
+    def _size(self, loop: For) -> int:
+        assert type(loop.extent) is IntImm
+        return loop.extent.value * len(collect(loop.body, (BufferStore, Evaluate)))
+
+
+def _number(value: object) -> int:
+    if isinstance(value, IntImm):
+        return value.value
+    return value if isinstance(value, int) else 0
+
+
+@prim_func_pass(options=UnrollOptions)
+def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
+    """Write out unrolled loops."""
+    body = _Unroll(options)(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+

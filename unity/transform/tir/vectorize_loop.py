@@ -1,0 +1,284 @@
+"""vectorize_loop: loops of kind "vectorized" become vector code.
+
+The loop variable turns into a ramp; expressions over it get lanes. Conditions that differ between lanes become
+predicates of stores (and of the reads in their values). A statement that has no vector form runs lane by lane in a serial
+loop. A vectorized loop is the program's promise that its iterations do not depend on each other.
+Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest; symbolic extents leave the loop to LLVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.build import add, broadcast, cast, const, dtype_of, int_imm, logical_and, mul, ramp, sub
+from ...ir.expr import Call, FloatImm, IntImm, Op, Var, op
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import (
+    Add, And, Binary, Broadcast, BufferLoad, Cast, Compare, Let, Mul, Not, Or, Ramp, Select, Shuffle, Sub,
+)  # fmt: skip
+from ...ir.stmt import AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.types import Expr, PrimType, prim_type
+from ...ir.walk import fresh_copy, rewrite, substitute
+from ...ffi.dtype import DataType
+from ..base import prim_func_pass
+from .nests import PURE_CALLS
+
+
+@dataclass(slots=True, frozen=True)
+class VectorizeOptions:
+    """``max_lanes``: most lanes of one vector."""
+
+    max_lanes: int = 64
+
+
+class CannotVectorize(Exception):
+    """A part has no vector form: its statement is to run lane by lane."""
+
+
+class _Lanes:
+    """Vector form of statements and expressions over one loop variable."""
+
+    def __init__(self, var: Var, base: Expr, lanes: int) -> None:
+        self.var, self.base, self.lanes = var, base, lanes
+        self.vectors: dict[Var, Expr] = {var: ramp(base, int_imm(1, prim_type(dtype_of(var))), lanes)}
+
+    # ---- expressions
+
+    def expr(self, expr: Expr) -> Expr:
+        """The expression over all lanes; a lane-invariant one stays scalar."""
+        kind = type(expr)
+        if kind is Var:
+            return self.vectors.get(expr, expr)  # type: ignore[call-overload, no-any-return]
+        if kind is IntImm or kind is FloatImm:
+            return expr
+        if isinstance(expr, Binary):
+            return self._binary(expr)
+        rule = _RULES.get(kind)
+        if rule is None:
+            raise CannotVectorize
+        return rule(self, expr)
+
+    def widen(self, expr: Expr) -> Expr:
+        """Give a scalar expression the lanes."""
+        return expr if dtype_of(expr).lanes == self.lanes else broadcast(expr, self.lanes)
+
+    def same(self, *exprs: Expr) -> list[Expr]:
+        """Expressions brought to a common number of lanes: all scalar, or all vectors."""
+        if any([dtype_of(e).lanes > 1 for e in exprs]):
+            return [self.widen(e) for e in exprs]
+        return list(exprs)
+
+    def _binary(self, expr: Binary) -> Expr:
+        kind = type(expr)
+        a, b = self.expr(expr.a), self.expr(expr.b)
+        if a is expr.a and b is expr.b:
+            return expr
+        if dtype_of(a).lanes != dtype_of(b).lanes and kind in (Add, Sub, Mul):
+            combined = _ramp_with_scalar(kind, a, b)
+            if combined is not None:
+                return combined
+        a, b = self.same(a, b)
+        lanes = dtype_of(a).lanes
+        if isinstance(expr, (Compare, And, Or)):
+            return kind(a, b, prim_type(DataType("bool").with_lanes(lanes)), expr.span)  # type: ignore[call-arg]
+        return kind(a, b, a.ty, expr.span)  # type: ignore[call-arg]
+
+    def lanes_type(self, expr: Expr, lanes: int) -> PrimType:
+        """The expression's own type with a number of lanes."""
+        return prim_type(dtype_of(expr).with_lanes(lanes))
+
+    # ---- statements
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        """The statement over all lanes, lane by lane where there is no other way."""
+        try:
+            return self._stmt(stmt)
+        except CannotVectorize:
+            return self._one_by_one(stmt)
+
+    def _one_by_one(self, stmt: Stmt) -> Stmt:
+        if any([v is not self.var for v in self.vectors]):
+            raise CannotVectorize  # uses a value bound per lane: the whole loop goes lane by lane
+        var = Var(self.var.name, self.var.ty)
+        ty = prim_type(dtype_of(var))
+        body = fresh_copy(stmt, {self.var: add(var, self.base)})
+        return For(var, int_imm(0, ty), int_imm(self.lanes, ty), "serial", body)
+
+    def _stmt(self, stmt: Stmt) -> Stmt:
+        kind = type(stmt)
+        if kind is SeqStmt:
+            return seq(*[self.stmt(s) for s in stmt.stmts])  # type: ignore[attr-defined]
+        if kind is BufferStore:
+            return self._store(stmt)  # type: ignore[arg-type]
+        if kind is AttrStmt:
+            return replace(stmt, body=self.stmt(stmt.body))  # type: ignore[attr-defined]
+        if kind is IfThenElse:
+            return self._if(stmt)  # type: ignore[arg-type]
+        if kind is For:
+            return self._for(stmt)  # type: ignore[arg-type]
+        if kind is Bind:
+            value = self.expr(stmt.value)  # type: ignore[attr-defined]
+            if dtype_of(value).lanes == 1:
+                return stmt
+            var = Var(stmt.var.name, value.ty)  # type: ignore[attr-defined]
+            self.vectors[stmt.var] = var  # type: ignore[attr-defined]
+            return Bind(var, value)
+        raise CannotVectorize
+
+    def _store(self, stmt: BufferStore) -> Stmt:
+        if stmt.predicate is not None or not stmt.indices or stmt.buffer.dtype.lanes != 1:
+            raise CannotVectorize
+        indices = [self.expr(i) for i in stmt.indices]
+        if dtype_of(indices[-1]).lanes == 1 or any([dtype_of(i).lanes > 1 for i in indices[:-1]]):
+            raise CannotVectorize  # all lanes would write one cell
+        return replace(stmt, indices=tuple(indices), value=self.widen(self.expr(stmt.value)))
+
+    def _if(self, stmt: IfThenElse) -> Stmt:
+        cond = self.expr(stmt.cond)
+        if dtype_of(cond).lanes == 1:
+            other = None if stmt.else_case is None else self.stmt(stmt.else_case)
+            return replace(stmt, cond=cond, then_case=self.stmt(stmt.then_case), else_case=other)
+        parts = [self._guard(stmt.then_case, cond)]
+        if stmt.else_case is not None:
+            parts.append(self._guard(stmt.else_case, Not(cond, cond.ty)))  # type: ignore[arg-type]
+        return seq(*parts)
+
+    def _guard(self, stmt: Stmt, cond: Expr) -> Stmt:
+        """Stores under a condition per lane."""
+        if type(stmt) is SeqStmt:
+            return seq(*[self._guard(s, cond) for s in stmt.stmts])
+        if type(stmt) is AttrStmt:
+            return replace(stmt, body=self._guard(stmt.body, cond))
+        if type(stmt) is IfThenElse and stmt.else_case is None:
+            return self._guard(stmt.then_case, logical_and(cond, self.widen(self.expr(stmt.cond))))
+        if type(stmt) is not BufferStore:
+            raise CannotVectorize
+        made = self._store(stmt)
+        assert type(made) is BufferStore
+        zero = const(0, dtype_of(made.value))
+        value = Call(op("T.if_then_else"), (cond, made.value, zero), {}, (), made.value.ty)
+        return replace(made, value=value, predicate=cond)
+
+    def _for(self, stmt: For) -> Stmt:
+        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
+        if dtype_of(low).lanes > 1 or dtype_of(extent).lanes > 1 or stmt.kind == "parallel":
+            raise CannotVectorize
+        before = dict(self.vectors)
+        body = self.stmt(stmt.body)
+        self.vectors = before
+        return replace(stmt, min=low, extent=extent, body=body)
+
+
+def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
+    """Ramps stay ramps under adding, subtracting and scaling by a scalar."""
+    if type(a) is Ramp and dtype_of(b).lanes == 1:
+        if kind is Mul:
+            return ramp(mul(a.base, b), mul(a.stride, b), a.lanes)
+        return ramp(add(a.base, b) if kind is Add else sub(a.base, b), a.stride, a.lanes)
+    if type(b) is Ramp and dtype_of(a).lanes == 1:
+        if kind is Mul:
+            return ramp(mul(a, b.base), mul(a, b.stride), b.lanes)
+        if kind is Add:
+            return ramp(add(a, b.base), b.stride, b.lanes)
+        return ramp(sub(a, b.base), mul(b.stride, const(-1, dtype_of(b.stride))), b.lanes)
+    return None
+
+
+def _load(s: _Lanes, expr: BufferLoad) -> Expr:
+    indices = [s.expr(i) for i in expr.indices]
+    if not any([dtype_of(i).lanes > 1 for i in indices]):
+        return expr if all([a is b for a, b in zip(indices, expr.indices)]) else replace(expr, indices=tuple(indices))
+    if expr.predicate is not None or any([dtype_of(i).lanes > 1 for i in indices[:-1]]) or expr.buffer.dtype.lanes != 1:
+        raise CannotVectorize
+    return replace(expr, indices=tuple(indices), ty=s.lanes_type(expr, dtype_of(indices[-1]).lanes))
+
+
+def _cast(s: _Lanes, expr: Cast) -> Expr:
+    value = s.expr(expr.value)
+    return expr if value is expr.value else cast(value, expr.ty.dtype.with_lanes(dtype_of(value).lanes))
+
+
+def _not(s: _Lanes, expr: Not) -> Expr:
+    value = s.expr(expr.a)
+    return expr if value is expr.a else Not(value, value.ty, expr.span)  # type: ignore[arg-type]
+
+
+def _select(s: _Lanes, expr: Select) -> Expr:
+    cond, a, b = s.same(s.expr(expr.cond), s.expr(expr.true_value), s.expr(expr.false_value))
+    return Select(cond, a, b, a.ty, expr.span)  # type: ignore[arg-type]
+
+
+def _let(s: _Lanes, expr: Let) -> Expr:
+    value = s.expr(expr.value)
+    if dtype_of(value).lanes == 1:
+        return Let(expr.var, value, s.expr(expr.body), expr.span)
+    var = Var(expr.var.name, value.ty)
+    s.vectors[expr.var] = var
+    body = s.expr(expr.body)
+    del s.vectors[expr.var]
+    return Let(var, value, body, expr.span)
+
+
+def _call(s: _Lanes, expr: Call) -> Expr:
+    if type(expr.op) is not Op:
+        raise CannotVectorize
+    args = [s.expr(a) for a in expr.args]
+    if all([a is b for a, b in zip(args, expr.args)]):
+        return expr
+    if expr.op.name not in PURE_CALLS or expr.op.name == "T.reinterpret" and dtype_of(expr).bits != dtype_of(expr.args[0]).bits:
+        raise CannotVectorize
+    args = s.same(*args)
+    return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
+
+
+def _vector_already(s: _Lanes, expr: Expr) -> Expr:
+    raise CannotVectorize
+
+
+_RULES: dict[type, Callable[[Any, Any], Expr]] = {
+    BufferLoad: _load, Cast: _cast, Not: _not, Select: _select, Let: _let, Call: _call,
+    Ramp: _vector_already, Broadcast: _vector_already, Shuffle: _vector_already,
+}  # fmt: skip
+
+
+def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
+    base = add(loop.min, first)
+    if lanes == 1:
+        return substitute(loop.body, {loop.loop_var: base})  # type: ignore[no-any-return]
+    try:
+        return _Lanes(loop.loop_var, base, lanes).stmt(loop.body)
+    except CannotVectorize:
+        ty = prim_type(dtype_of(loop.loop_var))
+        var = Var(loop.loop_var.name, ty)
+        body = fresh_copy(loop.body, {loop.loop_var: add(var, base)})
+        return For(var, int_imm(0, ty), int_imm(lanes, ty), "serial", body)
+
+
+def _loop(loop: For, options: VectorizeOptions) -> Stmt:
+    if loop.kind != "vectorized":
+        return loop
+    if type(loop.extent) is not IntImm:
+        return replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
+    ty = prim_type(dtype_of(loop.loop_var))
+    count, lanes = loop.extent.value, options.max_lanes
+    if count <= lanes:
+        return _vectors(loop, int_imm(0, ty), count) if count > 0 else SeqStmt(())
+    outer = Var(f"{loop.loop_var.name}_block", ty)
+    main = _vectors(loop, mul(outer, int_imm(lanes, ty)), lanes)
+    parts: list[Stmt] = [For(outer, int_imm(0, ty), int_imm(count // lanes, ty), "serial", main)]
+    if count % lanes:
+        rest = fresh_copy(loop)
+        parts.append(_vectors(rest, int_imm(count - count % lanes, ty), count % lanes))
+    return seq(*parts)
+
+
+@prim_func_pass(options=VectorizeOptions)
+def vectorize_loop(func: PrimFunc, options: VectorizeOptions) -> PrimFunc:
+    """Turn vectorized loops into vector code."""
+    body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
+    return func if body is func.body else replace(func, body=body)
+
+
