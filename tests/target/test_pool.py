@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -209,6 +210,41 @@ def test_the_process_ends_while_workers_spin() -> None:
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
+
+
+def test_idle_workers_sleep(kernels: Kernels) -> None:
+    array = np.zeros(100, np.int64)
+    assert kernels.count(array, 1) == 0
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.05
+    assert kernels.count(array, 1) == 0  # and wake again
+    assert (array == 2).all()
+
+
+def test_fork_while_other_threads_use_the_pool(kernels: Kernels) -> None:
+    array = np.zeros(512, np.int64)
+    finished = threading.Event()
+
+    def work() -> None:
+        while not finished.is_set():
+            kernels.many(array.ctypes.data, 512, 16, 50)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    statuses = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            own = np.zeros(100, np.int64)
+            good = kernels.count(own, 3) == 0 and bool((own == 1).all())
+            os._exit(0 if good else 1)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    finished.set()
+    thread.join()
+    assert statuses == [0] * 10
+    assert (array == array[0]).all()
 
 
 def test_bad_thread_counts() -> None:

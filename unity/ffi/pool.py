@@ -46,6 +46,7 @@ class _Pool:
 
 
 _LOCK = threading.Lock()
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 _POOL: list[_Pool] = []
 
 
