@@ -23,7 +23,7 @@ from ..support.errors import OptionError
 from . import show_relax
 from .highlight import ansi, html_block, wants_color
 from .show_attr import attr, attr_dict
-from .show_core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name
+from .show_core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
 from .show_scalar import bounds, comm_reducer, iter_var, region
 from .show_tir import buffer_arguments
 
@@ -102,7 +102,7 @@ def _module(p: Printer, mod: IRModule) -> None:
     for key, values in (("I.module_attrs", mod.attrs), ("I.module_global_infos", mod.global_infos)):
         if values:
             p.line(f"{key}(")
-            attr_dict(p, values)
+            _global_infos(p, values) if values is mod.global_infos else attr_dict(p, values)
             p.out.append(")")
             empty = False
     for name, fn in mod.functions.items():
@@ -113,6 +113,26 @@ def _module(p: Printer, mod: IRModule) -> None:
         show_relax.any_function(p, fn, name)
     if empty:
         p.line("pass")
+
+
+_VDEVICE = {"target", "id", "scope"}
+
+
+def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
+    """Tables of the module; virtual devices in their own spelling."""
+    p.out.append("{")
+    for number, (key, items) in enumerate(infos.items()):
+        p.out.append(f"{', ' if number else ''}{quote(key)}: [")
+        for place, item in enumerate(items):
+            p.out.append(", " if place else "")
+            if isinstance(item, dict) and set(item) == _VDEVICE:
+                p.out.append("I.vdevice(")
+                attr(p, item["target"])
+                p.out.append(f", {item['id']}, {quote(item['scope'])})")
+            else:
+                attr(p, item)
+        p.out.append("]")
+    p.out.append("}")
 
 
 def _new_scope(p: Printer, taken: set[str]) -> None:

@@ -173,6 +173,11 @@ def _tuple(p: Printer, node: Tuple, where: str) -> None:
     if not node.fields:
         p.out.append("R.tuple()")
         return
+    if all([type(field.ty) is ty.PrimType for field in node.fields]):  # (n, m) alone would read as a shape
+        p.out.append("R.tuple(")
+        _values(p, node.fields)
+        p.out.append(")")
+        return
     p.out.append("(")
     _values(p, node.fields)
     p.out.append(",)" if len(node.fields) == 1 else ")")
@@ -242,7 +247,7 @@ def _call_dps(p: Printer, node: Call, name: str) -> None:
     p.out.append(", ")
     graph_value(p, node.args[1])
     p.out.append(", out_ty=" if p.dialect.tvm else ", ")
-    if len(node.ty_args) == 1:
+    if len(node.ty_args) == 1 and type(node.ty_args[0]) is not ty.TupleType:
         p.type(node.ty_args[0])
     else:
         p.out.append("[")

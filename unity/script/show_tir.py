@@ -288,9 +288,13 @@ def _decl(p: Printer, node: st.DeclBuffer) -> None:
     p.out.append(")")
 
 
+def _thread_key(axis: IterVar) -> str:
+    return "virtual_thread" if axis.thread_tag.startswith("vthread") else "thread_extent"
+
+
 def _attr(p: Printer, node: st.AttrStmt) -> None:
     target = node.node
-    if type(target) is IterVar and node.key in ("thread_extent", "virtual_thread"):
+    if type(target) is IterVar and target.dom is None and node.key == _thread_key(target):
         known = target.var in p.bound
         p.bound.add(target.var)
         name = p.name_of(target.var)
