@@ -239,3 +239,30 @@ MODULE_ALIASES: dict[str, str] = {
     "tvm.tir": "T", "tvm.relax": "R", "unity": "I", "tvm": "I",
 }  # fmt: skip
 """Dotted prefix in text -> namespace letter."""
+
+# ----------------------------------------------------------------------------------------------- tensor-level calls
+
+DTYPE_FIRST: frozenset[str] = frozenset((
+    "T.call_extern", "T.call_pure_extern", "T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.reinterpret",
+    "T.type_annotation", "T.ptx_mma", "T.ptx_ldmatrix",
+))  # fmt: skip
+"""Intrinsics whose first argument is the result type. All others with a ``given`` result take ``dtype=``."""
+
+DTYPE_DEFAULT: dict[str, str] = {
+    "T.call_packed": "int32", "T.call_cpacked": "int32", "T.dp4a": "int32", "T.undef": "float32",
+    "T.lookup_param": "handle", "T.tvm_thread_allreduce": "handle", "T.tvm_warp_activemask": "uint32",
+    "T.get_active_lane_mask": "bool",
+}  # fmt: skip
+"""Result type where ``dtype=`` is not written."""
+
+NAME_FIRST: frozenset[str] = frozenset((
+    "T.call_extern", "T.call_pure_extern", "T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.call_packed",
+    "T.call_cpacked",
+))  # fmt: skip
+"""Intrinsics whose first stored argument is the callee's name as a StringImm."""
+
+# Allocation: ``T.alloc_buffer`` directly in the body of a block adds to ``Block.alloc_buffers``; anywhere else it is the
+# statement ``AllocBuffer``. ``T.allocate_buffer`` is the statement everywhere (needed where it stands directly in a
+# block). ``T.alloc_local``/``T.alloc_shared`` are the statement with that scope.
+BLOCK_ALLOC = "T.alloc_buffer"
+STATEMENT_ALLOC = "T.allocate_buffer"

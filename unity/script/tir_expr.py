@@ -1,0 +1,654 @@
+"""Tensor-level expressions: arithmetic, buffers and their methods, data type calls, node forms, intrinsics.
+
+Not here: statements. Invariant: arithmetic written infix goes through the folding helpers of ``ir/build.py``; node-name
+forms (``T.Add``) build the raw node. A bare integer is int64 in an index and takes the other operand's type elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..ffi.dtype import DataType
+from ..ir import (
+    Buffer, BufferLoad, BufferRegion, Call, CommReducer, Expr, GlobalVar, IntImm, IterVar, Let, PointerType, PrimType, Range,
+    Ramp, Reduce, ShapeExpr, Shuffle, StringImm, Type, Var, op, prim_type,
+)  # fmt: skip
+from ..ir import Broadcast as BroadcastNode
+from ..ir import build as b
+from ..ir import scalar as scalar_nodes
+from ..ir.intrinsic import INTRINSICS
+from . import syntax as s
+from .buffers import BufferSpec, range_of
+from .ranges import extent_of
+from .read_base import bind_arguments, suggest
+from .read_expr import is_number
+from .read_types import TYPE_CALLS, TypeReader, dtype_name
+from .scope import MISSING, POISON, Dotted, ModuleRef
+from .spelling import DTYPE_DEFAULT, DTYPE_FIRST, INFIX, NAME_FIRST, NODE_FORMS
+
+_INT64 = prim_type("int64")
+_BUILD: dict[str, Callable[..., Expr]] = {
+    "+": b.add, "-": b.sub, "*": b.mul, "/": b.div, "//": b.floordiv, "%": b.floormod, "==": b.eq, "!=": b.ne, "<": b.lt,
+    "<=": b.le, ">": b.gt, ">=": b.ge, "and": b.logical_and, "or": b.logical_or,
+}  # fmt: skip
+_HELPERS: dict[str, Callable[..., Expr]] = {
+    "maximum": b.maximum, "minimum": b.minimum, "truncdiv": b.truncdiv, "truncmod": b.truncmod, "floordiv": b.floordiv,
+    "floormod": b.floormod, "div": b.div,
+}  # fmt: skip
+_BUFFER_MAKERS = frozenset(("T.Buffer",))
+_LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
+
+
+@dataclass(slots=True, frozen=True)
+class Cell:
+    """A name that stands for a mutable scalar kept in a buffer without axes."""
+
+    buffer: Buffer
+
+
+class TensorExprReader(TypeReader):
+    """Evaluates expressions of tensor programs."""
+
+    level = "T"
+
+    # ------------------------------------------------------------------------------------------------------ conversion
+
+    def expr(self, value: Any, node: s.Syntax) -> Expr:
+        """A value as scalar expression: numbers become constants, text a StringImm, a buffer its pointer."""
+        if isinstance(value, Expr):
+            return value
+        if is_number(value):
+            return b.const(value, None, self.reading.span(node))
+        if type(value) is str:
+            return StringImm(value, self.reading.span(node))
+        if type(value) is Buffer:
+            return value.data
+        if type(value) is IterVar:
+            return value.var
+        raise self.error("E113", "expected a scalar expression", node)
+
+    def index(self, value: Any, node: s.Syntax) -> Expr:
+        """A value as index: bare integers are int64."""
+        if type(value) is int:
+            return IntImm(value, _INT64, self.reading.span(node))
+        return self.expr(value, node)
+
+    def read(self, node: s.Syntax) -> Expr:
+        """The scalar expression of a syntax node."""
+        return self.expr(self.evaluate(node), node)
+
+    def operand(self, value: Any, node: s.Syntax) -> Any:
+        """An operand for the builders, which take plain numbers too."""
+        return value if is_number(value) else self.expr(value, node)
+
+    # ------------------------------------------------------------------------------------------------------- operators
+
+    def _name(self, node: s.Name) -> Any:
+        value = super()._name(node)
+        return self.load(value.buffer, (), node) if type(value) is Cell else value
+
+    def binary_ir(self, op_text: str, left: Any, right: Any, node: s.Syntax) -> Any:
+        span = self.reading.span(node)
+        x, y = self.operand(left, node), self.operand(right, node)
+        build = _BUILD.get(op_text)
+        if build is not None:
+            return build(x, y, span)
+        row = INFIX.get(op_text)
+        if row is None or row.op is None:
+            raise self.error("E107", f"operator {op_text} has no meaning for scalars", node)
+        if op_text == "**":
+            return b.intrinsic("T.pow", x, y, span=span)
+        x, y = b.unify(x, y)
+        return b.intrinsic(row.op, x, y, span=span)
+
+    def unary_ir(self, op_text: str, value: Any, node: s.Syntax) -> Any:
+        x, span = self.expr(value, node), self.reading.span(node)
+        match op_text:
+            case "-":
+                return b.negate(x, span)
+            case "+":
+                return x
+            case "not":
+                return b.logical_not(x, span)
+        return b.intrinsic("T.bitwise_not", x, span=span)
+
+    def conditional(self, condition: Any, node: s.IfExp) -> Any:
+        then, otherwise = self.evaluate(node.then), self.evaluate(node.otherwise)
+        return b.if_then_else(
+            self.expr(condition, node.condition), self.operand(then, node.then),
+            self.operand(otherwise, node.otherwise), self.reading.span(node),
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------- buffers
+
+    def subscript(self, value: Any, node: s.Subscript) -> Any:
+        if type(value) is Buffer:
+            return self.load(value, self.indices(value, node), node)
+        if isinstance(value, ShapeExpr):
+            value = value.values
+        return super().subscript(value, node)
+
+    def indices(self, buffer: Buffer, node: s.Subscript) -> tuple[Expr, ...]:
+        """Indices of a buffer access; a slice is a vector of consecutive indices."""
+        found: list[Expr] = []
+        for item in self.index_items(node):
+            if type(item) is s.Slice:
+                axis = len(found)
+                dim = buffer.shape[axis] if axis < len(buffer.shape) else None
+                rng, step = range_of(self, item, dim)
+                if type(rng.extent) is not IntImm:
+                    raise self.error("E113", "a slice in a load or store needs a constant length", item)
+                lanes = -(-rng.extent.value // step)
+                found.append(b.ramp(rng.min, step, lanes, self.reading.span(item)) if lanes > 1 else rng.min)
+                continue
+            value = self.evaluate(item) if isinstance(item, s.Syntax) else item
+            for part in value if isinstance(value, (tuple, list)) else (value,):
+                found.append(self.index(part, node))
+        if len(found) != len(buffer.shape):
+            raise self.error(
+                "E112", f"{buffer.name} has {len(buffer.shape)} axes, got {len(found)} indices", node
+            )
+        return tuple(found)
+
+    def index_items(self, node: s.Subscript) -> list[Any]:
+        """Items of an index, starred ones spread."""
+        items: list[Any] = []
+        for item in node.items:
+            if type(item) is s.Starred:
+                items.extend(self.sequence(item.value))
+            else:
+                items.append(item)
+        return items
+
+    def load(self, buffer: Buffer, indices: tuple[Expr, ...], node: s.Syntax, predicate: Expr | None = None) -> Expr:
+        """A read of a buffer."""
+        ty = prim_type(buffer.dtype)
+        if indices:
+            last = b.dtype_of(indices[-1])
+            if last.lanes != 1 or last.scalable:
+                ty = prim_type(buffer.dtype.with_lanes(last.lanes * buffer.dtype.lanes, last.scalable))
+        return BufferLoad(buffer, indices, ty, predicate, self.reading.span(node))
+
+    def region(self, node: s.Syntax) -> BufferRegion:
+        """``A[i, 0:16]`` as a region; ``A`` alone is all of it."""
+        if type(node) is s.Subscript:
+            buffer = self.evaluate(node.value)
+            if type(buffer) is Buffer:
+                return self._region_items(buffer, node)
+        value = self.evaluate(node)
+        if type(value) is BufferRegion:
+            return value
+        if type(value) is Buffer:
+            zero = IntImm(0, _INT64)
+            return BufferRegion(value, tuple([Range(zero, dim) for dim in value.shape]), self.reading.span(node))
+        if type(value) is BufferLoad:
+            one = IntImm(1, _INT64)
+            return BufferRegion(value.buffer, tuple([Range(i, one) for i in value.indices]), self.reading.span(node))
+        raise self.error("E113", "expected a region such as A[i, 0:16]", node)
+
+    def _region_items(self, buffer: Buffer, node: s.Subscript) -> BufferRegion:
+        ranges: list[Range] = []
+        for item in self.index_items(node):
+            if type(item) is s.Slice:
+                axis = len(ranges)
+                rng, step = range_of(self, item, buffer.shape[axis] if axis < len(buffer.shape) else None)
+                if step != 1:
+                    raise self.error("E113", "a region has no step", item)
+                ranges.append(rng)
+                continue
+            value = self.evaluate(item) if isinstance(item, s.Syntax) else item
+            for part in value if isinstance(value, (tuple, list)) else (value,):
+                if type(part) is Range:
+                    ranges.append(part)
+                    continue
+                point = self.index(part, node)
+                one_type = point.ty if isinstance(point.ty, PrimType) else _INT64
+                ranges.append(Range(point, IntImm(1, one_type), self.reading.span(node)))
+        if len(ranges) != len(buffer.shape):
+            raise self.error("E112", f"{buffer.name} has {len(buffer.shape)} axes, got {len(ranges)} ranges", node)
+        return BufferRegion(buffer, tuple(ranges), self.reading.span(node))
+
+    def attribute(self, value: Any, node: s.Attribute) -> Any:
+        name = node.name
+        if type(value) is Buffer:
+            match name:
+                case "data":
+                    return value.data
+                case "shape":
+                    return value.shape
+                case "strides":
+                    return value.strides
+                case "elem_offset":
+                    return value.elem_offset if value.elem_offset is not None else IntImm(0, _INT64)
+                case "dtype":
+                    return value.dtype
+                case "name":
+                    return value.name
+            raise self.error(
+                "E111", f"a buffer has no attribute {name!r}", node,
+                suggest(name, ("data", "shape", "strides", "elem_offset", "dtype", "name", "vload", "vstore", "access_ptr", "scope")),
+            )  # fmt: skip
+        if type(value) is ModuleRef:
+            return self.module_member(name, node)
+        if isinstance(value, Expr) and name == "dtype":
+            return b.dtype_of(value)
+        if type(value) is IterVar and name == "var":
+            return value.var
+        return super().attribute(value, node)
+
+    def call_method(self, value: Any, name: str, node: s.Call) -> Any:
+        args, keywords = self.arguments(node)
+        if type(value) is Buffer:
+            return self._buffer_method(value, name, node, args, keywords)
+        if type(value) is ModuleRef:
+            return self.call_value(self.module_member(name, node.func), node)
+        if name == "astype" and (isinstance(value, Expr) or is_number(value)):
+            bound = bind_arguments(self.reading, node, "astype", ("dtype",), args, keywords, 1)
+            return b.cast(self.expr(value, node), self.dtype(bound["dtype"], node), self.reading.span(node))
+        raise self.error("E111", f"no method {name!r} here", node.func)
+
+    def _buffer_method(self, buffer: Buffer, name: str, node: s.Call, args: list[Any], keywords: dict[str, Any]) -> Any:
+        fields = {
+            "vload": ("begin", "dtype", "predicate"), "vstore": ("begin", "value", "predicate"),
+            "access_ptr": ("access_mask", "ptr_type", "content_lanes", "offset", "extent"), "scope": (),
+        }.get(name)  # fmt: skip
+        if fields is None:
+            raise self.error("E111", f"a buffer has no method {name!r}", node.func)
+        bound = bind_arguments(self.reading, node, name, fields, args, keywords, 0 if name == "scope" else 1)
+        match name:
+            case "scope":
+                return buffer.scope
+            case "access_ptr":
+                return self._access_ptr(buffer, bound, node)
+        begin = bound["begin"] if isinstance(bound["begin"], (tuple, list)) else (bound["begin"],)
+        indices = [self.index(item, node) for item in begin]
+        predicate = bound.get("predicate")
+        mask = None if predicate is None else self.expr(predicate, node)
+        if name == "vload":
+            dtype = self.dtype(bound.get("dtype") or buffer.dtype, node)
+            lanes = dtype.lanes // buffer.dtype.lanes
+            if lanes > 1 and indices and b.dtype_of(indices[-1]).lanes == 1:
+                indices[-1] = b.ramp(indices[-1], 1, lanes)
+            return self.load(buffer, tuple(indices), node, mask)
+        return self.vstore(buffer, indices, bound, mask, node)
+
+    def vstore(self, buffer: Buffer, indices: list[Expr], bound: dict[str, Any], mask: Expr | None, node: s.Call) -> Any:
+        """``A.vstore(...)``: a statement."""
+        raise self.error("E113", "vstore is a statement", node)
+
+    def _access_ptr(self, buffer: Buffer, bound: dict[str, Any], node: s.Call) -> Expr:
+        mask = bound["access_mask"]
+        if type(mask) is str:
+            bits = {"r": 1, "w": 2, "rw": 3, "wr": 3}.get(mask)
+            if bits is None:
+                raise self.error("E113", f"access mask {mask!r}: write r, w or rw", node)
+            mask = bits
+        offset = self.index(bound.get("offset", 0), node)
+        extent = bound.get("extent")
+        if extent is None:
+            total: Expr = IntImm(1, _INT64)
+            for dim in buffer.shape:
+                total = b.mul(total, dim)
+            extent = b.sub(total, offset)
+        if buffer.elem_offset is not None:
+            offset = b.add(buffer.elem_offset, offset)
+        marker = Call(op("T.type_annotation"), (), {}, (), prim_type(buffer.dtype))
+        args = (marker, buffer.data, offset, self.index(extent, node), b.const(mask, "int32"))
+        return Call(op("T.tvm_access_ptr"), args, {}, (), prim_type("handle"), self.reading.span(node))
+
+    # ----------------------------------------------------------------------------------------------------------- calls
+
+    def subscript_path(self, path: str, node: s.Subscript) -> Any:
+        if path in _BUFFER_MAKERS:
+            args = [self.evaluate(item) for item in node.items]
+            return self.buffer_spec(path, node, args, {})
+        if path in TYPE_CALLS:
+            return self.make_type(path, node, [self.evaluate(item) for item in node.items], {})
+        name = dtype_name(path)
+        if name is not None:
+            return BufferSpec(tuple([self.index(self.evaluate(item), item) for item in node.items]), DataType(name), scope="local")
+        return super().subscript_path(path, node)
+
+    def buffer_spec(self, path: str, node: s.Syntax, args: list[Any], keywords: dict[str, Any]) -> BufferSpec:
+        """A buffer description from the arguments of ``T.Buffer`` and its kin."""
+        return BufferSpec.read(self, path, node, args, keywords)
+
+    def call_path(self, path: str, node: s.Call) -> Any:
+        special = _SPECIAL.get(path)
+        if special is not None:
+            return special(self, path, node)
+        if path in TYPE_CALLS and (path != "T.handle" or node.args or node.keywords):
+            args, keywords = self.arguments(node)
+            made = self.make_type(path, node, args, keywords)
+            if isinstance(made, PointerType) and not self.defining and self.hint:
+                return self.declare_pointer(made)
+            return made
+        name = dtype_name(path) if path != "T.handle" else "handle"
+        if name is not None:
+            return self._dtype_call(name, node)
+        form = NODE_FORMS.get(path)
+        if form is not None:
+            return self._node_form(form, node)
+        if path in INTRINSICS:
+            return self._intrinsic(path, node)
+        if "." not in path:
+            return self.call_builtin(path, node)
+        known = (*INTRINSICS, *NODE_FORMS, *_SPECIAL)
+        raise self.error("E111", f"unknown function {path}", node.func, suggest(path, known))
+
+    def _dtype_call(self, name: str, node: s.Call) -> Any:
+        args, keywords = self.arguments(node)
+        keywords.pop("is_size_var", None)
+        bound = bind_arguments(self.reading, node, f"T.{name}", ("value",), args, keywords, 0)
+        dtype = DataType(name)
+        if "value" not in bound or bound["value"] is None:
+            return self.declare_symbol(dtype)
+        value = bound["value"]
+        if type(value) is str:
+            if not dtype.is_float or value.lstrip("+-") not in ("inf", "nan", "infinity"):
+                raise self.error("E106", f"T.{name} of the text {value!r}", node, 'texts are "inf", "-inf", "nan"')
+            value = float(value)
+        span = self.reading.span(node)
+        if is_number(value):
+            return b.const(value, dtype, span)
+        return b.cast(self.expr(value, node), dtype, span)
+
+    def declare_symbol(self, dtype: DataType) -> Expr:
+        """``n = T.int64()``: the symbol named by the target of the assignment."""
+        name = self.hint or "v"
+        found = self.symbols.get(name)
+        if isinstance(found, Var) and found.ty is prim_type(dtype):
+            self.declared.add(found)
+            return found
+        made = Var(name, prim_type(dtype))
+        self.declared.add(made)
+        if dtype.is_integral:
+            self.symbols[name] = made
+        return made
+
+    def declare_pointer(self, ty: PointerType) -> Var:
+        """``p = T.handle("float32")``: a pointer that comes from outside."""
+        made = Var(self.hint, ty)
+        self.declared.add(made)
+        return made
+
+    def _node_form(self, form: Any, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        fields = form.fields
+        if form.node == "Select":
+            keywords = {"condition" if key == "cond" else key: value for key, value in keywords.items()}
+        bound = bind_arguments(self.reading, node, form.name, fields, args, keywords, len(fields))
+        values = [bound[field] for field in fields]
+        span = self.reading.span(node)
+        if form.helper is not None:
+            return _HELPERS[form.helper](self.operand(values[0], node), self.operand(values[1], node), span)
+        match form.node:
+            case "Ramp":
+                return self._ramp(values, node)
+            case "Broadcast":
+                return self._broadcast(values, node)
+            case "Shuffle":
+                vectors = tuple([self.expr(item, node) for item in values[0]])
+                picks = tuple([self.expr(item, node) for item in values[1]])
+                lanes = len(picks)
+                element = b.dtype_of(vectors[0]).element
+                return Shuffle(vectors, picks, prim_type(element.with_lanes(lanes)), span)
+            case "Not":
+                x = self.expr(values[0], node)
+                return scalar_nodes.Not(x, b._bool_like(x), span)
+            case "Select":
+                x, y = b.unify(self.operand(values[1], node), self.operand(values[2], node))
+                return scalar_nodes.Select(self.expr(values[0], node), x, y, x.ty, span)  # type: ignore[arg-type]
+        x, y = b.unify(self.operand(values[0], node), self.operand(values[1], node))
+        made = getattr(scalar_nodes, form.node)
+        compares = issubclass(made, scalar_nodes.Compare) or form.node in ("And", "Or")
+        ty = b._bool_like(x) if compares else x.ty
+        return made(x, y, ty, span)  # type: ignore[no-any-return]
+
+    def _lanes(self, value: Any, node: s.Syntax) -> tuple[int, bool]:
+        if type(value) in (int, IntImm):
+            lanes = self.as_integer(value, node)
+            if 0 < lanes <= 65536:
+                return lanes, False
+        if type(value) is Call and getattr(value.op, "name", "") == "T.vscale":
+            return 1, True
+        if isinstance(value, scalar_nodes.Mul):
+            for side, other in ((value.a, value.b), (value.b, value.a)):
+                if type(other) is IntImm and self._lanes_of_vscale(side):
+                    return other.value, True
+        raise self.error("E113", "lanes must be a positive constant, or T.vscale() times one", node)
+
+    def _lanes_of_vscale(self, value: Expr) -> bool:
+        return type(value) is Call and getattr(value.op, "name", "") == "T.vscale"
+
+    def _ramp(self, values: list[Any], node: s.Call) -> Expr:
+        x, y = b.unify(self.index(values[0], node), self.operand(values[1], node))
+        lanes, scalable = self._lanes(values[2], node)
+        ty = prim_type(b.dtype_of(x).with_lanes(lanes, scalable))
+        return Ramp(x, y, lanes, ty, self.reading.span(node))
+
+    def _broadcast(self, values: list[Any], node: s.Call) -> Expr:
+        x = self.expr(values[0], node)
+        lanes, scalable = self._lanes(values[1], node)
+        ty = prim_type(b.dtype_of(x).with_lanes(lanes, scalable))
+        return BroadcastNode(x, lanes, ty, self.reading.span(node))
+
+    def _intrinsic(self, path: str, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        dtype = keywords.pop("dtype", None)
+        if keywords:
+            raise self.error("E112", f"{path} has no argument {next(iter(keywords))!r}", node)
+        row = INTRINSICS[path]
+        if row.result == "given":
+            if path in DTYPE_FIRST and dtype is None:
+                if not args:
+                    raise self.error("E112", f"{path} needs a data type first", node)
+                dtype = args.pop(0)
+            elif path == "T.undef" and args:
+                dtype = args.pop(0)
+            if dtype is None:
+                dtype = DTYPE_DEFAULT.get(path)
+            if dtype is None and path == "T.atomic_add" and len(args) > 1:
+                return self._given(path, args, self.expr(args[1], node).ty, node)
+            if dtype is None:
+                raise self.error("E112", f"{path} needs dtype=", node)
+            return self._given(path, args, self.result_type(dtype, node), node)
+        if path in ("T.call_packed",) and args:
+            args[0] = self.text(args[0], node)
+        operands = [self.operand(arg, node) for arg in args]
+        made = b.intrinsic(path, *operands, span=self.reading.span(node))
+        if dtype is not None and self.result_type(dtype, node) is not made.ty and type(made) is Call:
+            return Call(made.op, made.args, made.attrs, made.ty_args, self.result_type(dtype, node), made.span)
+        return made
+
+    def result_type(self, value: Any, node: s.Syntax) -> Type:
+        """A result type: data type or pointer type; ``void`` and ``handle`` as names."""
+        if isinstance(value, Type):
+            return value
+        return prim_type(self.dtype(value, node))
+
+    def _given(self, path: str, args: list[Any], ty: Type, node: s.Call) -> Expr:
+        row = INTRINSICS[path]
+        exprs = [self.expr(arg, node) for arg in args]
+        if path.startswith("T.call_llvm") and len(exprs) > 1:
+            count = exprs[1]
+            if type(count) is IntImm and count.ty is prim_type("uint32") and count.value == len(exprs) - 2:
+                exprs.pop(1)  # the old arity argument
+        if path in NAME_FIRST and exprs and type(exprs[0]) is not StringImm:
+            raise self.error("E113", f"{path} needs the name of the function as text", node)
+        least, most = row.arity
+        if len(exprs) < least or (most >= 0 and len(exprs) > most):
+            raise self.error("E112", f"{path} got {len(exprs)} arguments", node)
+        return Call(op(path), tuple(exprs), {}, (), ty, self.reading.span(node))
+
+    def call_value(self, callee: Any, node: s.Call) -> Any:
+        if isinstance(callee, GlobalVar):
+            args, keywords = self.arguments(node)
+            if keywords:
+                raise self.error("E112", "a function of the module takes positional arguments", node)
+            exprs = tuple([self.expr(arg, node) for arg in args])
+            return Call(callee, exprs, {}, (), prim_type("int32"), self.reading.span(node))
+        return super().call_value(callee, node)
+
+    # ------------------------------------------------------------------------------------------------ special spellings
+
+    def _cast(self, path: str, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        fields = ("dtype", "value") if path == "T.Cast" else ("value", "dtype")
+        bound = bind_arguments(self.reading, node, path, fields, args, keywords, 2)
+        value, dtype, span = bound["value"], self.dtype(bound["dtype"], node), self.reading.span(node)
+        if path == "T.cast" or is_number(value):
+            return b.const(value, dtype, span) if is_number(value) else b.cast(self.expr(value, node), dtype, span)
+        return scalar_nodes.Cast(self.expr(value, node), prim_type(dtype), span)
+
+    def _let(self, path: str, node: s.Call) -> Expr:
+        where = [keyword for keyword in node.keywords if keyword.name == "where"]
+        if len(where) != 1 or type(where[0].value) is not s.DictLit or len(node.args) != 1:
+            raise self.error("E112", "write T.Let(body, where={x: value})", node)
+        table = where[0].value
+        outer = self.scope
+        self.scope = type(outer)(outer) if type(outer).__name__ == "Scope" else outer
+        bound: list[tuple[Var, Expr]] = []
+        try:
+            for key, value_node in zip(table.keys, table.values):
+                if type(key) is not s.Name:
+                    raise self.error("E113", "a name is bound here", key or node)
+                value = self.read(value_node)
+                known = self.scope.get(key.name)
+                var = known if isinstance(known, Var) else Var(key.name, value.ty, self.reading.span(key))
+                self.scope.names[key.name] = var
+                bound.append((var, value))
+            body = self.read(node.args[0])
+        finally:
+            self.scope = outer
+        for var, value in reversed(bound):
+            body = Let(var, value, body, self.reading.span(node))
+        return body
+
+    def _call_intrin(self, path: str, node: s.Call) -> Expr:
+        args, _ = self.arguments(node)
+        if len(args) < 2:
+            raise self.error("E112", "write T.call_intrin(dtype, name, ...)", node)
+        name = self.text(args[1], node, "the name of an intrinsic")
+        full = "T." + name.rpartition(".")[2]
+        if full not in INTRINSICS:
+            raise self.error("E111", f"no intrinsic {name}", node, suggest(full, INTRINSICS))
+        exprs = tuple([self.expr(arg, node) for arg in args[2:]])
+        return Call(op(full), exprs, {}, (), self.result_type(args[0], node), self.reading.span(node))
+
+    def _ceildiv(self, path: str, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        bound = bind_arguments(self.reading, node, path, ("a", "b"), args, keywords, 2)
+        return b.ceildiv(self.operand(bound["a"], node), self.operand(bound["b"], node), self.reading.span(node))
+
+    def _limit(self, path: str, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 1)
+        return _LIMITS[path](self.dtype(bound["dtype"], node))
+
+    def _var(self, path: str, node: s.Call) -> Any:
+        args, keywords = self.arguments(node)
+        keywords.pop("name", None)
+        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 0)
+        return self.declare_symbol(self.dtype(bound.get("dtype", "int64"), node))
+
+    def _range(self, path: str, node: s.Call) -> Range:
+        args, keywords = self.arguments(node)
+        bound = bind_arguments(self.reading, node, path, ("begin", "end"), args, keywords, 1)
+        begin = self.index(bound["begin"], node)
+        if "end" not in bound:
+            return Range(IntImm(0, begin.ty if isinstance(begin.ty, PrimType) else _INT64), begin)
+        end = self.index(bound["end"], node)
+        return Range(begin, extent_of(begin, end))
+
+    def _comm_reducer(self, path: str, node: s.Call) -> CommReducer:
+        if len(node.args) != 2 or type(node.args[0]) is not s.Lambda or node.keywords:
+            raise self.error("E112", "write T.comm_reducer(lambda x, y: x + y, [identity])", node)
+        function = node.args[0]
+        identity = [self.expr(item, node.args[1]) for item in self.sequence(node.args[1])]
+        count = len(identity)
+        if len(function.params) != 2 * count:
+            raise self.error("E112", f"{count} identities need {2 * count} lambda parameters", node)
+        types = [item.ty for item in identity]
+        variables = [Var(p.name, types[k % count]) for k, p in enumerate(function.params)]
+        result = self.apply_lambda(function, list(variables))
+        results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        exprs = tuple([self.expr(item, function) for item in results])
+        return CommReducer(tuple(variables[:count]), tuple(variables[count:]), exprs, tuple(identity), self.reading.span(node))
+
+    def _iter_var(self, path: str, node: s.Call) -> IterVar:
+        if len(node.args) != 4 or type(node.args[0]) is not s.Name:
+            raise self.error("E112", "write T.iter_var(name, T.Range(a, b), kind, thread)", node)
+        dom = self.evaluate(node.args[1])
+        kind, tag = [self.text(self.evaluate(arg), arg) for arg in node.args[2:]]
+        ty = dom.min.ty if type(dom) is Range else _INT64
+        known = self.scope.get(node.args[0].name)
+        var = known if isinstance(known, Var) else Var(node.args[0].name, ty, self.reading.span(node))
+        self.scope.names[var.name] = var
+        return IterVar(var, dom, kind, tag, self.reading.span(node))
+
+    def _reduce(self, path: str, node: s.Call) -> Expr:
+        parts = {keyword.name: keyword.value for keyword in node.keywords}
+        if len(node.args) != 1 or not {"source", "axis"} <= set(parts):
+            raise self.error("E112", "write T.reduce(combiner, source=[...], axis=[...])", node)
+        combiner = self.evaluate(node.args[0])
+        if type(combiner) is not CommReducer:
+            raise self.error("E113", "expected T.comm_reducer(...)", node.args[0])
+        axes = self.sequence(parts["axis"])
+        if not all([type(axis) is IterVar for axis in axes]):
+            raise self.error("E113", "expected T.iter_var(...)", parts["axis"])
+        source = tuple([self.expr(item, node) for item in self.sequence(parts["source"])])
+        condition = self.read(parts["where"]) if "where" in parts else b.const(True)
+        index = self.integer(parts["value_index"]) if "value_index" in parts else 0
+        init = tuple([self.expr(item, node) for item in self.sequence(parts["init"])]) if "init" in parts else ()
+        if not 0 <= index < len(source):
+            raise self.error("E113", f"value_index {index} of {len(source)} sources", node)
+        return Reduce(combiner, source, tuple(axes), condition, index, init, source[index].ty, self.reading.span(node))
+
+    def _meta_var(self, path: str, node: s.Call) -> Any:
+        if len(node.args) != 1 or node.keywords:
+            raise self.error("E112", f"{path} takes one value", node)
+        return self.evaluate(node.args[0])
+
+    def _make_buffer(self, path: str, node: s.Call) -> BufferSpec:
+        args, keywords = self.arguments(node)
+        return self.buffer_spec(path, node, args, keywords)
+
+    def _target(self, path: str, node: s.Call) -> Any:
+        args, keywords = self.arguments(node)
+        if not 1 <= len(args) <= 2 or keywords or not isinstance(args[0], (str, dict)):
+            raise self.error("E112", f"{path} takes a text or a dict", node)
+        return args[0] if len(args) == 1 else {"target": args[0], "host": args[1]}
+
+    def _type_annotation(self, path: str, node: s.Call) -> Expr:
+        args, keywords = self.arguments(node)
+        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 1)
+        return Call(op(path), (), {}, (), self.result_type(bound["dtype"], node), self.reading.span(node))
+
+
+_SPECIAL: dict[str, Callable[[Any, str, s.Call], Any]] = {
+    "T.Cast": TensorExprReader._cast,
+    "T.cast": TensorExprReader._cast,
+    "T.Let": TensorExprReader._let,
+    "T.call_intrin": TensorExprReader._call_intrin,
+    "T.ceildiv": TensorExprReader._ceildiv,
+    "T.min_value": TensorExprReader._limit,
+    "T.max_value": TensorExprReader._limit,
+    "T.infinity": TensorExprReader._limit,
+    "T.var": TensorExprReader._var,
+    "T.Range": TensorExprReader._range,
+    "I.Range": TensorExprReader._range,
+    "T.comm_reducer": TensorExprReader._comm_reducer,
+    "T.iter_var": TensorExprReader._iter_var,
+    "T.reduce": TensorExprReader._reduce,
+    "T.meta_var": TensorExprReader._meta_var,
+    "I.meta_var": TensorExprReader._meta_var,
+    "T.Buffer": TensorExprReader._make_buffer,
+    "T.target": TensorExprReader._target,
+    "I.target": TensorExprReader._target,
+    "T.type_annotation": TensorExprReader._type_annotation,
+}
+
+__all__ = ["Cell", "TensorExprReader", "MISSING", "POISON", "Dotted", "PointerType"]
