@@ -17,6 +17,7 @@ from .device import CPU
 from .dtype import DataType, from_numpy
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, symbols_in
 from .formula import formula_text
+from .runtime_table import activate_torch
 from .tensor import Tensor, plain_array
 from .torch_bridge import array_from_torch, is_torch_tensor
 
@@ -121,6 +122,7 @@ class _Call:
                 raise self.fail("E612", arg, path, f"expected a tensor on {CPU}, got one on {value.device}")
             return value.numpy()
         if is_torch_tensor(value):
+            activate_torch()  # native code reads the next one itself
             if value.device.type != "cpu":  # type: ignore[attr-defined]
                 raise self.fail("E612", arg, path, f"expected a tensor on cpu, got one on {value.device}",  # type: ignore[attr-defined]
                                 help="call .cpu() first")  # fmt: skip
@@ -150,10 +152,10 @@ class _Call:
                 )
             for axis, dim in enumerate(arg.shape):
                 self.match(arg, f"{path}.shape[{axis}]", dim, array.shape[axis])
-        self.layout(arg, array, path)
-        return array
+        return self.layout(arg, array, path)
 
-    def layout(self, arg: TensorArg, array: np.ndarray, path: str) -> None:
+    def layout(self, arg: TensorArg, array: np.ndarray, path: str) -> np.ndarray:
+        """The array, after the checks of strides, writeability and alignment."""
         if arg.strides is None:
             if not array.flags.c_contiguous:
                 steps = tuple([step // array.itemsize for step in array.strides])
@@ -170,9 +172,12 @@ class _Call:
         if arg.written and not array.flags.writeable:
             raise self.fail("E610", arg, path, "is written by the function, but the tensor is read-only")
         align = max(arg.align, array.itemsize if array.itemsize & (array.itemsize - 1) == 0 else 1)
-        if array.size and (not array.flags.aligned or array.ctypes.data % align):
+        if array.size == 0 and array.ctypes.data % align:
+            return aligned_empty(array, align)
+        if not array.flags.aligned or array.ctypes.data % align:
             raise self.fail("E611", arg, path, f"expected an address that is a multiple of {align} bytes",
                             help="copy the tensor: x.copy()")  # fmt: skip
+        return array
 
     def match(self, arg: Arg, path: str, dim: Dim | None, value: int) -> None:
         """Compare a value with a formula; a symbol alone is defined by its first value."""
@@ -252,3 +257,11 @@ class _Call:
 def is_free(dim: Dim | None, values: dict[int, int]) -> bool:
     """True for a symbol alone that has no value yet."""
     return isinstance(dim, tuple) and dim[0] == "sym" and dim[1] not in values
+
+
+def aligned_empty(array: np.ndarray, align: int) -> np.ndarray:
+    """A tensor without elements like the given one, at an aligned address."""
+    store = np.empty(2 * align, np.uint8)
+    start = -store.ctypes.data % align
+    base = store[start : start + align].view(array.dtype)
+    return np.lib.stride_tricks.as_strided(base, array.shape, array.strides)

@@ -17,6 +17,7 @@ import llvmlite.binding as binding
 
 from ..support.errors import FFIError
 from .elf import read_symbols
+from .layout import immortal
 from .llvm import LLVM_LOCK, CompileOptions, compile_ir, host_cpu, host_features, host_triple
 
 __all__ = ["CompileOptions", "Engine", "compile_ir", "host_cpu", "host_features", "host_triple", "process_symbol"]
@@ -29,7 +30,9 @@ def _linker() -> binding.LLJIT:
     with LLVM_LOCK:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-        return binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+        linker = binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    immortal(linker)  # loaded code must outlive the interpreter's shutdown
+    return linker
 
 
 @cache

@@ -131,6 +131,8 @@ def validate(spec: EntrySpec) -> None:
         if isinstance(leaf, TensorArg):
             if leaf.dtype is not None:
                 _ = DataType(leaf.dtype).numpy
+            if leaf.strides is not None and leaf.dtype is None:
+                raise FFIError("E711", f"{spec.name}: {leaf.name} has strides, in elements of no known type")
             if leaf.strides is not None and (leaf.shape is None or len(leaf.strides) != len(leaf.shape)):
                 raise FFIError("E711", f"{spec.name}: {leaf.name} has strides for another rank than its shape")
             if leaf.align & (leaf.align - 1):

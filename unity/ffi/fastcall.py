@@ -20,8 +20,6 @@ from .engine import CompileOptions, Engine
 from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import entry_ir
 from .native_helpers import helper_symbols
-from .runtime_table import activate_torch
-from .torch_bridge import is_torch_tensor
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _OPTIONS = CompileOptions(pipeline="O1")
@@ -47,15 +45,6 @@ class EntryTable(np.ndarray):
     """The words ``[raw, env, slow, status]`` an entry reads; ``keep`` holds what they point to."""
 
     keep: tuple[object, ...]
-
-
-class _Checker(ArgumentChecker):
-    """The slow path: the first torch tensor also switches native reading of torch tensors on."""
-
-    def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
-        if any([is_torch_tensor(value) for value in args]):
-            activate_torch()
-        return super().__call__(*args, **kwargs)
 
 
 class StatusReporter:
@@ -92,7 +81,7 @@ def _make(
     spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object]
 ) -> Callable[..., Any]:
     engine = _entry_engine(text)
-    checker = _Checker(spec)
+    checker = ArgumentChecker(spec)
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
     table = np.array([raw, env, id(checker), id(reporter)], dtype=np.uint64).view(EntryTable)

@@ -12,10 +12,9 @@ from .abi import Dim
 from .dtype import DataType
 from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
 from .formula import FormulaEmitter
-from .native_helpers import ALIGNED, ARRAY_DATA, C_CONTIGUOUS, HELPER_DECLARATIONS, LEAF_BYTES, WRITEABLE
+from .layout import ALIGNED, ARRAY_DATA, C_CONTIGUOUS, FLOAT_VALUE, OBJECT_TYPE, TUPLE_ITEMS, VAR_SIZE, WRITEABLE
+from .native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
 from .runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
-
-_SIZE, _TUPLE_ITEMS, _FLOAT_VALUE = 16, 24, 16  # offsets in PyVarObject, PyTupleObject, PyFloatObject
 
 _EXTERNALS = """\
 @unity_runtime = external global [{words} x i64]
@@ -78,7 +77,7 @@ class EntryWriter:
 
     def require_type(self, obj: str, slot: str) -> None:
         """The object's type is exactly the table's."""
-        self.require(self.emit(f"icmp eq ptr {self.at(obj, 8)}, {self.word(slot)}"))
+        self.require(self.emit(f"icmp eq ptr {self.at(obj, OBJECT_TYPE)}, {self.word(slot)}"))
 
     def match(self, dim: Dim | None, value: str, free: str | None = None) -> None:
         """``value`` equals the formula; a symbol alone is defined by its first value. ``free``: an i1 that excuses."""
@@ -104,10 +103,10 @@ class EntryWriter:
         """Check one argument held in ``obj``."""
         if isinstance(arg, TupleArg):
             self.require_type(obj, "tuple")
-            size = self.at(obj, _SIZE, "i64")
+            size = self.at(obj, VAR_SIZE, "i64")
             self.require(self.emit(f"icmp eq i64 {size}, {len(arg.fields)}"))
             for index, field in enumerate(arg.fields):
-                self.argument(field, self.at(obj, _TUPLE_ITEMS + 8 * index))
+                self.argument(field, self.at(obj, TUPLE_ITEMS + 8 * index))
             return
         place = self.emit(f"getelementptr i8, ptr %leaves, i64 {LEAF_BYTES * self.leaf}")
         self.leaf += 1
@@ -165,7 +164,7 @@ class EntryWriter:
         kind = llvm_scalar(dtype)
         if dtype.is_float:
             self.require_type(obj, "float")
-            wide = self.at(obj, _FLOAT_VALUE, "double")
+            wide = self.at(obj, FLOAT_VALUE, "double")
             value = wide if kind == "double" else self.emit(f"fptrunc double {wide} to {kind}")
             self.store("double", wide, place, 0)
         elif dtype.is_bool:
@@ -204,10 +203,10 @@ class EntryWriter:
         if arg.dims is None:  # the checker looks at every entry, so native code may trust them
             self.require("%again")
             return
-        size = self.at(obj, _SIZE, "i64")
+        size = self.at(obj, VAR_SIZE, "i64")
         self.require(self.emit(f"icmp eq i64 {size}, {len(arg.dims)}"))
         for index, dim in enumerate(arg.dims):
-            self.match(dim, self.integer(self.at(obj, _TUPLE_ITEMS + 8 * index)))
+            self.match(dim, self.integer(self.at(obj, TUPLE_ITEMS + 8 * index)))
 
     def body(self) -> None:
         """Checks of all arguments, then of the formulas that waited for symbols."""
@@ -309,9 +308,9 @@ class EntryWriter:
             "refuse:",
             "  ret ptr null",
             "retry:",
-            f"  %size.p = getelementptr i8, ptr %checked, i64 {_SIZE}",
+            f"  %size.p = getelementptr i8, ptr %checked, i64 {VAR_SIZE}",
             "  %size = load i64, ptr %size.p",
-            f"  %items = getelementptr i8, ptr %checked, i64 {_TUPLE_ITEMS}",
+            f"  %items = getelementptr i8, ptr %checked, i64 {TUPLE_ITEMS}",
             "  br label %try",
             "}",
         ]

@@ -13,14 +13,24 @@ from functools import cache
 from .engine import CompileOptions, Engine
 from .helpers_object_ir import OBJECTS_IR
 from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
+from .layout import (
+    ALIGNED,
+    ARRAY_DATA,
+    ARRAY_DESCR,
+    ARRAY_DIMS,
+    ARRAY_FLAGS,
+    ARRAY_HANDLER,
+    ARRAY_NDIM,
+    ARRAY_STRIDES,
+    C_CONTIGUOUS,
+    WRITEABLE,
+    check_layouts,
+    immortal,
+)
 from .runtime_table import DTYPE_INDEX, SLOTS, TABLE, set_memory_handler, slot_offset
 
 LEAF_BYTES = 32
 """Size of a leaf record: {ptr or scalar bits, ptr object, ptr dims, i64 ndim}."""
-
-C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # numpy's array flags
-ARRAY_DATA, ARRAY_NDIM, ARRAY_DIMS, ARRAY_STRIDES, ARRAY_DESCR, ARRAY_FLAGS = 16, 24, 32, 40, 56, 64
-ARRAY_HANDLER = 88
 
 _DECLARATIONS = """\
 @unity_runtime = external global [{words} x i64]
@@ -117,10 +127,15 @@ def _python_symbols() -> dict[str, int]:
 
 @cache
 def helper_engine() -> Engine:
-    """The loaded helpers; lives as long as the process."""
+    """The loaded helpers; live as long as the process, since numpy frees result memory through them.
+
+    Raises InternalError E952 where objects are laid out differently from what the helpers read.
+    """
+    check_layouts()
     symbols = _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
     engine = Engine(symbols).add_ir(helper_ir(), CompileOptions(pipeline="O2"))
     set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
+    immortal(engine)
     return engine
 
 

@@ -17,6 +17,7 @@ from ..support.errors import InternalError, VMError
 from .device import CPU
 from .dlpack import dlpack_type
 from .dtype import DataType, dtype_names
+from .layout import immortal, member_offset
 from .tensor import Tensor
 
 _FIXED = (
@@ -35,6 +36,7 @@ DTYPE_INDEX: dict[str, int] = {name: index for index, name in enumerate(dtype_na
 """Number of a data type in the calls of the native helpers."""
 
 TABLE = (ctypes.c_uint64 * len(SLOTS))()
+immortal(TABLE)
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
@@ -44,7 +46,6 @@ _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 
 _NUMPY_NEW_FROM_DESCR = 94
 _NUMPY_SET_BASE = 282
-_KEEP: list[object] = []
 
 
 def slot_offset(name: str) -> int:
@@ -59,15 +60,7 @@ def put(name: str, value: int) -> None:
 
 def put_object(name: str, value: object) -> None:
     """Set a word to an object's address and keep the object for ever."""
-    _KEEP.append(value)
-    put(name, id(value))
-
-
-def member_offset(member: object) -> int:
-    """Byte offset of a slot in instances, from its descriptor (PyMemberDescrObject)."""
-    definition = ctypes.c_void_p.from_address(id(member) + 40).value
-    assert definition is not None
-    return ctypes.c_ssize_t.from_address(definition + 16).value
+    put(name, id(immortal(value)))
 
 
 def raise_native(code: int, first: int, second: int) -> None:
@@ -119,14 +112,14 @@ class _Handler(ctypes.Structure):
 def set_memory_handler(malloc: int, calloc: int, realloc: int, free: int) -> None:
     """Name the C functions with which numpy frees (and resizes) memory that native code allocated for a result."""
     handler = _Handler(b"unity", 1, None, malloc, calloc, realloc, free)
-    _KEEP.append(handler)
+    immortal(handler)
     put_object("memory_handler", _api.PyCapsule_New(ctypes.addressof(handler), b"mem_handler", None))
 
 
 def activate_torch() -> None:
     """Let native code read torch tensors directly, once torch is imported and offers DLPack's C exchange table."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or TABLE[SLOTS["torch_tensor"]]:
+    if getattr(torch, "Tensor", None) is None or TABLE[SLOTS["torch_tensor"]]:
         return
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
