@@ -47,7 +47,7 @@ MATH_FUNCTIONS: dict[str, MathFunction] = {
         MathFunction("exp10", math_exp.exp10, (1.25, 1.25)),
         MathFunction("expm1", math_exp.expm1, (2.0, 2.0)),
         MathFunction("log", math_log.log, (1.0, 1.0)),
-        MathFunction("log2", math_log.log2, (1.25, 1.0)),
+        MathFunction("log2", math_log.log2, (1.5, 1.0)),
         MathFunction("log10", math_log.log10, (1.25, 1.0)),
         MathFunction("log1p", math_log.log1p, (1.25, 1.25)),
         MathFunction("pow", math_pow.power, (0.75, 1.0), arguments=2),
