@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import unity.op  # noqa: F401 - fills the operator table
 from unity.ffi.dtype import DataType
 from unity.ir import (
     VOID_TYPE, Block, BlockBuilder, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Expr, For, GlobalVar, IRModule,

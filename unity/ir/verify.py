@@ -30,8 +30,8 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
         symbols: dict[str, str] = {}
         for name, fn in members.items():
             with report.at(name):
-                symbol = getattr(fn, "attrs", None) and fn.attrs.get("global_symbol")
-                if symbol is not None and symbols.setdefault(symbol, name) != name:
+                symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
+                if isinstance(symbol, str) and symbols.setdefault(symbol, name) != name:
                     report.add("E337", f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both", fn.span)
                 if isinstance(fn, Function):
                     GraphVerifier(report, module).function(fn, set())
