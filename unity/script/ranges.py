@@ -8,7 +8,8 @@ from __future__ import annotations
 from ..ir.build import sub
 from ..ir.expr import FloatImm, IntImm
 from ..ir.node import Node
-from ..ir.scalar import Add, Sub
+from ..ir.scalar import Add, Let, Sub
+from ..ir.structural import structural_equal
 from ..ir.types import Expr, PrimType
 
 
@@ -21,11 +22,16 @@ def same_expr(a: Expr, b: Expr) -> bool:
             continue
         if type(x) is not type(y):
             return False
-        if isinstance(x, Node):
+        if type(x) is Let:  # binds a name of its own
+            if not structural_equal(x, y):
+                return False
+        elif isinstance(x, Node):
             if x.is_reference or isinstance(x, PrimType):
                 return False
-            if type(x) is FloatImm and repr(x.value) != repr(y.value):  # type: ignore[attr-defined]
-                return False
+            if type(x) is FloatImm:
+                if x.ty is not y.ty or x.value.hex() != y.value.hex():  # type: ignore[attr-defined]
+                    return False
+                continue
             stack += [(getattr(x, name), getattr(y, name)) for name, role in x.plan if role != "aside"]
         elif isinstance(x, tuple):
             assert isinstance(y, tuple)
@@ -39,6 +45,8 @@ def same_expr(a: Expr, b: Expr) -> bool:
 
 def extent_of(start: Expr, stop: Expr) -> Expr:
     """Extent of ``start:stop``: constants are subtracted, a common part falls away, anything else is ``stop - start``."""
+    if type(start) is IntImm and start.value == 0 and start.ty is stop.ty:
+        return stop
     if type(stop) is Add:
         if same_expr(stop.a, start):
             return stop.b
