@@ -1,1 +1,14 @@
-"""Script: the text form of a module. Reader, printer, decorators, upgrade of old spellings."""
+"""Script: the text form of a module. Reader, printer, decorators, upgrade of old spellings.
+
+``parse(text)`` reads; ``ir``, ``relax`` and ``tir`` are the namespaces written ``I``, ``R`` and ``T``; importing this
+package fills the printer hooks of the ``ir`` room.
+"""
+
+from . import ir, relax, tir
+from .ir import ir_module
+from .read_module import parse
+from .relax import function
+from .show import script
+from .tir import prim_func
+
+__all__ = ["function", "ir", "ir_module", "parse", "prim_func", "relax", "script", "tir"]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from ..ffi.dtype import DataType
+from ..ffi.registry import PackedFunc, get_global_func, list_global_func_names
 from ..ffi.tensor import Tensor
-from ..ir import Expr, IRModule, Node
+from ..ir import Expr, ExternFunc, IRModule, Node
 from . import syntax as s
 from .spelling import CANONICAL, MODULE_ALIASES
 
@@ -147,6 +149,10 @@ def outside_value(value: Any) -> Any:
         return value
     if kind is Tensor or kind is np.ndarray:
         return value
+    if kind is PackedFunc:
+        return ExternFunc(value.name)
+    if kind is FunctionType:
+        return _registered(value)
     if isinstance(value, np.generic):
         return value.item() if kind.__module__ == "numpy" else float(value)  # type: ignore[arg-type]
     if isinstance(value, np.dtype):
@@ -161,6 +167,15 @@ def outside_value(value: Any) -> Any:
     if kind is dict:
         made = {key: outside_value(item) for key, item in value.items()}
         return MISSING if any([item is MISSING for item in made.values()]) else made
+    return MISSING
+
+
+def _registered(function: FunctionType) -> Any:
+    """The registered function a Python function is, MISSING if it is none."""
+    for name in list_global_func_names():
+        found = get_global_func(name, True)
+        if found is not None and found.function is function:
+            return ExternFunc(name)
     return MISSING
 
 

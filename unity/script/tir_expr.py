@@ -651,4 +651,7 @@ _SPECIAL: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "T.type_annotation": TensorExprReader._type_annotation,
 }
 
-__all__ = ["Cell", "TensorExprReader", "MISSING", "POISON", "Dotted", "PointerType"]
+SPECIAL_NAMES = tuple(_SPECIAL)
+"""Spellings handled here besides nodes, data types and intrinsics."""
+
+__all__ = ["SPECIAL_NAMES", "Cell", "TensorExprReader", "MISSING", "POISON", "Dotted", "PointerType"]

@@ -567,4 +567,7 @@ _REFUSED: dict[str, str] = {
     "T.index_map": "an index map is an argument of a schedule, not a statement",
 }
 
-__all__ = ["Dotted", "PrimFuncReader", "constant_bytes", "constant_data"]
+FORM_NAMES = tuple(dict.fromkeys([*_FORMS, *_FRAMES, "T.Then", "T.Else"]))
+"""Spellings of statements and frames."""
+
+__all__ = ["FORM_NAMES", "Dotted", "PrimFuncReader", "constant_bytes", "constant_data"]

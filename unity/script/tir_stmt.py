@@ -103,7 +103,8 @@ class StatementReader(TensorExprReader):
         body = self.sequence_of(node.body)
         if len(self.reading.errors) > before:
             return None
-        return PrimFunc(tuple(self.params), self.buffer_map, body, ret_ty, self.attrs, self.reading.span(node))
+        ordered = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
+        return PrimFunc(tuple(self.params), ordered, body, ret_ty, self.attrs, self.reading.span(node))
 
     def _symbol_type(self, param: s.TypeParameter) -> Type:
         return _INT64 if param.bound is None else self.type_of(param.bound)
@@ -351,7 +352,9 @@ class StatementReader(TensorExprReader):
                 raise self.error("E113", "a loop's step must be positive", node.source)
             by = b.cast(self.index(step, node.source), b.dtype_of(low))
         var = Var("i", low.ty, span)
-        names = self._loop_names(node.target, [var])
+        named = [var]
+        names = self._loop_names(node.target, named)
+        var = named[0]
         self.loops[var] = For(var, low, extent, kind, seq())
         body = self.sequence_of(node.body, names)
         noted = None if annotations is None else attribute_value(annotations)

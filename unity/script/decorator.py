@@ -1,0 +1,102 @@
+"""Decorators: the source text of a class or function is read as script, with names of the enclosing scope.
+
+Not here: reading. Invariant: the decorated code never runs; the source is taken from the file (or the notebook's or
+interpreter's line cache), and names are looked up in the calling frame only when the text uses them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import tokenize
+from collections import ChainMap
+from collections.abc import Mapping
+from types import FrameType, FunctionType
+from typing import Any
+
+from ..ir import Function, IRModule, PrimFunc
+from ..support.errors import ScriptError
+from ..support.source import Source
+from .read_module import parse
+
+
+def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename, dict(names))
+    if not lines:
+        raise ScriptError(
+            "E122", f"the source text of {filename!r} cannot be found", help="give the text itself: unity.script.parse(text)"
+        )
+    return lines
+
+
+def _source(filename: str, first: int, names: Mapping[str, Any]) -> Source:
+    """The definition that starts at a line, without the indentation it stands in."""
+    lines = _lines(filename, names)
+    if not 1 <= first <= len(lines):
+        raise ScriptError("E122", f"{filename!r} changed since it was imported", help="import it again")
+    try:
+        block = inspect.getblock(lines[first - 1 :])
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        block = lines[first - 1 :]
+    indent = len(block[0]) - len(block[0].lstrip(" "))
+    text = "".join([line[indent:] if line[:indent].strip() == "" else line for line in block])
+    return Source(filename, text, first, indent)
+
+
+def read_function(function: FunctionType, frame: FrameType) -> Any:
+    """The IR of a decorated Python function."""
+    code = function.__code__
+    names = _names(frame)
+    cells = function.__closure__ or ()
+    closed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells) if not _is_empty(cell)}
+    return parse(_source(code.co_filename, code.co_firstlineno, names), scope=ChainMap(closed, names))
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:  # the variable is not bound yet (the function's own name)
+        return True
+    return False
+
+
+def read_class(cls: type, frame: FrameType) -> IRModule:
+    """The module of a decorated class. The frame is the one the decorator is applied in."""
+    filename, line = frame.f_code.co_filename, frame.f_lineno
+    names = _names(frame)
+    lines = _lines(filename, names)
+    first = min(line, len(lines))
+    while first > 1 and not lines[first - 1].lstrip().startswith(("@", "class ")):
+        first -= 1
+    while first > 1 and lines[first - 2].lstrip().startswith("@"):
+        first -= 1
+    made = parse(_source(filename, first, names), scope=names)
+    if not isinstance(made, IRModule) or made.name != cls.__name__:
+        raise ScriptError("E122", f"the source text of class {cls.__name__} cannot be found in {filename!r}")
+    return made
+
+
+def _names(frame: FrameType) -> Mapping[str, Any]:
+    return ChainMap(frame.f_locals, frame.f_globals)  # type: ignore[arg-type]
+
+
+def in_class_body(frame: FrameType) -> bool:
+    """True when the frame runs the body of a class."""
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals and frame.f_code.co_name != "<module>"
+
+
+def decorate(target: Any, depth: int = 2) -> Any:
+    """What a script decorator makes of a class or a function; inside a class body the function is left for the class."""
+    frame = sys._getframe(depth)
+    if isinstance(target, type):
+        return read_class(target, frame)
+    if not isinstance(target, FunctionType):
+        raise ScriptError("E122", f"a decorator of script takes a function or a class, got {type(target).__name__}")
+    if in_class_body(frame):
+        return target
+    return read_function(target, frame)
+
+
+__all__ = ["Function", "PrimFunc", "decorate", "in_class_body", "read_class", "read_function"]

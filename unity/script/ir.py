@@ -1,0 +1,50 @@
+"""``I``: what is written at the level of a module. ``from unity.script import ir as I``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, overload
+
+from ..ir import IRModule
+from .decorator import decorate
+from .names import make_name
+from .scope import NAMESPACES, SCRIPT_OBJECTS
+
+
+@overload
+def ir_module(mod: type) -> IRModule: ...
+@overload
+def ir_module(*, check_well_formed: bool = True, s_tir: bool = True) -> Callable[[type], IRModule]: ...
+def ir_module(mod: type | None = None, *, check_well_formed: bool = True, s_tir: bool = True) -> Any:
+    """Read the class as an IRModule: ``@I.ir_module`` or ``@I.ir_module(check_well_formed=False)``."""
+    if mod is not None:
+        return decorate(mod)
+    return decorate
+
+
+NAMES: dict[str, str] = {
+    "I.module_attrs": "``I.module_attrs({...})``: attributes of the module.",
+    "I.module_global_infos": "``I.module_global_infos({...})``: tables of the module, such as virtual devices.",
+    "I.vdevice": '``I.vdevice("cuda", 0, "global")``: a virtual device.',
+    "I.dummy_global_info": "``I.dummy_global_info()``: an entry without meaning.",
+    "I.meta_var": "``I.meta_var(value)``: the value while reading, not a variable of the program.",
+    "I.Range": "``I.Range(begin, end)``: a half-open interval.",
+    "I.GlobalVar": '``I.GlobalVar("f")``: a reference to a function of the module by name.',
+    "I.target": '``I.target("llvm")``: a target description.',
+    "I.pyfunc": "A Python function inside a module: not read by this compiler (E117).",
+}
+
+
+def __getattr__(name: str) -> Any:
+    made = make_name(f"I.{name}", NAMES, __name__)
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted(["ir_module", *[name[2:] for name in NAMES]])
+
+
+NAMESPACES[id(sys.modules[__name__])] = "I"
+SCRIPT_OBJECTS[id(ir_module)] = "I.ir_module"

@@ -1,0 +1,57 @@
+"""What a name of script is in Python: an object that can stand in annotations and decorators, and says so when called.
+
+``T.Buffer((16,), "float32")`` in the signature of a decorated function is evaluated by Python before the decorator runs;
+it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises ScriptError E123.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..support.errors import ScriptError
+from .scope import SCRIPT_OBJECTS
+
+_HARMLESS = frozenset((
+    "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",
+    "R.Any", "R.Tuple", "R.Callable",
+))  # fmt: skip
+
+
+class ScriptName:
+    """A name of script, e.g. ``T.axis.spatial``."""
+
+    def __init__(self, path: str, doc: str = "", harmless: bool = False) -> None:
+        self._path = path
+        self._harmless = harmless or path in _HARMLESS
+        self.__doc__ = doc or f"``{path}`` of script."
+        self.__name__ = path.rpartition(".")[2]
+        SCRIPT_OBJECTS[id(self)] = path
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._harmless:
+            return self
+        raise ScriptError(
+            "E123", f"{self._path} has a meaning only inside script", help="call it in a function under @R.function or @T.prim_func"
+        )
+
+    def __getitem__(self, item: Any) -> Any:
+        return self
+
+    def __getattr__(self, name: str) -> ScriptName:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = ScriptName(f"{self._path}.{name}")
+        setattr(self, name, made)
+        return made
+
+    def __repr__(self) -> str:
+        return self._path
+
+
+def make_name(path: str, known: dict[str, str], module: str) -> ScriptName:
+    """The object of a name of a namespace. Raises AttributeError for a name the namespace does not have."""
+    letter = path.partition(".")[0]
+    doc = known.get(path)
+    if doc is None and not any([name.startswith(path + ".") for name in known]):
+        raise AttributeError(f"module {module!r} has no attribute {path[len(letter) + 1 :]!r}")
+    return ScriptName(path, doc or "")

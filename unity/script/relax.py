@@ -1,0 +1,80 @@
+"""``R``: what is written in graph functions. ``from unity.script import relax as R``. Names come from the operator table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, overload
+
+from .. import op as _operators  # noqa: F401 - fills the operator table
+from ..ir import OPS, Function
+from .decorator import decorate
+from .names import make_name
+from .scope import NAMESPACES, SCRIPT_OBJECTS
+from .spelling import CANONICAL
+
+
+@overload
+def function(fn: Callable[..., Any]) -> Function: ...
+@overload
+def function(
+    *, pure: bool | None = None, private: bool = False, check_well_formed: bool = True
+) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    fn: Callable[..., Any] | None = None, *, pure: bool | None = None, private: bool = False, check_well_formed: bool = True
+) -> Any:
+    """Read the function as a graph function. Without ``pure`` the purity is inferred from the body."""
+    if fn is not None:
+        return decorate(fn)
+    return decorate
+
+
+def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+    """A macro of graph functions: its calls are replaced by its body. Left as it is; the reader looks at its text."""
+    return fn if fn is not None else macro
+
+
+NAMES: dict[str, str] = {
+    "R.Tensor": '``R.Tensor((n, 4), "float32")``: a tensor type.',
+    "R.Shape": "``R.Shape([n, 4])``: the type of a shape value.",
+    "R.Prim": '``R.Prim("int64")``: the type of a scalar.',
+    "R.Object": "``R.Object``: any value.",
+    "R.Any": "``R.Any``: any value (the name of 2026).",
+    "R.Tuple": "``R.Tuple(a, b)``: a tuple type.",
+    "R.Callable": "``R.Callable((a, b), result)``: a function type.",
+    "R.dataflow": "``with R.dataflow():`` bindings without effects.",
+    "R.output": "``R.output(y)``: names of a dataflow block visible after it.",
+    "R.func_attr": "``R.func_attr({...})``: attributes of the function.",
+    "R.match_cast": "``R.match_cast(x, type)``: check at run time, binding new symbols.",
+    "R.const": '``R.const(1.0, "float32")``: a constant tensor.',
+    "R.const_bytes": "A constant tensor from base64 text, shape, dtype.",
+    "R.shape": "``R.shape([n, 4])``: a shape value.",
+    "R.tuple": "``R.tuple(a, b)``: a tuple.",
+    "R.prim_value": "``R.prim_value(n + 1)``: a scalar value.",
+    "R.str": '``R.str("text")``: a text value.',
+    "R.dtype": '``R.dtype("float32")``: a data type value.',
+    "R.ExternFunc": '``R.ExternFunc("name")``: a registered function.',
+    "R.cpu": "``R.cpu()``: a device.",
+    "R.cuda": "``R.cuda()``: a device.",
+}
+
+
+def _known() -> dict[str, str]:
+    rows = {name: info.doc for name, info in OPS.items()}
+    aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("R.")}
+    return aliases | rows | NAMES
+
+
+def __getattr__(name: str) -> Any:
+    made = make_name(f"R.{name}", _known(), __name__)
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({"function", "macro", *[name[2:].partition(".")[0] for name in _known()]})
+
+
+NAMESPACES[id(sys.modules[__name__])] = "R"
+SCRIPT_OBJECTS[id(function)] = "R.function"
+SCRIPT_OBJECTS[id(macro)] = "R.macro"

@@ -1,0 +1,71 @@
+"""``T``: what is written in tensor programs. ``from unity.script import tir as T``. Names come from the intrinsic table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, overload
+
+from ..ir import PrimFunc
+from ..ir.intrinsic import INTRINSICS
+from .decorator import decorate
+from .names import ScriptName, make_name
+from .read_types import dtype_name
+from .scope import NAMESPACES, SCRIPT_OBJECTS
+from .spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
+from .tir_expr import SPECIAL_NAMES
+from .tir_forms import FORM_NAMES
+
+
+@overload
+def prim_func(fn: Callable[..., Any]) -> PrimFunc: ...
+@overload
+def prim_func(
+    *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True
+) -> Callable[[Callable[..., Any]], PrimFunc]: ...
+def prim_func(
+    fn: Callable[..., Any] | None = None, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True
+) -> Any:
+    """Read the function as a tensor program."""
+    if fn is not None:
+        return decorate(fn)
+    return decorate
+
+
+def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+    """A macro of tensor programs: its calls are replaced by its body. Left as it is; the reader looks at its text."""
+    return fn if fn is not None else macro
+
+
+def inline(fn: Callable[..., Any]) -> Any:
+    """A macro whose free names are those of the place it is called from."""
+    return fn
+
+
+def _known() -> dict[str, str]:
+    aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
+    plain = {name: f"``{name}`` of script." for name in (*SPECIAL_NAMES, *FORM_NAMES, *AXES, *LOOPS, "T.grid")}
+    forms = {name: f"``{name}({', '.join(form.fields)})``." for name, form in NODE_FORMS.items()}
+    types = {f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type." for name in (*DTYPES, "handle", "void")}
+    rows = {name: row.doc or f"Intrinsic ``{name}``." for name, row in INTRINSICS.items()}
+    return aliases | rows | plain | forms | types
+
+
+def __getattr__(name: str) -> Any:
+    path = f"T.{name}"
+    if dtype_name(path) is not None:
+        made: Any = ScriptName(path, _known().get(path, f"``{path}(value)``: a scalar of that type."), harmless=True)
+    else:
+        made = make_name(path, _known(), __name__)
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted({"prim_func", "macro", "inline", *[name[2:].partition(".")[0] for name in _known() if name.startswith("T.")]})
+
+
+NAMESPACES[id(sys.modules[__name__])] = "T"
+SCRIPT_OBJECTS[id(prim_func)] = "T.prim_func"
+SCRIPT_OBJECTS[id(macro)] = "T.macro"
+SCRIPT_OBJECTS[id(inline)] = "T.inline"
