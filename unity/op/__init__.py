@@ -3,9 +3,25 @@
 ``unity.op.add(x, y)`` builds a typed call; ``unity.ir.op.OPS["R.add"]`` is the row. Importing this package fills the table.
 """
 
-from .core import *  # noqa: F403
-from .memory import *  # noqa: F403
-from .binary import *  # noqa: F403
-from .elementwise import *  # noqa: F403
-from .linalg import *  # noqa: F403
-from .manipulate import *  # noqa: F403
+from . import binary, core, create, elementwise, index, linalg, manipulate, memory, nn, reduce, slicing
+from .table import Operator, bind_arguments, constant, to_expr, usage
+
+_FAMILIES = (core, memory, elementwise, binary, reduce, linalg, manipulate, slicing, create, index, nn)
+
+OPERATORS: dict[str, Operator] = {
+    value.info.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Operator)
+}
+"""Operators by script name."""
+
+
+def __getattr__(name: str) -> Operator:
+    """``unity.op.add``; the part after ``R.`` with dots as underscores (``unity.op.nn_relu``)."""
+    found = _BY_ATTRIBUTE.get(name)
+    if found is None:
+        raise AttributeError(f"module 'unity.op' has no operator {name!r}")
+    return found
+
+
+_BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
+
+__all__ = ["OPERATORS", "Operator", "bind_arguments", "constant", "to_expr", "usage"]

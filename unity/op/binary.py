@@ -231,4 +231,4 @@ def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
 
 
 where = row("where", ("condition", "x1", "x2"), _where_type, "x1 where the condition holds, else x2.", family="binary",
-            ref=np.where, lower=_where, extra={"scalars": True})  # fmt: skip
+            ref=np.where, lower=_where, extra={"scalars": True, "scalars_from": 1})  # fmt: skip

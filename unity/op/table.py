@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
-from ..ir.build import const
+from ..ir.build import const, wrap_int
 from ..ir.builder import make_call
 from ..ir.expr import Call, Constant, DataTypeImm, ExternFunc, FloatImm, IntImm, ShapeExpr, StringImm, Tuple, op
 from ..ir.op import REQUIRED, OpInfo, Param, register_op
@@ -132,7 +132,8 @@ class Operator:
         values, attrs = bind_arguments(self.info, args, kwargs, span)
         exprs = [to_expr(v) for v in values]
         if self.info.extra.get("scalars"):
-            exprs = adopt_scalars(exprs)
+            skip = self.info.extra.get("scalars_from", 0)
+            exprs = [*exprs[:skip], *adopt_scalars(exprs[skip:])]
         return make_call(op(self.info.name), exprs, attrs, ty_args, span)
 
     @property
@@ -141,11 +142,24 @@ class Operator:
 
 
 def adopt_scalars(exprs: Sequence[Expr]) -> list[Expr]:
-    """Literals among the operands of an elementwise operator become constants of the dtype of its tensors."""
+    """Literals among the operands of an elementwise operator become constants of the dtype of its tensors.
+
+    A float among integers stays a literal (the type rule refuses it). Raises E211 for an integer the dtype cannot hold.
+    """
     dtype = next((e.ty.dtype for e in exprs if isinstance(e.ty, TensorType) and e.ty.dtype is not None), None)
     if dtype is None:
         return list(exprs)
-    return [constant(e.value, dtype) if type(e) in (IntImm, FloatImm) else e for e in exprs]  # type: ignore[attr-defined]
+    return [_adopt(e, dtype) for e in exprs]
+
+
+def _adopt(expr: Expr, dtype: DataType) -> Expr:
+    if type(expr) is FloatImm:
+        return constant(expr.value, dtype) if dtype.is_float else expr
+    if type(expr) is IntImm:
+        if dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
+            raise TypeRuleError("E211", f"{expr.value} is no {dtype.name} value", expr.span)
+        return constant(expr.value, dtype)
+    return expr
 
 
 def row(

@@ -110,6 +110,10 @@ class _Builder:
     def compute(self, stage: Compute) -> Stmt:
         bodies = [rewrite(b, {ProducerLoad: self.load}) for b in stage.bodies]
         reduces = [a.iter_var for a in stage.reduce_axes]
+        if any([r.dom is not None and build.is_int(r.dom.extent, 0) for r in reduces]):  # nothing to reduce: the neutral element
+            first = bodies[0]
+            assert type(first) is Reduce
+            bodies, reduces = list(first.combiner.identity), []
         loops: list[tuple[Var, Expr, Expr]] = []
         mapping: dict[Var, Expr] = {}
         iter_vars: list[IterVar] = []

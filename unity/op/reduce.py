@@ -1,0 +1,230 @@
+"""Reductions over axes. ``axis`` None is all axes; negative axes count from the end; ``keepdims`` leaves them with size 1.
+
+Sums of 16-bit floats are taken in float32. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would widen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.expr import Call
+from ..ir.relation import dims, tensor_type
+from ..ir.types import Expr, TensorType, Type
+from .lowering import SMALL_FLOATS, result_dtype, short_name
+from .rules import ONE, attr, axes_attr, bool_attr, fail, float_tensor, int_attr, normal_axis, product, tensor_arg
+from .table import Operator, attribute, row
+
+_AXES = ("x", attribute("axis", None), attribute("keepdims", False))
+
+
+def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple[int, ...] | None) -> TensorType:
+    """Type after the axes are reduced away."""
+    keepdims = bool_attr(call, "keepdims")
+    if axes is None and not keepdims:
+        return tensor_type((), dtype, vdevice=ty.vdevice)
+    if ty.ndim == -1:
+        return TensorType(None, dtype, -1, ty.vdevice)
+    gone = set(range(ty.ndim)) if axes is None else set(axes)
+    rank = ty.ndim if keepdims else ty.ndim - len(gone)
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, dtype, rank, ty.vdevice)
+    kept = [ONE if i in gone else d for i, d in enumerate(known) if keepdims or i not in gone]
+    return tensor_type(kept, dtype, vdevice=ty.vdevice)
+
+
+def _numbers(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if ty.dtype is not None and ty.dtype.is_bool:
+        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0])
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def _floats(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def reduce_axes(call: Call, x: te.Tensor, axes: tuple[int, ...] | None = None) -> tuple[list[int], list[Expr]]:
+    """Axes reduced away (all if None are given) and the shape with 1 in their places."""
+    given = axes if axes is not None else axes_attr(call, "axis", x.ndim)
+    found = list(range(x.ndim)) if given is None else sorted(given)
+    return found, [ONE if i in found else d for i, d in enumerate(x.shape)]
+
+
+def reduce_tensor(
+    x: te.Tensor, axes: Sequence[int], keepdims: bool, reducer: Callable[..., te.Value],
+    source: Callable[[te.Value, list[Any]], te.Value], name: str,
+) -> te.Tensor:  # fmt: skip
+    """Reduce ``source(x[index], index)`` over axes; without axes or elements to reduce the source itself."""
+    shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
+    ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)}
+
+    def body(*indices: te.Value) -> Any:
+        rest = list(indices)
+        full: list[Any] = []
+        for axis in range(x.ndim):
+            if axis in ks:
+                full.append(ks[axis])
+                if keepdims:
+                    rest.pop(0)
+            else:
+                full.append(rest.pop(0))
+        value = source(x[full], full)
+        return reducer(value, axis=[ks[a] for a in axes]) if axes else value
+
+    return te.compute(shape, body, name)  # type: ignore[no-any-return]
+
+
+def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
+    """The tensor in another dtype; itself if it has it."""
+    return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)  # type: ignore[no-any-return]
+
+
+def accumulate(x: te.Value) -> te.Value:
+    """A value in the dtype sums are taken in."""
+    return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x
+
+
+def _lower(reducer: Callable[..., te.Value]) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x)
+        made = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: accumulate(v), short_name(call))
+        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+
+    return lower
+
+
+def divide_by_count(x: te.Tensor, counted: te.Tensor, axes: Sequence[int], name: str) -> te.Tensor:
+    """Every element divided by the number of elements reduced."""
+    count = te.Value(build.cast(product([counted.shape[a] for a in axes]), x.data_type))
+    return te.compute(x.shape, lambda *i: x[i] / count, name)  # type: ignore[no-any-return]
+
+
+def mean_tensor(x: te.Tensor, axes: Sequence[int], keepdims: bool, name: str = "mean") -> te.Tensor:
+    """Mean over axes, in the dtype sums are taken in."""
+    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: accumulate(v), f"{name}_sum")
+    return divide_by_count(total, x, axes, name)
+
+
+def variance_tensor(x: te.Tensor, axes: Sequence[int], keepdims: bool, name: str = "variance") -> te.Tensor:
+    """Mean of the squared distance from the mean (two passes over the data, exact for large means)."""
+    center = mean_tensor(x, axes, True, f"{name}_mean")
+
+    def distance(value: te.Value, index: list[Any]) -> te.Value:
+        away = accumulate(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
+        return away * away
+
+    total = reduce_tensor(x, axes, keepdims, te.sum, distance, f"{name}_sum")
+    return divide_by_count(total, x, axes, name)
+
+
+def _statistic(fn: Callable[..., te.Tensor], root: bool = False) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x)
+        made = fn(x, axes, bool_attr(call, "keepdims"))
+        if root:
+            inner = made
+            made = te.compute(inner.shape, lambda *i: te.sqrt(inner[i]), "std")
+        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+
+    return lower
+
+
+def numpy_axis(axis: Any) -> Any:
+    """Axis attribute as numpy takes it."""
+    return tuple(axis) if isinstance(axis, (list, tuple)) else axis
+
+
+def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    def ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
+        wide = x.astype(np.float64) if str(x.dtype) in (*SMALL_FLOATS, "float32") else x
+        with np.errstate(all="ignore"):
+            return np.asarray(fn(wide, axis=numpy_axis(axis), keepdims=bool(keepdims))).astype(x.dtype)
+
+    return ref
+
+
+def _reduction(name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str) -> Operator:
+    return row(name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower)
+
+
+sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes.")
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod), "Product over axes.")
+max_ = _reduction("max", _numbers, np.max, _lower(te.max), "Largest over axes; NaN if any is NaN.")
+min_ = _reduction("min", _numbers, np.min, _lower(te.min), "Smallest over axes; NaN if any is NaN.")
+mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
+variance = _reduction("variance", _floats, np.var, _statistic(variance_tensor), "Mean squared distance from the mean over axes.")
+std = _reduction("std", _floats, np.std, _statistic(variance_tensor, True), "Square root of the variance.")
+
+
+def _arg_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    axis = attr(call, "axis")
+    axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
+    known = dims(ty)
+    if known is not None and any([getattr(d, "value", 1) == 0 for i, d in enumerate(known) if axes is None or i in axes]):
+        raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
+    return reduced_type(call, ty, DataType("int64"), axes)
+
+
+def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
+    def better(x: Any, y: Any) -> te.Value:
+        """Does field pair x win: NaN first, then the value, then the smaller index; an index of -1 never wins."""
+        (i, a), (j, b) = x, y
+        wins = te.any(a > b if largest else a < b, te.all(a == b, i < j))
+        if a.dtype.is_float:
+            nan_a, nan_b = te.Value(build.ne(a.expr, a.expr)), te.Value(build.ne(b.expr, b.expr))
+            wins = te.any(te.all(nan_a, te.any(~nan_b, i < j)), te.all(~nan_b, wins))
+        return te.all(i >= 0, te.any(j < 0, wins))
+
+    def combine(x: Any, y: Any) -> tuple[te.Value, te.Value]:
+        first = better(x, y)
+        return te.select(first, x[0], y[0]), te.select(first, x[1], y[1])
+
+    edge = te.lowest if largest else te.highest
+    reducer = te.comm_reducer(combine, lambda i, v: (te.const(-1, i), edge(v)), "argmax" if largest else "argmin")
+
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),))
+        keepdims = bool_attr(call, "keepdims")
+        shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
+        ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}") for n, a in enumerate(axes)}
+        if not axes:
+            return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))  # type: ignore[no-any-return]
+
+        def body(*indices: te.Value) -> Any:
+            rest = list(indices)
+            full: list[Any] = []
+            for axis in range(x.ndim):
+                if axis in ks:
+                    full.append(ks[axis])
+                    if keepdims:
+                        rest.pop(0)
+                else:
+                    full.append(rest.pop(0))
+            flat: Any = te.const(0, "int64")
+            for axis in axes:
+                flat = flat * te.Value(x.shape[axis]) + ks[axis]
+            value = x[full]
+            return reducer((flat, value.astype("int8") if value.dtype.is_bool else value), axis=[ks[a] for a in axes])
+
+        return te.compute(shape, body, short_name(call))[0]  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _arg_ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    return lambda x, axis=None, keepdims=False: np.asarray(fn(x, axis=axis, keepdims=bool(keepdims))).astype(np.int64)
+
+
+argmax = row("argmax", _AXES, _arg_type, "Index of the largest element, the first of equal ones; NaN is largest.", family="reduce",
+             ref=_arg_ref(np.argmax), lower=_arg_lower(True))  # fmt: skip
+argmin = row("argmin", _AXES, _arg_type, "Index of the smallest element, the first of equal ones; NaN is smallest.", family="reduce",
+             ref=_arg_ref(np.argmin), lower=_arg_lower(False))  # fmt: skip
