@@ -140,7 +140,8 @@ class Context:
 
 @dataclass(slots=True, frozen=True)
 class VMFunction:
-    """A function in bytecode. ``params`` are (name, annotation) pairs, ``ret`` the annotation of the result."""
+    """A function in bytecode. ``params`` are (name, annotation) pairs, ``ret`` the annotation of the result; the first
+    ``prologue`` instructions are the checks of the parameters."""
 
     name: str
     params: tuple[tuple[str, str], ...]
@@ -148,6 +149,7 @@ class VMFunction:
     registers: tuple[RegType, ...]
     slots: tuple[Slot, ...]
     code: tuple[Instruction, ...]
+    prologue: int = 0
     exported: bool = True
 
 
@@ -241,6 +243,8 @@ def function_text(fn: VMFunction, program: Program) -> str:
         if place != shown and place >= 0:
             lines.append(f"  ; {program.places[place]}")
         shown = place if place >= 0 else shown
+        if number == fn.prologue and number:
+            lines.append("  body:")
         lines.append(f"  {number:4}  {instruction_text(instruction, program)}")
     return "\n".join(lines)
 

@@ -147,10 +147,8 @@ def check_written(fc: FunctionCompiler, arg: bc.Arg, param: BufferParam, name: s
     if isinstance(arg, bc.Const):
         raise VMError("E624", f"{fc.name}: {name} writes its parameter {param.name}, which is a constant here", call.span)
     assert isinstance(arg, bc.Reg)
-    ctx = fc.parameter_contexts.get(arg.index)
-    if ctx is not None and arg.index not in fc.writable:
+    if arg.index in fc.parameter_contexts:
         fc.writable.add(arg.index)
-        fc.emit("check_writable", arg, bc.Imm(ctx))
 
 
 def compare_shapes(fc: FunctionCompiler, signature: KernelSignature, shapes: list[tuple[Dim, ...]], symbols: tuple[Dim, ...],

@@ -32,7 +32,7 @@ def encode(program: bc.Program) -> bytes:
 def _function(fn: bc.VMFunction) -> list[Any]:
     registers = [[r.kind, r.dtype, list(r.dims)] for r in fn.registers]
     return [fn.name, [list(p) for p in fn.params], fn.ret, registers, [[s.name, s.origin] for s in fn.slots],
-            [_instruction(i) for i in fn.code], fn.exported]  # fmt: skip
+            [_instruction(i) for i in fn.code], fn.prologue, fn.exported]  # fmt: skip
 
 
 def _instruction(instruction: bc.Instruction) -> list[Any]:
@@ -145,17 +145,18 @@ class _Reader:
         return KernelSignature(_text(name), tuple(made), sources, texts, None if result is None else _text(result), tuple([_text(n) for n in packed]))
 
     def function(self, value: Any) -> bc.VMFunction:
-        name, params, ret, registers, slots, code, exported = value
+        name, params, ret, registers, slots, code, prologue, exported = value
         made_slots = tuple([bc.Slot(_text(n), _text(o)) for n, o in slots])
         made_registers = []
         for kind, dtype, shape in registers:
             _need(kind in ("tensor", "storage", "object"), f"unknown register kind {kind!r}")
             made_registers.append(bc.RegType(kind, _text(dtype), tuple([self.dim(d, len(slots)) for d in shape])))
         made_params = tuple([(_text(n), _text(a)) for n, a in params])
+        start = _integer(prologue, 0, len(code), "prologue")
         _need(len(made_params) <= len(made_registers), "more parameters than registers")
         made_code = tuple([self.instruction(i, len(registers), len(slots), len(code)) for i in code])
         _need(bool(made_code) and isinstance(made_code[-1], (bc.Ret, bc.Goto)), "a function must end with a return")
-        return bc.VMFunction(_text(name), made_params, _text(ret), tuple(made_registers), made_slots, made_code, bool(exported))
+        return bc.VMFunction(_text(name), made_params, _text(ret), tuple(made_registers), made_slots, made_code, start, bool(exported))
 
     def instruction(self, value: Any, registers: int, slots: int, length: int) -> bc.Instruction:
         match value:

@@ -91,6 +91,15 @@ class ModuleCompiler:
         raise VMError("E621", f"the module has no compiled function {name!r}", span)
 
 
+def shifted(instruction: bc.Instruction, by: int) -> bc.Instruction:
+    """The instruction with its targets moved."""
+    if isinstance(instruction, bc.Goto):
+        return bc.Goto(instruction.target + by)
+    if isinstance(instruction, bc.If):
+        return bc.If(instruction.cond, instruction.target + by, instruction.place)
+    return instruction
+
+
 class FunctionCompiler:
     """Compiles one graph function: variables become registers, slots, constants or function references."""
 
@@ -110,11 +119,17 @@ class FunctionCompiler:
     def compile(self) -> bc.VMFunction:
         """The function's bytecode."""
         self.bind_parameters()
+        prologue = len(self.code)
         result = self.sequence(seq_body(self.fn))
         self.code.append(bc.Ret(result, self.where))
         params = tuple([(p.name, type_text(p.ty)) for p in self.fn.params])
+        hoisted: list[bc.Instruction] = []
+        for index in sorted(self.writable):
+            row = self.module.row("builtin", "check_writable")
+            hoisted.append(bc.Call(-1, row, (bc.Reg(index), bc.Imm(self.parameter_contexts[index])), -1))
+        code = [*self.code[:prologue], *hoisted, *[shifted(i, len(hoisted)) for i in self.code[prologue:]]]
         return bc.VMFunction(self.name, params, type_text(self.fn.ret_ty), tuple(self.registers), tuple(self.slots),
-                             tuple(self.code), has_global_symbol(self.fn))  # fmt: skip
+                             tuple(code), prologue + len(hoisted), has_global_symbol(self.fn))  # fmt: skip
 
     # ---- small tools
 

@@ -165,6 +165,19 @@ def add_frame(error: UnityError, program: bc.Program, fn: bc.VMFunction, at: int
         error.notes.append(Note(frame_text(program, fn, at)))
 
 
+def run_check(program: bc.Program, fn: bc.VMFunction, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
+    """Run one check instruction on a value, for native code; the slots afterwards."""
+    frame = _Frame(Interpreter(program, {}), fn, (), 0)
+    instruction = fn.code[at]
+    assert isinstance(instruction, bc.Call)
+    frame.slots = list(slots)
+    first = instruction.args[0]
+    if isinstance(first, bc.Reg):
+        frame.registers[first.index] = value
+    frame.call(instruction)
+    return tuple(frame.slots)
+
+
 # ---- instructions that need the frame
 
 

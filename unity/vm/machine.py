@@ -14,6 +14,7 @@ from ..ffi.device import CPU, Device, device as make_device
 from ..ffi.elf import read_symbols
 from ..ffi.engine import Engine
 from ..ffi.entry_spec import spec_of_kernel
+from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.native_helpers import helper_symbols
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
@@ -22,6 +23,7 @@ from ..support.errors import VMError
 from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
+from .native_run import NativeProgram
 from .values import Closure, to_value
 
 EXEC_MODES = ("native", "bytecode")
@@ -89,8 +91,9 @@ class VirtualMachine:
         self.executable = executable
         self.exec_mode = exec_mode
         self.engine = link_kernels(executable)
-        self.kernels = raw_kernels(self.engine, executable.program.kernels)
-        self.interpreter = Interpreter(executable.program, self.kernels)
+        self.interpreter = Interpreter(executable.program, {})
+        self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
+        self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program.kernels)
         self._functions: dict[str, BoundFunction] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._outputs: dict[str, Any] = {}
@@ -119,11 +122,15 @@ class VirtualMachine:
         raise VMError("E631", f"the program has no function {name!r}", help=f"it has: {close or 'none'}")
 
     def _graph_function(self, name: str) -> Callable[..., Any]:
+        if self.native is not None:
+            return self.native.function(name)
         run = self.interpreter.run
         return lambda *args: run(name, tuple([to_value(a) for a in args]))
 
     def _kernel_function(self, name: str) -> Callable[..., Any]:
         kernel = self.kernels[name]
+        if self.native is not None:
+            return kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,))
         checker = ArgumentChecker(spec_of_kernel(kernel.signature))
 
         def call(*args: Any) -> Any:

@@ -1,0 +1,325 @@
+"""The native driver of a program: one LLVM module. Here: the frame of a function, its three entries, the arena.
+
+Invariant: every reference a frame holds is dropped at its one exit, and the arena's lock is given back there.
+"""
+
+from __future__ import annotations
+
+from ..ffi.abi import BufferParam, Dim, KernelSignature
+from ..ffi.dtype import DataType
+from ..ffi.fastcall_ir import llvm_scalar
+from ..ffi.formula import FormulaEmitter
+from ..ffi.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
+from ..ffi.runtime_table import SLOTS
+from . import bytecode as bc
+from .entry import Param
+from .native_body import BodyWriter
+from .native_ir import DECLARATIONS, FIXED, STACK_BYTES, EnvLayout, FunctionWriter, quoted
+
+ARENA_LIMIT = 1 << 30
+"""Bytes of arena that a machine keeps between calls; what goes beyond is allocated for each call."""
+
+_SUPPORT = f"""
+define internal void @unity.arena.enter(ptr %env, ptr %f) {{
+  call void @llvm.memset.p0.i64(ptr %f, i8 0, i64 32, i1 false)
+  %lock = getelementptr i8, ptr %env, i64 16
+  %old = atomicrmw xchg ptr %lock, i64 1 acquire
+  %mine = icmp eq i64 %old, 0
+  %wide = zext i1 %mine to i64
+  store i64 %wide, ptr %f
+  ret void
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
+  %more = add i64 %n, 63
+  %up = and i64 %more, -64
+  %huge = icmp ugt i64 %up, 140737488355328
+  br i1 %huge, label %none, label %fine
+none:
+  ret ptr null
+fine:
+  %wp = getelementptr i8, ptr %f, i64 24
+  %w = load i64, ptr %wp
+  %w2 = add i64 %w, %up
+  store i64 %w2, ptr %wp
+  %mine = load i64, ptr %f
+  %locked = icmp ne i64 %mine, 0
+  br i1 %locked, label %try, label %heap
+try:
+  %bp = getelementptr i8, ptr %f, i64 8
+  %b = load i64, ptr %bp
+  %b2 = add i64 %b, %up
+  %sp = getelementptr i8, ptr %env, i64 8
+  %s = load i64, ptr %sp
+  %fits = icmp ule i64 %b2, %s
+  br i1 %fits, label %take, label %heap
+take:
+  store i64 %b2, ptr %bp
+  %a = load ptr, ptr %env
+  %p = getelementptr i8, ptr %a, i64 %b
+  ret ptr %p
+heap:
+  %size = add i64 %up, 64
+  %m = call ptr @aligned_alloc(i64 64, i64 %size)
+  %bad = icmp eq ptr %m, null
+  br i1 %bad, label %none, label %chain
+chain:
+  %hp = getelementptr i8, ptr %f, i64 16
+  %h = load ptr, ptr %hp
+  store ptr %h, ptr %m
+  store ptr %m, ptr %hp
+  %d = getelementptr i8, ptr %m, i64 64
+  ret ptr %d
+}}
+define internal void @unity.arena.leave(ptr %env, ptr %f) {{
+entry:
+  %hp = getelementptr i8, ptr %f, i64 16
+  %h = load ptr, ptr %hp
+  br label %loop
+loop:
+  %m = phi ptr [ %h, %entry ], [ %next, %drop ]
+  %end = icmp eq ptr %m, null
+  br i1 %end, label %freed, label %drop
+drop:
+  %next = load ptr, ptr %m
+  call void @free(ptr %m)
+  br label %loop
+freed:
+  %mine = load i64, ptr %f
+  %locked = icmp ne i64 %mine, 0
+  br i1 %locked, label %grow, label %out
+grow:
+  %wp = getelementptr i8, ptr %f, i64 24
+  %w = load i64, ptr %wp
+  %sp = getelementptr i8, ptr %env, i64 8
+  %s = load i64, ptr %sp
+  %more = icmp ugt i64 %w, %s
+  %small = icmp ule i64 %w, {ARENA_LIMIT}
+  %do = and i1 %more, %small
+  br i1 %do, label %replace, label %unlock
+replace:
+  %a = load ptr, ptr %env
+  call void @free(ptr %a)
+  %n = call ptr @aligned_alloc(i64 64, i64 %w)
+  store ptr %n, ptr %env
+  %bad = icmp eq ptr %n, null
+  %size = select i1 %bad, i64 0, i64 %w
+  store i64 %size, ptr %sp
+  br label %unlock
+unlock:
+  %lock = getelementptr i8, ptr %env, i64 16
+  store atomic i64 0, ptr %lock release, align 8
+  br label %out
+out:
+  ret void
+}}
+; Put a note about a frame on the Python error that is set.
+define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
+  %t = alloca ptr
+  %v = alloca ptr
+  %b = alloca ptr
+  %args = alloca [3 x ptr]
+  call void @PyErr_Fetch(ptr %t, ptr %v, ptr %b)
+  call void @PyErr_NormalizeException(ptr %t, ptr %v, ptr %b)
+  %value = load ptr, ptr %v
+  %number = call ptr @unity_int(i64 %fn)
+  %place = call ptr @unity_int(i64 %at)
+  store ptr %value, ptr %args
+  %a1 = getelementptr ptr, ptr %args, i64 1
+  %a2 = getelementptr ptr, ptr %args, i64 2
+  store ptr %number, ptr %a1
+  store ptr %place, ptr %a2
+  %r = call ptr @PyObject_Vectorcall(ptr %f, ptr %args, i64 3, ptr null)
+  call void @unity_decref(ptr %r)
+  call void @unity_decref(ptr %number)
+  call void @unity_decref(ptr %place)
+  call void @PyErr_Clear()
+  %t1 = load ptr, ptr %t
+  %v1 = load ptr, ptr %v
+  %b1 = load ptr, ptr %b
+  call void @PyErr_Restore(ptr %t1, ptr %v1, ptr %b1)
+  ret void
+}}
+"""
+
+
+def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
+    """LLVM IR text of a program's driver and the layout of its environment."""
+    layout = EnvLayout()
+    for name in FIXED:
+        layout.word("fixed", name)
+    used: set[str] = set()
+    parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
+    kernels = [_declaration(program.kernels[name]) for name in sorted(used)]
+    return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, _SUPPORT, *parts]), layout
+
+
+def _declaration(signature: KernelSignature) -> str:
+    kinds = ["ptr" if isinstance(p, BufferParam) else llvm_scalar(DataType(p.dtype)) for p in signature.params]
+    kinds += ["i64"] * len(signature.symbols) + (["ptr"] if signature.result is not None else [])
+    return f"declare i32 {quoted(signature.name)}({', '.join(kinds)})\n"
+
+
+def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> str:
+    """``body.F``, ``drive.F`` and ``call.F``."""
+    body = Frame(program, fn, index, layout, used).text()
+    drive = f"""
+define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
+  %frame = call ptr @llvm.frameaddress.p0(i32 0)
+  %base = ptrtoint ptr %frame to i64
+  %r = call ptr {quoted("body." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base)
+  ret ptr %r
+}}
+"""
+    return body + drive + InternalEntry(program, fn, index, layout, used).text()
+
+
+class Frame(BodyWriter):
+    """``body.F``: registers and slots in the frame, parameters from their records, one exit."""
+
+    def text(self) -> str:
+        """The function."""
+        self.parameters()
+        self.instructions()
+        fn, uses_arena = self.fn, not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
+        head = [f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base) noinline {{", "entry:"]
+        head += ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]", f"  %args = alloca [{self.scratch} x ptr]"]
+        for k in range(len(fn.slots)):
+            head += [f"  %s{k} = alloca i64", f"  store i64 0, ptr %s{k}"]
+        for k, register in enumerate(fn.registers):
+            names = {"tensor": "pow", "object": "o", "storage": "pw"}[register.kind]
+            for name in names:
+                head += [f"  %{name}{k} = alloca ptr", f"  store ptr null, ptr %{name}{k}"]
+            if register.kind == "storage":
+                head += [f"  %z{k} = alloca i64", f"  store i64 0, ptr %z{k}"]
+        head += [*self.allocas, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
+        if uses_arena:
+            head.append("  call void @unity.arena.enter(ptr %env, ptr %arena)")
+        tail = ["fail:"]
+        note = self.layout.word("fixed", "note")
+        tail += [f"  %notep = getelementptr i8, ptr %env, i64 {note}", "  %note = load ptr, ptr %notep", "  %where = load i64, ptr %at"]
+        tail += [f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)", "  store ptr null, ptr %result", "  br label %exit", "exit:"]
+        for k in range(len(fn.registers)):
+            for place in self.references(k) if self.may_hold(k) else ():
+                name = place[1:]
+                tail += [f"  %last.{name} = load ptr, ptr {place}", f"  call void @unity_decref(ptr %last.{name})"]
+        if uses_arena:
+            tail.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
+        tail += ["  %value = load ptr, ptr %result", "  ret ptr %value", "}"]
+        return "\n".join([*head, *self.lines, *tail]) + "\n"
+
+    def may_hold(self, index: int) -> bool:
+        """May the register hold references at the exit."""
+        if self.kind(index).kind != "tensor":
+            return True
+        if self.covered(index):
+            return False
+        rows = [self.program.table[i.function] for i in self.fn.code if isinstance(i, bc.Call) and i.dst == index]
+        return index < len(self.plan.params) or self.owned_storage or any([row.name != "tensor_in" for row in rows])
+
+    def parameters(self) -> None:
+        """Depth of recursion, slots, and parameters."""
+        here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
+        deep = self.emit(f"sub i64 %base, {self.emit(f'ptrtoint ptr {here} to i64')}")
+        self.report_unless(self.emit(f"icmp slt i64 {deep}, {STACK_BYTES}"), 2, str(self.index))
+        for number, slot in enumerate(self.plan.slots):
+            self.do(f"store i64 {self.load('%symbols', 8 * number, 'i64')}, ptr %s{slot}")
+        for index, param in enumerate(self.plan.params):
+            leaf = self.leaf(index)
+            if param.kind == "tensor":
+                self.do(f"store ptr {self.load(leaf, 0)}, ptr %p{index}")
+                continue
+            obj = self.load(leaf, 8)
+            self.do(f"call void @unity_incref(ptr {obj})")
+            if param.kind == "object":
+                obj = self.normal(obj)
+            elif param.slot is not None and param.dtype == "bool":
+                self.do(f"store i64 {self.load(leaf, 0, 'i64')}, ptr %s{param.slot}")
+            self.do(f"store ptr {obj}, ptr %o{index}")
+
+
+class InternalEntry(FunctionWriter):
+    """``call.F``: arguments as objects; where a check fails, Python checks again and says why."""
+
+    def text(self) -> str:
+        """The function."""
+        count = max(1, len(self.plan.params))
+        leaves, symbols = self.alloca(f"[{count * LEAF_BYTES} x i8]"), self.alloca(f"[{max(1, len(self.plan.slots))} x i64]")
+        self.known: dict[int, str] = {}
+        self.waiting: list[tuple[Dim, str]] = []
+        self.formulas = FormulaEmitter(self.emit, self.require)
+        for index, param in enumerate(self.plan.params):
+            self.parameter(param, self.gep(leaves, LEAF_BYTES * index), self.load("%args", 8 * index))
+        names = [self.known.get(k, "undef") for k in range(len(self.fn.slots))]
+        for dim, extent in self.waiting:
+            self.require(self.emit(f"icmp eq i64 {extent}, {self.formulas.value(dim, names)}"))
+        for number, slot in enumerate(self.plan.slots):
+            self.store("i64", self.known[slot], symbols, 8 * number)
+        number = len(self.fn.params)
+        lines = [f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %base) {{", "entry:", *self.allocas]
+        lines += [f"  %slow = alloca [{number + 1} x ptr]", *self.lines]
+        lines += [f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %base)", "  ret ptr %r", "fail:"]
+        lines += ["  call void @PyErr_Clear()", f"  %ep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'explain')}"]
+        lines += ["  %explain = load ptr, ptr %ep", f"  %number = call ptr @unity_int(i64 {self.index})", "  store ptr %number, ptr %slow"]
+        for k in range(number):
+            lines += [f"  %sa{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %so{k} = load ptr, ptr %sa{k}"]
+            lines += [f"  %sp{k} = getelementptr ptr, ptr %slow, i64 {k + 1}", f"  store ptr %so{k}, ptr %sp{k}"]
+        lines += [f"  %e = call ptr @unity_call(ptr %explain, ptr %slow, i64 {number + 1})"]
+        lines += ["  call void @unity_decref(ptr %number)", "  ret ptr %e", "}"]
+        return "\n".join(lines) + "\n"
+
+    def match(self, dim: Dim | None, value: str) -> None:
+        """A symbol alone is defined by its first value; the rest waits until all are known."""
+        if isinstance(dim, tuple) and dim[0] == "sym" and dim[1] not in self.known:
+            self.known[dim[1]] = value
+        elif dim is not None:
+            self.waiting.append((dim, value))
+
+    def parameter(self, param: Param, place: str, obj: str) -> None:
+        """One argument into its record."""
+        self.store("ptr", obj, place, 8)
+        self.store("ptr", obj, place, 0)
+        if param.kind == "tensor":
+            self.require(self.extract(obj, place, param.dtype, len(param.axes), param.written))
+            extents = self.load(place, 16)
+            for axis, dim in enumerate(param.axes):
+                self.match(dim, self.load(extents, 8 * axis, "i64"))
+        elif param.kind == "shape":
+            self.require(self.is_type(obj, "tuple"))
+            self.require(self.emit(f"icmp eq i64 {self.load(obj, 16, 'i64')}, {len(param.axes)}"))
+            for axis, dim in enumerate(param.axes):
+                self.match(dim, self.integer(self.load(obj, 24 + 8 * axis), DataType("int64")))
+        elif param.kind == "scalar":
+            self.scalar(param, place, obj)
+
+    def scalar(self, param: Param, place: str, obj: str) -> None:
+        """A number of exactly the declared kind."""
+        assert param.dtype is not None
+        dtype = DataType(param.dtype)
+        if dtype.is_float:
+            self.require(self.is_type(obj, "float"))
+            self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_float(ptr {obj}, ptr {place})')}, 0"))
+        elif dtype.is_bool:
+            yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
+            no = self.emit(f"icmp eq ptr {obj}, {self.word('False')}")
+            self.require(self.emit(f"or i1 {yes}, {no}"))
+            self.store("i64", self.emit(f"zext i1 {yes} to i64"), place)
+        else:
+            value = self.integer(obj, dtype)
+            self.store("i64", value, place)
+            if param.slot is not None:
+                self.match(("sym", param.slot), value)
+
+    def integer(self, obj: str, dtype: DataType) -> str:
+        """The i64 of an exact int that fits a dtype."""
+        self.require(self.is_type(obj, "int"))
+        out = self.alloca("i64")
+        self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_int(ptr {obj}, ptr {out})')}, 0"))
+        value = self.emit(f"load i64, ptr {out}")
+        if dtype.bits < 64:
+            narrow = self.emit(f"trunc i64 {value} to i{dtype.bits}")
+            back = self.emit(f"{'sext' if dtype.is_int else 'zext'} i{dtype.bits} {narrow} to i64")
+            self.require(self.emit(f"icmp eq i64 {back}, {value}"))
+        elif dtype.is_uint:
+            self.require(self.emit(f"icmp sge i64 {value}, 0"))
+        return value

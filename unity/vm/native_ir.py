@@ -1,0 +1,227 @@
+"""The native driver in LLVM IR: the tools for writing one function. Instructions are in ``native_body.py``, the frame
+and the module in ``native_driver.py``.
+
+Per function three symbols:
+
+    ptr body.F(ptr env, ptr leaves, ptr symbols, i64 base)   the code; parameters as leaf records of the calling convention
+    ptr drive.F(ptr env, ptr leaves, ptr symbols)            behind the checked entry: Python calls this
+    ptr call.F(ptr env, ptr args, i64 base)                  for calls inside the program: objects, checked here
+
+``env`` is an array of words (``EnvLayout``): the arena, then Python objects. ``base`` is the address of the outermost frame,
+by which recursion is bounded. A tensor in a register is (%p pointer, %o Tensor object or null, %w owner of its memory or
+null); dimensions are formulas of the slots. Invariant: every reference held by a frame is dropped at its one exit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ffi.abi import Dim
+from ..ffi.dtype import DataType
+from ..ffi.formula import FormulaEmitter
+from ..ffi.native_helpers import ALIGNED, C_CONTIGUOUS
+from ..ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
+from . import bytecode as bc
+from .entry import EntryPlan, plan_entry
+
+ARENA_WORDS = 8
+"""Words before the objects: arena address, its size, its lock, bytes wanted; the rest is spare."""
+FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
+"""Objects every program has: callbacks of ``native_run.Callbacks`` and the table of registered functions."""
+STACK_BYTES = 3 << 20
+"""Depth of C stack that calls inside the program may use before E632."""
+
+DECLARATIONS = """\
+@unity_runtime = external global [{words} x i64]
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare ptr @llvm.frameaddress.p0(i32)
+declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+declare i32 @PyCallable_Check(ptr)
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_NormalizeException(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+declare void @PyErr_Clear()
+"""
+
+
+@dataclass(slots=True)
+class EnvLayout:
+    """Which object stands in which word. Keys: ("fixed", name), ("imm", type name, value), ("const", i), ("row", i), ("name", i)."""
+
+    words: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    def word(self, *key: object) -> int:
+        """Byte offset of an object's word, added when new."""
+        found = self.words.get(key)
+        if found is None:
+            found = self.words[key] = ARENA_WORDS + len(self.words)
+        return found * 8
+
+
+def quoted(name: str) -> str:
+    """A global name of LLVM IR."""
+    return '@"' + "".join([c if c.isascii() and (c.isalnum() or c in "._$") else f"\\{ord(c) & 255:02X}" for c in name]) + '"'
+
+
+class FunctionWriter:
+    """Writes one function. ``emit`` appends an instruction with a result, ``do`` one without."""
+
+    def __init__(self, program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> None:
+        self.program = program
+        self.fn = fn
+        self.index = index
+        self.layout = layout
+        self.used = used
+        self.plan: EntryPlan = plan_entry(fn, program)
+        self.lines: list[str] = []
+        self.count = 0
+        self.scratch = 1
+        self.allocas: list[str] = []
+        self.formulas = FormulaEmitter(self.emit, self.divisor)
+        self.owned_storage = boxes_storage(fn, program)
+
+    # ---- text
+
+    def emit(self, text: str) -> str:
+        """An instruction with a result; the result's name."""
+        self.count += 1
+        self.lines.append(f"  %v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def do(self, text: str) -> None:
+        """An instruction without result."""
+        self.lines.append(f"  {text}")
+
+    def label(self) -> str:
+        """A fresh label name."""
+        self.count += 1
+        return f"b{self.count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+
+    def alloca(self, kind: str) -> str:
+        """Space in the frame."""
+        self.count += 1
+        self.allocas.append(f"  %a{self.count} = alloca {kind}, align 16")
+        return f"%a{self.count}"
+
+    def gep(self, base: str, offset: int) -> str:
+        """An address at a byte offset."""
+        return self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+
+    def load(self, base: str, offset: int, kind: str = "ptr") -> str:
+        """Load at a byte offset."""
+        return self.emit(f"load {kind}, ptr {self.gep(base, offset)}")
+
+    def store(self, kind: str, value: str, base: str, offset: int = 0) -> None:
+        """Store at a byte offset."""
+        self.do(f"store {kind} {value}, ptr {self.gep(base, offset)}")
+
+    def env(self, *key: object) -> str:
+        """An object of the environment (borrowed)."""
+        return self.load("%env", self.layout.word(*key))
+
+    # ---- control
+
+    def require(self, condition: str) -> None:
+        """Go on where an i1 holds, else to the failure exit with the Python error already set."""
+        label = self.label()
+        self.do(f"br i1 {condition}, label %{label}, label %fail")
+        self.start(label)
+
+    def require_object(self, value: str) -> str:
+        """Fail where a returned object is null."""
+        self.require(self.emit(f"icmp ne ptr {value}, null"))
+        return value
+
+    def report_unless(self, condition: str, code: int, first: str, second: str = "0") -> None:
+        """Raise error number ``code`` of ``Callbacks.report`` where an i1 does not hold."""
+        good, bad = self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{good}, label %{bad}")
+        self.start(bad)
+        self.do(f"call void @unity_raise_by(ptr {self.env('fixed', 'report')}, i64 {code}, i64 {first}, i64 {second})")
+        self.do("br label %fail")
+        self.start(good)
+
+    def divisor(self, condition: str) -> None:
+        """Division by zero in a formula."""
+        self.report_unless(condition, 3, "0")
+
+    def dim(self, dim: Dim) -> str:
+        """The i64 operand of a formula of the slots."""
+        names = [f"%s{k}" for k in range(len(self.fn.slots))]
+        loaded = {k: self.emit(f"load i64, ptr {names[k]}") for k in sorted(symbols_of(dim))}
+        return self.formulas.value(dim, [loaded.get(k, "undef") for k in range(len(names))])
+
+    def dims_array(self, dims: tuple[Dim, ...]) -> str:
+        """Dimensions in an array of the frame."""
+        place = self.alloca(f"[{max(1, len(dims))} x i64]")
+        for axis, d in enumerate(dims):
+            self.store("i64", self.dim(d), place, 8 * axis)
+        return place
+
+    # ---- values
+
+    def word(self, name: str) -> str:
+        """A word of the runtime table."""
+        return self.emit(f"load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset(name)})")
+
+    def is_type(self, obj: str, name: str) -> str:
+        """i1: the object's type is exactly the table's."""
+        return self.emit(f"icmp eq ptr {self.load(obj, 8)}, {self.word(name)}")
+
+    def extract(self, obj: str, leaf: str, dtype: str | None, ndim: int, written: bool) -> str:
+        """i1: the object is a tensor that fits; its leaf record is filled."""
+        flags = ALIGNED | C_CONTIGUOUS | (0x400 if written else 0)
+        index, packed, mask = -1, 0, 0
+        if dtype is not None:
+            index, packed, mask = DTYPE_INDEX[dtype], packed_dlpack_type(dtype), DataType(dtype).itemsize - 1
+        return self.emit(
+            f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, i64 {mask}, ptr null)"
+        )
+
+
+def symbols_of(dim: Dim) -> set[int]:
+    """Slots a formula reads."""
+    if isinstance(dim, int):
+        return set()
+    if dim[0] == "sym":
+        return {dim[1]}
+    return set().union(*[symbols_of(operand) for operand in dim[1:]])
+
+
+def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:
+    """May a tensor that lies in storage become a Python object? Then each storage is an object that such tensors keep alive."""
+    inside: set[int] = set()
+    changed = True
+    while changed:
+        changed = False
+        for instruction in fn.code:
+            if isinstance(instruction, bc.Call) and instruction.dst >= 0 and instruction.dst not in inside:
+                entry = program.table[instruction.function]
+                if entry.kind == "builtin" and entry.name in ("tensor_in", "view", "move", "alloc_storage"):
+                    if entry.name == "alloc_storage" or any([isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]):
+                        inside.add(instruction.dst)
+                        changed = True
+    native = ("tensor_in", "view", "kill")
+    for instruction in fn.code:
+        if isinstance(instruction, bc.Ret):
+            if isinstance(instruction.value, bc.Reg) and instruction.value.index in inside:
+                return True
+        elif isinstance(instruction, bc.Call):
+            entry = program.table[instruction.function]
+            typed_move = entry.name == "move" and fn.registers[instruction.dst].kind == "tensor"
+            if entry.kind == "kernel" or entry.kind == "builtin" and (entry.name in native or typed_move):
+                continue
+            if any([isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]):
+                return True
+    return False
+
