@@ -11,11 +11,10 @@ from functools import cache
 from ...ffi.dtype import DataType
 from ...ffi.engine import process_symbol
 from ...ffi.kernel_calls import BRIDGE
-from ...ffi.llvm import parse_ir
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
-from ...support.errors import CodegenError, FFIError
+from ...support.errors import CodegenError
 from .casts import convert
 from .lltypes import is_narrow, memory_type, value_type
 from .math_library import math_function
@@ -95,29 +94,35 @@ def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple
     return argument
 
 
+_PROBE = """
+import json, sys
+import llvmlite.binding as b
+b.initialize_native_target(); b.initialize_native_asmprinter()
+try:
+    module = b.parse_assembly(json.loads(sys.argv[1]))
+    module.verify()
+except RuntimeError as error:
+    sys.exit(str(error).strip())
+if "; Unknown intrinsic" in str(module):
+    sys.exit("LLVM has no such intrinsic")
+target = b.Target.from_triple(b.get_process_triple())
+features = b.get_host_cpu_features().flatten()
+target.create_target_machine(cpu=b.get_host_cpu_name(), features=features).emit_object(module)
+"""
+
+
 @cache
 def _intrinsic_problem(text: str) -> str:
     """Why a small module using one intrinsic cannot be compiled for this machine, or "".
 
     LLVM ends the process where it has no instruction for an intrinsic, so the attempt runs in a process of its own.
     """
-    try:
-        module = parse_ir(text)
-    except FFIError as error:
-        return error.message
-    if "; Unknown intrinsic" in str(module):
-        return "LLVM has no such intrinsic"
-    program = (
-        "import sys, json, llvmlite.binding as b; b.initialize_native_target(); b.initialize_native_asmprinter();"
-        "m = b.parse_assembly(json.loads(sys.argv[1]));"
-        "t = b.Target.from_triple(b.get_process_triple()).create_target_machine(cpu=b.get_host_cpu_name(),"
-        "features=b.get_host_cpu_features().flatten()); t.emit_object(m)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, json.dumps(text)], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", _PROBE, json.dumps(text)], capture_output=True, timeout=60)
     if done.returncode == 0:
         return ""
-    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if "LLVM ERROR" in line]
-    return lines[0] if lines else "LLVM cannot translate it for this processor"
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "LLVM ERROR" in line] or (lines[-1:] if done.returncode > 0 else [])
+    return errors[0].strip() if errors else "LLVM cannot translate it for this processor"
 
 
 def call_llvm(w: FunctionWriter, call: Call) -> str:

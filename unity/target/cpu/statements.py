@@ -12,6 +12,8 @@ from ...ir.stmt import (
     AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Break, BufferStore, Continue, DeclBuffer, Evaluate, For,
     IfThenElse, Return, SeqStmt, While,
 )  # fmt: skip
+from ...ir.scalar import Mul
+from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
@@ -172,12 +174,17 @@ def _alloc(w: FunctionWriter, stmt: AllocBuffer) -> None:
     w.env[buffer.data] = pointer
 
 
+def _factors(extent: Expr) -> list[Expr]:
+    """The factors of a product."""
+    return _factors(extent.a) + _factors(extent.b) if type(extent) is Mul else [extent]
+
+
 def _symbolic_size(w: FunctionWriter, buffer: Buffer) -> str:
     """Bytes of a buffer, checked: no negative extent, product below 2**47."""
     total = str(buffer.dtype.itemsize)
     good = "true"
-    for extent in buffer.shape:
-        size = index(w, extent)
+    for factor in [f for extent in buffer.shape for f in _factors(extent)]:
+        size = index(w, factor)
         inside = w.emit(f"icmp ult i64 {size}, {1 << 47}")
         pair = w.emit(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {total}, i64 {size})")
         total = w.emit(f"extractvalue {{ i64, i1 }} {pair}, 0")

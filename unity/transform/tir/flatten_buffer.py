@@ -7,7 +7,7 @@ Rewrite: ``A[i, j]`` with ``A: T.Buffer((n, m))`` -> ``A_flat[i * m + j]``. Para
 from __future__ import annotations
 
 from ...ir.buffer import Buffer
-from ...ir.build import add, broadcast, const, dtype_of, mul
+from ...ir.build import add, broadcast, cast, const, dtype_of, mul
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
@@ -34,11 +34,11 @@ class _Flattener:
             if buffer.strides and buffer.shape:
                 size: Expr = const(1, "int64")
                 for extent, stride in zip(buffer.shape, buffer.strides):
-                    size = add(size, mul(add(extent, const(-1, dtype_of(extent))), stride))
+                    size = add(size, mul(add(cast(extent, "int64"), -1), cast(stride, "int64")))
             else:
-                size = buffer.shape[0] if buffer.shape else const(1, "int32")
+                size = cast(buffer.shape[0], "int64") if buffer.shape else const(1, "int64")
                 for extent in buffer.shape[1:]:
-                    size = mul(size, extent)
+                    size = mul(size, cast(extent, "int64"))
             if self._offset(buffer) is not None:
                 size = add(size, self._offset(buffer))  # type: ignore[arg-type]
             found = replace(buffer, shape=(size,), strides=(), elem_offset=None, axis_separators=())

@@ -8,53 +8,64 @@ from __future__ import annotations
 from typing import Any
 
 from ...arith.analyzer import Analyzer
-from ...ir.buffer import Range
+from ...ir.buffer import Buffer, Range
 from ...ir.build import dtype_of, is_int
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad, Select
+from ...ir.scalar import BufferLoad, Cast, Select
 from ...ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
 from ...ir.types import Expr, PrimType
-from ...ir.walk import Rewriter, substitute
+from ...ir.walk import Rewriter, collect, substitute
 from ..base import prim_func_pass
 
 NOTHING = SeqStmt(())
 
 
 class _Simplify(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
         self.analyzer = Analyzer()
+        self.indices = set(symbols)
+        """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
+        for symbol in symbols:
+            self.analyzer.bind_size(symbol)
 
     def enter(self, node: Any) -> Any | None:
         kind = type(node)
         rule = _RULES.get(kind)
         if rule is not None:
             return rule(self, node)
-        if isinstance(node, Expr) and type(node.ty) is PrimType and _worth(node):
+        if isinstance(node, Expr) and type(node.ty) is PrimType and self._is_index(node):
             return self.expression(node)
         return None
+
+    def _is_index(self, expr: Expr) -> bool:
+        dtype = dtype_of(expr)
+        if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_bool) or type(expr) in (IntImm, Var):
+            return False
+        return self.over_indices(expr)
+
+    def over_indices(self, expr: Expr) -> bool:
+        """True when all leaves are constants, loop variables and shape symbols."""
+        return all([type(leaf) is Var and leaf in self.indices for leaf in collect(expr, (Var, BufferLoad, Call, Cast))])
+
+    def define(self, node: Any) -> Any:
+        """Shapes of buffers stay products as written, so that allocation can check each factor."""
+        return node if type(node) is Buffer else super().define(node)
 
     def expression(self, expr: Expr) -> Expr:
         """Simplify an integer or bool expression of one lane."""
         return self.analyzer.simplify(expr)
-
-    def cond(self, expr: Expr) -> Expr:
-        """Simplify a condition."""
-        return self.visit(expr)  # type: ignore[no-any-return]
-
-
-def _worth(expr: Expr) -> bool:
-    dtype = dtype_of(expr)
-    return dtype.lanes == 1 and (dtype.is_integral or dtype.is_bool) and type(expr) not in (IntImm, Var, BufferLoad)
 
 
 def _for(s: _Simplify, loop: For) -> Stmt:
     low, extent = s.visit(loop.min), s.visit(loop.extent)
     if type(extent) is IntImm and extent.value <= 0:
         return NOTHING
-    s.analyzer.bind(loop.loop_var, Range(low, extent))
+    if s.over_indices(loop.extent) and s.over_indices(loop.min):
+        s.analyzer.bind(loop.loop_var, Range(low, extent))
+        s.indices.add(loop.loop_var)
     body = s.visit(loop.body)
     if low is loop.min and extent is loop.extent and body is loop.body:
         return loop
@@ -62,11 +73,14 @@ def _for(s: _Simplify, loop: For) -> Stmt:
 
 
 def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
-    cond = s.cond(stmt.cond)
+    cond = s.visit(stmt.cond)
     if type(cond) is IntImm:
         chosen = stmt.then_case if cond.value else stmt.else_case
         return NOTHING if chosen is None else s.visit(chosen)  # type: ignore[no-any-return]
-    with s.analyzer.constraint(cond):
+    if s.over_indices(cond):
+        with s.analyzer.constraint(cond):
+            then_case = s.visit(stmt.then_case)
+    else:
         then_case = s.visit(stmt.then_case)
     else_case = stmt.else_case if stmt.else_case is None else s.visit(stmt.else_case)
     if cond is stmt.cond and then_case is stmt.then_case and else_case is stmt.else_case:
@@ -90,14 +104,14 @@ def _seq(s: _Simplify, stmt: SeqStmt) -> Stmt:
 
 
 def _assert(s: _Simplify, stmt: AssertStmt) -> Stmt:
-    cond = s.cond(stmt.cond)
+    cond = s.visit(stmt.cond)
     if is_int(cond, 1):
         return NOTHING
     return stmt if cond is stmt.cond else replace(stmt, cond=cond)
 
 
 def _while(s: _Simplify, stmt: While) -> Stmt:
-    cond = s.cond(stmt.cond)
+    cond = s.visit(stmt.cond)
     if is_int(cond, 0):
         return NOTHING
     body = s.visit(stmt.body)
@@ -105,7 +119,7 @@ def _while(s: _Simplify, stmt: While) -> Stmt:
 
 
 def _select(s: _Simplify, expr: Select) -> Expr:
-    cond = s.cond(expr.cond)
+    cond = s.visit(expr.cond)
     if type(cond) is IntImm:
         return s.visit(expr.true_value if cond.value else expr.false_value)  # type: ignore[no-any-return]
     a, b = s.visit(expr.true_value), s.visit(expr.false_value)
@@ -123,5 +137,7 @@ _RULES: dict[type, Any] = {
 @prim_func_pass()
 def simplify(func: PrimFunc) -> PrimFunc:
     """Simplify index arithmetic and conditions."""
-    body = _Simplify()(func.body)
+    parameters = set(func.params)
+    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
+    body = _Simplify(symbols)(func.body)
     return func if body is func.body else replace(func, body=body)
