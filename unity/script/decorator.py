@@ -99,4 +99,9 @@ def decorate(target: Any, depth: int = 2) -> Any:
     return read_function(target, frame)
 
 
-__all__ = ["Function", "PrimFunc", "decorate", "in_class_body", "read_class", "read_function"]
+def decorate_later(target: Any) -> Any:
+    """What a decorator with options returns: it is applied to the definition next."""
+    return decorate(target)
+
+
+__all__ = ["Function", "PrimFunc", "decorate", "decorate_later", "in_class_body", "read_class", "read_function"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from ..ir import IRModule
-from .decorator import decorate
+from .decorator import decorate, decorate_later
 from .names import make_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 
@@ -20,7 +20,7 @@ def ir_module(mod: type | None = None, *, check_well_formed: bool = True, s_tir:
     """Read the class as an IRModule: ``@I.ir_module`` or ``@I.ir_module(check_well_formed=False)``."""
     if mod is not None:
         return decorate(mod)
-    return decorate
+    return decorate_later
 
 
 NAMES: dict[str, str] = {

@@ -11,8 +11,10 @@ from typing import Any
 
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import ExternFunc, Function, GlobalVar, IRModule, PrimFunc, replace
+from ..ir.verify import violations
 from ..support.deep import deep_recursion
 from ..support.errors import ScriptError, UnityError
+from ..support.options import int_option
 from ..support.source import Source, Span
 from . import syntax as s
 from .read_base import Reading, Silent, suggest
@@ -368,7 +370,12 @@ def parse(
 
 
 def _verify(reading: Reading, result: Any) -> None:
-    """Hook for the verifier: what was read must hold the rules of the IR."""
+    """What was read must hold the rules of the IR; violations are errors of the text."""
+    if int_option("UNITY_VERIFY") < 1:
+        return
+    for problem in violations(result):
+        span = problem.span or Span(reading.source, 0, 1)
+        reading.errors.append(ScriptError(problem.code, problem.message, span, problem.notes, problem.help))
 
 
 def _dedented(name: str, text: str) -> Source:

@@ -267,6 +267,8 @@ class FunctionReader(GraphExprReader):
         self.scope.names[target.name] = self.bind(target.name, expr, ty, target)
 
     def _is_graph_value(self, value: Any) -> bool:
+        if type(value) is tuple:
+            return all([self._is_graph_value(item) for item in value])
         return isinstance(value, Expr) or is_number(value) or type(value).__name__ in _CONSTANTS
 
     def _assign_parts(self, target: s.Syntax, value: Any, node: s.Syntax) -> None:

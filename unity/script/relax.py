@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
-from .decorator import decorate
+from .decorator import decorate, decorate_later
 from .names import make_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import CANONICAL
@@ -26,7 +26,7 @@ def function(
     """Read the function as a graph function. Without ``pure`` the purity is inferred from the body."""
     if fn is not None:
         return decorate(fn)
-    return decorate
+    return decorate_later
 
 
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:

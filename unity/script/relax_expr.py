@@ -148,10 +148,13 @@ class GraphExprReader(TensorExprReader):
             return op(path)
         return super().constant_path(path, node)
 
-    def subscript_path(self, path: str, node: s.Subscript) -> Any:
-        if path == "metadata":
-            raise self.error("E124", "the constants of a metadata section are not part of this text", node)
-        return super().subscript_path(path, node)
+    def unknown_name(self, node: s.Name) -> Any:
+        if node.name == "metadata":
+            raise self.error(
+                "E124", "the constants of a metadata section are not part of this text", node,
+                "print the module with its constants, or pass arrays with parse(text, scope={...})",
+            )  # fmt: skip
+        return super().unknown_name(node)
 
     def call_path(self, path: str, node: s.Call) -> Any:
         special = _SPECIAL.get(path)

@@ -90,12 +90,17 @@ class Scope:
 
     def get(self, name: str) -> Any:
         """The value of a name, MISSING if there is none."""
-        scope: Scope | None = self
-        while scope is not None:
+        scope = self
+        while True:
             found = scope.names.get(name, MISSING)
             if found is not MISSING:
                 return found
+            if scope.parent is None:
+                return scope.outside(name)
             scope = scope.parent
+
+    def outside(self, name: str) -> Any:
+        """What the outermost scope says of a name it does not hold."""
         return MISSING
 
     def all_names(self) -> list[str]:
@@ -188,12 +193,12 @@ class OutsideScope(Scope):
         super().__init__()
         self.mapping = mapping
 
-    def get(self, name: str) -> Any:
-        found = self.names.get(name, MISSING)
-        if found is MISSING and name in self.mapping:
-            found = outside_value(self.mapping[name])
-            if found is not MISSING:
-                self.names[name] = found
+    def outside(self, name: str) -> Any:
+        if name not in self.mapping:
+            return MISSING
+        found = outside_value(self.mapping[name])
+        if found is not MISSING:
+            self.names[name] = found
         return found
 
     def all_names(self) -> list[str]:

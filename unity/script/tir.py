@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
-from .decorator import decorate
+from .decorator import decorate, decorate_later
 from .names import ScriptName, make_name
 from .read_types import dtype_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
@@ -29,7 +29,7 @@ def prim_func(
     """Read the function as a tensor program."""
     if fn is not None:
         return decorate(fn)
-    return decorate
+    return decorate_later
 
 
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
