@@ -30,13 +30,15 @@ RECOMPILE: list[Callable[[str, dict[str, Any]], Executable]] = []
 
 @dataclass(slots=True)
 class Executable:
-    """A compiled module. ``objects`` are ELF objects: ``kernels`` and, in native mode, ``driver``."""
+    """A compiled module. ``objects`` are ELF objects: ``kernels`` and, in native mode, ``driver``; ``driver_tag`` says what
+    the driver was made for, ``driver_words`` which objects stand in its environment."""
 
     program: Program
     objects: dict[str, bytes] = field(default_factory=dict)
     triple: str = ""
     features: str = ""
     driver_tag: str = ""
+    driver_words: list[list[Any]] = field(default_factory=list)
     module_text: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
@@ -70,7 +72,8 @@ class Executable:
         for array, offset in zip(arrays, offsets, strict=True):
             pool[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
         meta = {
-            "triple": self.triple, "features": self.features, "driver": self.driver_tag, "options": self.options,
+            "triple": self.triple, "features": self.features, "driver": self.driver_tag,
+            "words": self.driver_words, "options": self.options,
             "constants": [[c.dtype, list(c.shape), o] for c, o in zip(self.program.constants, offsets, strict=True)],
         }  # fmt: skip
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
@@ -107,11 +110,11 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         return _recompile(text, meta["options"], f"{path} was compiled for another processor ({missing})")
     program = decode(bytecode, _constants(table, pool))
     objects = {name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")}
-    return Executable(program, objects, meta["triple"], meta["features"], meta["driver"], text, meta["options"], [pool])
+    return Executable(program, objects, meta["triple"], meta["features"], meta["driver"], meta["words"], text, meta["options"], [pool])
 
 
 def _meta(meta: Any) -> dict[str, Any]:
-    for key, kind in (("triple", str), ("features", str), ("driver", str), ("options", dict), ("constants", list)):
+    for key, kind in (("triple", str), ("features", str), ("driver", str), ("words", list), ("options", dict), ("constants", list)):
         if not isinstance(meta[key], kind):
             raise ValueError(f"{key} is no {kind.__name__}")
     return dict(meta)

@@ -21,7 +21,7 @@ from ..ffi.fastcall import driver_function
 from ..ffi.llvm import llvm_version
 from ..ffi.native_helpers import helper_symbols
 from ..ffi.runtime_table import member_offset
-from ..support.errors import InternalError, UnityError, VMError
+from ..support.errors import ArtifactError, InternalError, UnityError, VMError
 from ..version import VERSION
 from . import bytecode as bc
 from .builtins import BUILTINS, truth
@@ -30,7 +30,7 @@ from .executable import Executable
 from .interpret import Interpreter, add_frame, find_packed, frame_text, run_check
 from .kernels import kernel_failure
 from .native_driver import driver_ir
-from .native_ir import ARENA_WORDS, EnvLayout
+from .native_ir import ARENA_WORDS, FIXED
 from .values import Closure, to_value
 
 OPTIONS = CompileOptions(pipeline="O1")
@@ -44,9 +44,12 @@ def driver_tag() -> str:
     return f"{VERSION}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
 
 
-def compile_driver(program: bc.Program) -> bytes:
-    """Object of a program's driver."""
-    return compile_ir(driver_ir(program)[0], OPTIONS)
+def add_driver(executable: Executable) -> None:
+    """Compile the driver into an executable (from the object cache where it has it)."""
+    text, layout = driver_ir(executable.program)
+    executable.objects["driver"] = compile_ir(text, OPTIONS)
+    executable.driver_tag = driver_tag()
+    executable.driver_words = [list(key) for key in layout.words]
 
 
 class NativeProgram:
@@ -56,18 +59,21 @@ class NativeProgram:
         self.program = executable.program
         self.interpreter = interpreter
         self.engine = engine
-        text, layout = driver_ir(self.program)
-        data = executable.objects.get("driver") if executable.driver_tag == driver_tag() else None
+        if "driver" not in executable.objects or executable.driver_tag != driver_tag():
+            add_driver(executable)
         symbols = dict(helper_symbols())
         for name in _PYTHON_NAMES:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         for name, address in symbols.items():
             engine.add_symbol(name, address)
-        engine.add_object(compile_ir(text, OPTIONS) if data is None else data)
+        engine.add_object(executable.objects["driver"])
         self.functions: dict[str, Callable[..., Any]] = {}
         self.callbacks = Callbacks(self)
         self.keep: list[Any] = []
-        self.env = self._environment(layout)
+        try:
+            self.env = self._environment(executable.driver_words)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ArtifactError("E805", f"the description of the driver is not valid: {error}") from error
 
     def function(self, name: str) -> Callable[..., Any]:
         """The checked entry of a graph function."""
@@ -88,14 +94,14 @@ class NativeProgram:
             return Closure(entry.name, captured, lambda *args: to_value(find_packed(entry.name)(*args)))
         return Closure(entry.name, captured, lambda *args: self.interpreter.call_row(row, list(args), 0))
 
-    def _environment(self, layout: EnvLayout) -> ctypes.Array[ctypes.c_uint64]:
-        env = (ctypes.c_uint64 * (ARENA_WORDS + len(layout.words)))()
-        for key, word in layout.words.items():
-            env[word] = self._word(key)
+    def _environment(self, words: list[list[Any]]) -> ctypes.Array[ctypes.c_uint64]:
+        env = (ctypes.c_uint64 * (ARENA_WORDS + len(words)))()
+        for position, key in enumerate(words):
+            env[ARENA_WORDS + position] = self._word(key)
         weakref.finalize(self, _free_arena, env)
         return env
 
-    def _word(self, key: tuple[Any, ...]) -> int:
+    def _word(self, key: list[Any]) -> int:
         kind, *rest = key
         value: Any
         if kind == "data":
@@ -103,7 +109,7 @@ class NativeProgram:
         if kind == "fixed":
             if rest[0] == "function_offset":
                 return member_offset(registry.PackedFunc.__dict__["function"])
-            value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, rest[0])
+            value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, FIXED[FIXED.index(rest[0])])
         elif kind == "imm":
             value = float.fromhex(rest[1]) if rest[0] == "float" else rest[1]
         elif kind == "const":
@@ -115,7 +121,7 @@ class NativeProgram:
         elif kind == "builtin":
             value = BUILTINS[rest[0]]
         else:
-            raise InternalError("E902", f"unknown word {key!r} of the environment")
+            raise ValueError(f"unknown word {key!r} of the environment")
         self.keep.append(value)
         return id(value)
 

@@ -1,0 +1,156 @@
+"""Saved files: round trip, loading without the compiler rooms, damage of every kind."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import unity
+from tests.vm.doubles import *  # noqa: F403
+from unity.support.errors import ArtifactError
+from unity.vm import artifact
+from unity.vm.machine import VirtualMachine
+from unity.vm.native_run import add_driver
+
+
+def f32(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def program():
+    x, y, z = var("x", 4), var("y", 4), var("z", 4)
+    weights = constant(np.arange(4, dtype=np.float32))
+    with_constant = fn([x], [(y, dps("add", [x, weights], y.ty)), (z, dps("relu", [y], z.ty))], z)
+    made = executable({"main": two_layers(), "shifted": with_constant})
+    add_driver(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vm") / "model.unity"
+    program().save(path)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["native", "bytecode"])
+def test_round_trip(saved, mode):
+    loaded = unity.load(saved)
+    assert loaded.as_text() == program().as_text()
+    vm = VirtualMachine(loaded, exec_mode=mode)
+    x = f32(4)
+    np.testing.assert_array_equal(vm["shifted"](x).numpy(), np.maximum(x + np.arange(4, dtype=np.float32), 0))
+    y, _ = vm["main"](f32(2, 4), f32(4, 3), f32(3))
+    np.testing.assert_allclose(y.numpy(), f32(2, 4) @ f32(4, 3), rtol=1e-5, atol=1e-6)
+
+
+def test_constants_are_mapped_and_read_only(saved):
+    data = unity.load(saved).program.constants[0].numpy()
+    assert not data.flags.writeable and not data.flags.owndata and data.ctypes.data % 64 == 0
+
+
+def test_load_and_run_without_compiler_rooms(saved):
+    code = f"""
+import sys
+import numpy as np
+import unity
+from unity.support.errors import UnityError
+executable = unity.load({str(saved)!r})
+for mode in ("native", "bytecode"):
+    vm = unity.VirtualMachine(executable, exec_mode=mode)
+    assert np.allclose(vm["shifted"](np.ones(4, np.float32)).numpy(), 1 + np.arange(4))
+    try:
+        vm["shifted"](np.ones(5, np.float32))
+    except UnityError as error:
+        assert error.code == "E606", error
+    else:
+        raise SystemExit("no error")
+foreign = [m for m in sys.modules if m.split(".")[0] in ("lark", "torch") or m.startswith(
+    ("unity.ir", "unity.script", "unity.target", "unity.transform", "unity.op", "unity.te", "unity.arith", "unity.vm.compile", "unity.vm.calls"))]
+assert not foreign, foreign
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_flip_and_truncation_is_an_error(saved, tmp_path):
+    data = saved.read_bytes()
+    rng = np.random.default_rng(7)
+    positions = [*range(0, 420, 3), *rng.integers(0, len(data), 200).tolist(), len(data) - 1]
+    for position in positions:
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << int(rng.integers(0, 8))
+        with pytest.raises(ArtifactError):
+            artifact.split_sections(memoryview(bytes(damaged)), "file")
+    for length in [0, 1, 7, 8, 47, 48, 100, *rng.integers(0, len(data), 60).tolist(), len(data) - 1]:
+        with pytest.raises(ArtifactError):
+            artifact.split_sections(memoryview(data[:length]), "file")
+    with pytest.raises(ArtifactError):
+        artifact.split_sections(memoryview(data + b"\0"), "file")
+    path = tmp_path / "cut"
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ArtifactError):
+        unity.load(path)
+
+
+def test_newer_version_foreign_file_and_missing_file(saved, tmp_path):
+    data = bytearray(saved.read_bytes())
+    data[8] = 9
+    path = tmp_path / "new"
+    path.write_bytes(data)
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(path)
+    assert caught.value.code == "E803"
+    path.write_bytes(b"PK\x03\x04" + bytes(1000))
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(path)
+    assert caught.value.code == "E802"
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(tmp_path / "nowhere")
+    assert caught.value.code == "E801"
+
+
+def test_other_processor_is_refused(tmp_path):
+    for change in ({"features": "+made-up-feature"}, {"triple": "aarch64-unknown-linux-gnu"}, {"triple": "x86_64-pc-windows-msvc"}):
+        path = tmp_path / "other"
+        replace(program(), **change).save(path)
+        with pytest.raises(ArtifactError) as caught:
+            unity.load(path)
+        assert caught.value.code == "E804"
+
+
+def test_sections_with_valid_checksums_and_wrong_content(saved, tmp_path):
+    sections = {name: bytes(data) for name, data in artifact.read_sections(saved).items()}
+    rng = np.random.default_rng(3)
+    path = tmp_path / "changed"
+    refused = 0
+    for name in ("meta", "bytecode"):
+        for _ in range(60):
+            changed = bytearray(sections[name])
+            changed[int(rng.integers(0, len(changed)))] = int(rng.choice(list(b'[]{}",0123456789-xsr')))
+            artifact.write_sections(path, {**sections, name: bytes(changed)})
+            try:
+                unity.load(path)
+            except ArtifactError as error:
+                refused += 1
+                assert error.code in ("E804", "E805")
+    assert refused > 40
+    artifact.write_sections(path, {**sections, "meta": b"[" * 200000})
+    with pytest.raises(ArtifactError):
+        unity.load(path)
+    artifact.write_sections(path, {**sections, "constants": b""})
+    with pytest.raises(ArtifactError):
+        unity.load(path)
+    del sections["bytecode"]
+    artifact.write_sections(path, sections)
+    with pytest.raises(ArtifactError):
+        unity.load(path)
+
+
+def test_untrusted_needs_module_text(saved):
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(saved, trust=False)
+    assert caught.value.code == "E804"
