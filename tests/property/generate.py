@@ -29,7 +29,7 @@ I64 = prim_type("int64")
 BOOL = prim_type("bool")
 INTS = ("int32", "int64", "int8", "uint8", "int16", "uint16", "uint32", "uint64")
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-EXACT_MATH = ("floor", "ceil", "trunc", "fabs", "sqrt")
+EXACT_MATH = ("floor", "ceil", "trunc", "abs", "sqrt")
 
 
 def i64(value: int) -> Expr:
