@@ -30,6 +30,7 @@ class PrimMaker:
         self.rng = rng
         self.vars: list[Var] = []
         self.buffers: list[Buffer] = []
+        self.lets = True
 
     def const(self, ty: PrimType) -> Expr:
         rng = self.rng
@@ -61,7 +62,7 @@ class PrimMaker:
             return Call(
                 op("T.if_then_else"), (self.expr(BOOL, depth - 1), self.expr(ty, depth - 1), self.expr(ty, depth - 1)), {}, (), ty
             )
-        if pick < 0.24:
+        if pick < 0.24 and self.lets:
             value_ty = rng.choice((I64, F32))
             var, value = Var(rng.choice(NAMES), value_ty), self.expr(value_ty, depth - 1)
             self.vars.append(var)
@@ -153,8 +154,10 @@ class PrimMaker:
         rng = self.rng
         ty = rng.choice((I64, I64, I32))
         var = Var(rng.choice(NAMES), ty)
+        self.lets = False  # bounds are shared with the domains of axes; a variable is bound once
         low: Expr = IntImm(0, ty) if rng.random() < 0.8 else self.expr(ty, 1)
         extent: Expr = IntImm(rng.randint(1, 8), ty) if rng.random() < 0.6 else self.expr(ty, 1)
+        self.lets = True
         kind = rng.choice(("serial", "serial", "serial", "parallel", "unrolled", "vectorized", "thread_binding"))
         notes = {"hint": 3, "name": "x"} if rng.random() < 0.1 else None
         step = IntImm(2, ty) if kind == "serial" and rng.random() < 0.1 else None
@@ -239,6 +242,7 @@ class GraphMaker:
         self.n = Var("n", I64)
         self.ty = self.tensor(self.n, IntImm(4, I64))
         self.known: list[Var] = []
+        self.tuples: list[Var] = []
 
     def tensor(self, *dims: Expr) -> TensorType:
         return TensorType(ShapeExpr(dims), DataType("float32"), len(dims))
@@ -271,7 +275,10 @@ class GraphMaker:
             return Mul(self.n, IntImm(2, I64), I64), I64
         if pick < 0.92 and not flow:
             return Call(op("R.call_packed"), (ExternFunc("p.q"), a, StringImm("s")), {}, (self.ty,), self.ty), self.ty
-        return TupleGetItem(Tuple((a, c)), rng.randint(0, 1)), self.ty
+        if self.tuples:
+            return TupleGetItem(rng.choice(self.tuples), rng.randint(0, 1)), self.ty
+        pair_value = Tuple((a, c))
+        return pair_value, pair_value.ty
 
     def bindings(self, count: int, flow: bool, depth: int) -> list[VarBinding | MatchCast]:
         made: list[VarBinding | MatchCast] = []
@@ -284,7 +291,7 @@ class GraphMaker:
                 made.append(VarBinding(flag, cond))
                 value: Expr = If(flag, self.branch(depth - 1), self.branch(depth - 1), self.ty)
                 ty: object = self.ty
-            elif self.rng.random() < 0.1:
+            elif depth == 2 and self.rng.random() < 0.1:
                 var = kind(name, self.ty)
                 made.append(MatchCast(var, self.rng.choice(self.known), self.ty))
                 self.known.append(var)
@@ -295,13 +302,15 @@ class GraphMaker:
             made.append(VarBinding(var, value))
             if ty is self.ty:
                 self.known.append(var)
+            elif isinstance(ty, TupleType) and len(ty.fields) == 2:
+                self.tuples.append(var)
         return made
 
     def bool_type(self) -> TensorType:
         return TensorType(ShapeExpr(()), DataType("bool"), 0)
 
     def branch(self, depth: int) -> SeqExpr:
-        count = len(self.known)
+        count, tuples = len(self.known), len(self.tuples)
         made = self.bindings(self.rng.randint(0, 2), False, depth)
         body = self.rng.choice(self.known)
         if made and self.rng.random() < 0.7:
@@ -309,6 +318,7 @@ class GraphMaker:
             made.append(VarBinding(last, Call(op("R.add"), (body, body), {}, (), self.ty)))
             body = last
         del self.known[count:]
+        del self.tuples[tuples:]
         return SeqExpr((BindingBlock(tuple(made)),) if made else (), body)
 
     def function(self, name: str, public: bool) -> Function:
@@ -323,6 +333,7 @@ class GraphMaker:
             made = self.bindings(rng.randint(1, 5), flow, 2)
             blocks.append(DataflowBlock(tuple(made)) if flow else BindingBlock(tuple(made)))
             self.known = [v for v in self.known if type(v) is not DataflowVar]
+            self.tuples = [v for v in self.tuples if type(v) is not DataflowVar]
         attrs: dict[str, object] = {"global_symbol": name} if public else {}
         if rng.random() < 0.2:
             attrs["num_input"] = 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .buffer import Buffer
-from .expr import DataflowVar, ShapeExpr, Var
+from .expr import DataflowVar, ShapeExpr, Var, VarBinding
 from .node import DEF, Node
 from .types import Expr, Type
 
@@ -245,6 +245,12 @@ class _FreeVars:
             else:
                 for child in children(node):
                     self.visit(child)
+            return
+        if type(node) is VarBinding:  # binds its variable alone: the symbols of its type come from outside
+            self.visit(node.value)
+            self.bound.add(node.var)
+            if node.var.ty.walked:
+                self.visit(node.var.ty)
             return
         for name, role in node.walked:
             value = getattr(node, name)
