@@ -200,7 +200,7 @@ def executable(functions, **options):
         _OBJECT.append(compile_ir(RELU, CompileOptions(pipeline="O1")))
     named = {n: Function(f.params, f.body, f.ret_ty, f.pure, {"global_symbol": n} if f.attrs else {}) for n, f in functions.items()}
     program = compile_module(module(named), SIGNATURES)
-    return Executable(program, {"kernels": _OBJECT[0]}, host_triple(), host_features(), "", options)
+    return Executable(program, {"kernels": _OBJECT[0]}, host_triple(), host_features(), options=options)
 
 
 def two_layers():

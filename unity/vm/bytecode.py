@@ -163,14 +163,11 @@ class Program:
     contexts: list[Context] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     kernels: dict[str, KernelSignature] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
 
-    def entry(self, kind: str, name: str) -> int:
-        """Index of a table row, added when missing."""
-        row = Entry(kind, name)
-        if row in self.table:
-            return self.table.index(row)
-        self.table.append(row)
-        return len(self.table) - 1
+    def symbol(self, kernel: str) -> str:
+        """Symbol of a kernel in the object code: its name where ``symbols`` has no other."""
+        return self.symbols.get(kernel, kernel)
 
     def place(self, index: int) -> str:
         """Text of a place, empty when unknown."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..ffi.abi import BufferParam, Dim, KernelSignature
+from ..ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource
 from ..ffi.dtype import DataType
 from ..ir.expr import Call, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm, Tuple, Var
 from ..ir.function import Function
@@ -103,7 +103,7 @@ def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], call: Call)
             shapes.append(known.dims)
         else:
             shapes.append(())
-    symbols = tuple([_symbol(source.field, source.axis, shapes[source.param]) for source in signature.symbols])
+    symbols = tuple([_symbol(source, values, shapes) for source in signature.symbols])
     compare_shapes(fc, signature, shapes, symbols, call)
     dst = fc.register() if signature.result is not None else None
     arguments = (*values, *[bc.Size(s) for s in symbols])
@@ -111,8 +111,15 @@ def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], call: Call)
     return bc.Imm(None) if dst is None else dst
 
 
-def _symbol(kind: str, axis: int, shape: tuple[Dim, ...]) -> Dim:
-    return shape[axis] if kind == "shape" else product(shape[axis + 1 :])
+def _symbol(source: SymbolSource, values: list[bc.Arg], shapes: list[tuple[Dim, ...]]) -> Dim:
+    shape = shapes[source.param]
+    if source.field == "shape":
+        return shape[source.axis]
+    if source.field == "strides":
+        return product(shape[source.axis + 1 :])
+    value = values[source.param]
+    assert isinstance(value, (bc.Size, bc.Imm)), "an integer scalar lives in a slot or is a literal"
+    return value.dim if isinstance(value, bc.Size) else int(value.value)  # type: ignore[arg-type]
 
 
 def tensor_type_of(fc: FunctionCompiler, arg: bc.Arg) -> bc.RegType:

@@ -24,7 +24,7 @@ def encode(program: bc.Program) -> bytes:
         "table": [[e.kind, e.name] for e in program.table],
         "contexts": [[c.function, c.what, c.annotation, c.place] for c in program.contexts],
         "places": program.places,
-        "kernels": [[name, _signature(s)] for name, s in program.kernels.items()],
+        "kernels": [[name, program.symbol(name), _signature(s)] for name, s in program.kernels.items()],
     }
     return json.dumps(data, separators=(",", ":")).encode()
 
@@ -107,8 +107,9 @@ class _Reader:
             program.table.append(bc.Entry(kind, _text(name)))
         for function, what, annotation, place in data["contexts"]:
             program.contexts.append(bc.Context(_text(function), _text(what), _text(annotation), self.place(place)))
-        for name, signature in data["kernels"]:
+        for name, symbol, signature in data["kernels"]:
             program.kernels[_text(name)] = self.signature(signature)
+            program.symbols[name] = _text(symbol)
         for item in data["functions"]:
             fn = self.function(item)
             program.functions[fn.name] = fn

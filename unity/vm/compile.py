@@ -28,12 +28,13 @@ from .type_text import type_text
 _FLOAT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Min: "min", Max: "max"}
 
 
-def compile_module(mod: IRModule, signatures: dict[str, KernelSignature]) -> bc.Program:
-    """Bytecode of all graph functions of a module. ``signatures`` are those of its compiled tensor programs.
+def compile_module(mod: IRModule, signatures: dict[str, KernelSignature], symbols: dict[str, str] | None = None) -> bc.Program:
+    """Bytecode of all graph functions of a module. ``signatures`` are those of its compiled tensor programs,
+    ``symbols`` their names in the object code.
 
     Raises VMError E62x for a module the pipeline has not lowered far enough.
     """
-    program = bc.Program(kernels=dict(signatures))
+    program = bc.Program(kernels=dict(signatures), symbols=dict(symbols or {}))
     module = ModuleCompiler(mod, program)
     with deep_recursion():
         for name, fn in mod.functions.items():

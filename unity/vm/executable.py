@@ -24,8 +24,8 @@ from .bytecode import Program, program_text
 from .codec import decode, encode
 
 _ALIGN = 64
-RECOMPILE: list[Callable[[str, dict[str, Any]], Executable]] = []
-"""The hook: (module text, options of the build) -> Executable; empty where the compiler rooms are not imported."""
+RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any]], Executable]] = []
+"""The hook: (module text, its constants, options of the build) -> Executable; empty where the compiler rooms are not imported."""
 
 
 @dataclass(slots=True)
@@ -40,8 +40,11 @@ class Executable:
     driver_tag: str = ""
     driver_words: list[list[Any]] = field(default_factory=list)
     module_text: str = ""
+    module_constants: list[Tensor] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
+    describe: Callable[[], tuple[str, list[Tensor]]] | None = None
+    """Gives ``module_text`` and ``module_constants`` when they are first needed."""
 
     def as_text(self) -> str:
         """Disassembly of the bytecode."""
@@ -63,7 +66,14 @@ class Executable:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file. Raises ArtifactError E801."""
-        arrays = [np.ascontiguousarray(c.numpy()) for c in self.program.constants]
+        if self.describe is not None:
+            self.module_text, self.module_constants = self.describe()
+            self.describe = None
+        place = {id(c): index for index, c in enumerate(self.program.constants)}
+        extra = [c for c in self.module_constants if id(c) not in place]
+        place |= {id(c): len(self.program.constants) + index for index, c in enumerate(extra)}
+        every = [*self.program.constants, *extra]
+        arrays = [np.ascontiguousarray(c.numpy()) for c in every]
         offsets, total = [], 0
         for array in arrays:
             offsets.append(total)
@@ -74,7 +84,8 @@ class Executable:
         meta = {
             "triple": self.triple, "features": self.features, "driver": self.driver_tag,
             "words": self.driver_words, "options": self.options,
-            "constants": [[c.dtype, list(c.shape), o] for c, o in zip(self.program.constants, offsets, strict=True)],
+            "constants": [[c.dtype, list(c.shape), o] for c, o in zip(every, offsets, strict=True)],
+            "program_constants": len(self.program.constants), "module_constants": [place[id(c)] for c in self.module_constants],
         }  # fmt: skip
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
         for name, data in self.objects.items():
@@ -103,18 +114,23 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         pool = sections["constants"]
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
-    if not trust:
-        return _recompile(text, meta["options"], f"{path} is not trusted")
+    constants = _constants(table, pool)
+    count, picked = meta["program_constants"], meta["module_constants"]
+    if not 0 <= count <= len(constants) or any([type(k) is not int or not 0 <= k < len(constants) for k in picked]):
+        raise ArtifactError("E805", f"{path}: the description of the constants is not valid")
+    of_module = [constants[k] for k in picked]
     missing = missing_features(meta["triple"], meta["features"])
-    if missing:
-        return _recompile(text, meta["options"], f"{path} was compiled for another processor ({missing})")
-    program = decode(bytecode, _constants(table, pool))
+    if not trust or missing:
+        reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
+        return _recompile(text, of_module, meta["options"], reason)
+    program = decode(bytecode, constants[:count])
     objects = {name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")}
-    return Executable(program, objects, meta["triple"], meta["features"], meta["driver"], meta["words"], text, meta["options"], [pool])
+    return Executable(program, objects, meta["triple"], meta["features"], meta["driver"], meta["words"], text, of_module, meta["options"], [pool])
 
 
 def _meta(meta: Any) -> dict[str, Any]:
-    for key, kind in (("triple", str), ("features", str), ("driver", str), ("words", list), ("options", dict), ("constants", list)):
+    for key, kind in (("triple", str), ("features", str), ("driver", str), ("words", list), ("options", dict), ("constants", list),
+                      ("program_constants", int), ("module_constants", list)):
         if not isinstance(meta[key], kind):
             raise ValueError(f"{key} is no {kind.__name__}")
     return dict(meta)
@@ -152,7 +168,7 @@ def missing_features(triple: str, features: str) -> str:
     return f"it needs {', '.join(lacks[:8])}" if lacks else ""
 
 
-def _recompile(text: str, options: dict[str, Any], reason: str) -> Executable:
+def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], reason: str) -> Executable:
     if not RECOMPILE:
         try:
             require(f"{__package__}.build")
@@ -160,4 +176,4 @@ def _recompile(text: str, options: dict[str, Any], reason: str) -> Executable:
             raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
     if not text.strip() or not RECOMPILE:
         raise ArtifactError("E804", f"{reason}, and the file holds no module text to compile again")
-    return RECOMPILE[0](text, options)
+    return RECOMPILE[0](text, constants, options)

@@ -9,6 +9,7 @@ from ..ffi.abi import BufferParam, KernelSignature, ScalarParam
 from ..ffi.engine import Engine
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .bytecode import Program
 
 C_TYPES: dict[str, Any] = {
     "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
@@ -35,7 +36,7 @@ class RawKernel:
         return C_TYPES.get(param.dtype, ctypes.c_int64)
 
     def __call__(self, values: list[Any]) -> Any:
-        """Run it. Raises VMError E634 for a failed check, and what a registered function it calls back raises."""
+        """Run it. Raises VMError E614 for a failed check, and what a registered function it calls back raises."""
         plain = [v.data_ptr if isinstance(v, Tensor) else v for v in values]
         result = None
         if self.signature.result is not None:
@@ -50,9 +51,9 @@ class RawKernel:
 def kernel_failure(signature: KernelSignature, status: int) -> VMError:
     """The error of a failed check inside a kernel."""
     known = 0 < status <= len(signature.messages)
-    return VMError("E634", f"{signature.name}: {signature.messages[status - 1] if known else f'failed with status {status}'}")
+    return VMError("E614", f"{signature.name}: {signature.messages[status - 1] if known else f'failed with status {status}'}")
 
 
-def raw_kernels(engine: Engine, signatures: dict[str, KernelSignature]) -> dict[str, RawKernel]:
+def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:
     """All raw entries of a linked object."""
-    return {name: RawKernel(signature, engine.address(signature.name)) for name, signature in signatures.items()}
+    return {name: RawKernel(signature, engine.address(program.symbol(name))) for name, signature in program.kernels.items()}

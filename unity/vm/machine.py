@@ -93,7 +93,7 @@ class VirtualMachine:
         self.engine = link_kernels(executable)
         self.interpreter = Interpreter(executable.program, {})
         self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
-        self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program.kernels)
+        self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program)
         self._functions: dict[str, BoundFunction] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._outputs: dict[str, Any] = {}

@@ -150,14 +150,14 @@ def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
         layout.word("fixed", name)
     used: set[str] = set()
     parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
-    kernels = [_declaration(program.kernels[name]) for name in sorted(used)]
+    kernels = [_declaration(program.symbol(name), program.kernels[name]) for name in sorted(used)]
     return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, _SUPPORT, *parts]), layout
 
 
-def _declaration(signature: KernelSignature) -> str:
+def _declaration(symbol: str, signature: KernelSignature) -> str:
     kinds = ["ptr" if isinstance(p, BufferParam) else llvm_scalar(DataType(p.dtype)) for p in signature.params]
     kinds += ["i64"] * len(signature.symbols) + (["ptr"] if signature.result is not None else [])
-    return f"declare i32 {quoted(signature.name)}({', '.join(kinds)})\n"
+    return f"declare i32 {quoted(symbol)}({', '.join(kinds)})\n"
 
 
 def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> str:

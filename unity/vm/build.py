@@ -1,0 +1,111 @@
+"""``unity.compile``: a module through its pipelines to an executable. The one place where the compiler rooms meet the VM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import script as _script  # noqa: F401 - importing it fills the printer hooks
+from ..ffi.llvm import host_triple
+from ..ffi.tensor import Tensor
+from ..ir.expr import Constant, Var
+from ..ir.function import Function, PrimFunc
+from ..ir.module import IRModule, module
+from ..ir.verify import verify
+from ..ir.walk import rewrite
+from ..script.read_module import parse
+from ..support.deep import deep_recursion
+from ..support.errors import VMError
+from ..support.options import int_option
+from ..target.cpu.codegen import build_kernels, compile_options
+from ..target.target import Target, target as make_target
+from ..transform.base import Pipeline
+from ..transform.relax.pipeline import DEFAULT_PIPELINE
+from ..transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
+from .compile import compile_module
+from .executable import RECOMPILE, Executable
+from .machine import EXEC_MODES
+from .native_run import add_driver
+
+INLINE_BYTES = 256
+"""Constants up to this size stand in the module text; larger ones beside it."""
+
+
+def compile(  # noqa: A001 - the mission's word
+    mod: IRModule | Function | PrimFunc,
+    target: str | Target | None = None,
+    *,
+    exec_mode: str = "native",
+    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
+    tir_pipeline: Pipeline | None = None,
+) -> Executable:
+    """Compile a module (or one function, which becomes ``main``) for a target.
+
+    ``exec_mode="native"`` also compiles the driver, so that loading a saved file compiles nothing; an executable of either mode
+    runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, or a pipeline's text), ``tir_pipeline`` the
+    lowering of tensor programs. Raises VerifyError, PassError, CodegenError, VMError E62x.
+    """
+    if exec_mode not in EXEC_MODES:
+        raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
+    source = as_module(mod)
+    if int_option("UNITY_VERIFY") >= 1:
+        verify(source)
+    chosen = make_target(target)
+    passes: Callable[[IRModule], IRModule] = Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
+    with chosen:
+        graph = passes(source)
+        lowered = lower_prim_funcs(graph.prim_funcs(), tir_pipeline or CPU_PIPELINE)
+        library = build_kernels(lowered, chosen) if lowered else None
+    program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
+    options = {"target": str(chosen), "exec_mode": exec_mode}
+    resolved = compile_options(chosen).resolved()
+    objects = {"kernels": library.object} if library else {}
+    made = Executable(program, objects, chosen.get("mtriple", host_triple()), resolved.features, options=options)
+    made.describe = lambda: module_text(source)
+    if exec_mode == "native":
+        add_driver(made)
+    return made
+
+
+build = compile
+
+
+def as_module(mod: object) -> IRModule:
+    """The module behind what ``compile`` takes. Raises VMError E625 for anything else."""
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, (Function, PrimFunc)):
+        name = str(mod.attrs.get("global_symbol", "main"))
+        attrs = {"global_symbol": name, **mod.attrs}
+        if isinstance(mod, Function):
+            return module({name: Function(mod.params, mod.body, mod.ret_ty, mod.pure, attrs, mod.span)})
+        return module({name: PrimFunc(mod.params, mod.buffer_map, mod.body, mod.ret_ty, attrs, mod.span)})
+    raise VMError("E625", f"unity.compile takes an IRModule or a function, got {type(mod).__name__}",
+                  help="a torch model becomes a module with unity.frontend.torch")  # fmt: skip
+
+
+def module_text(mod: IRModule) -> tuple[str, list[Tensor]]:
+    """The module as script, and the larger constants, which it calls ``const_0``, ``const_1``, ..."""
+    found: list[Tensor] = []
+    names: dict[int, Var] = {}
+
+    def name(node: Constant) -> Any:
+        if node.data.numpy().nbytes <= INLINE_BYTES:
+            return node
+        var = names.get(id(node.data))
+        if var is None:
+            var = names[id(node.data)] = Var(f"const_{len(found)}", node.ty)
+            found.append(node.data)
+        return var
+
+    with deep_recursion():
+        return rewrite(mod, {Constant: name}).script(), found
+
+
+def _recompile(text: str, constants: list[Tensor], options: dict[str, Any]) -> Executable:
+    """An executable from what ``module_text`` gave."""
+    read = parse(text, scope={f"const_{index}": data for index, data in enumerate(constants)})
+    return compile(read, options.get("target"), exec_mode=str(options.get("exec_mode", "native")))
+
+
+RECOMPILE.append(_recompile)
