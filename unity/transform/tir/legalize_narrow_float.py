@@ -54,9 +54,8 @@ class _Legalize(Rewriter):
                 return kind(self.wide(node.a), self.wide(node.b), node.ty, node.span)
             return node
         if kind is Cast:
-            if is_narrow(dtype_of(node.value)):
-                return cast(self.wide(node.value), node.ty.dtype, node.span)
-            return node
+            value = node.value
+            return cast(self.rounded[value], node.ty.dtype, node.span) if type(value) is Cast and value in self.rounded else node
         if not isinstance(node, Expr) or type(node.ty) is not PrimType or not is_narrow(node.ty.dtype):
             return node
         if kind in _ARITHMETIC:

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.build import add, broadcast, cast, const, dtype_of, int_imm, logical_and, mul, ramp, sub
-from ...ir.expr import Call, FloatImm, IntImm, Op, Var, op
+from ...ir.expr import Call, FloatImm, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import (
-    Add, And, Binary, Broadcast, BufferLoad, Cast, Compare, Let, Mul, Not, Or, Ramp, Select, Shuffle, Sub,
+    Add, And, Binary, Broadcast, BufferLoad, Cast, Compare, Div, FloorDiv, FloorMod, Let, Mod, Mul, Not, Or, Ramp, Select,
+    Shuffle, Sub,
 )  # fmt: skip
 from ...ir.stmt import AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
-from ...ir.walk import fresh_copy, rewrite, substitute
+from ...ir.walk import Rewriter, fresh_copy, rewrite, substitute
 from ...ffi.dtype import DataType
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
@@ -158,9 +159,7 @@ class _Lanes:
             raise CannotVectorize
         made = self._store(stmt)
         assert type(made) is BufferStore
-        zero = const(0, dtype_of(made.value))
-        value = Call(op("T.if_then_else"), (cond, made.value, zero), {}, (), made.value.ty)
-        return replace(made, value=value, predicate=cond)
+        return replace(made, value=masked(made.value, cond, self.lanes), predicate=cond)
 
     def _for(self, stmt: For) -> Stmt:
         low, extent = self.expr(stmt.min), self.expr(stmt.extent)
@@ -170,6 +169,36 @@ class _Lanes:
         body = self.stmt(stmt.body)
         self.vectors = before
         return replace(stmt, min=low, extent=extent, body=body)
+
+
+class _Mask(Rewriter):
+    """Gives reads a predicate; a read of one cell becomes a read of that cell by every lane that wants it."""
+
+    def __init__(self, cond: Expr, lanes: int) -> None:
+        super().__init__()
+        self.cond, self.lanes = cond, lanes
+
+    def enter(self, node: Any) -> Any | None:
+        if isinstance(node, (Div, Mod, FloorDiv, FloorMod)) and not dtype_of(node).is_float:
+            divisor = node.b.value if type(node.b) is Broadcast else node.b
+            if type(divisor) is not IntImm or divisor.value == 0:
+                raise CannotVectorize  # dividing in a lane that does not count must not fail
+        if type(node) is Broadcast and type(node.value) is BufferLoad and node.value.predicate is None and node.value.indices:
+            load = node.value
+            last = self.visit(broadcast(load.indices[-1], node.lanes))
+            return replace(load, indices=(*load.indices[:-1], last), ty=node.ty, predicate=self.cond)
+        if type(node) is BufferLoad:
+            if dtype_of(node).lanes != self.lanes:
+                raise CannotVectorize
+            indices = tuple([self.visit(i) for i in node.indices])
+            cond = self.cond if node.predicate is None else logical_and(self.cond, self.visit(node.predicate))
+            return replace(node, indices=indices, predicate=cond)
+        return None
+
+
+def masked(expr: Expr, cond: Expr, lanes: int) -> Expr:
+    """A vector expression whose reads happen only in lanes where ``cond`` holds. Raises CannotVectorize."""
+    return _Mask(cond, lanes)(expr)  # type: ignore[no-any-return]
 
 
 def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
@@ -231,6 +260,10 @@ def _call(s: _Lanes, expr: Call) -> Expr:
     if expr.op.name not in PURE_CALLS or expr.op.name == "T.reinterpret" and dtype_of(expr).bits != dtype_of(expr.args[0]).bits:
         raise CannotVectorize
     args = s.same(*args)
+    if expr.op.name == "T.if_then_else" and dtype_of(args[0]).lanes > 1:
+        cond, yes, no = args
+        lanes = dtype_of(cond).lanes
+        args = [cond, masked(yes, cond, lanes), masked(no, Not(cond, cond.ty), lanes)]  # type: ignore[arg-type]
     return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
 
 
