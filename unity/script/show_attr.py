@@ -75,6 +75,7 @@ def attr_node(p: Printer, value: Node) -> None:
 
 
 def _items(p: Printer, values: Any, is_tuple: bool) -> None:
+    is_tuple = is_tuple and not p.dialect.tvm
     p.out.append("(" if is_tuple else "[")
     for number, item in enumerate(values):
         p.out.append(", " if number else "")

@@ -16,6 +16,7 @@ from ..ir.expr import (
 from ..ir.function import Function, PrimFunc
 from ..ir.op import OPS, REQUIRED, OpInfo
 from ..ir.types import Expr, Type
+from ..ir.walk import used_vars
 from .ranges import same_expr
 from .show_attr import attr, attr_dict
 from .show_core import EXPRS, INDEX, RAW, TYPES, VALUE, Printer, quote
@@ -442,8 +443,10 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
         p.out.append(", " if number else "")
         p.out.append(f"{p.name_of(param)}: ")
         p.type(param.ty)
-    p.out.append(") -> ")
-    p.type(fn.ret_ty)
+    p.out.append(")")
+    if not p.dialect.tvm or _bound_by_params(fn):  # TVM refuses symbols that only the body binds
+        p.out.append(" -> ")
+        p.type(fn.ret_ty)
     p.out.append(":")
     p.quoting = False
     p.indent += 1
@@ -475,6 +478,11 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
     p.indent -= 1
     p.quoting = outer_quoting
     p.level = before
+
+
+def _bound_by_params(fn: Function) -> bool:
+    known = {v for param in fn.params for v in used_vars(param.ty)}
+    return all([v in known for v in used_vars(fn.ret_ty)])
 
 
 def any_function(p: Printer, fn: Any, name: str) -> None:

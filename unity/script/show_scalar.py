@@ -43,9 +43,12 @@ def _float_digits(bits: str, dtype: DataType) -> str:
         return str(int(value)) if value or math.copysign(1, value) > 0 else "-0.0"
     if dtype.name == "float64":
         return repr(value)
-    short = str(np.float32(value)) if dtype.name == "float32" else repr(value)
-    if round_float(float(short), dtype) == value and dtype.name == "float32":
-        return short
+    if abs(value) > 3.4028234e38:  # some readers take the shortest text of the largest float32 for too large
+        return repr(value)
+    if dtype.name == "float32":
+        short = str(np.float32(value))
+        if round_float(float(short), dtype) == value:
+            return short
     for digits in range(1, 17):
         short = f"{value:.{digits}g}"
         if round_float(float(short), dtype) == value:
