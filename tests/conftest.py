@@ -1,13 +1,20 @@
-"""Test session: frozen nodes and checked rewriters, fixed seeds."""
+"""Test session: frozen nodes and checked rewriters, fixed seeds, shared helpers on the path."""
 
 import os
-
-os.environ.setdefault("UNITY_CHECKED", "1")
-
 import random
+import sys
+from pathlib import Path
 
-import numpy as np
-import pytest
+os.environ.setdefault("UNITY_CHECKED", "1")  # before any module of the package is imported
+sys.path.append(str(Path(__file__).parent))
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update-golden`` rewrites the after parts of case files."""
+    parser.addoption("--update-golden", action="store_true", help="write results into the case files")
 
 
 @pytest.fixture(autouse=True)
