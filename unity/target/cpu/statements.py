@@ -83,8 +83,6 @@ def _for(w: FunctionWriter, stmt: For) -> None:
 def _loop_hints(w: FunctionWriter, stmt: For) -> str:
     hints = []
     notes = stmt.annotations or {}
-    if notes.get("vectorize"):
-        hints.append('!"llvm.loop.vectorize.enable", i1 true')
     unroll = notes.get("unroll")
     if isinstance(unroll, int) and unroll > 1:
         hints.append(f'!"llvm.loop.unroll.count", i32 {unroll}')

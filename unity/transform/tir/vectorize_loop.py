@@ -3,7 +3,9 @@
 The loop variable turns into a ramp; expressions over it get lanes. Conditions that differ between lanes become
 predicates of stores (and of the reads in their values). A statement that has no vector form runs lane by lane in a serial
 loop. A vectorized loop is the program's promise that its iterations do not depend on each other.
-Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest; symbolic extents leave the loop to LLVM.
+Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest. Serial loops marked ``vectorize`` (by
+order_loops, or a vectorized loop of symbolic extent) are left to LLVM, which vectorizes plain arithmetic as well; those that call
+functions with branches inside (``BRANCHING``), which it cannot, are cut into vectors of ``lanes`` and a rest here.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.build import add, broadcast, cast, const, dtype_of, int_imm, logical_and, mul, ramp, sub
+from ...ffi.dtype import DataType
+from ...ir.build import add, broadcast, cast, const, dtype_of, floordiv, int_imm, is_int, logical_and, mul, ramp, sub
 from ...ir.expr import Call, FloatImm, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -22,17 +25,22 @@ from ...ir.scalar import (
 )  # fmt: skip
 from ...ir.stmt import AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
-from ...ir.walk import Rewriter, fresh_copy, rewrite, substitute
-from ...ffi.dtype import DataType
+from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute
+
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
 
 
 @dataclass(slots=True, frozen=True)
 class VectorizeOptions:
-    """``max_lanes``: most lanes of one vector."""
+    """``max_lanes``: most lanes of one vector; ``lanes``: lanes of vectors made of serial loops."""
 
     max_lanes: int = 64
+    lanes: int = 16
+
+
+BRANCHING = frozenset(["T.sin", "T.cos", "T.tan", "T.fmod"])
+"""Functions whose code has branches for rare arguments."""
 
 
 class CannotVectorize(Exception):
@@ -99,6 +107,16 @@ class _Lanes:
             return self._stmt(stmt)
         except CannotVectorize:
             return self._one_by_one(stmt)
+
+    def all_vector(self, stmt: Stmt) -> Stmt:
+        """The statement over all lanes with no part lane by lane. Raises CannotVectorize."""
+        if type(stmt) is SeqStmt:
+            return seq(*[self.all_vector(s) for s in stmt.stmts])
+        if type(stmt) is AttrStmt:
+            return replace(stmt, body=self.all_vector(stmt.body))
+        if type(stmt) not in (BufferStore, Bind):
+            raise CannotVectorize
+        return self._stmt(stmt)
 
     def _one_by_one(self, stmt: Stmt) -> Stmt:
         if any([v is not self.var for v in self.vectors]):
@@ -291,10 +309,10 @@ def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
 
 
 def _loop(loop: For, options: VectorizeOptions) -> Stmt:
+    if loop.kind == "vectorized" and type(loop.extent) is not IntImm:
+        loop = replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
     if loop.kind != "vectorized":
-        return loop
-    if type(loop.extent) is not IntImm:
-        return replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
+        return _serial(loop, options.lanes) if (loop.annotations or {}).get("vectorize") else loop
     ty = prim_type(dtype_of(loop.loop_var))
     count, lanes = loop.extent.value, options.max_lanes
     if count <= lanes:
@@ -306,6 +324,26 @@ def _loop(loop: For, options: VectorizeOptions) -> Stmt:
         rest = fresh_copy(loop)
         parts.append(_vectors(rest, int_imm(count - count % lanes, ty), count % lanes))
     return seq(*parts)
+
+
+def _serial(loop: For, lanes: int) -> Stmt:
+    """A serial loop whose iterations are independent: cut into vectors where LLVM could not do it."""
+    calls = {getattr(call.op, "name", "") for call in collect(loop.body, Call)}
+    if loop.kind != "serial" or not calls & BRANCHING or not is_int(loop.min, 0):
+        return loop
+    ty = prim_type(dtype_of(loop.loop_var))
+    outer, step = Var(f"{loop.loop_var.name}_block", ty), int_imm(lanes, ty)
+    try:
+        body = _Lanes(loop.loop_var, mul(outer, step), lanes).all_vector(loop.body)
+    except CannotVectorize:
+        return loop
+    blocks = floordiv(loop.extent, step)
+    rest = fresh_copy(replace(loop, annotations=None))
+    first = mul(blocks, step)
+    tail = replace(
+        rest, extent=sub(loop.extent, first), body=substitute(rest.body, {rest.loop_var: add(rest.loop_var, first)})
+    )
+    return seq(For(outer, int_imm(0, ty), blocks, "serial", body), tail)
 
 
 @prim_func_pass(options=VectorizeOptions)

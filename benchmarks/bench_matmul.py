@@ -1,0 +1,77 @@
+"""Plain loops: float32 matrix product without a schedule, one thread, against numpy.
+
+Run by hand: ``python benchmarks/bench_matmul.py [size ...]``. TVM 0.27's default build reaches 2 GFLOP/s at 512.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from unity.ffi.engine import Engine
+from unity.ffi.pool import pool_symbols
+from unity.script import parse
+from unity.target.cpu.codegen import build_kernels
+from unity.target.target import Target
+from unity.transform.tir.pipeline import lower_prim_funcs
+
+SOURCE = """
+from unity.script import ir as I, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def matmul(x: T.handle, w: T.handle, y: T.handle):
+        n, k, m = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (k, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j, p in T.grid(n, m, k):
+            with T.block("mm"):
+                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
+"""
+
+
+def best_time(call: object, repeat: int = 10) -> float:
+    """Least seconds of some runs."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()  # type: ignore[operator]
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def main(sizes: list[int]) -> None:
+    """Print one line per size."""
+    functions = parse(SOURCE).prim_funcs()
+    start = time.perf_counter()
+    library = build_kernels(lower_prim_funcs(functions), Target("llvm"))
+    print(f"compiled in {(time.perf_counter() - start) * 1e3:.0f} ms (0 when cached)")
+    engine = Engine(pool_symbols())
+    engine.add_object(library.object)
+    kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * 3
+    kernel = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(engine.address(library.symbols["matmul"]))
+    for size in sizes:
+        rng = np.random.default_rng(0)
+        x, w = (rng.standard_normal((size, size)).astype("float32") for _ in range(2))
+        y = np.zeros((size, size), "float32")
+        ours = best_time(lambda: kernel(x.ctypes.data, w.ctypes.data, y.ctypes.data, size, size, size))
+        numpy = best_time(lambda: x @ w)
+        error = np.abs(y - x @ w).max()
+        work = 2 * size**3 / 1e9
+        print(f"{size:5d}: {work / ours:7.1f} GFLOP/s, numpy {work / numpy:7.1f}, ratio {numpy / ours:.2f}, error {error:.1e}")
+
+
+if __name__ == "__main__":
+    main([int(text) for text in sys.argv[1:]] or [128, 256, 512, 1024])
