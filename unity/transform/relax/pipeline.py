@@ -1,4 +1,4 @@
-"""The default order of graph passes: from operators to calls with explicit outputs, ready for bytecode.
+"""The default order of graph passes: from operators to calls with explicit outputs and planned memory, ready for bytecode.
 
 Afterwards a graph function holds only calls of tensor programs by GlobalVar with explicit outputs, memory operators,
 R.call_packed, calls of graph functions, views, shape and tuple operators, conditionals, match_cast, closures and leaves; no
@@ -9,13 +9,28 @@ from __future__ import annotations
 
 from ..base import Pipeline
 from .attach_global_symbol import attach_global_symbol
+from .canonicalize import canonicalize
+from .dead_code import dead_code
+from .fold_constant import fold_constant
+from .kill_after_last_use import kill_after_last_use
 from .legalize_ops import legalize_ops
 from .lower_call_dps import lower_call_dps
+from .normalize import normalize
+from .plan_memory import plan_memory
+from .rewrite_reshape import rewrite_reshape
 from .to_non_dataflow import to_non_dataflow
 
 DEFAULT_PIPELINE = Pipeline((
+    normalize,
+    canonicalize,
+    fold_constant,
+    rewrite_reshape,
     legalize_ops,
+    dead_code,
     to_non_dataflow,
     lower_call_dps,
+    canonicalize,
+    plan_memory,
+    kill_after_last_use,
     attach_global_symbol,
 ))  # fmt: skip

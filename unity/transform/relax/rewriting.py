@@ -35,8 +35,13 @@ class Replaced:
 class GraphRewriter:
     """Rewrites one function with a rule. ``name_hint`` is the name of the variable being bound, ``in_dataflow`` says where."""
 
-    def __init__(self, rule: Callable[[Expr, GraphRewriter], Any]) -> None:
+    def __init__(
+        self,
+        rule: Callable[[Expr, GraphRewriter], Any],
+        on_match: Callable[[MatchCast, Expr, GraphRewriter], Replaced | None] | None = None,
+    ) -> None:
         self.rule = rule
+        self.on_match = on_match
         self.replacer = Rewriter()
         self.names = NameSupply()
         self.name_hint = "lv"
@@ -76,6 +81,16 @@ class GraphRewriter:
         """Field of a tuple as an argument."""
         return value.fields[index] if type(value) is Tuple else self.emit(TupleGetItem(value, index))
 
+    def inline(self, seq: SeqExpr, finish: Callable[[Expr, GraphRewriter], Expr]) -> Expr:
+        """The bindings of a sequence (rewritten already) put before the current one; its value, finished."""
+        for block in seq.blocks:
+            self._out.extend(block.bindings)
+        return finish(seq.body, self)
+
+    def sub_block(self, block: BindingBlock) -> BindingBlock:
+        """A block of its own, rewritten."""
+        return self._block(block)
+
     def _apply(self, value: Any) -> Any:
         return self.replacer.visit(value) if self.replacer.mapping else value
 
@@ -104,6 +119,10 @@ class GraphRewriter:
         self.var, self.name_hint = binding.var, binding.var.name
         if isinstance(binding, MatchCast):
             value, target = self._apply(binding.value), self._apply(binding.target)
+            found = self.on_match(binding, value, self) if self.on_match is not None else None
+            if found is not None:
+                self.replacer.mapping[binding.var] = found.value
+                return
             if value is binding.value and target is binding.target:
                 self._out.append(binding)
             else:
@@ -139,6 +158,8 @@ class GraphRewriter:
             return If(cond, then_branch, else_branch, ty, value.span)
         if type(value) is Function:
             return self._function(value)
+        if type(value) is SeqExpr:
+            return self._sequence(value)
         return self._apply(value)  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,116 @@
+"""Removal of what has no use: bindings without effect, and private functions nobody calls.
+
+Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol. A module without any public
+function keeps all its functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.expr import BindingBlock, Call, DataflowBlock, Expr, GlobalVar, If, MatchCast, SeqExpr, Var
+from ...ir.function import Function
+from ...ir.infer import is_pure_call
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.relation import Answer, is_subtype
+from ...ir.walk import collect, used_vars
+from ..base import module_pass
+
+
+def _has_effect(value: Expr) -> bool:
+    if type(value) is Call:
+        return not is_pure_call(value)
+    if type(value) is If:
+        return any([not is_pure_call(c) for c in collect(value, Call) if not getattr(c.op, "name", "").startswith("T.")]) or bool(
+            [m for m in collect(value, MatchCast)]
+        )
+    return False
+
+
+class _Cleaner:
+    def __init__(self) -> None:
+        self.used: set[Var] = set()
+
+    def use(self, value: Any) -> None:
+        self.used.update(used_vars(value))
+
+    def sequence(self, expr: Expr) -> Expr:
+        """The sequence without unused bindings; visited backwards so that uses are known before definitions."""
+        if type(expr) is not SeqExpr:
+            self.use(expr)
+            return expr
+        self.use(expr.body)
+        blocks: list[BindingBlock] = []
+        changed = False
+        for block in reversed(expr.blocks):
+            kept = []
+            for binding in reversed(block.bindings):
+                made = self.binding(binding)
+                if made is not None:
+                    kept.append(made)
+                changed = changed or made is not binding
+            if kept or (not block.bindings and type(block) is DataflowBlock):
+                same = len(kept) == len(block.bindings) and all([x is y for x, y in zip(reversed(kept), block.bindings)])
+                blocks.append(block if same else type(block)(tuple(reversed(kept)), block.span))
+        return SeqExpr(tuple(reversed(blocks)), expr.body, expr.span) if changed else expr
+
+    def binding(self, binding: Any) -> Any:
+        value = binding.value
+        if isinstance(binding, MatchCast):
+            if binding.var not in self.used and is_subtype(value.ty, binding.target) is Answer.YES:
+                return None
+            self.use(value)
+            self.use(binding.target)
+            return binding
+        if binding.var not in self.used and not _has_effect(value):
+            return None
+        self.use(binding.var)
+        if type(value) is If:
+            then_branch, else_branch = self.sequence(value.then_branch), self.sequence(value.else_branch)
+            self.use(value.cond)
+            if then_branch is value.then_branch and else_branch is value.else_branch:
+                return binding
+            return replace(binding, value=If(value.cond, then_branch, else_branch, value.ty, value.span))
+        if type(value) is Function:
+            body = self.sequence(value.body)
+            for param in value.params:
+                self.use(param)
+            return binding if body is value.body else replace(binding, value=replace(value, body=body))
+        self.use(value)
+        return binding
+
+
+def clean_function(fn: Function) -> Function:
+    """The function without unused bindings."""
+    cleaner = _Cleaner()
+    body = cleaner.sequence(fn.body)
+    return fn if body is fn.body else replace(fn, body=body)
+
+
+def reachable(mod: IRModule) -> set[str]:
+    """Names of functions that public functions need; all names where none is public."""
+    work = [name for name, fn in mod.functions.items() if "global_symbol" in (getattr(fn, "attrs", None) or {})]
+    if not work:
+        return set(mod.functions)
+    found: set[str] = set()
+    while work:
+        name = work.pop()
+        if name in found or name not in mod.functions:
+            continue
+        found.add(name)
+        work += [g.name for g in collect(mod.functions[name], GlobalVar)]
+    return found
+
+
+@module_pass()
+def dead_code(mod: IRModule) -> IRModule:
+    """Remove unused bindings, then private functions nothing public reaches."""
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        made = clean_function(fn)
+        if made is not fn:
+            changes[name] = made
+    cleaned = mod.with_functions(changes) if changes else mod
+    alive = reachable(cleaned)
+    return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

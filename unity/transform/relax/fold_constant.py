@@ -1,0 +1,95 @@
+"""Operators on constants are computed at compile time through their numpy meaning.
+
+Only operators with a lowering are folded (the others ask about run time), only where all operands are constants, and only results
+up to ``max_bytes`` or the size of the operands: a module must not grow by megabytes because of a broadcast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ffi.tensor import Tensor
+from ...ir.expr import Call, Constant, Expr, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var
+from ...ir.function import Function
+from ...ir.op import OPS
+from ...ir.types import TensorType, TupleType, Type
+from ...op.rules import plain
+from ..base import function_pass
+from .rewriting import GraphRewriter
+
+
+@dataclass(slots=True, frozen=True)
+class FoldOptions:
+    """``max_bytes``: results above this size are folded only when not larger than their operands."""
+
+    max_bytes: int = 1 << 20
+
+
+def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
+    """numpy value of a constant operand, None if it is no constant."""
+    if isinstance(value, Var):
+        value = known.get(value, value)
+    if type(value) is Constant:
+        return value.data.numpy()
+    if type(value) is Tuple:
+        fields = [_operand(f, known) for f in value.fields]
+        return None if any([f is None for f in fields]) else tuple(fields)
+    if type(value) in (IntImm, FloatImm):
+        return value.value  # type: ignore[attr-defined]
+    if type(value) is ShapeExpr and all([type(v) is IntImm for v in value.values]):
+        return plain(value)
+    return None
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum([_size(v) for v in value])
+    return int(getattr(value, "nbytes", 0))
+
+
+def _constant(value: Any, ty: Type) -> Expr | None:
+    """Constant of a computed value where it has the promised type."""
+    if isinstance(ty, TupleType) and isinstance(value, tuple) and len(value) == len(ty.fields):
+        fields = [_constant(v, t) for v, t in zip(value, ty.fields)]
+        return None if any([f is None for f in fields]) else Tuple(tuple([f for f in fields if f is not None]))
+    if not isinstance(ty, TensorType) or ty.dtype is None:
+        return None
+    array = np.ascontiguousarray(value)
+    shape = plain(ty.shape) if ty.shape is not None else None
+    if array.dtype != ty.dtype.numpy or shape != array.shape:
+        return None
+    return Constant(Tensor(array), ty)
+
+
+@function_pass(options=FoldOptions)
+def fold_constant(fn: Function, options: FoldOptions) -> Function:
+    """Evaluate operators on constants."""
+    known: dict[Var, Expr] = {}
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        assert rewriter.var is not None
+        if isinstance(value, (Constant, Tuple)):
+            known[rewriter.var] = value
+        if type(value) is not Call or type(value.op) is not Op:
+            return value
+        info = OPS.get(value.op.name)
+        if info is None or info.pure is not True or not callable(info.ref) or not callable(info.lower):
+            return value
+        operands = [_operand(a, known) for a in value.args]
+        if not operands or any([o is None for o in operands]) or not _size(tuple(operands)):
+            return value
+        attrs = {k: plain(v) for k, v in value.attrs.items()}
+        made = info.ref(*operands, **attrs)
+        if _size(made) > max(options.max_bytes, _size(tuple(operands))):
+            return value
+        found = _constant(made, value.ty)
+        if found is None:
+            return value
+        known[rewriter.var] = found
+        return found
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made
