@@ -30,6 +30,7 @@ _PLAIN_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _MAX_BITS = 4096
+_MAX_PATH = 12
 _REFUSED = {
     "f-string": "an f-string: script has no text formatting",
     "bytes": "a bytes literal",
@@ -77,6 +78,8 @@ class ExprReader:
         return self._handlers[type(node)](node)
 
     def _plain(self, node: Any) -> Any:
+        if node.value is ...:
+            raise self.error("E113", "`...` stands for no value", node)
         return node.value
 
     def _refused(self, node: s.Refused) -> Any:
@@ -176,10 +179,10 @@ class ExprReader:
         """``T.axis.spatial`` of a dotted name whose root is a namespace of script, else None."""
         names: list[str] = []
         at = node
-        while type(at) is s.Attribute:
+        while type(at) is s.Attribute and len(names) <= _MAX_PATH:
             names.append(at.name)
             at = at.value
-        if type(at) is not s.Name:
+        if type(at) is not s.Name or len(names) > _MAX_PATH:
             return None
         root = self.lookup(at.name)
         if type(root) is not Dotted:

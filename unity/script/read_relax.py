@@ -127,7 +127,8 @@ class FunctionReader(GraphExprReader):
         made = self.builder.end_sequence(self.builder.normalize(result))
         pure = self.options.get("pure")
         impure = find_impure_call(made)
-        if pure and impure is not None and not self.attrs.get("relax.force_pure"):
+        forced = bool(self.attrs.get("force_pure") or self.attrs.get("relax.force_pure"))
+        if pure and impure is not None and not forced:
             name = getattr(impure.op, "name", "this call")
             raise ScriptError(
                 "E119", f"{name} has an effect, but the function is written pure=True",
@@ -139,7 +140,7 @@ class FunctionReader(GraphExprReader):
             raise ScriptError(
                 "E118", f"the function returns {made.ty}", self.reading.span(self.return_node or node), [note]
             )
-        purity = bool(pure) if pure is not None else impure is None
+        purity = bool(pure) if pure is not None else impure is None or forced
         return Function(tuple(self.params), made, ret if ret is not None else made.ty, purity, self.attrs, self.reading.span(node))
 
     def statements(self, body: list[s.Syntax], top: bool = False) -> None:
@@ -527,6 +528,8 @@ class FunctionReader(GraphExprReader):
         stmts = [stmt for stmt in body if type(stmt) not in _LEAF_STMTS]
         last = stmts[-1] if stmts else None
         name = _bound_name(last)
+        if isinstance(last, s.Return):
+            raise self.error("E116", "return stands only at the end of the function", last, "bind the value to a name in both branches")
         if name is None or last is None:
             raise self.error("E116", "a branch ends by binding its value to a name", last or node)
         before = len(self.reading.errors)

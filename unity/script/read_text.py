@@ -50,6 +50,7 @@ _SCAN = re.compile(
 
 
 _NEXT_LINE = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ \t\f]*)([^\s#])")
+_LEADING = re.compile(r"[ \t\f]+(?=[^ \t\f\r\n#])")
 _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
 
 
@@ -85,6 +86,11 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
     if not text.endswith("\n"):
         text += "\n"
     errors: list[ScriptError] = []
+    leading = _LEADING.match(text)
+    if leading is not None:
+        tab = "\t" in leading.group()
+        message = "tab in the indentation" if tab else "unexpected indentation"
+        errors.append(ScriptError("E104" if tab else "E103", message, Span(source, 0, leading.end())))
     with _LOCK:
         parser, layout = _parser()
         while True:

@@ -56,18 +56,24 @@ class TensorExprReader(TypeReader):
     # ------------------------------------------------------------------------------------------------------ conversion
 
     def expr(self, value: Any, node: s.Syntax) -> Expr:
-        """A value as scalar expression: numbers become constants, text a StringImm, a buffer its pointer."""
+        """A value as scalar expression: numbers become constants, text a StringImm."""
         if isinstance(value, Expr):
             return value
         if is_number(value):
             return b.const(value, None, self.reading.span(node))
         if type(value) is str:
             return StringImm(value, self.reading.span(node))
-        if type(value) is Buffer:
-            return value.data
         if type(value) is IterVar:
             return value.var
+        if type(value) is Buffer:
+            raise self.error(
+                "E113", f"{value.name} is a buffer, not a value", node, f"write {value.name}[...] for an element, {value.name}.data for the pointer"
+            )
         raise self.error("E113", "expected a scalar expression", node)
+
+    def argument(self, value: Any, node: s.Syntax) -> Expr:
+        """An argument of a call that takes memory: a buffer stands for its pointer."""
+        return value.data if type(value) is Buffer else self.expr(value, node)
 
     def index(self, value: Any, node: s.Syntax) -> Expr:
         """A value as index: bare integers are int64."""
@@ -457,6 +463,8 @@ class TensorExprReader(TypeReader):
             return self._given(path, args, self.result_type(dtype, node), node)
         if path in ("T.call_packed",) and args:
             args[0] = self.text(args[0], node)
+        if row.result not in ("same", "second", "bool"):
+            args = [arg.data if type(arg) is Buffer else arg for arg in args]
         operands = [self.operand(arg, node) for arg in args]
         made = b.intrinsic(path, *operands, span=self.reading.span(node))
         if dtype is not None and self.result_type(dtype, node) is not made.ty and type(made) is Call:
@@ -471,7 +479,7 @@ class TensorExprReader(TypeReader):
 
     def _given(self, path: str, args: list[Any], ty: Type, node: s.Call) -> Expr:
         row = INTRINSICS[path]
-        exprs = [self.expr(arg, node) for arg in args]
+        exprs = [self.argument(arg, node) for arg in args]
         if path.startswith("T.call_llvm") and len(exprs) > 1:
             count = exprs[1]
             if type(count) is IntImm and count.ty is prim_type("uint32") and count.value == len(exprs) - 2:
@@ -488,7 +496,7 @@ class TensorExprReader(TypeReader):
             args, keywords = self.arguments(node)
             if keywords:
                 raise self.error("E112", "a function of the module takes positional arguments", node)
-            exprs = tuple([self.expr(arg, node) for arg in args])
+            exprs = tuple([self.argument(arg, node) for arg in args])
             return Call(callee, exprs, {}, (), prim_type("int32"), self.reading.span(node))
         return super().call_value(callee, node)
 

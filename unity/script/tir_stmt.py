@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ..ffi.dtype import DataType
+from ..ffi.tensor import Tensor
 from ..ir import (
     VOID_TYPE, AllocBuffer, AssertStmt, AttrStmt, Bind, Block, Break, Buffer, BufferRegion, BufferStore, Call, Continue, Evaluate,
-    Expr, For, GlobalVar, IfThenElse, IntImm, IterVar, PrimFunc, PrimType, Return, Stmt, StringImm, TensorType, Type, Var, While, op,
+    Expr, For, GlobalVar, IfThenElse, IntImm, IterVar, Node, PrimFunc, PrimType, Return, Stmt, StringImm, TensorType, Type, Var, While, op,
     prim_type, seq, substitute,
 )  # fmt: skip
 from ..ir import build as b
-from ..support.errors import UnityError
+from ..support.errors import ScriptError, UnityError
 from . import syntax as s
 from .buffers import BufferSpec
 from .mutable import mutable_names
@@ -365,6 +369,8 @@ class StatementReader(TensorExprReader):
 
     def _bounds(self, args: Any, node: s.Syntax) -> tuple[Expr, Expr]:
         """Minimum and extent from start and stop."""
+        if len(args) != 2:
+            raise self.error("E112", "a loop goes over an extent, or from start to stop", node)
         low_value, high_value = args
         if type(low_value) is int and not is_number(high_value):
             high = self.expr(high_value, node)
@@ -666,12 +672,18 @@ def replace_vars(values: tuple[Expr, ...], mapping: dict[Var, Var]) -> tuple[Exp
 
 
 def attribute_value(value: Any) -> Any:
-    """A compile-time value as attributes keep it: lists become tuples, script names their text."""
+    """A compile-time value as attributes keep it: lists become tuples, script names their text. Raises E113 for others."""
     if isinstance(value, (list, tuple)):
         return tuple([attribute_value(item) for item in value])
     if isinstance(value, dict):
         return {key: attribute_value(item) for key, item in value.items()}
-    return value.text if type(value) is Dotted else value
+    if type(value) is Dotted:
+        return value.text
+    if isinstance(value, np.ndarray):
+        return Tensor(np.ascontiguousarray(value))
+    if value is None or isinstance(value, (bool, int, float, str, DataType, Node, Tensor)):
+        return value
+    raise ScriptError("E113", "this value cannot stand in an attribute")
 
 
 __all__ = [
