@@ -9,9 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "script"))
 
-from test_print_module import matmul, sym, tensor  # noqa: E402
+from test_print_module import matmul, sym, tensor
 
-from unity.ir import Call, DataflowBlock, DataflowVar, Function, IRModule, SeqExpr, Var, VarBinding, op  # noqa: E402
+from unity.ir import Call, DataflowBlock, DataflowVar, Function, IRModule, SeqExpr, Var, VarBinding, op
 
 
 def graph(lines: int) -> IRModule:

@@ -102,7 +102,10 @@ class Module:
         return x
 
     @R.function(pure=False)
-    def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool"), t: R.Tuple(R.Tensor, R.Object), g: R.Callable((R.Tensor((2,), "float32"),), R.Object, False)) -> R.Object:
+    def main(
+        x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool"), t: R.Tuple(R.Tensor, R.Object),
+        g: R.Callable((R.Tensor((2,), "float32"),), R.Object, False),
+    ) -> R.Object:
         n = T.int64()
         R.func_attr({"num_input": 1})
         s = R.shape([n, 2])

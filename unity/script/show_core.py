@@ -47,7 +47,7 @@ EmitExpr = Callable[["Printer", Any, str], None]
 class Names:
     """Unique Python names for variables, buffers and functions of one function."""
 
-    __slots__ = ("by_node", "taken", "counts")
+    __slots__ = ("by_node", "counts", "taken")
 
     def __init__(self, taken: set[str]) -> None:
         self.by_node: dict[Node, str] = {}
@@ -96,8 +96,10 @@ def quote(text: str) -> str:
 class Printer:
     """Collects text. Rows of ``EXPRS``, ``STMTS``, ``TYPES`` and ``TOPS`` say how nodes are written."""
 
-    __slots__ = ("out", "indent", "names", "dialect", "underline", "marks", "pending", "loops", "data_of", "free",
-                 "bound", "quoting", "level", "module_names", "class_name")  # fmt: skip
+    __slots__ = (
+        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "marks", "module_names", "names",
+        "out", "pending", "quoting", "underline",
+    )  # fmt: skip
 
     def __init__(self, dialect: Dialect = UNITY, underline: tuple[Node, ...] = ()) -> None:
         self.out: list[str] = []

@@ -1,4 +1,4 @@
-"""Printing of types and graph functions: bindings, dataflow blocks, control flow, operator calls.
+"""Printing of graph functions: bindings, dataflow blocks, control flow, operator calls.
 
 Invariant: operator arguments follow the operator's row; attributes equal to the default are left out, so the text reads
 back to the same call.
@@ -11,119 +11,23 @@ from typing import Any
 from ..ir import types as ty
 from ..ir.expr import (
     BindingBlock, Call, Constant, DataflowBlock, DataflowVar, DataTypeImm, ExternFunc, FloatImm, GlobalVar, If, IntImm,
-    MatchCast, Op, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding,
+    MatchCast, Op, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var,
 )  # fmt: skip
 from ..ir.function import Function, PrimFunc
 from ..ir.op import OPS, REQUIRED, OpInfo
-from ..ir.types import Expr, Type
+from ..ir.types import Expr
 from ..ir.walk import used_vars
-from .ranges import same_expr
 from .show_attr import attr, attr_dict
-from .show_core import EXPRS, INDEX, RAW, TYPES, VALUE, Printer, quote
-from .show_scalar import intrinsic, pointer_text
+from .show_core import EXPRS, INDEX, VALUE, Printer, quote
+from .show_scalar import intrinsic
 from .show_tir import declarations, prim_func
+from .show_types import same_type, types
 
 LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
 """Values that end a branch without a binding of their own."""
 _CALL_DPS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
 _PACKED = {"R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_builtin_with_ctx"}
 _EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
-_LOGICAL_TYPES = (ty.TensorType, ty.ShapeType, ty.TupleType, ty.FuncType)
-
-
-# ------------------------------------------------------------------------------------------------------------- types
-
-
-def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
-    """Comma-separated dimensions; inside a signature those with symbols are quoted."""
-    for number, value in enumerate(values):
-        p.out.append(", " if number else "")
-        if p.quoting and type(value) is not IntImm:
-            text = p.text_of(lambda v=value: p.expr(v, INDEX))  # type: ignore[misc]
-            p.out.append(quote(text))
-        else:
-            p.expr(value, INDEX)
-
-
-def _tensor_type(p: Printer, node: ty.TensorType) -> None:
-    parts: list[str] = []
-    shape = node.shape
-    if type(shape) is ShapeExpr:
-        dims = p.text_of(lambda: _dims(p, shape.values))  # type: ignore[union-attr]
-        parts.append(f"({dims},)" if len(shape.values) == 1 else f"({dims})")
-    elif shape is not None:
-        parts.append(p.text_of(lambda: p.expr(shape, INDEX)))
-    if node.dtype is not None:
-        parts.append(f'"{node.dtype.name}"' if parts else f'dtype="{node.dtype.name}"')
-    if node.ndim >= 0 and type(shape) is not ShapeExpr:
-        parts.append(f"ndim={node.ndim}")
-    if node.vdevice is not None:
-        parts.append(f"vdevice={quote(node.vdevice)}")
-    p.out.append(f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor")
-
-
-def _shape_type(p: Printer, node: ty.ShapeType) -> None:
-    if node.values is not None:
-        p.out.append("R.Shape([")
-        _dims(p, node.values)
-        p.out.append("])")
-    else:
-        p.out.append(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
-
-
-def _prim_type(p: Printer, node: ty.PrimType) -> None:
-    p.out.append(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
-
-
-def _pointer_type(p: Printer, node: ty.PointerType) -> None:
-    p.out.append(pointer_text(node))
-
-
-def _object_type(p: Printer, node: ty.ObjectType) -> None:
-    p.out.append(p.word("R.Object"))
-
-
-def _tuple_type(p: Printer, node: ty.TupleType) -> None:
-    p.out.append("R.Tuple(")
-    _types(p, node.fields)
-    p.out.append(")")
-
-
-def _types(p: Printer, nodes: tuple[Type, ...]) -> None:
-    for number, item in enumerate(nodes):
-        p.out.append(", " if number else "")
-        p.type(item)
-
-
-def _func_type(p: Printer, node: ty.FuncType) -> None:
-    if node.params is None and type(node.ret) is ty.ObjectType and not node.pure and node.derive is None:
-        p.out.append("R.Callable")
-        return
-    p.out.append("R.Callable(")
-    if node.params is None:
-        p.out.append("None")
-    else:
-        p.out.append("(")
-        _types(p, node.params)
-        p.out.append(",)" if len(node.params) == 1 else ")")
-    p.out.append(", ")
-    p.type(node.ret)
-    if p.dialect.tvm or node.pure is (node.params is None):
-        p.out.append(f", {node.pure}")
-    if node.derive is not None:
-        p.out.append(f", derive_func={quote(node.derive)}")
-    p.out.append(")")
-
-
-TYPES.update({
-    ty.TensorType: _tensor_type, ty.ShapeType: _shape_type, ty.PrimType: _prim_type, ty.PointerType: _pointer_type,
-    ty.ObjectType: _object_type, ty.TupleType: _tuple_type, ty.FuncType: _func_type,
-})  # fmt: skip
-
-
-def same_type(a: Type, b: Type) -> bool:
-    """True when two types are written alike over the same variables."""
-    return a is b or (type(a) is type(b) and same_expr(a, b))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------- expressions
@@ -231,7 +135,7 @@ def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> Non
         comma = True
     if node.ty_args:
         p.out.append(", ty_args=(" if comma else "ty_args=(")
-        _types(p, node.ty_args)
+        types(p, node.ty_args)
         p.out.append(",)" if len(node.ty_args) == 1 else ")")
 
 
@@ -252,7 +156,7 @@ def _call_dps(p: Printer, node: Call, name: str) -> None:
         p.type(node.ty_args[0])
     else:
         p.out.append("[")
-        _types(p, node.ty_args)
+        types(p, node.ty_args)
         p.out.append("]")
     if len(node.args) > 2:
         p.out.append(", tir_vars=")
@@ -407,6 +311,11 @@ def _if(p: Printer, node: If, target: str) -> None:
     _branch(p, node.else_branch, target)
 
 
+def _value_of(binding: Any) -> Expr:
+    value: Expr = binding.value
+    return value
+
+
 def _branch(p: Printer, node: Expr, target: str) -> None:
     p.indent += 1
     blocks = node.blocks if type(node) is SeqExpr else ()
@@ -414,7 +323,7 @@ def _branch(p: Printer, node: Expr, target: str) -> None:
     last = blocks[-1] if blocks else None
     ends = False
     if last is not None and type(last) is not DataflowBlock and last.bindings and last.bindings[-1].var is body:
-        ends = not isinstance(getattr(last.bindings[-1], "value"), LEAVES) or type(last.bindings[-1]) is MatchCast
+        ends = not isinstance(_value_of(last.bindings[-1]), LEAVES) or type(last.bindings[-1]) is MatchCast
     for block in blocks:
         _block(p, block, target if ends and block is last else None)
     if not ends:
@@ -493,6 +402,3 @@ def any_function(p: Printer, fn: Any, name: str) -> None:
         function(p, fn, name)
     else:
         p.line(f"{name} = R.ExternFunc({quote(fn.name)})")
-
-
-__all__ = ["LEAVES", "RAW", "any_function", "function", "graph_value", "same_type"]

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..ffi.dtype import DataType
 from ..ir import scalar as sc
-from ..ir.build import round_float
 from ..ir.buffer import BufferRegion, Range
+from ..ir.build import round_float
 from ..ir.expr import Call, DataflowVar, FloatImm, IntImm, Op, StringImm, Var
 from ..ir.intrinsic import INTRINSICS
 from ..ir.types import Expr, PointerType, PrimType, Type, prim_type
-from ..ffi.dtype import DataType
 from .ranges import stop_of
 from .show_core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 from .spelling import (
@@ -405,7 +405,7 @@ def intrinsic(p: Printer, node: Call) -> None:
     row = INTRINSICS.get(name)
     args = node.args
     choice = name == "T.if_then_else" and len(args) == 3
-    raw = row is None or not _inferred(name, node) or node.attrs or node.ty_args
+    raw = row is None or not _inferred(name, node) or bool(node.attrs) or bool(node.ty_args)
     if choice:
         raw = raw or args[1].ty is not args[2].ty or type(args[0]) is IntImm or args[0].ty is not _BOOL
     if name in _SAME_PAIR and len(args) == 2:
@@ -445,4 +445,4 @@ EXPRS.update({
     sc.Select: _select, sc.Ramp: _ramp, sc.Broadcast: _broadcast, sc.Shuffle: _shuffle, sc.Let: _let,
     sc.BufferLoad: _load, sc.Reduce: _reduce,
 })  # fmt: skip
-EXPRS.update({kind: _binary for kind in _INFIX})
+EXPRS.update(dict.fromkeys(_INFIX, _binary))

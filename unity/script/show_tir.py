@@ -442,11 +442,11 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
     stmts = node.body.stmts if type(node.body) is st.SeqStmt else (node.body,)
     if not stmts and len(p.out) == start:
         p.line("pass")
-    for item in stmts:
-        if type(item) is st.AllocBuffer and not p.dialect.tvm:
-            _alloc_statement(p, item, "T.allocate_buffer")
+    for inner in stmts:
+        if type(inner) is st.AllocBuffer and not p.dialect.tvm:
+            _alloc_statement(p, inner, "T.allocate_buffer")
         else:
-            p.stmt(item)
+            p.stmt(inner)
     p.indent -= 1
 
 
