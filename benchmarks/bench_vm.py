@@ -14,9 +14,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import unity  # noqa: E402
-from tests.vm import doubles as d  # noqa: E402
-from unity.vm.machine import VirtualMachine  # noqa: E402
+import unity
+from tests.vm import doubles as d
+from unity.support.errors import MissingExtraError
+from unity.support.extras import require
+from unity.vm.machine import VirtualMachine
 
 
 def best(function: Callable[[], object], calls: int = 20000, repeats: int = 7) -> float:
@@ -63,19 +65,21 @@ def main() -> None:
     print(f"call with 4 unity tensors, 1 kernel    {best(lambda: one(*tensors)) * 1e9:8.0f} ns")
     if unity.support.extras is not None:
         try:
-            import torch
-        except ImportError:
-            torch = None
-        if torch is not None:
-            torches = [torch.ones(8) for _ in range(4)]
-            one(*torches)
-            print(f"call with 4 torch tensors, 1 kernel    {best(lambda: one(*torches)) * 1e9:8.0f} ns")
+        torch = require("torch")
+    except MissingExtraError:
+        print("call with 4 torch tensors               (torch is not installed)")
+    else:
+        torches = [torch.ones(8) for _ in range(4)]
+        one(*torches)
+        print(f"call with 4 torch tensors, 1 kernel    {best(lambda: one(*torches)) * 1e9:8.0f} ns")
     twenty, hundred = best(lambda: vm["twenty"](*arrays)), best(lambda: vm["hundred"](*arrays))
-    print(f"each further kernel (20 -> 100)         {(hundred - twenty) / 80 * 1e9:8.1f} ns (the kernel's own time included)")
+    print(
+        f"each further kernel (20 -> 100)         {(hundred - twenty) / 80 * 1e9:8.1f} ns (the kernel's own time included)"
+    )
     print(f"call with 20 kernels, planned           {twenty * 1e9:8.0f} ns")
     print(f"call with 20 kernels, unplanned         {best(lambda: vm['twenty_unplanned'](*arrays)) * 1e9:8.0f} ns")
-    plain = best(lambda: vm["identity"](arrays[0]))
-    print(f"registered Python function, in all      {(best(lambda: vm['packed'](arrays[0]))) * 1e9:8.0f} ns (a call that returns its argument: {plain * 1e9:.0f} ns)")
+    plain, packed = best(lambda: vm["identity"](arrays[0])), best(lambda: vm["packed"](arrays[0]))
+    print(f"registered Python function, whole call  {packed * 1e9:8.0f} ns ({plain * 1e9:.0f} ns without the function)")
     print(f"interpreter, 20 kernels                 {best(lambda: slow['twenty'](*arrays), 200) * 1e9:8.0f} ns")
 
 

@@ -10,7 +10,20 @@ from unity.ffi.llvm import host_features, host_triple
 from unity.ffi.tensor import Tensor
 from unity.ir.build import const
 from unity.ir.expr import (
-    BindingBlock, Call, Constant, ExternFunc, GlobalVar, If, MatchCast, SeqExpr, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding, op,
+    BindingBlock,
+    Call,
+    Constant,
+    ExternFunc,
+    GlobalVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    op,
 )
 from unity.ir.function import Function
 from unity.ir.module import module
@@ -122,15 +135,20 @@ def buffer(name, *shape, dtype="float32", written=False):
 
 SIGNATURES = {
     "relu": KernelSignature("relu", (buffer("x", N), buffer("y", N, written=True)), (SymbolSource("n", 0, 0),)),
-    "add": KernelSignature("add", (buffer("x", N), buffer("z", N), buffer("y", N, written=True)), (SymbolSource("n", 0, 0),)),
+    "add": KernelSignature(
+        "add", (buffer("x", N), buffer("z", N), buffer("y", N, written=True)), (SymbolSource("n", 0, 0),)
+    ),
     "positive": KernelSignature("positive", (buffer("x"), buffer("y", dtype="bool", written=True))),
     "refuse": KernelSignature("refuse", (buffer("x", N),), (), ("the value is refused",)),
     "matmul": KernelSignature(
-        "matmul", (buffer("x", N, K), buffer("w", K, M), buffer("y", N, M, written=True)),
+        "matmul",
+        (buffer("x", N, K), buffer("w", K, M), buffer("y", N, M, written=True)),
         (SymbolSource("n", 0, 0), SymbolSource("k", 0, 1), SymbolSource("m", 1, 1)),
     ),
 }
-SIGNATURES["refuse"] = KernelSignature("refuse", (buffer("x", N),), (SymbolSource("n", 0, 0),), ("the value is refused",))
+SIGNATURES["refuse"] = KernelSignature(
+    "refuse", (buffer("x", N),), (SymbolSource("n", 0, 0),), ("the value is refused",)
+)
 RELU = RELU.replace("@refuse(ptr %x)", "@refuse(ptr %x, i64 %n)")
 
 
@@ -157,7 +175,9 @@ def dps(name, args, out):
     """call_dps of a kernel or registered function."""
     outs = out if isinstance(out, tuple) else (out,)
     callee = GlobalVar(name) if name in SIGNATURES else ExternFunc(name)
-    return Call(op("R.call_dps"), (callee, Tuple(tuple(args))), {}, outs, outs[0] if len(outs) == 1 else TupleType(outs))
+    return Call(
+        op("R.call_dps"), (callee, Tuple(tuple(args))), {}, outs, outs[0] if len(outs) == 1 else TupleType(outs)
+    )
 
 
 def alloc(*shape, dtype="float32"):
@@ -167,7 +187,13 @@ def alloc(*shape, dtype="float32"):
 
 
 def storage(size):
-    return Call(op("R.memory.alloc_storage"), (ShapeExpr((size if not isinstance(size, int) else const(size, "int64"),)),), {}, (), OBJECT)
+    return Call(
+        op("R.memory.alloc_storage"),
+        (ShapeExpr((size if not isinstance(size, int) else const(size, "int64"),)),),
+        {},
+        (),
+        OBJECT,
+    )
 
 
 def tensor_in(store, offset, *shape, dtype="float32"):
@@ -198,7 +224,10 @@ def executable(functions, **options):
     """An Executable of graph functions over the kernels above."""
     if not _OBJECT:
         _OBJECT.append(compile_ir(RELU, CompileOptions(pipeline="O1")))
-    named = {n: Function(f.params, f.body, f.ret_ty, f.pure, {"global_symbol": n} if f.attrs else {}) for n, f in functions.items()}
+    named = {
+        n: Function(f.params, f.body, f.ret_ty, f.pure, {"global_symbol": n} if f.attrs else {})
+        for n, f in functions.items()
+    }
     program = compile_module(module(named), SIGNATURES)
     return Executable(program, {"kernels": _OBJECT[0]}, host_triple(), host_features(), options=options)
 

@@ -72,7 +72,9 @@ foreign = [m for m in sys.modules if m.split(".")[0] in ("lark", "torch") or m.s
     ("unity.ir", "unity.script", "unity.target", "unity.transform", "unity.op", "unity.te", "unity.arith", "unity.vm.compile", "unity.vm.calls"))]
 assert not foreign, foreign
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -114,7 +116,11 @@ def test_newer_version_foreign_file_and_missing_file(saved, tmp_path):
 
 
 def test_other_processor_is_refused(tmp_path):
-    for change in ({"features": "+made-up-feature"}, {"triple": "aarch64-unknown-linux-gnu"}, {"triple": "x86_64-pc-windows-msvc"}):
+    for change in (
+        {"features": "+made-up-feature"},
+        {"triple": "aarch64-unknown-linux-gnu"},
+        {"triple": "x86_64-pc-windows-msvc"},
+    ):
         path = tmp_path / "other"
         replace(program(), **change).save(path)
         with pytest.raises(ArtifactError) as caught:

@@ -50,8 +50,10 @@ def test_storage_plan_and_inplace_parameter(mode):
 
     body = [
         (s, storage(add(mul(n, const(8, "int64")), const(128, "int64")))),
-        (t1, tensor_in(s, 0, n)), (u1, run_kernel("add", x, y, t1)),
-        (out, alloc(n)), (u2, run_kernel("relu", t1, out)),
+        (t1, tensor_in(s, 0, n)),
+        (u1, run_kernel("add", x, y, t1)),
+        (out, alloc(n)),
+        (u2, run_kernel("relu", t1, out)),
         (u3, Call(op("R.memory.kill_tensor"), (t1,), {}, (), TupleType(()))),
         (Var("_", OBJECT), Call(op("R.memory.kill_storage"), (s,), {}, (), TupleType(()))),
         (Var("_", OBJECT), run_kernel("relu", out, y)),
@@ -71,8 +73,13 @@ def test_storage_plan_and_inplace_parameter(mode):
 def test_storage_too_small_is_an_error(mode):
     n = sym("n")
     x, s, t, out = var("x", n), Var("s", OBJECT), var("t", n), var("out", n)
-    body = [(s, storage(40)), (t, tensor_in(s, 0, n)), (Var("_", OBJECT), run_kernel("relu", x, t)),
-            (out, alloc(n)), (Var("_", OBJECT), run_kernel("relu", t, out))]
+    body = [
+        (s, storage(40)),
+        (t, tensor_in(s, 0, n)),
+        (Var("_", OBJECT), run_kernel("relu", x, t)),
+        (out, alloc(n)),
+        (Var("_", OBJECT), run_kernel("relu", t, out)),
+    ]
     vm = machine({"main": fn([x], body, out)}, mode)
     np.testing.assert_array_equal(vm["main"](f32(10)).numpy(), np.maximum(f32(10), 0))
     with pytest.raises(VMError) as caught:
@@ -94,8 +101,17 @@ def test_conditional_and_recursion(mode):
     n2 = sym("n")
     p = Var("x", ten(n2))
     grown = Var("g", ten(n2))
-    more = SeqExpr((BindingBlock((VarBinding(grown, dps("add", [p, p], grown.ty)),
-                                  VarBinding(r, call("double", [grown, sub(k, const(1, "int64"))], ten(n2))))),), r)
+    more = SeqExpr(
+        (
+            BindingBlock(
+                (
+                    VarBinding(grown, dps("add", [p, p], grown.ty)),
+                    VarBinding(r, call("double", [grown, sub(k, const(1, "int64"))], ten(n2))),
+                )
+            ),
+        ),
+        r,
+    )
     res = Var("res", ten(n2))
     double = fn([p, k], [(res, If(gt(k, const(0, "int64")), more, SeqExpr((), p), ten(n2)))], res)
     vm = machine({"main": main, "double": double}, mode)
@@ -118,8 +134,12 @@ def test_constants_tuples_scalars_shapes(mode):
     from unity.ir.build import add
 
     z, w = var("z", 4), Var("w", ten(4))
-    body = [(y, dps("add", [constant(weights), constant(weights)], y.ty)), (t, Tuple((y, x))),
-            (w, TupleGetItem(Tuple((y, x)), 0)), (z, dps("relu", [w], z.ty))]
+    body = [
+        (y, dps("add", [constant(weights), constant(weights)], y.ty)),
+        (t, Tuple((y, x))),
+        (w, TupleGetItem(Tuple((y, x)), 0)),
+        (z, dps("relu", [w], z.ty)),
+    ]
     f = Var("f", prim_type("float32"))
     result = Tuple((t, z, ShapeExpr((n, add(n, k))), k, add(k, n), f))
     vm = machine({"main": fn([x, k, f], body, result)}, mode)
@@ -142,8 +162,14 @@ def test_tuple_and_shape_parameters(mode):
     r1, s1, m1 = vm["main"]((f32(4), f32(4, seed=3)), (4, 9))
     np.testing.assert_array_equal(r1.numpy(), f32(4) + f32(4, seed=3))
     assert s1 == (4, 9) and m1 == 9
-    for bad in [((f32(4), f32(5)), (4, 9)), ((f32(4), f32(4)), (5, 9)), ((f32(4),), (4, 9)), ((f32(4), f32(4)), (4,)),
-                (f32(4), (4, 9)), ((f32(4), f32(4)), (4, "x"))]:
+    for bad in [
+        ((f32(4), f32(5)), (4, 9)),
+        ((f32(4), f32(4)), (5, 9)),
+        ((f32(4),), (4, 9)),
+        ((f32(4), f32(4)), (4,)),
+        (f32(4), (4, 9)),
+        ((f32(4), f32(4)), (4, "x")),
+    ]:
         with pytest.raises(VMError):
             vm["main"](*bad)
 
@@ -181,8 +207,12 @@ def test_packed_function_keeps_a_tensor_that_lies_in_storage(mode):
     unity.register_func("test.keep", lambda x: kept.append(x), override=True)
     n = sym("n")
     x, s, t = var("x", n), Var("s", OBJECT), var("t", n)
-    body = [(s, storage(4096)), (t, tensor_in(s, 64, n)), (Var("_", OBJECT), run_kernel("relu", x, t)),
-            (Var("_", OBJECT), packed("test.keep", [t]))]
+    body = [
+        (s, storage(4096)),
+        (t, tensor_in(s, 64, n)),
+        (Var("_", OBJECT), run_kernel("relu", x, t)),
+        (Var("_", OBJECT), packed("test.keep", [t])),
+    ]
     vm = machine({"main": fn([x], body, const(0, "int64"))}, mode)
     for seed in range(20):
         vm["main"](f32(100, seed=seed))
@@ -199,7 +229,11 @@ def test_closures_and_function_values(mode):
     maker = fn([v], [(c, Call(op("R.make_closure"), (GlobalVar("adder"), Tuple((v,))), {}, (), OBJECT))], c)
     n3 = sym("n")
     u, q, w = Var("u", ten(n3)), Var("q", OBJECT), Var("w", ten(n3))
-    main = fn([u], [(q, call("maker", [u], OBJECT)), (w, Call(op("R.invoke_closure"), (q, Tuple((u,))), {}, (ten(n3),), ten(n3)))], w)
+    main = fn(
+        [u],
+        [(q, call("maker", [u], OBJECT)), (w, Call(op("R.invoke_closure"), (q, Tuple((u,))), {}, (ten(n3),), ten(n3)))],
+        w,
+    )
     vm = machine({"main": main, "maker": maker, "adder": adder}, mode)
     np.testing.assert_array_equal(vm["main"](f32(4)).numpy(), f32(4) * 2)
     closure = vm["maker"](f32(4))

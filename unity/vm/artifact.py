@@ -94,7 +94,10 @@ def split_sections(memory: memoryview, name: str) -> dict[str, memoryview]:
             raise ArtifactError("E802", f"{name} is damaged: it is truncated")
         data = memory[offset : offset + size]
         if any(memory[place:offset]) or hashlib.sha256(data).digest() != expected:
-            raise ArtifactError("E802", f"{name} is damaged: section {raw.rstrip(bytes(1)).decode(errors='replace')} does not match its checksum")
+            raise ArtifactError(
+                "E802",
+                f"{name} is damaged: section {raw.rstrip(bytes(1)).decode(errors='replace')} does not match its checksum",
+            )
         sections[raw.rstrip(b"\0").decode(errors="replace")] = data
         place = offset + size
     if place != memory.nbytes:

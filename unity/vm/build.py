@@ -31,7 +31,7 @@ INLINE_BYTES = 256
 """Constants up to this size stand in the module text; larger ones beside it."""
 
 
-def compile(  # noqa: A001 - the mission's word
+def compile(
     mod: IRModule | Function | PrimFunc,
     target: str | Target | None = None,
     *,
@@ -51,7 +51,9 @@ def compile(  # noqa: A001 - the mission's word
     if int_option("UNITY_VERIFY") >= 1:
         verify(source)
     chosen = make_target(target)
-    passes: Callable[[IRModule], IRModule] = Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
+    passes: Callable[[IRModule], IRModule] = (
+        Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
+    )
     with chosen:
         graph = passes(source)
         lowered = lower_prim_funcs(graph.prim_funcs(), tir_pipeline or CPU_PIPELINE)

@@ -9,7 +9,6 @@ Invariant: everything here is plain immutable data, no IR, no addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 from ..ffi.abi import Dim, KernelSignature
 from ..ffi.tensor import Tensor
@@ -58,7 +57,7 @@ class Bind:
     slot: int
 
 
-Arg = Union[Reg, Imm, Const, Func, Size, Bind]
+Arg = Reg | Imm | Const | Func | Size | Bind
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,7 +94,7 @@ class If:
     place: int = -1
 
 
-Instruction = Union[Call, Ret, Goto, If]
+Instruction = Call | Ret | Goto | If
 
 
 @dataclass(slots=True, frozen=True)

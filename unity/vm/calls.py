@@ -142,7 +142,9 @@ def typed(fc: FunctionCompiler, arg: bc.Arg, param: BufferParam, name: str, call
     ty = TensorType(None, DataType(param.dtype), len(param.shape))
     ctx = fc.context(f"argument {param.name} of {name}", ty, call.span)
     fc.emit("check_tensor", arg, ctx, bc.Imm(param.dtype), bc.Imm(len(param.shape)))
-    slots = [fc.unnamed_slot(f"{param.name}.{axis}", f"dimension {axis} of {param.name}") for axis in range(len(param.shape))]
+    slots = [
+        fc.unnamed_slot(f"{param.name}.{axis}", f"dimension {axis} of {param.name}") for axis in range(len(param.shape))
+    ]
     fc.emit("match_shape", arg, ctx, *[bc.Bind(s) for s in slots])
     moved = fc.register(bc.RegType("tensor", param.dtype, tuple([("sym", s) for s in slots])))
     fc.emit("move", arg, dst=moved)
@@ -152,7 +154,9 @@ def typed(fc: FunctionCompiler, arg: bc.Arg, param: BufferParam, name: str, call
 def check_written(fc: FunctionCompiler, arg: bc.Arg, param: BufferParam, name: str, call: Call) -> None:
     """Constants are never written; parameters only where the caller's memory allows it."""
     if isinstance(arg, bc.Const):
-        raise VMError("E624", f"{fc.name}: {name} writes its parameter {param.name}, which is a constant here", call.span)
+        raise VMError(
+            "E624", f"{fc.name}: {name} writes its parameter {param.name}, which is a constant here", call.span
+        )
     assert isinstance(arg, bc.Reg)
     if arg.index in fc.parameter_contexts:
         fc.writable.add(arg.index)
@@ -195,7 +199,9 @@ def _dtype_name(value: object) -> str | None:
     return value.name if isinstance(value, DataType) else value if isinstance(value, str) else None
 
 
-def _new_tensor(fc: FunctionCompiler, ty: Type, shape: Expr | None, dtype: object, builtin: str, *first: bc.Arg) -> bc.Arg:
+def _new_tensor(
+    fc: FunctionCompiler, ty: Type, shape: Expr | None, dtype: object, builtin: str, *first: bc.Arg
+) -> bc.Arg:
     """A tensor from the allocator: typed where all dimensions are formulas."""
     name = _dtype_name(dtype) or (ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else "float32")
     values = shape.values if isinstance(shape, ShapeExpr) else dims(ty)
@@ -226,7 +232,9 @@ def _alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     storage = fc.value(call.args[0])
     offset = argument(call, 1, "offset")
     offset_dim = fc.dim(offset) if offset is not None else 0
-    return _new_tensor(fc, call.ty, argument(call, 2, "shape"), attribute(call, 3, "dtype"), "tensor_in", storage, bc.Size(offset_dim))
+    return _new_tensor(
+        fc, call.ty, argument(call, 2, "shape"), attribute(call, 3, "dtype"), "tensor_in", storage, bc.Size(offset_dim)
+    )
 
 
 def _kill(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:

@@ -33,7 +33,12 @@ def check_tensor(program: Program, value: Any, context: Context, dtype: str | No
         raise failure(program, context, "E605", f"expected {ndim} dimensions, got {value.ndim} (shape {value.shape})")
     array = value.numpy()
     if not (array.flags.c_contiguous and array.flags.aligned):
-        raise failure(program, context, "E609", f"expected a C-contiguous tensor, got shape {value.shape} with strides {value.strides}")
+        raise failure(
+            program,
+            context,
+            "E609",
+            f"expected a C-contiguous tensor, got shape {value.shape} with strides {value.strides}",
+        )
 
 
 def check_writable(program: Program, value: Tensor, context: Context) -> None:
@@ -62,7 +67,11 @@ def check_scalar(program: Program, value: Any, context: Context, dtype: str) -> 
     if not good:
         raise failure(program, context, "E603", f"expected a {dtype} scalar, got {describe(value)}")
     if data_type.is_integral:
-        low, high = (-(1 << (data_type.bits - 1)), (1 << (data_type.bits - 1)) - 1) if data_type.is_int else (0, (1 << data_type.bits) - 1)
+        low, high = (
+            (-(1 << (data_type.bits - 1)), (1 << (data_type.bits - 1)) - 1)
+            if data_type.is_int
+            else (0, (1 << data_type.bits) - 1)
+        )
         if not low <= value <= high:
             raise failure(program, context, "E613", f"{value} does not fit {dtype}")
 
@@ -81,11 +90,15 @@ def check_function(program: Program, value: Any, context: Context) -> None:
         raise failure(program, context, "E603", f"expected a function, got {describe(value)}")
 
 
-def match_shape(program: Program, value: Any, context: Context, axes: tuple[Arg, ...], values: list[int], slots: tuple[Slot, ...]) -> None:
+def match_shape(
+    program: Program, value: Any, context: Context, axes: tuple[Arg, ...], values: list[int], slots: tuple[Slot, ...]
+) -> None:
     """Compare the dimensions of a tensor or shape with formulas and store new symbols into their slots."""
     shape = value.shape if isinstance(value, Tensor) else value
     if len(shape) != len(axes):
-        raise failure(program, context, "E605", f"expected {len(axes)} dimensions, got {len(shape)} (shape {tuple(shape)})")
+        raise failure(
+            program, context, "E605", f"expected {len(axes)} dimensions, got {len(shape)} (shape {tuple(shape)})"
+        )
     for axis, (extent, wanted) in enumerate(zip(shape, axes, strict=True)):
         if isinstance(wanted, Bind):
             values[wanted.slot] = extent
@@ -101,9 +114,13 @@ def dimension_error(program: Program, context: Context, axis: int, extent: int, 
     if isinstance(dim, int):
         return failure(program, context, "E606", f"dimension {axis} must be {expected}, got {extent}")
     names = tuple([s.name for s in slots])
-    notes = tuple([Note(f"{slots[k].name} = {values[k]}, defined by {slots[k].origin}") for k in sorted(symbols_of(dim))])
+    notes = tuple(
+        [Note(f"{slots[k].name} = {values[k]}, defined by {slots[k].origin}") for k in sorted(symbols_of(dim))]
+    )
     code = "E607" if dim[0] == "sym" else "E608"
-    return failure(program, context, code, f"dimension {axis} must be {dim_text(dim, names)} = {expected}, got {extent}", notes)
+    return failure(
+        program, context, code, f"dimension {axis} must be {dim_text(dim, names)} = {expected}, got {extent}", notes
+    )
 
 
 def symbols_of(dim: Dim) -> set[int]:

@@ -64,8 +64,18 @@ def _arg(arg: bc.Arg) -> list[Any]:
 
 
 def _signature(s: KernelSignature) -> list[Any]:
-    params = [["b", p.name, p.dtype, p.shape, p.strides, p.written] if isinstance(p, BufferParam) else ["s", p.name, p.dtype] for p in s.params]
-    return [s.name, params, [[y.name, y.param, y.axis, y.field] for y in s.symbols], s.messages, s.result, s.packed_calls]
+    params = [
+        ["b", p.name, p.dtype, p.shape, p.strides, p.written] if isinstance(p, BufferParam) else ["s", p.name, p.dtype]
+        for p in s.params
+    ]
+    return [
+        s.name,
+        params,
+        [[y.name, y.param, y.axis, y.field] for y in s.symbols],
+        s.messages,
+        s.result,
+        s.packed_calls,
+    ]
 
 
 def decode(data: bytes, constants: list[Any]) -> bc.Program:
@@ -114,7 +124,7 @@ class _Reader:
             fn = self.function(item)
             program.functions[fn.name] = fn
         for entry in program.table:
-            known = {"vm": program.functions, "kernel": program.kernels}.get(entry.kind)
+            known: set[str] | None = {"vm": set(program.functions), "kernel": set(program.kernels)}.get(entry.kind)
             _need(known is None or entry.name in known, f"no {entry.kind} function {entry.name!r}")
         return program
 
@@ -141,9 +151,21 @@ class _Reader:
                 made.append(BufferParam(_text(p[1]), _text(p[2]), shape, strides, bool(p[5])))
             else:
                 made.append(ScalarParam(_text(p[1]), _text(p[2])))
-        sources = tuple([SymbolSource(_text(n), _integer(p, 0, len(made), "parameter"), _integer(a, 0, 1000, "axis"), _text(f)) for n, p, a, f in symbols])
+        sources = tuple(
+            [
+                SymbolSource(_text(n), _integer(p, 0, len(made), "parameter"), _integer(a, 0, 1000, "axis"), _text(f))
+                for n, p, a, f in symbols
+            ]
+        )
         texts = tuple([_text(m) for m in messages])
-        return KernelSignature(_text(name), tuple(made), sources, texts, None if result is None else _text(result), tuple([_text(n) for n in packed]))
+        return KernelSignature(
+            _text(name),
+            tuple(made),
+            sources,
+            texts,
+            None if result is None else _text(result),
+            tuple([_text(n) for n in packed]),
+        )
 
     def function(self, value: Any) -> bc.VMFunction:
         name, params, ret, registers, slots, code, prologue, exported = value
@@ -157,7 +179,9 @@ class _Reader:
         _need(len(made_params) <= len(made_registers), "more parameters than registers")
         made_code = tuple([self.instruction(i, len(registers), len(slots), len(code)) for i in code])
         _need(bool(made_code) and isinstance(made_code[-1], (bc.Ret, bc.Goto)), "a function must end with a return")
-        return bc.VMFunction(_text(name), made_params, _text(ret), tuple(made_registers), made_slots, made_code, start, bool(exported))
+        return bc.VMFunction(
+            _text(name), made_params, _text(ret), tuple(made_registers), made_slots, made_code, start, bool(exported)
+        )
 
     def instruction(self, value: Any, registers: int, slots: int, length: int) -> bc.Instruction:
         match value:

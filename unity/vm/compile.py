@@ -9,8 +9,23 @@ from __future__ import annotations
 
 from ..ffi.abi import Dim, KernelSignature
 from ..ir.expr import (
-    Binding, Call, Constant, DataTypeImm, ExternFunc, FloatImm, GlobalVar, If, IntImm, MatchCast, SeqExpr, ShapeExpr, StringImm,
-    Tuple, TupleGetItem, Var, VarBinding,
+    Binding,
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
 )  # fmt: skip
 from ..ir.function import Function, has_global_symbol, seq_body
 from ..ir.module import IRModule
@@ -28,7 +43,9 @@ from .type_text import type_text
 _FLOAT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Min: "min", Max: "max"}
 
 
-def compile_module(mod: IRModule, signatures: dict[str, KernelSignature], symbols: dict[str, str] | None = None) -> bc.Program:
+def compile_module(
+    mod: IRModule, signatures: dict[str, KernelSignature], symbols: dict[str, str] | None = None
+) -> bc.Program:
     """Bytecode of all graph functions of a module. ``signatures`` are those of its compiled tensor programs,
     ``symbols`` their names in the object code.
 
@@ -289,7 +306,9 @@ class FunctionCompiler:
         self.where = self.module.place(span)
         if type(binding) is MatchCast:
             source = self.boxed(self.value(value))
-            self.values[binding.var] = self.settle(source, binding.target, f"match_cast of {binding.var.name}", binding.var, span)
+            self.values[binding.var] = self.settle(
+                source, binding.target, f"match_cast of {binding.var.name}", binding.var, span
+            )
             return
         assert type(binding) is VarBinding
         var = binding.var

@@ -7,7 +7,26 @@ from collections.abc import Callable
 from ..ffi.abi import Dim
 from ..ir.expr import Call, IntImm, Var
 from ..ir.scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Select, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
 )  # fmt: skip
 from ..ir.types import Expr, PrimType
 from ..support.errors import VMError
@@ -16,7 +35,12 @@ _BINARY: dict[type, str] = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
     Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
 }  # fmt: skip
-_INTRINSIC_BINARY = {"T.truncdiv": "truncdiv", "T.truncmod": "truncmod", "T.floordiv": "floordiv", "T.floormod": "floormod"}
+_INTRINSIC_BINARY = {
+    "T.truncdiv": "truncdiv",
+    "T.truncmod": "truncmod",
+    "T.floordiv": "floordiv",
+    "T.floormod": "floormod",
+}
 
 
 def is_integral(ty: object) -> bool:
@@ -58,7 +82,7 @@ def map_symbols(dim: Dim, values: tuple[Dim, ...]) -> Dim:
     if isinstance(dim, int):
         return dim
     if dim[0] == "sym":
-        return values[dim[1]]
+        return values[int(dim[1])]
     return (dim[0], *[map_symbols(o, values) for o in dim[1:]])
 
 

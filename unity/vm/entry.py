@@ -81,7 +81,13 @@ def _read(fn: VMFunction, program: Program) -> list[Param]:
             axes: list[Dim | None] = []
             for axis, arg in enumerate(args[2:]):
                 old = param.axes[axis] if axis < len(param.axes) else None
-                axes.append(("sym", arg.slot) if isinstance(arg, Bind) else arg.dim if isinstance(arg, Size) and old is None else old)
+                axes.append(
+                    ("sym", arg.slot)
+                    if isinstance(arg, Bind)
+                    else arg.dim
+                    if isinstance(arg, Size) and old is None
+                    else old
+                )
             param.axes = axes
             param.binds |= {arg.slot for arg in args[2:] if isinstance(arg, Bind)}
     for param in params:
@@ -112,7 +118,11 @@ def _uses(param: Param) -> set[int]:
 
 
 def _arg(param: Param, number: dict[int, int]) -> Arg:
-    axes = tuple([None if a is None else renumber(a, number) for a in param.axes]) if param.kind in ("tensor", "shape") else ()
+    axes = (
+        tuple([None if a is None else renumber(a, number) for a in param.axes])
+        if param.kind in ("tensor", "shape")
+        else ()
+    )
     if param.kind == "tensor":
         return TensorArg(param.name, param.dtype, axes, None, param.written, 0, param.where)
     if param.kind == "shape":

@@ -103,7 +103,7 @@ def load(path: str | Path, trust: bool = True) -> Executable:
 
     The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
     never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
-    a processor with features this one lacks. Raises ArtifactError E801 to E807.
+    a processor with features this one lacks. Raises ArtifactError E801 to E805.
     """
     sections = read_sections(path)
     try:
@@ -124,13 +124,34 @@ def load(path: str | Path, trust: bool = True) -> Executable:
         reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
         return _recompile(text, of_module, meta["options"], reason)
     program = decode(bytecode, constants[:count])
-    objects = {name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")}
-    return Executable(program, objects, meta["triple"], meta["features"], meta["driver"], meta["words"], text, of_module, meta["options"], [pool])
+    objects = {
+        name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
+    }
+    return Executable(
+        program,
+        objects,
+        meta["triple"],
+        meta["features"],
+        meta["driver"],
+        meta["words"],
+        text,
+        of_module,
+        meta["options"],
+        [pool],
+    )
 
 
 def _meta(meta: Any) -> dict[str, Any]:
-    for key, kind in (("triple", str), ("features", str), ("driver", str), ("words", list), ("options", dict), ("constants", list),
-                      ("program_constants", int), ("module_constants", list)):
+    for key, kind in (
+        ("triple", str),
+        ("features", str),
+        ("driver", str),
+        ("words", list),
+        ("options", dict),
+        ("constants", list),
+        ("program_constants", int),
+        ("module_constants", list),
+    ):
         if not isinstance(meta[key], kind):
             raise ValueError(f"{key} is no {kind.__name__}")
     return dict(meta)

@@ -13,8 +13,7 @@ from ..ffi.registry import get_global_func
 from ..ffi.tensor import Tensor
 from ..support.deep import deep_recursion
 from ..support.errors import InternalError, Note, UnityError, VMError
-from . import bytecode as bc
-from . import checks
+from . import bytecode as bc, checks
 from .builtins import BUILTINS, truth
 from .kernels import RawKernel
 from .values import Closure, to_value
@@ -74,7 +73,9 @@ def find_packed(name: str) -> Callable[..., Any]:
     """A registered function. Raises VMError E630 when there is none now."""
     found = get_global_func(name, allow_missing=True)
     if found is None:
-        raise VMError("E630", f"the program calls {name!r}, which is not registered", help="unity.register_func(name, function)")
+        raise VMError(
+            "E630", f"the program calls {name!r}, which is not registered", help="unity.register_func(name, function)"
+        )
     return found.function
 
 
@@ -150,13 +151,15 @@ class _Frame:
 
     def context(self, arg: bc.Arg) -> bc.Context:
         """A row of the context table."""
-        return self.program.contexts[arg.value]  # type: ignore[union-attr, index, return-value]
+        return self.program.contexts[arg.value]  # type: ignore[union-attr, index]
 
 
 def frame_text(program: bc.Program, fn: bc.VMFunction, at: int) -> str:
     """A frame in words."""
     place = program.place(getattr(fn.code[at], "place", -1))
-    return f"in {fn.name}, instruction {at}: {bc.instruction_text(fn.code[at], program)}{f', at {place}' if place else ''}"
+    return (
+        f"in {fn.name}, instruction {at}: {bc.instruction_text(fn.code[at], program)}{f', at {place}' if place else ''}"
+    )
 
 
 def add_frame(error: UnityError, program: bc.Program, fn: bc.VMFunction, at: int) -> None:
@@ -213,7 +216,9 @@ def _match_shape(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
 def _check_equal(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
     actual, expected = frame.value(args[1]), frame.value(args[2])
     if actual != expected:
-        raise checks.failure(frame.program, frame.context(args[0]), "E608", f"is {actual}, the tensor program expects {expected}")
+        raise checks.failure(
+            frame.program, frame.context(args[0]), "E608", f"is {actual}, the tensor program expects {expected}"
+        )
 
 
 def _bind_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:

@@ -51,9 +51,13 @@ class RawKernel:
 def kernel_failure(signature: KernelSignature, status: int) -> VMError:
     """The error of a failed check inside a kernel."""
     known = 0 < status <= len(signature.messages)
-    return VMError("E614", f"{signature.name}: {signature.messages[status - 1] if known else f'failed with status {status}'}")
+    return VMError(
+        "E614", f"{signature.name}: {signature.messages[status - 1] if known else f'failed with status {status}'}"
+    )
 
 
 def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:
     """All raw entries of a linked object."""
-    return {name: RawKernel(signature, engine.address(program.symbol(name))) for name, signature in program.kernels.items()}
+    return {
+        name: RawKernel(signature, engine.address(program.symbol(name))) for name, signature in program.kernels.items()
+    }

@@ -71,7 +71,8 @@ class BenchmarkResult:
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:
-        return f"mean {self.mean * 1e6:.3f} us, median {self.median * 1e6:.3f} us, min {self.min * 1e6:.3f} us ({len(self.results)} repeats)"
+        numbers = ", ".join([f"{name} {getattr(self, name) * 1e6:.3f} us" for name in ("mean", "median", "min", "std")])
+        return f"{numbers} ({len(self.results)} repeats)"
 
 
 class VirtualMachine:
@@ -81,7 +82,9 @@ class VirtualMachine:
     Several Python threads may call one machine. Raises VMError E602 to E613 for arguments that do not fit.
     """
 
-    def __init__(self, executable: Executable, device: Device | str | Sequence[Device] | None = None, exec_mode: str = "native") -> None:
+    def __init__(
+        self, executable: Executable, device: Device | str | Sequence[Device] | None = None, exec_mode: str = "native"
+    ) -> None:
         if exec_mode not in EXEC_MODES:
             raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
         found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
@@ -169,12 +172,17 @@ class VirtualMachine:
         return self._outputs[name]
 
     def set_instrument(self, before: Instrument | None = None, after: Instrument | None = None) -> None:
-        """Watch every call of the interpreter: ``before(name, args, None)`` (may return ``SKIP``), ``after(name, args, result)``."""
+        """Watch every call of the interpreter: ``before(name, args, None)`` and ``after(name, args, result)``.
+
+        ``before`` may return ``SKIP``: the call is left out. Raises VMError E637 in native mode.
+        """
         if self.exec_mode != "bytecode":
             raise VMError("E637", "instruments need the interpreter", help='make the machine with exec_mode="bytecode"')
         self.interpreter.before, self.interpreter.after = before, after
 
-    def time_evaluator(self, name: str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0) -> Callable[..., BenchmarkResult]:
+    def time_evaluator(
+        self, name: str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
+    ) -> Callable[..., BenchmarkResult]:
         """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``)."""
         function = self[name]
 
@@ -182,7 +190,7 @@ class VirtualMachine:
             values = [to_value(a) for a in args]
             function(*values)
             calls = number
-            results = []
+            results: list[float] = []
             while len(results) < repeat:
                 start = time.perf_counter()
                 for _ in range(calls):

@@ -182,8 +182,16 @@ class Frame(BodyWriter):
         self.parameters()
         self.instructions()
         fn, uses_arena = self.fn, not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
-        head = [f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base) noinline {{", "entry:"]
-        head += ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]", f"  %args = alloca [{self.scratch} x ptr]"]
+        head = [
+            f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base) noinline {{",
+            "entry:",
+        ]
+        head += [
+            "  %at = alloca i64",
+            "  %result = alloca ptr",
+            "  %arena = alloca [4 x i64]",
+            f"  %args = alloca [{self.scratch} x ptr]",
+        ]
         for k in range(len(fn.slots)):
             head += [f"  %s{k} = alloca i64", f"  store i64 0, ptr %s{k}"]
         for k, register in enumerate(fn.registers):
@@ -197,8 +205,17 @@ class Frame(BodyWriter):
             head.append("  call void @unity.arena.enter(ptr %env, ptr %arena)")
         tail = ["fail:"]
         note = self.layout.word("fixed", "note")
-        tail += [f"  %notep = getelementptr i8, ptr %env, i64 {note}", "  %note = load ptr, ptr %notep", "  %where = load i64, ptr %at"]
-        tail += [f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)", "  store ptr null, ptr %result", "  br label %exit", "exit:"]
+        tail += [
+            f"  %notep = getelementptr i8, ptr %env, i64 {note}",
+            "  %note = load ptr, ptr %notep",
+            "  %where = load i64, ptr %at",
+        ]
+        tail += [
+            f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)",
+            "  store ptr null, ptr %result",
+            "  br label %exit",
+            "exit:",
+        ]
         for k in range(len(fn.registers)):
             for place in self.references(k) if self.may_hold(k) else ():
                 name = place[1:]
@@ -244,7 +261,10 @@ class InternalEntry(FunctionWriter):
     def text(self) -> str:
         """The function."""
         count = max(1, len(self.plan.params))
-        leaves, symbols = self.alloca(f"[{count * LEAF_BYTES} x i8]"), self.alloca(f"[{max(1, len(self.plan.slots))} x i64]")
+        leaves, symbols = (
+            self.alloca(f"[{count * LEAF_BYTES} x i8]"),
+            self.alloca(f"[{max(1, len(self.plan.slots))} x i64]"),
+        )
         self.known: dict[int, str] = {}
         self.waiting: list[tuple[Dim, str]] = []
         self.formulas = FormulaEmitter(self.emit, self.require)
@@ -256,11 +276,26 @@ class InternalEntry(FunctionWriter):
         for number, slot in enumerate(self.plan.slots):
             self.store("i64", self.known[slot], symbols, 8 * number)
         number = len(self.fn.params)
-        lines = [f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %base) {{", "entry:", *self.allocas]
+        lines = [
+            f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %base) {{",
+            "entry:",
+            *self.allocas,
+        ]
         lines += [f"  %slow = alloca [{number + 1} x ptr]", *self.lines]
-        lines += [f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %base)", "  ret ptr %r", "fail:"]
-        lines += ["  call void @PyErr_Clear()", f"  %ep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'explain')}"]
-        lines += ["  %explain = load ptr, ptr %ep", f"  %number = call ptr @unity_int(i64 {self.index})", "  store ptr %number, ptr %slow"]
+        lines += [
+            f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %base)",
+            "  ret ptr %r",
+            "fail:",
+        ]
+        lines += [
+            "  call void @PyErr_Clear()",
+            f"  %ep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'explain')}",
+        ]
+        lines += [
+            "  %explain = load ptr, ptr %ep",
+            f"  %number = call ptr @unity_int(i64 {self.index})",
+            "  store ptr %number, ptr %slow",
+        ]
         for k in range(number):
             lines += [f"  %sa{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %so{k} = load ptr, ptr %sa{k}"]
             lines += [f"  %sp{k} = getelementptr ptr, ptr %slow, i64 {k + 1}", f"  store ptr %so{k}, ptr %sp{k}"]

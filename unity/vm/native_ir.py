@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ..ffi.abi import Dim
 from ..ffi.dtype import DataType
 from ..ffi.formula import FormulaEmitter
-from ..ffi.native_helpers import ALIGNED, C_CONTIGUOUS
+from ..ffi.layout import ALIGNED, C_CONTIGUOUS
 from ..ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
 from . import bytecode as bc
 from .entry import EntryPlan, plan_entry
@@ -52,7 +52,10 @@ declare void @PyErr_Clear()
 
 @dataclass(slots=True)
 class EnvLayout:
-    """Which object stands in which word. Keys: ("fixed", name), ("imm", type name, value), ("const", i), ("row", i), ("name", i)."""
+    """Which object stands in which word.
+
+    Keys: ("fixed", name), ("imm", type name, value), ("const", i), ("data", i), ("row", i), ("name", i), ("builtin", name).
+    """
 
     words: dict[tuple[object, ...], int] = field(default_factory=dict)
 
@@ -66,7 +69,11 @@ class EnvLayout:
 
 def quoted(name: str) -> str:
     """A global name of LLVM IR."""
-    return '@"' + "".join([c if c.isascii() and (c.isalnum() or c in "._$") else f"\\{ord(c) & 255:02X}" for c in name]) + '"'
+    return (
+        '@"'
+        + "".join([c if c.isascii() and (c.isalnum() or c in "._$") else f"\\{ord(c) & 255:02X}" for c in name])
+        + '"'
+    )
 
 
 class FunctionWriter:
@@ -185,7 +192,8 @@ class FunctionWriter:
         if dtype is not None:
             index, packed, mask = DTYPE_INDEX[dtype], packed_dlpack_type(dtype), DataType(dtype).itemsize - 1
         return self.emit(
-            f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, i64 {mask}, ptr null)"
+            f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, "
+            f"i64 {mask}, ptr null)"
         )
 
 
@@ -208,7 +216,9 @@ def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:
             if isinstance(instruction, bc.Call) and instruction.dst >= 0 and instruction.dst not in inside:
                 entry = program.table[instruction.function]
                 if entry.kind == "builtin" and entry.name in ("tensor_in", "view", "move", "alloc_storage"):
-                    if entry.name == "alloc_storage" or any([isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]):
+                    if entry.name == "alloc_storage" or any(
+                        [isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]
+                    ):
                         inside.add(instruction.dst)
                         changed = True
     native = ("tensor_in", "view", "kill")
@@ -219,9 +229,8 @@ def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:
         elif isinstance(instruction, bc.Call):
             entry = program.table[instruction.function]
             typed_move = entry.name == "move" and fn.registers[instruction.dst].kind == "tensor"
-            if entry.kind == "kernel" or entry.kind == "builtin" and (entry.name in native or typed_move):
+            if entry.kind == "kernel" or (entry.kind == "builtin" and (entry.name in native or typed_move)):
                 continue
             if any([isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]):
                 return True
     return False
-

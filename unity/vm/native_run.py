@@ -18,12 +18,11 @@ import numpy as np
 from ..ffi import registry
 from ..ffi.engine import CompileOptions, Engine, compile_ir
 from ..ffi.fastcall import driver_function
+from ..ffi.layout import member_offset
 from ..ffi.llvm import llvm_version
 from ..ffi.native_helpers import helper_symbols
-from ..ffi.runtime_table import member_offset
 from ..support.errors import ArtifactError, InternalError, UnityError, VMError
 from ..version import VERSION
-from . import bytecode as bc
 from .builtins import BUILTINS, truth
 from .entry import plan_entry
 from .executable import Executable
@@ -81,7 +80,9 @@ class NativeProgram:
         if found is None:
             plan = plan_entry(self.program.functions[name], self.program)
             address = self.engine.address(f"drive.{name}")
-            found = driver_function(plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self))
+            found = driver_function(
+                plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self)
+            )
             self.functions[name] = found
         return found
 
@@ -105,7 +106,7 @@ class NativeProgram:
         kind, *rest = key
         value: Any
         if kind == "data":
-            return self.program.constants[rest[0]].data_ptr
+            return int(self.program.constants[rest[0]].data_ptr)
         if kind == "fixed":
             if rest[0] == "function_offset":
                 return member_offset(registry.PackedFunc.__dict__["function"])
@@ -155,7 +156,9 @@ class Callbacks:
         if code == 5:
             raise VMError("E615", f"a tensor or storage computed at run time has the impossible extent {first}")
         if code == 6:
-            raise VMError("E638", f"a tensor of {first} bytes does not fit into {second} bytes, or is not aligned there")
+            raise VMError(
+                "E638", f"a tensor of {first} bytes does not fit into {second} bytes, or is not aligned there"
+            )
         if code == 7:
             raise VMError("E615", f"a tensor computed at run time is too large (extent {first})")
         if code == 8:

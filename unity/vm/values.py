@@ -54,7 +54,13 @@ def describe(value: Any) -> str:
         return f'a tensor {value.shape} of "{value.dtype}"'
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
-    return "None" if value is None else f"{type(value).__name__} {value!r}" if isinstance(value, (int, float)) else f"a {type(value).__name__}"
+    return (
+        "None"
+        if value is None
+        else f"{type(value).__name__} {value!r}"
+        if isinstance(value, (int, float))
+        else f"a {type(value).__name__}"
+    )
 
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,0 +1,184 @@
+"""The main job from script text: parsed, compiled, run in both modes, saved, loaded, compiled again without trust."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+from unity.support.errors import FFIError, UnityError, VMError
+
+TEXT = """
+@I.ir_module
+class MyIRModule:
+    @T.prim_func
+    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
+        n, k, m = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (k, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j, p in T.grid(n, m, k):
+            with T.block("mm"):
+                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        with R.dataflow():
+            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
+            lv1 = R.flatten(lv0)
+            gv0 = R.exp(lv1)
+            R.output(gv0)
+        R.call_packed("custom_inplace_update", gv0)
+        return gv0
+"""
+SIZES = [(3, 4, 5), (1, 1, 1), (0, 3, 2), (2, 0, 3), (17, 33, 9), (64, 64, 64)]
+
+
+def update(t):
+    np.asarray(t)[...] += 1.0
+
+
+@pytest.fixture(scope="module")
+def executable():
+    unity.register_func("custom_inplace_update", update, override=True)
+    return unity.compile(parse(TEXT), target="llvm")
+
+
+def data(n, k, m):
+    rng = np.random.default_rng(n + 10 * k + 100 * m)
+    return rng.standard_normal((n, k)).astype(np.float32) * 0.3, rng.standard_normal((k, m)).astype(np.float32) * 0.3
+
+
+def expected(x, w):
+    return (np.exp((x.astype(np.float64) @ w).reshape(-1)) + 1.0).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", ["native", "bytecode"])
+def test_any_sizes(executable, mode):
+    vm = unity.VirtualMachine(executable, exec_mode=mode)
+    for size in SIZES:
+        x, w = data(*size)
+        y = vm["main"](x, w)
+        assert y.shape == (size[0] * size[2],) and y.dtype == "float32"
+        np.testing.assert_allclose(y.numpy(), expected(x, w), rtol=2e-5)
+
+
+@pytest.mark.parametrize("mode", ["native", "bytecode"])
+def test_bad_calls_leave_the_machine_usable(executable, mode):
+    vm = unity.VirtualMachine(executable, exec_mode=mode)
+    x, w = data(3, 4, 5)
+    for args, code in [((x, w[:3]), "E607"), ((x.T, w), "E609"), ((x.astype(np.float64), w), "E604"), ((x,), "E602")]:
+        with pytest.raises(VMError) as caught:
+            vm["main"](*args)
+        assert caught.value.code == code
+    unity.remove_global_func("custom_inplace_update")
+    try:
+        with pytest.raises(UnityError) as caught:
+            vm["main"](x, w)
+        assert caught.value.code == "E630" and "custom_inplace_update" in str(caught.value)
+        assert any("R.call_packed" in note.message for note in caught.value.notes)
+    finally:
+        unity.register_func("custom_inplace_update", update, override=True)
+    np.testing.assert_allclose(vm["main"](x, w).numpy(), expected(x, w), rtol=2e-5)
+
+
+def test_save_and_load(executable, tmp_path):
+    path = tmp_path / "main.unity"
+    executable.save(path)
+    x, w = data(3, 4, 5)
+    for trust in (True, False):
+        vm = unity.VirtualMachine(unity.load(path, trust=trust))
+        np.testing.assert_allclose(vm["main"](x, w).numpy(), expected(x, w), rtol=2e-5)
+    code = f"""
+import sys, numpy as np, unity
+unity.register_func("custom_inplace_update", lambda t: np.asarray(t).__iadd__(1.0))
+vm = unity.VirtualMachine(unity.load({str(path)!r}))
+y = vm["main"](np.ones((2, 3), np.float32), np.ones((3, 4), np.float32))
+assert np.allclose(y.numpy(), np.exp(3.0) + 1), y
+assert not [m for m in sys.modules if m.startswith(("lark", "torch", "unity.ir", "unity.script", "unity.target"))]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    assert done.returncode == 0, done.stderr
+
+
+def test_torch_in_torch_out(executable):
+    torch = pytest.importorskip("torch")
+    vm = unity.VirtualMachine(executable)
+    x, w = torch.randn(3, 4), torch.randn(4, 5)
+    torch.testing.assert_close(vm["main"](x, w).torch(), torch.exp((x @ w).flatten()) + 1)
+
+
+def test_untrusted_file_of_another_processor_is_compiled_again(executable, tmp_path):
+    path = tmp_path / "other.unity"
+    before = executable.features
+    try:
+        executable.features = "+a-feature-of-another-machine"
+        executable.save(path)
+    finally:
+        executable.features = before
+    x, w = data(2, 3, 4)
+    np.testing.assert_allclose(unity.VirtualMachine(unity.load(path))["main"](x, w).numpy(), expected(x, w), rtol=2e-5)
+
+
+def test_large_constants_survive_recompilation(tmp_path):
+    weights = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
+    text = """
+@R.function
+def main(x: R.Tensor((40, 40), "float32")):
+    with R.dataflow():
+        y = R.add(x, weights)
+        R.output(y)
+    return y
+"""
+    made = unity.compile(parse(text, scope={"weights": weights}))
+    path = tmp_path / "weights.unity"
+    made.save(path)
+    assert path.stat().st_size < 100_000
+    for trust in (True, False):
+        vm = unity.VirtualMachine(unity.load(path, trust=trust))
+        np.testing.assert_array_equal(vm["main"](weights).numpy(), weights + weights)
+
+
+def test_conditionals_loops_and_local_symbols_from_script():
+    text = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), flag: R.Tensor((), "bool")):
+        n = T.int64()
+        if flag:
+            y = R.add(x, x)
+            z = R.exp(y)
+        else:
+            z = R.nn.relu(x)
+        return z
+
+    @R.function
+    def shapes(x: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        y = R.reshape(x, (m, n))
+        return y, R.shape([n + m, n * 2])
+"""
+    made = unity.compile(parse(text))
+    x = np.linspace(-1, 1, 7, dtype=np.float32)
+    for mode in ("native", "bytecode"):
+        vm = unity.VirtualMachine(made, exec_mode=mode)
+        np.testing.assert_allclose(vm["main"](x, np.array(True)).numpy(), np.exp(x + x), rtol=1e-5)
+        np.testing.assert_array_equal(vm["main"](x, np.array(False)).numpy(), np.maximum(x, 0))
+        y, shape = vm["shapes"](x.reshape(7, 1))
+        assert shape == (8, 14) and y.shape == (1, 7)
+
+
+def test_not_a_module():
+    with pytest.raises(VMError) as caught:
+        unity.compile(3)
+    assert caught.value.code == "E625"
+    with pytest.raises(FFIError):
+        unity.get_global_func("nobody.knows.this")
