@@ -13,6 +13,7 @@ from ..ffi.dtype import DataType
 from ..ir.build import const, floordiv, mul
 from ..ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
 from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.scalar import Mul
 from ..ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ..support.errors import Note, TypeRuleError
 
@@ -229,11 +230,18 @@ def broadcast_type(call: Call, types: Sequence[TensorType], dtype: DataType | No
 
 
 def product(values: Sequence[Expr]) -> Expr:
-    """Product of dimensions, int64."""
+    """Product of dimensions, int64; constants are gathered behind the symbols."""
+    factor = 1
     total: Expr = ONE
     for value in values:
-        total = mul(total, value)
-    return total
+        while type(value) is Mul and type(value.b) is IntImm:
+            factor *= value.b.value
+            value = value.a
+        if type(value) is IntImm:
+            factor *= value.value
+        else:
+            total = mul(total, value)
+    return mul(total, const(factor, "int64"))
 
 
 def exact_quotient(total: Expr, part: Expr) -> Expr:

@@ -57,7 +57,7 @@ def _constant(value: Any, ty: Type) -> Expr | None:
         return None if any([f is None for f in fields]) else Tuple(tuple([f for f in fields if f is not None]))
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return None
-    array = np.ascontiguousarray(value)
+    array = np.asarray(value, order="C")
     shape = plain(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None

@@ -100,20 +100,27 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
     converted = [inputs.convert(a, names[min(i, len(names) - 1)]) for i, a in enumerate(call.args)]
     assert callable(info.lower)
     made = info.lower(call, *converted)
-    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
-    if not isinstance(made, (tuple, list)) and made in inputs.by_tensor:
-        return Replaced(inputs.by_tensor[made])
-    used = [(p, v) for p, v in zip(inputs.params, inputs.values)]
-    outputs = [te.compute(o.shape, lambda *i, o=o: o[i], o.name) if o in inputs.by_tensor else o for o in outputs]
+    several = isinstance(made, (tuple, list))
+    results = list(made) if several else [made]
+    computed = [r for r in results if r not in inputs.by_tensor]
+    if not computed:
+        same = [inputs.by_tensor[r] for r in results]
+        return Tuple(tuple(same), call.span) if several else Replaced(same[0])
     hint = info.name.split(".")[-1]
-    func, symbols = te.create_prim_func_with_symbols([*[p for p, _ in used], *outputs], attrs={"tir.noalias": True})
+    func, symbols = te.create_prim_func_with_symbols([*inputs.params, *computed], attrs={"tir.noalias": True})
     target = kernels.add(func, hint)
-    args: tuple[Expr, ...] = (target, Tuple(tuple([v for _, v in used])))
+    args: tuple[Expr, ...] = (target, Tuple(tuple(inputs.values)))
     if symbols:
         args = (*args, ShapeExpr(tuple(symbols)))
-    ty = call.ty
-    outs = ty.fields if isinstance(ty, TupleType) else (ty,)
-    return Call(op("R.call_dps"), args, {}, tuple(outs), ty, call.span)
+    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
+    outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
+    ty = call.ty if len(outs) == len(types) else TupleType(outs) if len(outs) > 1 else outs[0]
+    lowered = Call(op("R.call_dps"), args, {}, outs, ty, call.span)
+    if len(outs) == len(types):
+        return lowered
+    held = rewriter.emit(lowered)
+    parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
+    return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
 
 
 @dataclass(slots=True, frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ffi.dtype import DataType
-from ...ir.build import const, mul
+from ...ir.build import const
 from ...ir.expr import Binding, BindingBlock, Call, DataTypeImm, Expr, If, IntImm, SeqExpr, ShapeExpr, StringImm, Var, VarBinding, op
 from ...ir.function import Function
 from ...ir.module import IRModule
@@ -42,7 +42,7 @@ def bytes_of(ty: TensorType) -> Expr | None:
     known = dims(ty)
     if known is None or ty.dtype is None:
         return None
-    return mul(product(known), const(ty.dtype.itemsize, "int64"))
+    return product([*known, const(ty.dtype.itemsize, "int64")])
 
 
 class _Planner:
