@@ -63,8 +63,7 @@ def main() -> None:
     print(f"call with 4 numpy arrays, 1 kernel     {best(lambda: one(*arrays)) * 1e9:8.0f} ns")
     tensors = [unity.tensor(a) for a in arrays]
     print(f"call with 4 unity tensors, 1 kernel    {best(lambda: one(*tensors)) * 1e9:8.0f} ns")
-    if unity.support.extras is not None:
-        try:
+    try:
         torch = require("torch")
     except MissingExtraError:
         print("call with 4 torch tensors               (torch is not installed)")
@@ -73,9 +72,8 @@ def main() -> None:
         one(*torches)
         print(f"call with 4 torch tensors, 1 kernel    {best(lambda: one(*torches)) * 1e9:8.0f} ns")
     twenty, hundred = best(lambda: vm["twenty"](*arrays)), best(lambda: vm["hundred"](*arrays))
-    print(
-        f"each further kernel (20 -> 100)         {(hundred - twenty) / 80 * 1e9:8.1f} ns (the kernel's own time included)"
-    )
+    each = (hundred - twenty) / 80
+    print(f"each further kernel (20 -> 100)         {each * 1e9:8.1f} ns (the kernel's own time included)")
     print(f"call with 20 kernels, planned           {twenty * 1e9:8.0f} ns")
     print(f"call with 20 kernels, unplanned         {best(lambda: vm['twenty_unplanned'](*arrays)) * 1e9:8.0f} ns")
     plain, packed = best(lambda: vm["identity"](arrays[0])), best(lambda: vm["packed"](arrays[0]))
