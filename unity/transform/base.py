@@ -18,6 +18,7 @@ from typing import Any
 
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
+from ..ir.verify import verify
 from ..support.deep import deep_recursion
 from ..support.errors import InternalError, PassError, UnityError
 from ..support.options import bool_option, int_option, str_option
@@ -238,7 +239,7 @@ class VerifyInstrument(Instrument):
             raise _internal("E904", f"pass {step.name} broke the module: {error}", old) from error
 
 
-VERIFIER: list[Callable[[IRModule], None]] = []
+VERIFIER: list[Callable[[IRModule], None]] = [verify]
 """The module verifier run after every pass when ``UNITY_VERIFY=2``."""
 
 

@@ -1,0 +1,229 @@
+"""The house rules that a machine can check: layers, imports, cycles, file sizes, error pages, options."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "unity"
+ROOMS = ("support", "ffi", "ir", "arith", "te", "op", "script", "transform", "target", "vm", "frontend", "cli")
+FILES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = {path: path.read_text() for path in FILES}
+TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
+WARN, LIMIT = 400, 500
+RUN_TIME_ROOMS = ("support", "ffi", "vm")
+"""What a saved program needs to be loaded and run."""
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def room_of(path: Path) -> str | None:
+    """The room a file stands in; None for files directly in the package (the front door)."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+def module_of(path: Path) -> tuple[str, ...]:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imported(path: Path, node: ast.Import | ast.ImportFrom) -> list[tuple[str, ...]]:
+    """Modules of the package an import statement names (a name from a package counts as a module where it is one)."""
+    if isinstance(node, ast.Import):
+        return [tuple(a.name.split(".")) for a in node.names if a.name.split(".")[0] == "unity"]
+    if node.level:
+        here = module_of(path)
+        package = here if path.name == "__init__.py" else here[:-1]
+        base = package[: len(package) - (node.level - 1)] + (tuple(node.module.split(".")) if node.module else ())
+    else:
+        base = tuple((node.module or "").split("."))
+    if base[:1] != ("unity",):
+        return []
+    found = []
+    for alias in node.names:
+        inner = (*base, alias.name)
+        found.append(inner if is_module(inner) else base)
+    return found
+
+
+def is_module(parts: tuple[str, ...]) -> bool:
+    path = ROOT.joinpath(*parts)
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def for_types_only(tree: ast.Module) -> set[int]:
+    """Import statements under ``if TYPE_CHECKING``."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            found.update([id(n) for part in node.body for n in ast.walk(part)])
+    return found
+
+
+def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, list[tuple[str, ...]]]]:
+    """Import statements that run, with the modules of the package they name."""
+    skipped = for_types_only(TREES[path])
+    return [
+        (node, imported(path, node)) for node in ast.walk(TREES[path])
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in skipped
+    ]  # fmt: skip
+
+
+def test_every_room_is_known() -> None:
+    folders = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert folders <= set(ROOMS), folders - set(ROOMS)
+
+
+def test_rooms_import_only_leftwards() -> None:
+    wrong = []
+    for path in FILES:
+        room = room_of(path)
+        if room is None:
+            continue
+        for node, modules in imports(path):
+            for module in modules:
+                target = module[1] if len(module) > 1 and module[1] in ROOMS else None
+                if target is not None and ROOMS.index(target) > ROOMS.index(room):
+                    wrong.append(f"{name(path)}:{node.lineno} imports {'.'.join(module)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_imports_inside_functions() -> None:
+    wrong = []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                inner = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
+                wrong += [f"{name(path)}:{n.lineno}" for n in inner]
+    assert not wrong, "\n".join(sorted(set(wrong)))
+
+
+def test_modules_are_imported_by_name_in_one_place_only() -> None:
+    """``importlib`` serves the lazy front door and optional packages, nothing else."""
+    allowed = {"unity/__init__.py", "unity/support/extras.py"}
+    wrong = [name(p) for p, tree in TREES.items() for node, _ in imports(p)
+             if isinstance(node, ast.Import) and any([a.name == "importlib" for a in node.names]) and name(p) not in allowed]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+def test_relative_imports_inside_the_package() -> None:
+    wrong = []
+    for path in FILES:
+        for node, modules in imports(path):
+            if modules and (isinstance(node, ast.Import) or node.level == 0):
+                wrong.append(f"{name(path)}:{node.lineno}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles() -> None:
+    graph: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for path in FILES:
+        here = module_of(path)
+        graph[here] = {m for _, modules in imports(path) for m in modules if m != here and is_module(m)}
+    for here, targets in graph.items():  # a package's __init__ runs before its modules: importing the own package is no edge
+        graph[here] = {t for t in targets if here[: len(t)] != t}
+    state: dict[tuple[str, ...], int] = {}
+    cycle: list[str] = []
+
+    def visit(module: tuple[str, ...], trail: list[tuple[str, ...]]) -> None:
+        state[module] = 1
+        for target in sorted(graph.get(module, ())):
+            if state.get(target) == 1 and not cycle:
+                cycle.append(" -> ".join([".".join(m) for m in [*trail[trail.index(target) if target in trail else 0 :], module, target]]))
+            elif target not in state:
+                visit(target, [*trail, module])
+        state[module] = 2
+
+    for module in sorted(graph):
+        if module not in state:
+            visit(module, [])
+    assert not cycle, cycle[0]
+
+
+def compiler_files_reached(start: tuple[str, ...]) -> list[str]:
+    """Files of compiler rooms that importing a module pulls in, with the packages on the way."""
+    seen: set[tuple[str, ...]] = set()
+    stack = [start]
+    wrong: list[str] = []
+    while stack:
+        module = stack.pop()
+        for length in range(1, len(module) + 1):
+            prefix = module[:length]
+            if prefix in seen or not is_module(prefix):
+                continue
+            seen.add(prefix)
+            path = ROOT.joinpath(*prefix)
+            path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            if len(prefix) > 1 and prefix[1] not in (*RUN_TIME_ROOMS, "version"):
+                wrong.append(".".join(prefix))
+                continue
+            stack += [m for _, modules in imports(path) for m in modules]
+    return wrong
+
+
+@pytest.mark.parametrize("module", ["executable", "machine"])
+def test_running_a_saved_program_needs_no_compiler(module: str) -> None:
+    start = ("unity", "vm", module)
+    if not is_module(start):
+        pytest.fail(f"unity/vm/{module}.py is gone: name the module that loads and runs saved programs here")
+    assert not compiler_files_reached(start)
+
+
+def test_file_sizes() -> None:
+    listed = {line.split()[0] for line in (ROOT / "tests" / "large_files.txt").read_text().splitlines() if line and line[0] != "#"}
+    sizes = {name(p): len(text.splitlines()) for p, text in SOURCES.items()}
+    too_long = [f"{file}: {lines} lines" for file, lines in sizes.items() if lines > LIMIT and file not in listed]
+    assert not too_long, "split them, or give a reason in tests/large_files.txt:\n" + "\n".join(too_long)
+    gone = [file for file in listed if file not in sizes]
+    assert not gone, f"take them off tests/large_files.txt: {gone}"
+    long = [f"{file} ({lines})" for file, lines in sizes.items() if WARN < lines <= LIMIT]
+    if long:
+        print(f"over {WARN} lines:", ", ".join(sorted(long)))
+
+
+def test_every_module_says_what_it_is() -> None:
+    missing = [name(p) for p, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert not missing, "\n".join(missing)
+
+
+CODE = re.compile(r'"(E\d{3})"')
+PAGES = {p.stem: p.read_text() for p in (PACKAGE / "support" / "error_docs").glob("*.md")}
+USED = {code for text in SOURCES.values() for code in CODE.findall(text)}
+
+
+def test_every_error_code_has_a_page() -> None:
+    assert not USED - set(PAGES), sorted(USED - set(PAGES))
+
+
+def test_every_page_belongs_to_a_code() -> None:
+    assert not set(PAGES) - USED, sorted(set(PAGES) - USED)
+
+
+@pytest.mark.parametrize("code", sorted(PAGES))
+def test_pages_have_one_form(code: str) -> None:
+    text = PAGES[code]
+    assert re.match(rf"# {code}: \S", text), "the first line is '# <code>: title'"
+    assert "\n\n**Cause.** " in text and "\n\n**Fix.** " in text
+    assert text.index("**Cause.**") < text.index("**Fix.**")
+
+
+def test_every_option_is_documented() -> None:
+    table = re.findall(r'Option\("(UNITY_\w+)"', (PACKAGE / "support" / "options.py").read_text())
+    assert table
+    page = ROOT / "docs" / "options.md"
+    assert page.exists(), "docs/options.md is missing"
+    missing = [option for option in table if option not in page.read_text()]
+    assert not missing, missing
+
+
+def test_options_are_read_through_the_table() -> None:
+    wrong = [name(p) for p, text in SOURCES.items() if "os.environ" in text and name(p) != "unity/support/options.py"
+             and re.search(r"""environ[^\n]*UNITY_""", text)]  # fmt: skip
+    assert not wrong, wrong
