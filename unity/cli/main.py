@@ -144,7 +144,7 @@ def run_upgrade(options: argparse.Namespace) -> int:
     code = FINE
     for file in options.file:
         before = read_text(file)
-        after = upgrade(before)
+        after = upgrade(before, name=shown_name(file))
         if options.check:
             if after != before:
                 print(f"{shown_name(file)}: has old spellings")

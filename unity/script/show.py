@@ -20,7 +20,7 @@ from ..ir.stmt import Stmt
 from ..ir.types import Expr, Type
 from ..support.deep import deep_recursion
 from ..support.errors import OptionError
-from . import show_relax
+from . import show_block, show_relax
 from .highlight import ansi, html_block, wants_color
 from .show_attr import attr, attr_dict
 from .show_core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
@@ -217,6 +217,7 @@ _LOOSE: dict[type, Any] = {
     MatchBufferRegion: _loose_match, IterVar: iter_var, CommReducer: comm_reducer,
 }  # fmt: skip
 
+_FORMS = (show_block, show_relax)  # importing them fills the tables
 PRINTER[0] = print_node
 SCRIPT_HOOKS["script"] = script
 SCRIPT_HOOKS["show"] = show_module

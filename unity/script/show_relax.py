@@ -19,7 +19,7 @@ from ..ir.types import Expr
 from ..ir.walk import used_vars
 from .show_attr import attr, attr_dict
 from .show_core import EXPRS, INDEX, VALUE, Printer, quote
-from .show_scalar import intrinsic
+from .show_intrinsic import intrinsic
 from .show_tir import declarations, prim_func
 from .show_types import same_type, types
 

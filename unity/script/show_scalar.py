@@ -1,4 +1,4 @@
-"""Printing of scalar expressions: literals, infix operators by level, intrinsics, memory reads.
+"""Printing of scalar expressions: literals, infix operators by level, memory reads. Intrinsics: ``show_intrinsic``.
 
 Invariant: what is written reads back to the same node. Where the infix spelling would fold or convert on reading, the
 raw node form (``T.Add(...)``) is written instead.
@@ -16,13 +16,12 @@ from ..ffi.dtype import DataType
 from ..ir import scalar as sc
 from ..ir.buffer import BufferRegion, Range
 from ..ir.build import round_float
-from ..ir.expr import Call, DataflowVar, FloatImm, IntImm, Op, StringImm, Var
-from ..ir.intrinsic import INTRINSICS
-from ..ir.types import Expr, PointerType, PrimType, Type, prim_type
+from ..ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
+from ..ir.types import Expr, PrimType, prim_type
 from .ranges import stop_of
 from .show_core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 from .spelling import (
-    DTYPE_DEFAULT, DTYPE_FIRST, INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY,
+    INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY,
 )  # fmt: skip
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)
@@ -160,7 +159,7 @@ def _operand(p: Printer, node: Any, least: int, where: str) -> None:
         p.expr(node, where)
 
 
-def _pair(a: Any, b: Any) -> tuple[str, str]:
+def pair_places(a: Any, b: Any) -> tuple[str, str]:
     """How literals among two operands of one type are written."""
     if type(a) is IntImm:
         return (VALUE, VALUE) if type(b) is IntImm else (PAIR, VALUE)
@@ -175,7 +174,7 @@ def _binary(p: Printer, node: Any, where: str) -> None:
         p.exprs((node.a, node.b), RAW)
         p.out.append(")")
         return
-    left, right = _pair(node.a, node.b)
+    left, right = pair_places(node.a, node.b)
     if kind is sc.Div and not _is_float(node):
         p.out.append("T.truncdiv(")
         p.expr(node.a, left)
@@ -196,7 +195,7 @@ def _binary_call(p: Printer, node: Any, where: str) -> None:
     kind = type(node)
     raw = _folds(node, kind)
     p.out.append(f"T.{kind.__name__}(" if raw else f"{_CALLS[kind]}(")
-    left, right = (RAW, RAW) if raw else _pair(node.a, node.b)
+    left, right = (RAW, RAW) if raw else pair_places(node.a, node.b)
     p.expr(node.a, left)
     p.out.append(", ")
     p.expr(node.b, right)
@@ -357,86 +356,6 @@ def region(p: Printer, node: BufferRegion) -> None:
         else:
             bounds(p, item, ":")
     p.out.append("]")
-
-
-# -------------------------------------------------------------------------------------------------------- intrinsics
-
-_SAME_PAIR = frozenset(
-    name for name, row in INTRINSICS.items()
-    if row.result == "same" and row.arity == (2, 2) and name not in ("T.ldexp", "T.shift_left", "T.shift_right")
-)  # fmt: skip
-
-
-def dtype_text(ty: Type) -> str:
-    """A result type as an argument: ``"float32"``, or ``T.handle("float32", "shared")``."""
-    if type(ty) is PrimType:
-        return f'"{ty.dtype.name}"'
-    if type(ty) is PointerType:
-        return pointer_text(ty)
-    return '"handle"'
-
-
-def pointer_text(ty: PointerType) -> str:
-    """``T.handle("float32", "shared")``."""
-    element = ty.element.dtype.name if type(ty.element) is PrimType else "handle"
-    return f'T.handle("{element}")' if ty.scope == "global" else f'T.handle("{element}", {quote(ty.scope)})'
-
-
-def _inferred(name: str, node: Call) -> bool:
-    """True when the type of the call follows from its arguments."""
-    row = INTRINSICS[name]
-    args = node.args
-    result = row.result
-    if result == "same":
-        return bool(args) and args[0].ty is node.ty
-    if result == "second":
-        return len(args) > 1 and args[1].ty is node.ty
-    if result == "bool":
-        if not args or type(args[0].ty) is not PrimType:
-            return node.ty is _BOOL
-        return node.ty is prim_type(DataType("bool").with_lanes(args[0].ty.dtype.lanes))
-    return result == "given" or node.ty is prim_type(result)
-
-
-def intrinsic(p: Printer, node: Call) -> None:
-    """``T.name(args)`` with the result type where it is not implied."""
-    assert isinstance(node.op, Op)
-    name = node.op.name
-    row = INTRINSICS.get(name)
-    args = node.args
-    choice = name == "T.if_then_else" and len(args) == 3
-    raw = row is None or not _inferred(name, node) or bool(node.attrs) or bool(node.ty_args)
-    if choice:
-        raw = raw or args[1].ty is not args[2].ty or type(args[0]) is IntImm or args[0].ty is not _BOOL
-    if name in _SAME_PAIR and len(args) == 2:
-        raw = raw or args[0].ty is not args[1].ty
-    if raw:
-        p.out.append(f"T.call_intrin({dtype_text(node.ty)}, {quote(name)}")
-        for arg in args:
-            p.out.append(", ")
-            p.expr(arg, RAW)
-        p.out.append(")")
-        return
-    p.out.append(f"{p.word(name)}(")
-    first = True
-    if name in DTYPE_FIRST:
-        p.out.append(dtype_text(node.ty))
-        first = False
-    places = [VALUE] * len(args)
-    if len(args) == 2 and name in _SAME_PAIR:
-        places = list(_pair(args[0], args[1]))
-    elif choice:
-        places = [VALUE, *_pair(args[1], args[2])]
-    for arg, place in zip(args, places):
-        if not first:
-            p.out.append(", ")
-        first = False
-        p.expr(arg, place)
-    if row is not None and row.result == "given" and name not in DTYPE_FIRST:
-        default = DTYPE_DEFAULT.get(name)
-        if default is None or node.ty is not prim_type(default):
-            p.out.append(f"dtype={dtype_text(node.ty)}" if first else f", dtype={dtype_text(node.ty)}")
-    p.out.append(")")
 
 
 EXPRS.update({

@@ -1,4 +1,4 @@
-"""Printing of tensor programs: functions, statements, blocks, buffers.
+"""Printing of tensor programs: functions, statements, buffers; blocks stand in ``show_block``.
 
 Invariant: statements write whole lines; what a statement binds is named when it is written.
 """
@@ -8,22 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir import stmt as st
-from ..ir.buffer import Buffer, MatchBufferRegion, Range
+from ..ir.buffer import Buffer
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from ..ir.scalar import IterVar
 from ..ir.types import Expr, PointerType, PrimType, TupleType, Type, prim_type
 from ..ir.walk import used_vars
-from .ranges import same_expr, stop_of
+from .ranges import stop_of
 from .show_attr import attr, attr_dict, tensor_text
 from .show_core import INDEX, RAW, STMTS, VALUE, Printer, quote
-from .show_scalar import bounds, indices, pointer_text, region
-from .spelling import AXIS_CANONICAL, AXIS_LETTERS, LOOP_CANONICAL
+from .show_intrinsic import pointer_text
+from .show_scalar import indices
+from .spelling import LOOP_CANONICAL
 
 _HANDLE = prim_type("handle")
-_BOOL = prim_type("bool")
-_LETTER = {kind: letter for letter, kind in AXIS_LETTERS.items()}
 
 
 # ----------------------------------------------------------------------------------------------------------- buffers
@@ -148,7 +147,8 @@ def declarations(p: Printer, level: str) -> str:
 # -------------------------------------------------------------------------------------------------------- statements
 
 
-def _body(p: Printer, body: st.Stmt) -> None:
+def indented(p: Printer, body: st.Stmt) -> None:
+    """A statement one level deeper."""
     p.indent += 1
     p.stmt(body)
     p.indent -= 1
@@ -189,7 +189,7 @@ def _for(p: Printer, node: st.For) -> None:
             p.line(f"for {', '.join([_bind_loop(p, loop) for loop in nest])} in T.grid(")
             p.exprs([loop.extent for loop in nest], INDEX)
             p.out.append("):")
-            _body(p, nest[-1].body)
+            indented(p, nest[-1].body)
             return
     _single_loop(p, node)
 
@@ -217,31 +217,31 @@ def _single_loop(p: Printer, node: st.For) -> None:
         p.out.append(", annotations=")
         attr_dict(p, node.annotations)
     p.out.append("):")
-    _body(p, node.body)
+    indented(p, node.body)
 
 
 def _while(p: Printer, node: st.While) -> None:
     p.line("while ")
     p.expr(node.cond, RAW)
     p.out.append(":")
-    _body(p, node.body)
+    indented(p, node.body)
 
 
 def _if(p: Printer, node: st.IfThenElse) -> None:
     p.line("if ")
     p.expr(node.cond, RAW)
     p.out.append(":")
-    _body(p, node.then_case)
+    indented(p, node.then_case)
     other = node.else_case
     while type(other) is st.IfThenElse and id(other) not in p.underline:
         p.line("elif ")
         p.expr(other.cond, RAW)
         p.out.append(":")
-        _body(p, other.then_case)
+        indented(p, other.then_case)
         other = other.else_case
     if other is not None:
         p.line("else:")
-        _body(p, other)
+        indented(p, other)
 
 
 def _return(p: Printer, node: st.Return) -> None:
@@ -259,10 +259,11 @@ def _bind(p: Printer, node: st.Bind) -> None:
 
 
 def _alloc(p: Printer, node: st.AllocBuffer) -> None:
-    _alloc_statement(p, node, "T.alloc_buffer")
+    alloc_statement(p, node, "T.alloc_buffer")
 
 
-def _alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
+def alloc_statement(p: Printer, node: st.AllocBuffer, word: str) -> None:
+    """An allocation as a statement, spelled ``word``."""
     p.line(f"{own_buffer(p, node.buffer)} = {word}(")
     buffer_arguments(p, node.buffer)
     if node.annotations:
@@ -308,7 +309,7 @@ def _attr(p: Printer, node: st.AttrStmt) -> None:
         p.out.append(f", {quote(node.key)}, ")
         attr(p, node.value)
         p.out.append("):")
-    _body(p, node.body)
+    indented(p, node.body)
 
 
 def _assert(p: Printer, node: st.AssertStmt) -> None:
@@ -348,108 +349,6 @@ def _evaluate(p: Printer, node: st.Evaluate) -> None:
     p.out.append(")")
 
 
-# ------------------------------------------------------------------------------------------------------------ blocks
-
-
-def _remaps(p: Printer, axis: IterVar, value: Expr) -> bool:
-    loop = p.loops.get(value) if type(value) is Var else None
-    if loop is None or axis.dom is None or axis.kind not in _LETTER or axis.var.ty is not value.ty:
-        return False
-    return same_expr(axis.dom.min, loop.min) and same_expr(axis.dom.extent, loop.extent) and loop.step is None
-
-
-def _axes(p: Printer, axes: tuple[IterVar, ...], values: tuple[Expr, ...] | None) -> None:
-    number = 0
-    while number < len(axes):
-        run = number
-        if values is not None:
-            while run < len(axes) and _remaps(p, axes[run], values[run]):
-                run += 1
-        if run - number > 1 and values is not None:
-            letters = "".join([_LETTER[a.kind] for a in axes[number:run]])
-            loops = ", ".join([p.name_of(v) for v in values[number:run]])
-            names = ", ".join([p.name_of(a.var) for a in axes[number:run]])
-            p.line(f'{names} = T.axis.remap("{letters}", [{loops}])')
-            number = run
-            continue
-        axis = axes[number]
-        p.line(f"{p.name_of(axis.var)} = {AXIS_CANONICAL[axis.kind]}(")
-        _domain(p, axis.dom)
-        if values is not None:
-            p.out.append(", ")
-            p.expr(values[number], INDEX)
-        p.out.append(")")
-        number += 1
-    p.bound.update([a.var for a in axes])
-
-
-def _domain(p: Printer, dom: Range | None) -> None:
-    if dom is None:
-        p.out.append("None")
-    elif type(dom.min) is IntImm and dom.min.value == 0 and dom.min.ty is dom.extent.ty:
-        p.expr(dom.extent, INDEX)
-    else:
-        p.out.append("(")
-        bounds(p, dom, ", ")
-        p.out.append(")")
-
-
-def _realize(p: Printer, node: st.BlockRealize) -> None:
-    start = len(p.out)
-    _block(p, node.block, node.iter_values, node.predicate)
-    if p.underline and id(node.block) in p.underline:
-        p.marks.append((start, len(p.out)))
-
-
-def _match_region(p: Printer, node: MatchBufferRegion) -> None:
-    p.line(f"{own_buffer(p, node.buffer)} = T.match_buffer(")
-    region(p, node.source)
-    p.out.append(", ")
-    buffer_arguments(p, node.buffer)
-    p.out.append(")")
-
-
-def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, predicate: Expr | None = None) -> None:
-    p.line(f"with {p.word('T.block')}({quote(node.name) if node.name else ''}):")
-    p.indent += 1
-    start = len(p.out)
-    _axes(p, node.iter_vars, values)
-    if predicate is not None and not (type(predicate) is IntImm and predicate.value == 1 and predicate.ty is _BOOL):
-        p.line("T.where(")
-        p.expr(predicate, RAW)
-        p.out.append(")")
-    for word, regions in (("T.reads", node.reads), ("T.writes", node.writes)):
-        if regions is not None:
-            p.line(f"{word}(")
-            for number, part in enumerate(regions):
-                p.out.append(", " if number else "")
-                region(p, part)
-            p.out.append(")")
-    if node.annotations:
-        p.line(f"{p.word('T.block_attr')}(")
-        attr_dict(p, node.annotations)
-        p.out.append(")")
-    for buffer in node.alloc_buffers:
-        word = "T.sblock_alloc_buffer" if p.dialect.tvm else "T.alloc_buffer"
-        p.line(f"{own_buffer(p, buffer)} = {word}(")
-        buffer_arguments(p, buffer)
-        p.out.append(")")
-    for item in node.match_buffers:
-        _match_region(p, item)
-    if node.init is not None:
-        p.line("with T.init():")
-        _body(p, node.init)
-    stmts = node.body.stmts if type(node.body) is st.SeqStmt else (node.body,)
-    if not stmts and len(p.out) == start:
-        p.line("pass")
-    for inner in stmts:
-        if type(inner) is st.AllocBuffer and not p.dialect.tvm:
-            _alloc_statement(p, inner, "T.allocate_buffer")
-        else:
-            p.stmt(inner)
-    p.indent -= 1
-
-
 def _word(text: str) -> Any:
     def emit(p: Printer, node: st.Stmt) -> None:
         p.line(text)
@@ -460,6 +359,6 @@ def _word(text: str) -> Any:
 STMTS.update({
     st.SeqStmt: _seq, st.For: _for, st.While: _while, st.IfThenElse: _if, st.Return: _return, st.Bind: _bind,
     st.AllocBuffer: _alloc, st.AllocConst: _alloc_const, st.DeclBuffer: _decl, st.AttrStmt: _attr,
-    st.AssertStmt: _assert, st.BufferStore: _store, st.Evaluate: _evaluate, st.Block: _block,
-    st.BlockRealize: _realize, st.Break: _word("break"), st.Continue: _word("continue"),
+    st.AssertStmt: _assert, st.BufferStore: _store, st.Evaluate: _evaluate, st.Break: _word("break"),
+    st.Continue: _word("continue"),
 })  # fmt: skip

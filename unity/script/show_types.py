@@ -10,7 +10,7 @@ from ..ir.expr import IntImm, ShapeExpr
 from ..ir.types import Expr, Type
 from .ranges import same_expr
 from .show_core import INDEX, TYPES, Printer, quote
-from .show_scalar import pointer_text
+from .show_intrinsic import pointer_text
 
 
 def _dims(p: Printer, values: tuple[Expr, ...]) -> None:

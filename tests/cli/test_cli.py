@@ -1,0 +1,127 @@
+"""The command line, run as a function and once as a process."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unity.cli.main import FAILED, FINE, USAGE, main
+from unity.script import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+
+GOOD = """\
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        n = T.int64()
+        y: R.Tensor((n, 4), "float32") = R.add(x, x)
+        return y
+"""
+OLD = """\
+from tvm.script import ir as I, relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        y = R.call_tir("my.f", (x,), out_sinfo=R.Tensor((4,), "float32"))
+        return y
+"""
+BAD = """\
+@R.function
+def main(x: R.Tensor((4,), "float32")):
+    y = R.nn.rellu(x)
+    z = R.add(x, unknown)
+    return x
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "model.py"
+
+
+def test_print_writes_canonical_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("@R.function\ndef f(x: R.Tensor((4,), 'float32')):\n    return R.exp(R.exp(x))\n")
+    assert main(["print", str(file)]) == FINE
+    out = capsys.readouterr().out
+    assert out.count("R.exp(") == 2 and parse(out) is not None
+
+
+def test_print_tvm_dialect_and_color(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(OLD)
+    assert main(["print", str(file), "--dialect", "tvm"]) == FINE
+    assert "R.call_dps_packed(" in capsys.readouterr().out
+    assert main(["print", str(file), "--color", "always"]) == FINE
+    assert "\x1b[" in capsys.readouterr().out
+
+
+def test_print_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(GOOD))
+    assert main(["print", "-"]) == FINE
+    assert capsys.readouterr().out == GOOD
+
+
+def test_check_prints_every_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(BAD)
+    assert main(["check", str(file)]) == FAILED
+    err = capsys.readouterr().err
+    assert err.count("error[E") == 2 and f"{file}:3:" in err and f"{file}:4:" in err and "2 errors" in err
+    assert "Traceback" not in err
+    file.write_text(GOOD)
+    assert main(["check", str(file)]) == FINE
+    assert "fine" in capsys.readouterr().out
+
+
+def test_check_verifies(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(GOOD.replace("return y", "return n_undefined"))
+    assert main(["check", str(file)]) == FAILED
+    assert "error[E" in capsys.readouterr().err
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "e001"]) == FINE
+    assert "**Cause.**" in capsys.readouterr().out
+    assert main(["explain"]) == FINE
+    assert "E001: " in capsys.readouterr().out
+    assert main(["explain", "E999"]) == USAGE
+    assert "E005" in capsys.readouterr().err
+
+
+def test_upgrade(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(OLD)
+    assert main(["upgrade", str(file), "--check"]) == FAILED
+    assert main(["upgrade", str(file), "--diff"]) == FINE
+    assert "-        y = R.call_tir(" in capsys.readouterr().out
+    assert file.read_text() == OLD
+    assert main(["upgrade", str(file), "--in-place"]) == FINE
+    assert "call_dps" in file.read_text() and "out_sinfo" not in file.read_text()
+    assert main(["upgrade", str(file), "--check"]) == FINE
+
+
+def test_opt_lists_and_refuses(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["opt", "--list"]) == FINE
+    file.write_text(GOOD)
+    assert main(["opt", str(file)]) == FINE  # the empty pipeline changes nothing
+    assert GOOD in capsys.readouterr().out
+    assert main(["opt", str(file), "-p", "no_such_pass"]) == FAILED
+    assert "E502" in capsys.readouterr().err
+
+
+def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print", "/no/such/file.py"]) == USAGE
+    assert "E004" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["frobnicate"])
+    assert stopped.value.code == USAGE
+
+
+def test_as_a_process() -> None:
+    done = subprocess.run([sys.executable, "-m", "unity", "version"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("unity ")
