@@ -149,7 +149,15 @@ def _top(p: Printer, node: Any, name: str | None) -> None:
         own = name or _function_name(node)
         p.names = Names({own})
         show_relax.any_function(p, node, own)
-    elif isinstance(node, Type):
+    else:
+        p.loose = True
+        _loose(p, node)
+
+
+def _loose(p: Printer, node: Any) -> None:
+    """A node outside any function."""
+    kind = type(node)
+    if isinstance(node, Type):
         p.type(node)
     elif isinstance(node, Stmt):
         p.level = "T"

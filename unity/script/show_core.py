@@ -97,7 +97,7 @@ class Printer:
     """Collects text. Rows of ``EXPRS``, ``STMTS``, ``TYPES`` and ``TOPS`` say how nodes are written."""
 
     __slots__ = (
-        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "marks", "module_names", "names",
+        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "module_names", "names",
         "out", "pending", "quoting", "underline",
     )  # fmt: skip
 
@@ -117,6 +117,7 @@ class Printer:
         self.level = "R"
         self.module_names: frozenset[str] = frozenset()
         self.class_name = "Module"
+        self.loose = False
 
     def word(self, name: str) -> str:
         """A canonical construct or operator name in the dialect at hand."""

@@ -56,7 +56,7 @@ def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
         else:
             p.out.append(f"cls.{node.name}")
             p.free[node] = None
-    elif node.name in p.module_names:
+    elif node.name in p.module_names or p.loose:
         p.out.append(node.name)
     else:
         p.out.append(f"I.GlobalVar({quote(node.name)})")
