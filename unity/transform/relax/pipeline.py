@@ -13,6 +13,7 @@ from .canonicalize import canonicalize
 from .dead_code import dead_code
 from .fold_constant import fold_constant
 from .kill_after_last_use import kill_after_last_use
+from .lambda_lift import lambda_lift
 from .legalize_ops import legalize_ops
 from .lower_call_dps import lower_call_dps
 from .normalize import normalize
@@ -22,6 +23,7 @@ from .to_non_dataflow import to_non_dataflow
 
 DEFAULT_PIPELINE = Pipeline((
     normalize,
+    lambda_lift,
     canonicalize,
     fold_constant,
     rewrite_reshape,

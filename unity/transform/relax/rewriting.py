@@ -1,7 +1,7 @@
 """``GraphRewriter``: rewrite the bindings of a graph function in order, keeping scopes, names and unchanged parts.
 
 A rule gets each bound value (its variables already replaced, its branches and local functions already rewritten) and returns the
-new value. Through the rewriter it may emit bindings before it, or replace the bound variable by another expression.
+new value (None drops the binding). Through the rewriter it may emit bindings before it, or replace the bound variable by another expression.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class GraphRewriter:
         self.names = NameSupply()
         self.name_hint = "lv"
         self.var: Var | None = None
+        self.enters_functions = True
         self.in_dataflow = False
         self._out: list[Binding] = []
 
@@ -132,6 +133,8 @@ class GraphRewriter:
         value = self._enter(binding.value)
         self.var, self.name_hint = binding.var, binding.var.name
         made = self.rule(value, self)
+        if made is None:
+            return
         if isinstance(made, Replaced):
             self.replacer.mapping[binding.var] = made.value
         elif made is binding.value:
@@ -157,7 +160,7 @@ class GraphRewriter:
                 ty = join_branches(then_branch, else_branch)
             return If(cond, then_branch, else_branch, ty, value.span)
         if type(value) is Function:
-            return self._function(value)
+            return self._function(value) if self.enters_functions else self._apply(value)
         if type(value) is SeqExpr:
             return self._sequence(value)
         return self._apply(value)  # type: ignore[no-any-return]
