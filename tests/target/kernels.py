@@ -62,7 +62,10 @@ def prim_func(params: Sequence[Buffer | Var], body: Stmt, ret: Type = VOID_TYPE,
 
 
 def block(
-    loops: Sequence[tuple[Var, int | Expr, str]], make: Callable[..., Stmt], init: Callable[..., Stmt] | None = None, name: str = "b"
+    loops: Sequence[tuple[Var, int | Expr, str]],
+    make: Callable[..., Stmt],
+    init: Callable[..., Stmt] | None = None,
+    name: str = "b",
 ) -> Stmt:
     """A nest of serial loops over one block; ``loops`` are (loop variable, extent, iterator kind)."""
     iterators = [Var("v" + v.name, v.ty) for v, _, _ in loops]

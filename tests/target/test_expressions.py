@@ -95,7 +95,9 @@ def test_integer_division(dtype: str) -> None:
         check(b.floordiv, [x, y], np.floor_divide(x, y))
         check(b.floormod, [x, y], np.mod(x, y))
         check(b.truncmod, [x, y], np.fmod(x, y))
-        wrapped = [int(p) // int(q) if (p < 0) == (q < 0) or p == 0 else -(abs(int(p)) // abs(int(q))) for p, q in zip(x, y)]
+        wrapped = [
+            int(p) // int(q) if (p < 0) == (q < 0) or p == 0 else -(abs(int(p)) // abs(int(q))) for p, q in zip(x, y)
+        ]
         check(b.truncdiv, [x, y], np.array([b.wrap_int(v, DataType(dtype)) for v in wrapped], dtype=x.dtype))
 
 
@@ -138,7 +140,8 @@ def test_comparisons(dtype: str) -> None:
     x, y = values(dtype, 1), values(dtype, 2)
     y[::2] = x[::2]
     for ours, theirs in (
-        (b.eq, operator.eq), (b.ne, operator.ne), (b.lt, operator.lt), (b.le, operator.le), (b.gt, operator.gt), (b.ge, operator.ge),
+        (b.eq, operator.eq), (b.ne, operator.ne), (b.lt, operator.lt), (b.le, operator.le), (b.gt, operator.gt),
+        (b.ge, operator.ge),
     ):  # fmt: skip
         with np.errstate(all="ignore"):
             expected = theirs(x, y)
@@ -296,6 +299,14 @@ def test_choices(dtype: str) -> None:
 
 def test_reinterpret() -> None:
     x = values("float32", 1)
-    check(lambda p: b.intrinsic("reinterpret", p, dtype=DataType("uint32").with_lanes(b.dtype_of(p).lanes)), [x], x.view("uint32"))
+    check(
+        lambda p: b.intrinsic("reinterpret", p, dtype=DataType("uint32").with_lanes(b.dtype_of(p).lanes)),
+        [x],
+        x.view("uint32"),
+    )
     h = values("bfloat16", 1)
-    check(lambda p: b.intrinsic("reinterpret", p, dtype=DataType("int16").with_lanes(b.dtype_of(p).lanes)), [h], h.view("int16"))
+    check(
+        lambda p: b.intrinsic("reinterpret", p, dtype=DataType("int16").with_lanes(b.dtype_of(p).lanes)),
+        [h],
+        h.view("int16"),
+    )

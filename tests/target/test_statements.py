@@ -11,21 +11,33 @@ from unity.ffi.registry import register_func
 from unity.ffi.tensor import Tensor
 from unity.ir import build as b
 from unity.ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from unity.ir.expr import Call, GlobalVar, IntImm, StringImm, Var, op
-from unity.ir.scalar import BufferLoad, Broadcast, IterVar, Let, Ramp, Shuffle
+from unity.ir.expr import Call, GlobalVar, StringImm, Var, op
+from unity.ir.scalar import Broadcast, BufferLoad, IterVar, Let, Ramp, Shuffle
 from unity.ir.stmt import (
-    AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Block, BlockRealize, Break, BufferStore, Continue, DeclBuffer,
-    Evaluate, For, IfThenElse, Return, SeqStmt, While, seq,
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    Bind,
+    Block,
+    BlockRealize,
+    Break,
+    BufferStore,
+    Continue,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    Return,
+    While,
+    seq,
 )  # fmt: skip
-from unity.ir.types import prim_type
+from unity.ir.types import Expr, prim_type
 from unity.support.errors import CodegenError
 from unity.transform.base import Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 F32 = prim_type("float32")
 SIZES = (0, 1, 5, 33)
-
-
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -96,7 +108,9 @@ def test_vectorized_reduction_runs_lane_by_lane() -> None:
 def test_unrolled_and_nested_kinds() -> None:
     i, j = var("i"), var("j", "int32")
     c = buffer("C", (4, 3), "int32")
-    body = loop(i, 4, loop(j, 3, BufferStore(c, b.add(b.mul(b.cast(i, "int32"), 10), j), (i, j)), "unrolled"), "unrolled")
+    body = loop(
+        i, 4, loop(j, 3, BufferStore(c, b.add(b.mul(b.cast(i, "int32"), 10), j), (i, j)), "unrolled"), "unrolled"
+    )
     out = np.zeros((4, 3), "int32")
     run(prim_func([c], body), out)
     np.testing.assert_array_equal(out, np.arange(4)[:, None] * 10 + np.arange(3))
@@ -167,7 +181,14 @@ def test_return_value_frees_and_stops() -> None:
     t = buffer("T", (b.mul(n, 1000),))
     body = seq(
         AllocBuffer(t),
-        loop(i, n, seq(store(t, load(a, i), i), IfThenElse(b.gt(load(t, i), b.const(2.0, "float32")), Return(b.cast(i, "int32"))))),
+        loop(
+            i,
+            n,
+            seq(
+                store(t, load(a, i), i),
+                IfThenElse(b.gt(load(t, i), b.const(2.0, "float32")), Return(b.cast(i, "int32"))),
+            ),
+        ),
         Return(b.const(-1, "int32")),
     )
     func = prim_func([a], body, prim_type("int32"))
@@ -202,7 +223,7 @@ def test_impossible_sizes() -> None:
     c, t = buffer("C", (1,)), buffer("T", (n, 1 << 40))
     body = seq(AllocBuffer(t), store(t, b.const(1.0, "float32"), 0, 0), store(c, load(t, 0, 0), 0))
     for bad in (-1, 1 << 30, 1 << 62):
-        with pytest.raises(KernelError, match="size|memory"):
+        with pytest.raises(KernelError, match=r"size|memory"):
             run(prim_func([c, n], body), np.zeros(1, "float32"), bad)
     huge = buffer("H", (1 << 62,))
     with pytest.raises(CodegenError, match="E525"):
@@ -214,7 +235,10 @@ def test_constant_data() -> None:
     for dtype in ("float32", "int8", "bool", "bfloat16"):
         data = (np.arange(6) % 3).astype(DataType(dtype).numpy)
         k, c = buffer("K", (2, 3), dtype), buffer("C", (6,), dtype)
-        body = seq(AllocConst(k, Tensor(data.reshape(2, 3))), loop(i, 6, store(c, load(k, b.floordiv(i, 3), b.floormod(i, 3)), i)))
+        body = seq(
+            AllocConst(k, Tensor(data.reshape(2, 3))),
+            loop(i, 6, store(c, load(k, b.floordiv(i, 3), b.floormod(i, 3)), i)),
+        )
         out = np.zeros(6, DataType(dtype).numpy)
         run(prim_func([c], body), out)
         np.testing.assert_array_equal(out, data)
@@ -259,10 +283,17 @@ def test_vectors_written_out() -> None:
     wide = BufferLoad(a, (index,), prim_type("float32x8"))
     reverse = BufferLoad(a, (Ramp(i64(15), i64(-1), 8, prim_type("int64x8")),), prim_type("float32x8"))
     mask = b.lt(b.ramp(b.const(0, "int32"), 1, 8), b.broadcast(b.const(5, "int32"), 8))
-    shuffled = Shuffle((wide, reverse), tuple([b.const(i, "int32") for i in (0, 8, 1, 9, 2, 10, 3, 15)]), prim_type("float32x8"))
+    shuffled = Shuffle(
+        (wide, reverse), tuple([b.const(i, "int32") for i in (0, 8, 1, 9, 2, 10, 3, 15)]), prim_type("float32x8")
+    )
     body = seq(
         BufferStore(c, b.add(wide, reverse), (index,)),
-        BufferStore(c, Broadcast(b.const(3.0, "float32"), 8, prim_type("float32x8")), (Ramp(i64(8), i64(1), 8, prim_type("int64x8")),), mask),
+        BufferStore(
+            c,
+            Broadcast(b.const(3.0, "float32"), 8, prim_type("float32x8")),
+            (Ramp(i64(8), i64(1), 8, prim_type("int64x8")),),
+            mask,
+        ),
         BufferStore(c, shuffled, (Ramp(i64(16), i64(2), 8, prim_type("int64x8")),)),
     )
     x = np.arange(32, dtype="float32")
@@ -327,7 +358,9 @@ def matmul(n: object, k: object, m: object, transposed: bool = False) -> object:
     x, w, y = buffer("X", (n, k)), buffer("W", (m, k) if transposed else (k, m)), buffer("Y", (n, m))
     return prim_func([x, w, y], block(
         [(i, n, "S"), (j, m, "S"), (p, k, "R")],
-        lambda vi, vj, vp: store(y, b.add(load(y, vi, vj), b.mul(load(x, vi, vp), load(w, *((vj, vp) if transposed else (vp, vj))))), vi, vj),
+        lambda vi, vj, vp: store(
+            y, b.add(load(y, vi, vj), b.mul(load(x, vi, vp), load(w, vj, vp) if transposed else load(w, vp, vj))), vi, vj
+        ),
         lambda vi, vj, vp: store(y, b.const(0.0, "float32"), vi, vj), "mm",
     ))  # fmt: skip
 
@@ -390,15 +423,19 @@ def test_calls_between_functions() -> None:
     np.testing.assert_array_equal(out, v * 4 + 49)
 
 
+def call(kind: str, dtype: str, name: str, *args: Expr) -> Call:
+    """``T.<kind>(name, ...)`` with a result type."""
+    return Call(op(f"T.{kind}"), (StringImm(name), *args), {}, (), prim_type(dtype))
+
+
 def test_foreign_calls() -> None:
     c = buffer("C", (4,), "float64")
     length = Call(op("T.call_extern"), (StringImm("strlen"), StringImm("hello")), {}, (), prim_type("int64"))
     body = seq(
         store(c, b.call_extern("float64", "cos", b.const(1.0, "float64"), pure=True), 0),
         store(c, b.cast(length, "float64"), 1),
-        store(c, Call(op("T.call_llvm_pure_intrin"), (StringImm("llvm.sqrt"), b.const(9.0, "float64")), {}, (), prim_type("float64")), 2),
-        store(c, Call(op("T.call_llvm_pure_intrin"), (StringImm("llvm.fma"), b.const(1, "uint32"), *[b.const(2.0, "float64")] * 3), {}, (),
-                      prim_type("float64")), 3),
+        store(c, call("call_llvm_pure_intrin", "float64", "llvm.sqrt", b.const(9.0, "float64")), 2),
+        store(c, call("call_llvm_pure_intrin", "float64", "llvm.fma", b.const(1, "uint32"), *[b.const(2.0, "float64")] * 3), 3),
     )  # fmt: skip
     out = np.zeros(4)
     run(prim_func([c], body), out)
@@ -417,11 +454,10 @@ def test_unknown_symbols_are_errors(intrinsic: str, name: str) -> None:
 
 
 def test_printf(capfd: pytest.CaptureFixture[str]) -> None:
-    call = Call(op("T.call_extern"), (StringImm("printf"), StringImm("n=%d x=%.1f\n"), b.const(3, "int8"), b.const(2.5, "float32")), {}, (),
-                prim_type("int32"))  # fmt: skip
-    flush = Call(op("T.call_extern"), (StringImm("fflush"), Call(op("T.reinterpret"), (b.const(0, "uint64"),), {}, (), prim_type("handle"))),
-                 {}, (), prim_type("int32"))  # fmt: skip
-    run(prim_func([], seq(Evaluate(call), Evaluate(flush))))
+    text = StringImm("n=%d x=%.1f\n")
+    say = call("call_extern", "int32", "printf", text, b.const(3, "int8"), b.const(2.5, "float32"))
+    flush = call("call_extern", "int32", "fflush", b.const(0, "handle"))
+    run(prim_func([], seq(Evaluate(say), Evaluate(flush))))
     assert capfd.readouterr().out == "n=3 x=2.5\n"
 
 
@@ -463,7 +499,9 @@ def test_pointers_and_atomics() -> None:
     loaded = Loaded({"main": func})
     loaded("main", x, out)
     assert out[0] == x.sum()
-    assert loaded.library.signatures["main"].params[1].written and not loaded.library.signatures["main"].params[0].written
+    assert (
+        loaded.library.signatures["main"].params[1].written and not loaded.library.signatures["main"].params[0].written
+    )
 
 
 def test_scalar_parameters_of_every_type() -> None:
@@ -495,7 +533,7 @@ def test_type_errors_are_found() -> None:
         store(c, b.cast(var("u"), "float32"), 0),
         Break(),
     ):
-        with pytest.raises(CodegenError, match="E52[034]"):
+        with pytest.raises(CodegenError, match=r"E52[034]"):
             run(prim_func([c], bad), np.zeros(4, "float32"))
 
 
@@ -515,5 +553,3 @@ def test_deep_programs() -> None:
 
 def test_pipeline_prints_and_parses() -> None:
     assert Pipeline.parse(str(CPU_PIPELINE)) == CPU_PIPELINE
-
-

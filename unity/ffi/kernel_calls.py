@@ -28,7 +28,9 @@ def _array(address: int, dtype: str, shape: list[int]) -> np.ndarray[Any, Any]:
     size = math.prod(shape) * item.itemsize
     if size == 0:
         return np.empty(shape, item.numpy)
-    return np.frombuffer((ctypes.c_char * size).from_address(address), item.numpy).reshape(shape)
+    memory: Any = (ctypes.c_char * size).from_address(address)
+    found: np.ndarray[Any, Any] = np.frombuffer(memory, item.numpy).reshape(shape)
+    return found
 
 
 def call_from_kernel(name: bytes, layout: bytes, address: int) -> None:

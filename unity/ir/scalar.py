@@ -25,6 +25,7 @@ class Binary(Expr):
     a: Expr
     b: Expr
     ty: PrimType
+    span: Span | None
 
 
 @node

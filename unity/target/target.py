@@ -41,7 +41,14 @@ TAGS: dict[str, dict[str, Any]] = {
 }
 """Names of machines."""
 
-_INTEGERS = ("num-cores", "vector-width", "opt-level", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
+_INTEGERS = (
+    "num-cores",
+    "vector-width",
+    "opt-level",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+)
 _STACK: list[Target] = []
 
 
@@ -62,7 +69,9 @@ class Target:
             kind, options = _read(description)
         known = KINDS.get(kind)
         if known is None:
-            raise CodegenError("E531", f"unknown target {kind!r}", help=f"kinds: {', '.join(KINDS)}; tags: {', '.join(TAGS)}")
+            raise CodegenError(
+                "E531", f"unknown target {kind!r}", help=f"kinds: {', '.join(KINDS)}; tags: {', '.join(TAGS)}"
+            )
         for name, value in list(options.items()):
             if name in ("keys", "tag", "host", "device", "model", "libs"):
                 options.pop(name)
@@ -104,7 +113,14 @@ class Target:
         width = self.get("vector-width")
         if width is not None:
             return int(width)
-        if "avx512f" in self.features or self.mcpu in ("x86-64-v4", "skylake-avx512", "icelake-server", "sapphirerapids", "znver4", "znver5"):
+        if "avx512f" in self.features or self.mcpu in (
+            "x86-64-v4",
+            "skylake-avx512",
+            "icelake-server",
+            "sapphirerapids",
+            "znver4",
+            "znver5",
+        ):
             return 512
         return 256 if "avx" in self.features or self.mcpu in ("x86-64-v3", "znver3") else 128
 
@@ -122,7 +138,9 @@ class Target:
         _STACK.append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _STACK.pop()
 
     @staticmethod
@@ -155,7 +173,9 @@ def _read(description: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     while position < len(words):
         name, equals, value = words[position].lstrip("-").partition("=")
         if not words[position].startswith("-"):
-            raise CodegenError("E531", f"cannot read {words[position]!r} in target {description!r}", help="options are -name=value")
+            raise CodegenError(
+                "E531", f"cannot read {words[position]!r} in target {description!r}", help="options are -name=value"
+            )
         if not equals and position + 1 < len(words) and not words[position + 1].startswith("-"):
             position += 1
             value = words[position]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace as replace_fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
@@ -64,7 +64,9 @@ class Pass:
         known = [f.name for f in fields(self.options)] if self.options is not None else []
         for name in options:
             if name not in known:
-                raise PassError("E501", f"pass {self.name} has no option {name!r}", help=f"it has: {', '.join(known) or 'none'}")
+                raise PassError(
+                    "E501", f"pass {self.name} has no option {name!r}", help=f"it has: {', '.join(known) or 'none'}"
+                )
         return replace_fields(self, options=replace_fields(self.options, **options)) if options else self
 
     def __str__(self) -> str:
@@ -92,7 +94,9 @@ def module_pass(*, name: str | None = None, options: type | None = None) -> Call
     return _decorator("module", name, options)
 
 
-def prim_func_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., PrimFunc]], Pass]:
+def prim_func_pass(
+    *, name: str | None = None, options: type | None = None
+) -> Callable[[Callable[..., PrimFunc]], Pass]:
     """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program."""
     return _decorator("prim_func", name, options)
 
@@ -142,7 +146,7 @@ class Pipeline:
                 raise PassError("E502", f"no pass {item!r}", help=f"passes are: {', '.join(sorted(PASSES))}")
             options = {}
             for pair in _split(rest[:-1]) if brace else ():
-                key, equals, value = pair.partition("=")
+                key, _, value = pair.partition("=")
                 try:
                     options[key.strip()] = ast.literal_eval(value.strip())
                 except (ValueError, SyntaxError):
@@ -265,7 +269,7 @@ def _internal(code: str, message: str, mod: IRModule) -> InternalError:
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide."""
 
-    _stack: list[PassContext] = []
+    _stack: ClassVar[list[PassContext]] = []
 
     def __init__(self, *instruments: Instrument) -> None:
         self.instruments: Sequence[Instrument] = instruments

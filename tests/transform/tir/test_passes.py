@@ -11,7 +11,6 @@ from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.ir.structural import structural_equal
 from unity.script import parse, script
-from unity.support.errors import PassError
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 
@@ -41,7 +40,11 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         for got, want in zip(results(lowered, name), expected, strict=True):
             tolerance = 2e-2 if name == "narrow" else 1e-6
             np.testing.assert_allclose(
-                got.astype("float64"), want.astype("float64"), rtol=tolerance, atol=1e-6, err_msg=f"after {step.name}:\n{text}"
+                got.astype("float64"),
+                want.astype("float64"),
+                rtol=tolerance,
+                atol=1e-6,
+                err_msg=f"after {step.name}:\n{text}",
             )
         assert step.on(lowered) is lowered or step.name in ("order_loops", "simplify"), f"{step.name} is not idempotent"
         func = lowered

@@ -10,8 +10,30 @@ from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
 from ...ir.scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Binary, Broadcast, BufferLoad, Compare, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not,
-    Or, Select, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Binary,
+    Broadcast,
+    BufferLoad,
+    Compare,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
 )  # fmt: skip
 from ...ir.types import Expr
 from ...ir.walk import collect
@@ -29,7 +51,9 @@ def operands(w: FunctionWriter, expr: Binary) -> tuple[str, str, DataType]:
     """Both operands, and their type. Raises CodegenError E523 where the types differ."""
     a, b = dtype_of(expr.a), dtype_of(expr.b)
     if a is not b:
-        raise CodegenError("E523", f"{type(expr).__name__} of {a.name} and {b.name}: operands must have one type", expr.span)
+        raise CodegenError(
+            "E523", f"{type(expr).__name__} of {a.name} and {b.name}: operands must have one type", expr.span
+        )
     return w.value(expr.a), w.value(expr.b), a
 
 
@@ -280,10 +304,8 @@ def _select(w: FunctionWriter, expr: Select) -> str:
     )
 
 
-for _kind in (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max):
-    EXPRESSIONS[_kind] = _arithmetic
-for _kind in _CODES:
-    EXPRESSIONS[_kind] = _compare
+EXPRESSIONS.update(dict.fromkeys((Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max), _arithmetic))
+EXPRESSIONS.update(dict.fromkeys(_CODES, _compare))
 EXPRESSIONS[And] = EXPRESSIONS[Or] = _logic
 EXPRESSIONS[Not] = _not
 EXPRESSIONS[Select] = _select

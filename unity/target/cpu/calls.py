@@ -62,7 +62,7 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E527", f"{name!r} is not the name of a C function", call.span)
     if not process_symbol(name):
         raise CodegenError("E527", f"no C function {name!r} in this process", call.span,
-                           help="load the library that has it before compiling, or register the function and use T.call_packed")  # fmt: skip
+                           help="load its library before compiling, or register the function and use T.call_packed")  # fmt: skip
     arguments = [_argument(w, a) for a in call.args[1:]]
     fixed = _VARIADIC.get(name)
     if fixed is not None:
@@ -133,7 +133,12 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E527", f"{name!r} is not the name of an LLVM intrinsic", call.span)
     operands = list(call.args[1:])
     first = operands[0] if operands else None
-    if type(first) is IntImm and first.ty.dtype.name == "uint32" and first.value <= len(operands) - 1 and len(operands) > 1:
+    if (
+        type(first) is IntImm
+        and first.ty.dtype.name == "uint32"
+        and first.value <= len(operands) - 1
+        and len(operands) > 1
+    ):
         operands = operands[1:]  # TVM's older form: the number of arguments that pick the overload
     result = dtype_of(call)
     kinds = [value_type(dtype_of(a)) for a in operands]
@@ -215,14 +220,18 @@ def _pack(w: FunctionWriter, argument: Expr, layout: list[str], words: list[tupl
         compact = not buffer.strides
         layout.append(f"t:{buffer.dtype.name}:{len(buffer.shape)}")
         if not compact or buffer.dtype.lanes != 1:
-            raise CodegenError("E526", f"buffer {buffer.name} is not compact: it cannot be handed to a registered function")
+            raise CodegenError(
+                "E526", f"buffer {buffer.name} is not compact: it cannot be handed to a registered function"
+            )
         words.append(("ptr", w.value(argument)))
         words.extend([("i64", index(w, extent)) for extent in buffer.shape])
     elif dtype.code == "handle":
         layout.append("h")
         words.append(("ptr", w.value(argument)))
     elif dtype.lanes != 1:
-        raise CodegenError("E526", f"a {dtype.name} cannot be handed to a registered function", getattr(argument, "span", None))
+        raise CodegenError(
+            "E526", f"a {dtype.name} cannot be handed to a registered function", getattr(argument, "span", None)
+        )
     elif dtype.is_float:
         text = w.value(argument)
         if is_narrow(dtype):
@@ -262,7 +271,9 @@ def call_kernel(w: FunctionWriter, call: Call) -> str:
         if symbol.field == "value":
             arguments.append(f"i64 {index(w, source)}")
         elif buffer is None or symbol.axis >= len(buffer.shape):
-            raise CodegenError("E526", f"{name}: its symbol {symbol.name} is read from an argument of unknown shape", call.span)
+            raise CodegenError(
+                "E526", f"{name}: its symbol {symbol.name} is read from an argument of unknown shape", call.span
+            )
         elif symbol.field == "shape":
             arguments.append(f"i64 {index(w, buffer.shape[symbol.axis])}")
         else:
@@ -289,4 +300,3 @@ def _translated(w: FunctionWriter, status: str, name: str) -> str:
     code = w.kernel.message(f"a check inside {name} failed")
     raised = w.emit(f"icmp slt i32 {status}, 0")
     return w.emit(f"select i1 {raised}, i32 -1, i32 {code}")
-

@@ -26,7 +26,7 @@ from . import expressions, intrinsics, memory, statements
 from .casts import convert
 from .lltypes import memory_type, value_type
 from .signature import find_symbols, kernel_signature, result_dtype
-from .writer import EXPRESSIONS, I64, STATEMENTS, FunctionWriter, Kernel, ModuleWriter
+from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
 RULE_MODULES = (expressions, intrinsics, memory, statements)
 """Imported for the rules they register."""
@@ -49,7 +49,9 @@ def kernel_symbol(name: str) -> str:
     return "unity.kernel." + re.sub(r"[^A-Za-z0-9_.]", lambda m: f"${ord(m.group()):x}", name)
 
 
-def write_module(functions: Mapping[str, PrimFunc], target: Target) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
+def write_module(
+    functions: Mapping[str, PrimFunc], target: Target
+) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) for name in functions}
     with deep_recursion():
@@ -88,14 +90,14 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     for number, var in enumerate(find_symbols(func)):
         parameters.append(f"i64 %s{number}")
         _bind_symbol(w, var, f"%s{number}", var in scalars)
-    for param, buffer in func.buffer_map.items():
+    for buffer in func.buffer_map.values():
         if type(buffer.elem_offset) is Var and buffer.elem_offset not in w.env:
             w.env[buffer.elem_offset] = "0"  # the pointer given addresses element 0
     if kernel.result is not None:
         parameters.append("ptr %result")
     w.statement(func.body)
     w.leave("0")
-    body = "\n".join(["entry:"] + w.entry + w.lines)
+    body = "\n".join(["entry:", *w.entry, *w.lines])
     module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
     return kernel_signature(name, func, tuple(kernel.messages), tuple(kernel.packed_calls))
 
@@ -111,7 +113,8 @@ def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None
 
 def compile_options(target: Target) -> CompileOptions:
     """How LLVM is to compile for a target."""
-    return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu or "", features=target.mattr or ("" if target.mcpu else host_features()))
+    features = target.mattr or ("" if target.mcpu else host_features())
+    return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu, features=features)
 
 
 def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLibrary:

@@ -13,7 +13,7 @@ from ...support.errors import CodegenError
 from . import calls
 from .arithmetic import choose, math_call
 from .casts import convert
-from .lltypes import bits_type, float_text, int_text, is_narrow, memory_type, suffix, value_type
+from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
 from .math_library import is_math_function
 from .memory import address
 from .narrow import narrow, widen
@@ -152,13 +152,17 @@ def _reinterpret(w: FunctionWriter, call: Call) -> str:
 
 def _ldexp(w: FunctionWriter, call: Call) -> str:
     dtype = dtype_of(call.args[0])
-    power = convert(w, w.value(call.args[1]), dtype_of(call.args[1]), DataType("int32").with_lanes(dtype.lanes), call.span)
+    power = convert(
+        w, w.value(call.args[1]), dtype_of(call.args[1]), DataType("int32").with_lanes(dtype.lanes), call.span
+    )
     work = _F32.with_lanes(dtype.lanes) if is_narrow(dtype) else dtype
     text = w.value(call.args[0])
     text = widen(w, text, dtype) if is_narrow(dtype) else text
     symbol = calls.math_symbol(w, "ldexp", work, call.span)
     ty = value_type(work)
-    result = w.emit(f"call {ty} @{symbol}({ty} {text}, {value_type(DataType('int32').with_lanes(dtype.lanes))} {power})")
+    result = w.emit(
+        f"call {ty} @{symbol}({ty} {text}, {value_type(DataType('int32').with_lanes(dtype.lanes))} {power})"
+    )
     return narrow(w, result, dtype, work) if is_narrow(dtype) else result
 
 
@@ -180,7 +184,9 @@ def _count(name: str) -> Rule:
 def _if_then_else(w: FunctionWriter, call: Call) -> str:
     cond, a, b = call.args
     if not dtype_of(cond).is_bool or dtype_of(a) is not dtype_of(b):
-        raise CodegenError("E523", f"T.if_then_else of {dtype_of(a).name} and {dtype_of(b).name} on {dtype_of(cond).name}", call.span)
+        raise CodegenError(
+            "E523", f"T.if_then_else of {dtype_of(a).name} and {dtype_of(b).name} on {dtype_of(cond).name}", call.span
+        )
     return choose(w, cond, a, b)
 
 
@@ -209,7 +215,9 @@ def _atomic_add(w: FunctionWriter, call: Call) -> str:
     if dtype.lanes != 1 or is_narrow(dtype) or dtype.is_bool:
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     operation = "fadd" if dtype.is_float else "add"
-    return w.emit(f"atomicrmw {operation} ptr {w.value(call.args[0])}, {value_type(dtype)} {w.value(call.args[1])} monotonic")
+    return w.emit(
+        f"atomicrmw {operation} ptr {w.value(call.args[0])}, {value_type(dtype)} {w.value(call.args[1])} monotonic"
+    )
 
 
 def _prefetch(w: FunctionWriter, call: Call) -> str:

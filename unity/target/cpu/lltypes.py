@@ -51,7 +51,9 @@ def memory_type(dtype: DataType, span: Span | None = None) -> str:
     """LLVM type of a value in memory."""
     found = _MEMORY.get(dtype.name)
     if found is None:
-        found = _MEMORY[dtype.name] = value_type(dtype, span).replace("i1", "i8") if dtype.is_bool else value_type(dtype, span)
+        found = _MEMORY[dtype.name] = (
+            value_type(dtype, span).replace("i1", "i8") if dtype.is_bool else value_type(dtype, span)
+        )
     return found
 
 

@@ -20,7 +20,7 @@ from .lltypes import memory_type, value_type
 from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
-_NSW = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
+_NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
 
 
 def index(w: FunctionWriter, expr: Expr) -> str:
@@ -66,7 +66,9 @@ def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
     return strides[: len(buffer.shape)]
 
 
-def _linear(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None) -> tuple[str, int, str | None]:
+def _linear(
+    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None
+) -> tuple[str, int, str | None]:
     """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets."""
     if len(indices) != len(buffer.shape):
         raise CodegenError("E524", f"{buffer.name} has {len(buffer.shape)} axes, got {len(indices)} indices", span)
@@ -110,7 +112,9 @@ def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: 
     if lanes > 1 and step is None:
         raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
     pointer = data_pointer(w, buffer, span)
-    return pointer if offset == "0" else w.emit(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+    return (
+        pointer if offset == "0" else w.emit(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+    )
 
 
 def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None:
@@ -134,7 +138,9 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
     if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
-        raise CodegenError("E523", f"a read of {lanes} lanes of {buffer.name} ({buffer.dtype.name}) as {result.name}", expr.span)
+        raise CodegenError(
+            "E523", f"a read of {lanes} lanes of {buffer.name} ({buffer.dtype.name}) as {result.name}", expr.span
+        )
     element = memory_type(buffer.dtype, expr.span)
     align = _alignment(buffer)
     active = _active(w, expr.predicate, lanes)
@@ -147,7 +153,9 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
                 raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", expr.span)
         else:
             name = f"@llvm.masked.load.v{lanes}{element_suffix(element)}.p0"
-            loaded = w.emit(f"call {ty} {name}(ptr align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)")
+            loaded = w.emit(
+                f"call {ty} {name}(ptr align {align} {place}, <{lanes} x i1> {active}, {ty} zeroinitializer)"
+            )
         return from_memory(w, loaded, result)
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", expr.span)
@@ -166,7 +174,9 @@ def element_suffix(element: str) -> str:
     return {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
 
 
-def store(w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, ...], predicate: Expr | None, span: Span | None) -> None:
+def store(
+    w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, ...], predicate: Expr | None, span: Span | None
+) -> None:
     """Write ``buffer[indices] = value``."""
     offset, lanes, step = _linear(w, buffer, indices, span)
     dtype = dtype_of(value)
@@ -176,7 +186,9 @@ def store(w: FunctionWriter, buffer: Buffer, value: Expr, indices: tuple[Expr, .
         if dtype.lanes == 1 and dtype is wanted.element:
             text = splat(w, text, wanted)
         else:
-            raise CodegenError("E523", f"a value of type {dtype.name} is stored into {buffer.name} ({wanted.name})", span)
+            raise CodegenError(
+                "E523", f"a value of type {dtype.name} is stored into {buffer.name} ({wanted.name})", span
+            )
     text = to_memory(w, text, wanted)
     pointer = data_pointer(w, buffer, span)
     element = memory_type(buffer.dtype, span)

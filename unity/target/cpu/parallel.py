@@ -85,7 +85,7 @@ def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured
     inner.jump("head")
     inner.start("done")
     inner.lines.append("  ret i32 0")
-    body = "\n".join(["entry:"] + inner.entry + inner.lines)
+    body = "\n".join(["entry:", *inner.entry, *inner.lines])
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
     for number, kind in enumerate([kind for _, kind, _ in captured] + [ty]):

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-
-
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BufferLoad, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Not, Or, Select, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BufferLoad,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
 )  # fmt: skip
 from ...ir.stmt import BufferStore
 from ...ir.types import Expr, PrimType, TupleType
@@ -41,7 +59,9 @@ def formula(expr: Expr, symbols: dict[Var, int]) -> Dim:
         return ("select", *[formula(p, symbols) for p in parts])
     name = _OPERATORS.get(kind)
     if name is None:
-        raise CodegenError("E528", f"{kind.__name__} cannot stand in the shape of a parameter", getattr(expr, "span", None))
+        raise CodegenError(
+            "E528", f"{kind.__name__} cannot stand in the shape of a parameter", getattr(expr, "span", None)
+        )
     return (name, formula(expr.a, symbols), formula(expr.b, symbols))  # type: ignore[attr-defined]
 
 
@@ -88,7 +108,9 @@ def written_pointers(func: PrimFunc) -> set[Var]:
     return written
 
 
-def kernel_signature(name: str, func: PrimFunc, messages: tuple[str, ...] = (), packed: tuple[str, ...] = ()) -> KernelSignature:
+def kernel_signature(
+    name: str, func: PrimFunc, messages: tuple[str, ...] = (), packed: tuple[str, ...] = ()
+) -> KernelSignature:
     """The signature of a tensor program."""
     sources = find_symbols(func)
     symbols = {var: number for number, var in enumerate(sources)}
@@ -101,13 +123,12 @@ def kernel_signature(name: str, func: PrimFunc, messages: tuple[str, ...] = (), 
             continue
         shape = tuple([formula(e, symbols) for e in buffer.shape])
         strides = tuple([formula(e, symbols) for e in buffer.strides])
-        params.append(BufferParam(buffer.name, buffer.dtype.name, shape, strides, buffer.data in written or param in written))
+        params.append(
+            BufferParam(buffer.name, buffer.dtype.name, shape, strides, buffer.data in written or param in written)
+        )
     return KernelSignature(name, tuple(params), tuple(sources.values()), messages, result_dtype(func), packed)
 
 
 def symbol_vars(func: PrimFunc) -> list[Var]:
     """The symbols' variables in the order of the raw entry."""
     return list(find_symbols(func))
-
-
-

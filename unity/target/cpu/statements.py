@@ -5,14 +5,27 @@ from __future__ import annotations
 import math
 
 from ...ffi.dtype import DataType
-from ...ir.build import dtype_of
 from ...ir.buffer import Buffer
+from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
-from ...ir.stmt import (
-    AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Break, BufferStore, Continue, DeclBuffer, Evaluate, For,
-    IfThenElse, Return, SeqStmt, While,
-)  # fmt: skip
 from ...ir.scalar import Mul
+from ...ir.stmt import (
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    AttrStmt,
+    Bind,
+    Break,
+    BufferStore,
+    Continue,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    Return,
+    SeqStmt,
+    While,
+)  # fmt: skip
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .casts import convert, to_memory
@@ -44,12 +57,21 @@ def _scoped(w: FunctionWriter, stmt: object) -> None:
 
 def _for(w: FunctionWriter, stmt: For) -> None:
     if stmt.kind == "thread_binding":
-        raise CodegenError("E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span)
+        raise CodegenError(
+            "E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span
+        )
     if stmt.kind == "vectorized":
         raise CodegenError("E520", "vectorized loops must be lowered before code generation", stmt.span)
     dtype = dtype_of(stmt.loop_var)
-    if not dtype.is_integral or dtype.lanes != 1 or dtype_of(stmt.extent) is not dtype or dtype_of(stmt.min) is not dtype:
-        raise CodegenError("E523", f"loop {stmt.loop_var.name}: variable and bounds must have one integer type", stmt.span)
+    if (
+        not dtype.is_integral
+        or dtype.lanes != 1
+        or dtype_of(stmt.extent) is not dtype
+        or dtype_of(stmt.min) is not dtype
+    ):
+        raise CodegenError(
+            "E523", f"loop {stmt.loop_var.name}: variable and bounds must have one integer type", stmt.span
+        )
     if stmt.kind == "parallel" and not w.inside_parallel and stmt.step is None:
         parallel_loop(w, stmt)
         return
@@ -68,7 +90,9 @@ def _for(w: FunctionWriter, stmt: For) -> None:
     signed = "slt" if dtype.is_int else "ult"
     w.branch(w.emit(f"icmp {signed} {ty} {count}, {extent}"), body, done)
     w.start(body)
-    w.env[stmt.loop_var] = count if first == "0" else w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {count}, {first}")
+    w.env[stmt.loop_var] = (
+        count if first == "0" else w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {count}, {first}")
+    )
     w.loops.append(LoopScope(done, following, len(w.heap)))
     _scoped(w, stmt.body)
     w.loops.pop()
@@ -196,7 +220,9 @@ def _symbolic_size(w: FunctionWriter, buffer: Buffer) -> str:
 def _alloc_const(w: FunctionWriter, stmt: AllocConst) -> None:
     array = stmt.data.numpy()
     if DataType(str(array.dtype)) is not stmt.buffer.dtype:
-        raise CodegenError("E523", f"constant {stmt.buffer.name} ({stmt.buffer.dtype.name}) holds {array.dtype} data", stmt.span)
+        raise CodegenError(
+            "E523", f"constant {stmt.buffer.name} ({stmt.buffer.dtype.name}) holds {array.dtype} data", stmt.span
+        )
     data = array.tobytes()
     symbol = "@" + w.module.unique("const")
     text = "".join([f"\\{byte:02X}" for byte in data])

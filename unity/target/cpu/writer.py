@@ -172,7 +172,9 @@ class FunctionWriter:
         """Operand text of an expression. Raises CodegenError E520 for a node that has no rule."""
         rule = EXPRESSIONS.get(type(expr))
         if rule is None:
-            raise CodegenError("E520", f"{type(expr).__name__} cannot stand in code for a processor", getattr(expr, "span", None))
+            raise CodegenError(
+                "E520", f"{type(expr).__name__} cannot stand in code for a processor", getattr(expr, "span", None)
+            )
         return rule(self, expr)
 
     def typed(self, expr: Expr) -> str:
@@ -183,7 +185,9 @@ class FunctionWriter:
         """Write a statement. Raises CodegenError E520 for a node that has no rule."""
         rule = STATEMENTS.get(type(stmt))
         if rule is None:
-            raise CodegenError("E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None))
+            raise CodegenError(
+                "E520", f"{type(stmt).__name__} must be lowered before code generation", getattr(stmt, "span", None)
+            )
         rule(self, stmt)
 
     def fail_unless(self, condition: str, message: str) -> None:

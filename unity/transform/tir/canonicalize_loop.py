@@ -28,7 +28,9 @@ def _loop(loop: For) -> Stmt:
     if type(step) is IntImm and step.value <= 0:
         raise PassError("E503", f"loop {var.name} steps by {step.value}", loop.span, help="a step must be positive")
     body = substitute(loop.body, {loop.loop_var: add(mul(var, step), loop.min)})
-    made = replace(loop, loop_var=var, min=const(0, dtype_of(var)), extent=ceildiv(loop.extent, step), step=None, body=body)
+    made = replace(
+        loop, loop_var=var, min=const(0, dtype_of(var)), extent=ceildiv(loop.extent, step), step=None, body=body
+    )
     if type(step) is IntImm:
         return made
     return seq(AssertStmt(gt(step, 0), f"the step of loop {var.name} must be positive", "ValueError", loop.span), made)

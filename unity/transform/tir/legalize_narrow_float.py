@@ -13,7 +13,7 @@ from ...ir.build import cast, dtype_of
 from ...ir.expr import Call, FloatImm, Op
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import Add, Binary, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
+from ...ir.scalar import Add, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import Rewriter
 from ..base import prim_func_pass
@@ -48,27 +48,34 @@ class _Legalize(Rewriter):
         return made
 
     def leave(self, node: Any) -> Any:
-        kind = type(node)
+        kind: Any = type(node)
         if isinstance(node, Compare):
             if is_narrow(dtype_of(node.a)):
                 return kind(self.wide(node.a), self.wide(node.b), node.ty, node.span)
             return node
         if kind is Cast:
             value = node.value
-            return cast(self.rounded[value], node.ty.dtype, node.span) if type(value) is Cast and value in self.rounded else node
-        if not isinstance(node, Expr) or type(node.ty) is not PrimType or not is_narrow(node.ty.dtype):
-            return node
+            return (
+                cast(self.rounded[value], node.ty.dtype, node.span)
+                if type(value) is Cast and value in self.rounded
+                else node
+            )
+        if isinstance(node, Expr) and type(node.ty) is PrimType and is_narrow(node.ty.dtype):
+            return self._value(node, node.ty)
+        return node
+
+    def _value(self, node: Any, ty: PrimType) -> Any:
+        """A narrow expression as a float32 value rounded once."""
+        kind = type(node)
+        wide = prim_type(DataType("float32").with_lanes(ty.dtype.lanes))
         if kind in _ARITHMETIC:
-            assert isinstance(node, Binary)
-            a, b = self.wide(node.a), self.wide(node.b)
-            return self.round(kind(a, b, a.ty, node.span), node.ty)  # type: ignore[call-arg]
+            return self.round(kind(self.wide(node.a), self.wide(node.b), wide, node.span), ty)
         if kind is Select:
-            a, b = self.wide(node.true_value), self.wide(node.false_value)
-            return self.round(Select(node.cond, a, b, a.ty, node.span), node.ty)  # type: ignore[arg-type]
+            return self.round(
+                Select(node.cond, self.wide(node.true_value), self.wide(node.false_value), wide, node.span), ty
+            )
         if kind is Broadcast and type(node.value) is Cast and node.value in self.rounded:
-            value = self.wide(node.value)
-            wide = prim_type(DataType("float32").with_lanes(node.ty.dtype.lanes))
-            return self.round(Broadcast(value, node.lanes, wide), node.ty)
+            return self.round(Broadcast(self.wide(node.value), node.lanes, wide), ty)
         if kind is Call and type(node.op) is Op and node.op.name in PURE_CALLS and node.op.name not in _BITS:
             return self._call(node)
         return node

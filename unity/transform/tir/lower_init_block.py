@@ -20,7 +20,9 @@ REDUCTION = "reduction"
 
 def _block(block: Block) -> Block:
     reductions = [i for i in block.iter_vars if i.kind == "R"]
-    notes = {**block.annotations, REDUCTION: 1} if reductions and REDUCTION not in block.annotations else block.annotations
+    notes = (
+        {**block.annotations, REDUCTION: 1} if reductions and REDUCTION not in block.annotations else block.annotations
+    )
     if block.init is None:
         return block if notes is block.annotations else replace(block, annotations=notes)
     condition: Expr | None = None

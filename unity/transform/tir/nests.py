@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...ir.build import is_int
 from ...ir.expr import Call, IntImm, Var
+from ...ir.intrinsic import INTRINSICS
 from ...ir.scalar import Add, BufferLoad, Mul, Sub
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...ir.types import Expr
@@ -62,7 +63,12 @@ def point_update(nest: Nest) -> Update | None:
     called for effect; nothing is allocated or matched.
     """
     realize, block = nest.realize, nest.realize.block
-    if not is_int(realize.predicate, 1) or block.alloc_buffers or block.match_buffers or type(block.body) is not BufferStore:
+    if (
+        not is_int(realize.predicate, 1)
+        or block.alloc_buffers
+        or block.match_buffers
+        or type(block.body) is not BufferStore
+    ):
         return None
     axis: dict[Var, Var] = {}
     for iterator, value in zip(block.iter_vars, realize.iter_values):
@@ -79,7 +85,11 @@ def point_update(nest: Nest) -> Update | None:
             used.append(index)
         elif type(index) is not IntImm:
             return None
-    if set(used) != spatial or store.predicate is not None or collect(store.value, Call) and not _calls_are_pure(store.value):
+    if (
+        set(used) != spatial
+        or store.predicate is not None
+        or (collect(store.value, Call) and not _calls_are_pure(store.value))
+    ):
         return None
     loads = collect(store.value, BufferLoad)
     for load in loads:
@@ -90,7 +100,11 @@ def point_update(nest: Nest) -> Update | None:
                 return None
     if block.init is not None:
         init = block.init
-        if type(init) is not BufferStore or init.buffer is not store.buffer or not _same_indices(init.indices, store.indices):
+        if (
+            type(init) is not BufferStore
+            or init.buffer is not store.buffer
+            or not _same_indices(init.indices, store.indices)
+        ):
             return None
         if collect(init.value, BufferLoad) or not _calls_are_pure(init.value):
             return None
@@ -100,14 +114,9 @@ def point_update(nest: Nest) -> Update | None:
     return Update(store, loads, kinds, axis)
 
 
-PURE_CALLS = frozenset(
-    "T." + name
-    for name in (
-        "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid "
-        "floor ceil trunc round nearbyint fabs abs pow atan2 fmod hypot ldexp copysign nextafter fma popcount clz bitwise_not "
-        "bitwise_and bitwise_or bitwise_xor shift_left shift_right reinterpret isnan isinf isfinite likely if_then_else"
-    ).split()
-)
+PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in ("same", "bool") and row.effect == "pure"]) | {
+    "T.reinterpret", "T.if_then_else",
+}  # fmt: skip
 """Intrinsics that compute a value from values alone."""
 
 

@@ -76,9 +76,9 @@ def _order(stmt: For) -> Stmt:
         return stmt
     order = _new_order(nest, update)
     block = nest.realize.block
-    vectorize = all(
-        [stride_class(a, b) < 2 for a in [update.store, *update.loads] for b, v in update.axis.items() if v is order[-1].loop_var]
-    )
+    accesses: list[BufferLoad | BufferStore] = [update.store, *update.loads]
+    inner = [iterator for iterator, loop in update.axis.items() if loop is order[-1].loop_var]
+    vectorize = all([stride_class(access, iterator) < 2 for access in accesses for iterator in inner])
     if block.init is None:
         if order == nest.loops and not vectorize:
             return stmt

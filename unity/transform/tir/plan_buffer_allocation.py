@@ -25,7 +25,7 @@ def _push(stmt: Stmt, buffer: Buffer) -> Stmt | None:
             return None
         if any([r.buffer is buffer for r in (stmt.block.reads or ()) + (stmt.block.writes or ())]):
             return None
-        return replace(stmt, block=replace(stmt.block, alloc_buffers=stmt.block.alloc_buffers + (buffer,)))
+        return replace(stmt, block=replace(stmt.block, alloc_buffers=(*stmt.block.alloc_buffers, buffer)))
     if type(stmt) is SeqStmt:
         users = [i for i, part in enumerate(stmt.stmts) if _uses(part, buffer)]
         if len(users) != 1:
@@ -33,7 +33,7 @@ def _push(stmt: Stmt, buffer: Buffer) -> Stmt | None:
         inner = _push(stmt.stmts[users[0]], buffer)
         if inner is None:
             return None
-        return SeqStmt(stmt.stmts[: users[0]] + (inner,) + stmt.stmts[users[0] + 1 :], stmt.span)
+        return SeqStmt((*stmt.stmts[: users[0]], inner, *stmt.stmts[users[0] + 1 :]), stmt.span)
     return None
 
 

@@ -12,10 +12,20 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import (
-    AllocBuffer, AllocConst, AttrStmt, Bind, BufferStore, DeclBuffer, Evaluate, For, IfThenElse, SeqStmt, Stmt,
+    AllocBuffer,
+    AllocConst,
+    AttrStmt,
+    Bind,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import collect, rewrite, used_vars
+from ...ir.walk import Visit, collect, rewrite, used_vars
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
 
@@ -83,6 +93,13 @@ def _store(stmt: BufferStore) -> Stmt:
 @prim_func_pass()
 def remove_no_op(func: PrimFunc) -> PrimFunc:
     """Remove statements without effect."""
-    rules = {SeqStmt: _seq, For: _for, IfThenElse: _if, AttrStmt: _attr, Evaluate: _evaluate, BufferStore: _store}
+    rules: dict[type, Visit] = {
+        SeqStmt: _seq,
+        For: _for,
+        IfThenElse: _if,
+        AttrStmt: _attr,
+        Evaluate: _evaluate,
+        BufferStore: _store,
+    }
     body = rewrite(func.body, rules)
     return func if body is func.body else replace(func, body=body)

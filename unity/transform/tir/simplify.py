@@ -48,7 +48,9 @@ class _Simplify(Rewriter):
 
     def over_indices(self, expr: Expr) -> bool:
         """True when all leaves are constants, loop variables and shape symbols."""
-        return all([type(leaf) is Var and leaf in self.indices for leaf in collect(expr, (Var, BufferLoad, Call, Cast))])
+        return all(
+            [type(leaf) is Var and leaf in self.indices for leaf in collect(expr, (Var, BufferLoad, Call, Cast))]
+        )
 
     def define(self, node: Any) -> Any:
         """Shapes of buffers stay products as written, so that allocation can check each factor."""
@@ -76,7 +78,7 @@ def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
     cond = s.visit(stmt.cond)
     if type(cond) is IntImm:
         chosen = stmt.then_case if cond.value else stmt.else_case
-        return NOTHING if chosen is None else s.visit(chosen)  # type: ignore[no-any-return]
+        return NOTHING if chosen is None else s.visit(chosen)
     if s.over_indices(cond):
         with s.analyzer.constraint(cond):
             then_case = s.visit(stmt.then_case)
@@ -121,12 +123,12 @@ def _while(s: _Simplify, stmt: While) -> Stmt:
 def _select(s: _Simplify, expr: Select) -> Expr:
     cond = s.visit(expr.cond)
     if type(cond) is IntImm:
-        return s.visit(expr.true_value if cond.value else expr.false_value)  # type: ignore[no-any-return]
+        chosen: Expr = s.visit(expr.true_value if cond.value else expr.false_value)
+        return chosen
     a, b = s.visit(expr.true_value), s.visit(expr.false_value)
     if cond is expr.cond and a is expr.true_value and b is expr.false_value:
         return expr
     return replace(expr, cond=cond, true_value=a, false_value=b)
-
 
 
 _RULES: dict[type, Any] = {

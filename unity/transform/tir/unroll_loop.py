@@ -78,5 +78,3 @@ def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
     """Write out unrolled loops."""
     body = _Unroll(options)(func.body)
     return func if body is func.body else replace(func, body=body)
-
-

@@ -20,13 +20,29 @@ from ...ir.expr import Call, FloatImm, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import (
-    Add, And, Binary, Broadcast, BufferLoad, Cast, Compare, Div, FloorDiv, FloorMod, Let, Mod, Mul, Not, Or, Ramp, Select,
-    Shuffle, Sub,
+    Add,
+    And,
+    Binary,
+    Broadcast,
+    BufferLoad,
+    Cast,
+    Compare,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    Sub,
 )  # fmt: skip
 from ...ir.stmt import AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute
-
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
 
@@ -198,10 +214,16 @@ class _Mask(Rewriter):
 
     def enter(self, node: Any) -> Any | None:
         if isinstance(node, (Div, Mod, FloorDiv, FloorMod)) and not dtype_of(node).is_float:
-            divisor = node.b.value if type(node.b) is Broadcast else node.b
+            divisor: Expr = node.b
+            divisor = divisor.value if type(divisor) is Broadcast else divisor
             if type(divisor) is not IntImm or divisor.value == 0:
                 raise CannotVectorize  # dividing in a lane that does not count must not fail
-        if type(node) is Broadcast and type(node.value) is BufferLoad and node.value.predicate is None and node.value.indices:
+        if (
+            type(node) is Broadcast
+            and type(node.value) is BufferLoad
+            and node.value.predicate is None
+            and node.value.indices
+        ):
             load = node.value
             last = self.visit(broadcast(load.indices[-1], node.lanes))
             return replace(load, indices=(*load.indices[:-1], last), ty=node.ty, predicate=self.cond)
@@ -275,7 +297,9 @@ def _call(s: _Lanes, expr: Call) -> Expr:
     args = [s.expr(a) for a in expr.args]
     if all([a is b for a, b in zip(args, expr.args)]):
         return expr
-    if expr.op.name not in PURE_CALLS or expr.op.name == "T.reinterpret" and dtype_of(expr).bits != dtype_of(expr.args[0]).bits:
+    if expr.op.name not in PURE_CALLS or (
+        expr.op.name == "T.reinterpret" and dtype_of(expr).bits != dtype_of(expr.args[0]).bits
+    ):
         raise CannotVectorize
     args = s.same(*args)
     if expr.op.name == "T.if_then_else" and dtype_of(args[0]).lanes > 1:
@@ -313,6 +337,7 @@ def _loop(loop: For, options: VectorizeOptions) -> Stmt:
         loop = replace(loop, kind="serial", annotations={**(loop.annotations or {}), "vectorize": 1})
     if loop.kind != "vectorized":
         return _serial(loop, options.lanes) if (loop.annotations or {}).get("vectorize") else loop
+    assert type(loop.extent) is IntImm
     ty = prim_type(dtype_of(loop.loop_var))
     count, lanes = loop.extent.value, options.max_lanes
     if count <= lanes:
@@ -351,5 +376,3 @@ def vectorize_loop(func: PrimFunc, options: VectorizeOptions) -> PrimFunc:
     """Turn vectorized loops into vector code."""
     body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
     return func if body is func.body else replace(func, body=body)
-
-
