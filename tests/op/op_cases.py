@@ -108,3 +108,14 @@ CASES += [("nn.layer_norm", [f(2, 3, 4), f(4), f(4)], {"axes": [-1]}), ("nn.laye
 CASES += [("nn.layer_norm", [f(2, 4), f(4), f(4)], {"axes": [-1], "center": False, "scale": False})]
 CASES += [("nn.rms_norm", [f(2, 8), f(8)], {"axes": [-1]}), ("nn.batch_norm", [f(2, 3, 4), f(3), f(3), f(3), f(3, low=0.1)], {"axis": 1})]
 CASES += [("nn.dropout", [f(3)], {})]
+
+CASES += [("nn.conv2d", [f(1, 3, 7, 6), f(4, 3, 3, 3)], {"padding": [1, 1]}), ("nn.conv2d", [f(1, 4, 6, 6), f(4, 2, 3, 2)], {"groups": 2, "strides": [2, 1]})]
+CASES += [("nn.conv2d", [f(1, 5, 6, 3), f(3, 3, 3, 2)], {"data_layout": "NHWC", "kernel_layout": "HWIO", "dilation": 2, "padding": [2, 1, 0, 1]})]
+CASES += [("nn.conv2d", [f(1, 2, 4, 4, dtype="float16"), f(2, 2, 3, 3, dtype="float16")], {})]
+CASES += [("nn.conv1d", [f(2, 3, 8), f(4, 3, 3)], {"strides": 2, "padding": 1}), ("nn.conv3d", [f(1, 2, 3, 4, 3), f(2, 2, 2, 2, 2)], {})]
+for n in ("max", "avg"):
+    for a in ({"pool_size": 2}, {"pool_size": [3, 3], "strides": [2, 2], "padding": [1, 1]}, {"pool_size": 3, "strides": 2, "ceil_mode": True},
+              {"pool_size": 3, "strides": 2, "padding": 1, "count_include_pad": True}, {"pool_size": [2, 3], "layout": "NHWC", "strides": [1, 2]}):
+        CASES.append((f"nn.{n}_pool2d", [f(1, 2, 6, 7)], a))
+CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4)]
+CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}), ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"})]

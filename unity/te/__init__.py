@@ -13,8 +13,8 @@ from .prim_func import create_prim_func, create_prim_func_with_symbols, sort_sta
 from .reduction import ReduceAxis, comm_reducer, highest, lowest, max, min, prod, reduce_axis, sum
 from .tensor import Compute, Extern, Tensor, compute, extern, placeholder
 from .value import (
-    Value, all, any, const, if_then_else, infinity, intrinsic, max_value, maximum, min_value, minimum, select, truncdiv, truncmod,
-    unwrap, var,
+    Value, all, any, const, if_then_else, infinity, intrinsic, max_value, maximum, min_value, minimum, select, to_scalar, truncdiv,
+    truncmod, unwrap, var,
 )  # fmt: skip
 
 __all__ = [name for name in dir() if not name.startswith("_")]
