@@ -199,6 +199,8 @@ size = row("size", ("x",), _size, "Number of elements as an int64 scalar tensor.
 
 
 def _device_name(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{value['target']}:{value['id']}"
     return value if isinstance(value, str) else str(getattr(value, "name", value))
 
 

@@ -115,22 +115,14 @@ def _module(p: Printer, mod: IRModule) -> None:
         p.line("pass")
 
 
-_VDEVICE = {"target", "id", "scope"}
-
-
 def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
-    """Tables of the module; virtual devices in their own spelling."""
+    """Tables of the module, each a list."""
     p.out.append("{")
     for number, (key, items) in enumerate(infos.items()):
         p.out.append(f"{', ' if number else ''}{quote(key)}: [")
         for place, item in enumerate(items):
             p.out.append(", " if place else "")
-            if isinstance(item, dict) and set(item) == _VDEVICE:
-                p.out.append("I.vdevice(")
-                attr(p, item["target"])
-                p.out.append(f", {item['id']}, {quote(item['scope'])})")
-            else:
-                attr(p, item)
+            attr(p, item)
         p.out.append("]")
     p.out.append("}")
 

@@ -24,6 +24,7 @@ from ..support.errors import InternalError
 from .show_core import EXPRS, RAW, Printer, quote
 from .show_scalar import comm_reducer, float_text, iter_var, region
 
+_VDEVICE = {"target", "id", "scope"}
 LITERAL_ELEMENTS = 64
 """Tensors with more elements are written as base64 of their bytes."""
 
@@ -86,7 +87,12 @@ def _items(p: Printer, values: Any, is_tuple: bool) -> None:
 
 
 def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
-    """``{"key": value}``."""
+    """``{"key": value}``; a virtual device in its own spelling."""
+    if set(values) == _VDEVICE:
+        p.out.append("I.vdevice(")
+        attr(p, values["target"])
+        p.out.append(f", {values['id']}, {quote(values['scope'])})")
+        return
     p.out.append("{")
     for number, (key, item) in enumerate(values.items()):
         p.out.append(", " if number else "")
