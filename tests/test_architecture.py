@@ -227,3 +227,16 @@ def test_options_are_read_through_the_table() -> None:
     wrong = [name(p) for p, text in SOURCES.items() if "os.environ" in text and name(p) != "unity/support/options.py"
              and re.search(r"""environ[^\n]*UNITY_""", text)]  # fmt: skip
     assert not wrong, wrong
+
+
+def test_test_files_have_unique_names() -> None:
+    """pytest puts the folder of a test on the path: two files of one name would be taken for each other."""
+    seen: dict[str, str] = {}
+    twice = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.name in ("conftest.py", "__init__.py"):
+            continue
+        other = seen.setdefault(path.name, name(path))
+        if other != name(path):
+            twice.append(f"{other} and {name(path)}")
+    assert not twice, "\n".join(twice)

@@ -8,6 +8,7 @@ from typing import Any
 from .buffer import Buffer
 from .expr import DataflowVar, ShapeExpr, Var, VarBinding
 from .node import DEF, Node
+from .stmt import SeqStmt, Stmt
 from .types import Expr, Type
 
 Visit = Callable[[Any], Any]
@@ -75,7 +76,22 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
             changes[name] = new
     if changes is None:
         return node
+    if type(node) is SeqStmt:
+        return SeqStmt(flat_statements(changes["stmts"]), node.span)
     return type(node)(*[changes[name] if name in changes else getattr(node, name) for name, _ in node.plan])
+
+
+def flat_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Statements with sequences among them spliced in: what a rewrite puts in place of one statement may be several."""
+    if not any([type(stmt) is SeqStmt for stmt in stmts]):
+        return stmts
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        if type(stmt) is SeqStmt:
+            flat.extend(stmt.stmts)
+        else:
+            flat.append(stmt)
+    return tuple(flat)
 
 
 class Rewriter:
