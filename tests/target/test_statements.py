@@ -423,6 +423,14 @@ def test_calls_between_functions() -> None:
     np.testing.assert_array_equal(out, v * 4 + 49)
 
 
+def test_recursion_is_refused() -> None:
+    void = prim_type("void")
+    one = prim_func([], Evaluate(Call(GlobalVar("two"), (), {}, (), void)))
+    two = prim_func([], Evaluate(Call(op("T.call_extern"), (StringImm("one"),), {}, (), void)))
+    with pytest.raises(CodegenError, match="cycle: one, two"):
+        Loaded({"one": one, "two": two})
+
+
 def call(kind: str, dtype: str, name: str, *args: Expr) -> Call:
     """``T.<kind>(name, ...)`` with a result type."""
     return Call(op(f"T.{kind}"), (StringImm(name), *args), {}, (), prim_type(dtype))

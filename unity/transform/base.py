@@ -243,14 +243,10 @@ class VerifyInstrument(Instrument):
             raise _internal("E904", f"pass {step.name} broke the module: {error}", old) from error
 
 
-VERIFIER: list[Callable[[IRModule], None]] = [verify]
-"""The module verifier run after every pass when ``UNITY_VERIFY=2``."""
-
-
 def _default_instruments() -> tuple[Instrument, ...]:
     found: list[Instrument] = []
-    if int_option("UNITY_VERIFY") >= 2 and VERIFIER:
-        found.append(VerifyInstrument(VERIFIER[0]))
+    if int_option("UNITY_VERIFY") >= 2:
+        found.append(VerifyInstrument(verify))
     if folder := str_option("UNITY_DUMP"):
         found.append(DumpInstrument(Path(folder)))
     if name := str_option("UNITY_PRINT"):

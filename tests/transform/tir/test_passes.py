@@ -10,6 +10,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.ir.structural import structural_equal
+from unity.ir.verify import verify
 from unity.script import parse, script
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
@@ -35,6 +36,7 @@ def test_each_pass_keeps_the_meaning(name: str) -> None:
         lowered = step.on(func)
         if lowered is func:
             continue
+        verify(lowered, 2)
         text = script(lowered)
         assert structural_equal(read(text), lowered), f"{step.name} prints what reads back differently:\n{text}"
         for got, want in zip(results(lowered, name), expected, strict=True):

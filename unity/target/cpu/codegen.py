@@ -15,11 +15,13 @@ from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
 from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features
 from ...ir.build import dtype_of
-from ...ir.expr import Var
+from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
 from ...ir.types import PointerType
+from ...ir.walk import collect
 from ...support.deep import deep_recursion
 from ...support.errors import CodegenError, FFIError, InternalError
+from ...support.graph import strongly_connected
 from ...support.options import str_option
 from ..target import Target
 from . import expressions, intrinsics, memory, statements
@@ -55,12 +57,34 @@ def write_module(
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) for name in functions}
     with deep_recursion():
+        _refuse_recursion(functions)
         signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
     width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
     text = module.text() + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
     return text, final, symbols, tuple(module.externs)
+
+
+def _callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
+    """Functions of the module that a tensor program calls."""
+    found = []
+    for call in collect(func.body, Call):
+        name = call.op.name if type(call.op) is GlobalVar else ""
+        if type(call.op) is Op and call.op.name.startswith("T.call_") and call.args and type(call.args[0]) is StringImm:
+            name = call.args[0].value
+        if name in functions:
+            found.append(name)
+    return found
+
+
+def _refuse_recursion(functions: Mapping[str, PrimFunc]) -> None:
+    """Tensor programs run on a bounded stack: cycles of calls are refused with CodegenError E526."""
+    callees = {name: _callees(func, functions) for name, func in functions.items()}
+    for component in strongly_connected(functions, lambda name: callees[name]):
+        if len(component) > 1 or component[0] in callees[component[0]]:
+            names = ", ".join(sorted(component))
+            raise CodegenError("E526", f"tensor programs cannot call each other in a cycle: {names}")
 
 
 def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSignature:
