@@ -58,8 +58,8 @@ class IterMap:
         return not self.errors
 
 
-class _NotAffine(Exception):
-    """Internal: the reason is the message."""
+class NotAffine(Exception):
+    """An index is not quasi-affine; the reason is the message. Raised inside the analysis."""
 
 
 class IterMapDetector:
@@ -98,7 +98,7 @@ class IterMapDetector:
     # ---- rewriting
 
     def rewrite(self, expr: Expr) -> IterSum:
-        """Normal form of an index. Raises _NotAffine with the reason."""
+        """Normal form of an index. Raises NotAffine with the reason."""
         kind = type(expr)
         one = const(1, dtype_of(expr))
         if isinstance(expr, Var) and expr in self.marks:
@@ -113,16 +113,16 @@ class IterMapDetector:
         if kind is Mul:
             a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
             if a.args and b.args:
-                raise _NotAffine("a product of two iterators is not affine")
+                raise NotAffine("a product of two iterators is not affine")
             return self._scaled(a, b.base) if a.args else self._scaled(b, a.base)
         if kind is FloorDiv or kind is FloorMod:
             a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
             if b.args:
-                raise _NotAffine("division by an iterator")
+                raise NotAffine("division by an iterator")
             return self._divided(a, b.base, kind is FloorDiv)
         if kind is Cast and is_index(expr.value):  # type: ignore[attr-defined]
             return self.rewrite(expr.value)  # type: ignore[attr-defined]
-        raise _NotAffine(f"{kind.__name__} of iterators is not quasi-affine")
+        raise NotAffine(f"{kind.__name__} of iterators is not quasi-affine")
 
     def _plus(self, a: IterSum, b: IterSum) -> IterSum:
         args = list(a.args)
@@ -159,12 +159,12 @@ class IterMapDetector:
             return IterSum(tuple(args), self.ana.simplify(floordiv(s.base, divisor)))
         fused = self.fuse(s)
         if not self._same(fused.base, zero):
-            raise _NotAffine("division of an iterator with an offset")
+            raise NotAffine("division of an iterator with an offset")
         (split,) = fused.args
         one = const(1, dtype_of(divisor))
         if not self._same(split.scale, one):
             if not self._divides(split.scale, divisor):
-                raise _NotAffine("the divisor does not match the stride of the iterators")
+                raise NotAffine("the divisor does not match the stride of the iterators")
             inner = IterSum((self._split(split.source, split.lower_factor, split.extent, one),), zero)
             rest = self.ana.simplify(floordiv(divisor, split.scale))
             result = self._divided(inner, rest, quotient)
@@ -172,17 +172,17 @@ class IterMapDetector:
         if self.ana.can_prove_less(sub(split.extent, one), divisor):
             return IterSum((), zero) if quotient else fused
         if not self._divides(divisor, split.extent):
-            raise _NotAffine("the divisor does not divide the extent")
+            raise NotAffine("the divisor does not divide the extent")
         if quotient:
             extent = self.ana.simplify(floordiv(split.extent, divisor))
             return IterSum((self._split(split.source, self._product(split.lower_factor, divisor), extent, one),), zero)
         return IterSum((self._split(split.source, split.lower_factor, divisor, one),), zero)
 
     def fuse(self, s: IterSum) -> IterSum:
-        """The sum as one split: strides must chain, each the product of the inner extents. Raises _NotAffine."""
+        """The sum as one split: strides must chain, each the product of the inner extents. Raises NotAffine."""
         if len(s.args) <= 1:
             return s
-        ordered = self._chain(s.args)
+        ordered = self.chain(s.args)
         for known, mark in self._fused:
             if len(known) == len(ordered) and all([x is y for x, y in zip(known, ordered)]):
                 return IterSum((self._whole(mark, ordered[-1].scale),), s.base)
@@ -201,7 +201,7 @@ class IterMapDetector:
     def _whole(self, mark: IterMark, scale: Expr) -> IterSplit:
         return self._split(mark, const(1, dtype_of(scale)), mark.extent, scale)
 
-    def _chain(self, args: Sequence[IterSplit]) -> tuple[IterSplit, ...]:
+    def chain(self, args: Sequence[IterSplit]) -> tuple[IterSplit, ...]:
         """Splits from the outermost to the innermost."""
         for start in args:
             rest = [x for x in args if x is not start]
@@ -216,7 +216,7 @@ class IterMapDetector:
                 expected = self._product(match.scale, match.extent)
             if not rest:
                 return tuple(reversed(found))
-        raise _NotAffine("the strides of the iterators do not chain (overlap or gap)")
+        raise NotAffine("the strides of the iterators do not chain (overlap or gap)")
 
     # ---- predicates
 
@@ -237,7 +237,7 @@ class IterMapDetector:
             return
         try:
             fused = self.fuse(s)
-        except _NotAffine:
+        except NotAffine:
             fused = self._overlapping(s)
         (split,) = fused.args
         limit = self.ana.simplify(sub(bound, s.base))
@@ -251,7 +251,7 @@ class IterMapDetector:
         """A fused mark whose parts overlap: only the predicate makes its values unique."""
         one = next((x for x in s.args if self._same(x.scale, const(1, dtype_of(x.scale)))), None)
         if one is None:
-            raise _NotAffine("a predicate over strided iterators")
+            raise NotAffine("a predicate over strided iterators")
         top = s.base
         for x in s.args:
             top = add(top, mul(x.scale, sub(x.extent, 1)))
@@ -315,7 +315,7 @@ def detect_iter_map(
         for index in indices:
             s = detector.rewrite(detector.ana.simplify(index))
             sums.append(detector.fuse(s) if check != "none" else s)
-    except _NotAffine as reason:
+    except NotAffine as reason:
         return IterMap(errors=[str(reason)])
     if check != "none":
         problem = detector.uncovered(sums, check == "bijective")

@@ -1,0 +1,86 @@
+"""Index maps, subspace division and touched domains, against enumeration and numpy."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import unity.script
+from unity.arith.evaluate import evaluate
+from unity.arith.index_map import index_map
+from unity.arith.solve import detect_clip_bound, domain_touched
+from unity.arith.subspace import subspace_divide
+from unity.ir import build as b
+from unity.ir.buffer import Range
+from unity.support.errors import TypeRuleError
+
+
+def c(value):
+    return b.const(value, "int64")
+
+
+def test_tiled_layout_and_back():
+    tiled = index_map(2, lambda i, j: (b.floordiv(i, 4), b.floordiv(j, 8), b.floormod(i, 4), b.floormod(j, 8)))
+    x = np.arange(8 * 16).reshape(8, 16)
+    packed = tiled.map_tensor(x)
+    np.testing.assert_array_equal(packed, x.reshape(2, 4, 2, 8).transpose(0, 2, 1, 3))
+    back = tiled.inverse([c(8), c(16)])
+    np.testing.assert_array_equal(back.map_tensor(packed), x)
+    assert [e.value for e in tiled.map_shape([c(8), c(16)])] == [2, 2, 4, 8]
+
+
+def test_padded_layout():
+    tiled = index_map(1, lambda i: (b.floordiv(i, 4), b.floormod(i, 4)))
+    with pytest.raises(TypeRuleError, match="no inverse"):
+        tiled.inverse([c(14)])
+    inverse, padding = tiled.non_surjective_inverse([c(14)])
+    for outer, inner in itertools.product(range(4), range(4)):
+        at = dict(zip(inverse.initial_indices, (outer, inner)))
+        assert evaluate(inverse.final_indices[0], at) == outer * 4 + inner
+        assert evaluate(padding, at) == int(outer * 4 + inner >= 14)
+
+
+def test_symbolic_inverse():
+    n = b.index_var("n")
+    swapped = index_map(2, lambda i, j: (j, i))
+    back = swapped.inverse([n, c(4)])
+    o0, o1 = back.initial_indices
+    assert back.final_indices == (o1, o0)
+
+
+def test_division_of_a_space():
+    i, j, k = [b.index_var(name) for name in "ijk"]
+    ranges = {i: Range(c(0), c(4)), j: Range(c(0), c(8)), k: Range(c(0), c(2))}
+    bindings = [b.add(b.mul(i, 8), j), k]
+    found = subspace_divide(bindings, ranges, [j, k])
+    assert found is not None
+    for values in itertools.product(range(4), range(8), range(2)):
+        at = dict(zip((i, j, k), values))
+        for binding, part in zip(bindings, found):
+            whole = evaluate(part.outer, at) * evaluate(part.inner_extent, at) + evaluate(part.inner, at)
+            assert whole == evaluate(binding, at)
+            assert evaluate(part.inner, at) < evaluate(part.inner_extent, at)
+    assert [evaluate(p.inner_extent, {}) for p in found] == [8, 2]
+    assert subspace_divide(bindings, ranges, [i, k]) is None
+
+
+def test_clip_bounds():
+    i, j = b.index_var("i"), b.index_var("j")
+    found = detect_clip_bound(b.logical_and(b.ge(i, 2), b.logical_and(b.lt(i, 9), b.le(j, 5))), [i, j])
+    assert (evaluate(found[i].low, {}), evaluate(found[i].high, {}), evaluate(found[j].high, {})) == (2, 8, 5)
+    assert detect_clip_bound(b.lt(b.add(i, j), 3), [i, j]) is None
+
+
+def test_touched_cells():
+    func = unity.script.parse("""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i, j in T.grid(4, 8):
+        B[i * 8 + j] = A[i * 8 + j + 3] + A[5]
+""")
+    a, out = func.buffer_map.values()
+    (reads,) = domain_touched(func.body, a)
+    (writes,) = domain_touched(func.body, out)
+    assert (evaluate(reads.low, {}), evaluate(reads.high, {})) == (3, 34)
+    assert (evaluate(writes.low, {}), evaluate(writes.high, {})) == (0, 31)
+    assert domain_touched(func.body, out, stores=False) is None

@@ -1,0 +1,113 @@
+"""Index maps: how the cells of one layout move to another, with inverse, and what they do to shapes, ranges and arrays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from math import lcm
+
+import numpy as np
+
+from ..ir.buffer import Range
+from ..ir.build import const, dtype_of, ge, index_var, logical_or
+from ..ir.expr import IntImm, Var
+from ..ir.node import Def, Node, node
+from ..ir.scalar import FloorDiv, FloorMod
+from ..ir.types import Expr
+from ..ir.walk import collect, substitute
+from ..support.errors import TypeRuleError
+from .analyzer import Analyzer
+from .evaluate import evaluate
+from .intset import IntSet, eval_set, of_range
+from .itermap import detect_iter_map, inverse_affine_iter_map
+
+
+@node
+class IndexMap(Node):
+    """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``."""
+
+    initial_indices: Def[tuple[Var, ...]]
+    final_indices: tuple[Expr, ...]
+
+    def map_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The final indices of given initial ones, simplified. Raises TypeRuleError E207 on a wrong number."""
+        if len(indices) != len(self.initial_indices):
+            raise TypeRuleError("E207", f"the map takes {len(self.initial_indices)} indices, got {len(indices)}")
+        ana = Analyzer()
+        mapping = dict(zip(self.initial_indices, indices))
+        return tuple([ana.simplify(substitute(e, mapping)) for e in self.final_indices])
+
+    def map_ranges(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
+        """Smallest box holding the images of a box."""
+        ana = Analyzer()
+        domains: dict[Var, IntSet] = {}
+        for var, domain in zip(self.initial_indices, ranges):
+            ana.bind(var, domain)
+            domains[var] = of_range(domain)
+        found = []
+        for expr in self.final_indices:
+            box = eval_set(expr, domains, ana).as_range(ana)
+            if box is None:
+                raise TypeRuleError("E208", f"the range of {expr} is not bounded")
+            found.append(box)
+        return tuple(found)
+
+    def map_shape(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The shape of the layout that holds the image of a shape."""
+        ranges = self.map_ranges([Range(const(0, dtype_of(n)), n) for n in shape])
+        return tuple([r.extent for r in ranges])
+
+    def map_tensor(self, array: np.ndarray) -> np.ndarray:
+        """The array in the new layout; cells that nothing maps to are zero."""
+        shape = [const(n, "int64") for n in array.shape]
+        result = np.zeros([_known(n) for n in self.map_shape(shape)], array.dtype)
+        for position in itertools.product(*[range(n) for n in array.shape]):
+            assignment = dict(zip(self.initial_indices, position))
+            result[tuple([evaluate(e, assignment) for e in self.final_indices])] = array[position]
+        return result
+
+    def inverse(self, shape: Sequence[Expr]) -> IndexMap:
+        """The inverse on a shape. Raises TypeRuleError E208 when the map is not bijective there."""
+        outputs, solution, errors = self._solve(shape)
+        if errors:
+            raise TypeRuleError("E208", f"the index map has no inverse on this shape: {errors[0]}")
+        return IndexMap(outputs, tuple([solution[v] for v in self.initial_indices]))
+
+    def non_surjective_inverse(self, shape: Sequence[Expr]) -> tuple[IndexMap, Expr]:
+        """Inverse on the padded shape, and the condition (of its indices) under which a cell is padding."""
+        padded = [self._padded(var, n) for var, n in zip(self.initial_indices, shape)]
+        inverse = self.inverse(padded)
+        condition: Expr = const(False)
+        for expr, n, full in zip(inverse.final_indices, shape, padded):
+            if full is not n:
+                condition = logical_or(condition, ge(expr, n))
+        return inverse, condition
+
+    def _solve(self, shape: Sequence[Expr]) -> tuple[tuple[Var, ...], dict[Var, Expr], list[str]]:
+        ranges = {v: Range(const(0, dtype_of(n)), n) for v, n in zip(self.initial_indices, shape)}
+        found = detect_iter_map(self.final_indices, ranges, check="bijective")
+        outputs = tuple([index_var(f"o{k}", dtype_of(e).name) for k, e in enumerate(self.final_indices)])
+        if not found:
+            return outputs, {}, found.errors
+        return outputs, inverse_affine_iter_map(found.indices, outputs, ranges), []
+
+    def _padded(self, var: Var, extent: Expr) -> Expr:
+        divisor = 1
+        for division in collect(self, (FloorDiv, FloorMod)):
+            if type(division.b) is IntImm and division.b.value > 0 and var in collect(division.a, Var):
+                divisor = lcm(divisor, division.b.value)
+        if divisor == 1 or type(extent) is not IntImm or extent.value % divisor == 0:
+            return extent
+        return const(-(-extent.value // divisor) * divisor, dtype_of(extent))
+
+
+def index_map(ndim: int, make: Callable[..., Sequence[Expr]], dtype: str = "int64") -> IndexMap:
+    """An index map from a function of ``ndim`` index variables."""
+    variables = tuple([index_var(f"i{k}", dtype) for k in range(ndim)])
+    return IndexMap(variables, tuple(make(*variables)))
+
+
+def _known(n: Expr) -> int:
+    if type(n) is not IntImm:
+        raise TypeRuleError("E208", "the mapped shape is not constant")
+    return n.value
