@@ -56,7 +56,7 @@ def read_function(function: FunctionType, frame: FrameType) -> Any:
 
 def _is_empty(cell: Any) -> bool:
     try:
-        cell.cell_contents
+        _ = cell.cell_contents
     except ValueError:  # the variable is not bound yet (the function's own name)
         return True
     return False

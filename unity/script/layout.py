@@ -22,7 +22,7 @@ _CLOSING = frozenset(_OPENING.values())
 class TextError(Exception):
     """An error of the text before there is a tree: code, message, offsets, help."""
 
-    def __init__(self, code: str, message: str, start: int, end: int, help: str | None) -> None:  # noqa: A002
+    def __init__(self, code: str, message: str, start: int, end: int, help: str | None) -> None:
         super().__init__(message)
         self.code, self.message, self.start, self.end, self.help = code, message, start, end, help
 

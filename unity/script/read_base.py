@@ -33,7 +33,7 @@ class Reading:
         return Span(self.source, node.start, node.end)
 
     def error(
-        self, code: str, message: str, node: s.Syntax, help: str | None = None, notes: Sequence[Note] = ()  # noqa: A002
+        self, code: str, message: str, node: s.Syntax, help: str | None = None, notes: Sequence[Note] = ()
     ) -> ScriptError:
         """An error at a node, to be raised."""
         return ScriptError(code, message, Span(self.source, node.start, node.end), notes, help)

@@ -69,7 +69,7 @@ class ExprReader:
 
     # ------------------------------------------------------------------------------------------------------- plumbing
 
-    def error(self, code: str, message: str, node: s.Syntax, help: str | None = None) -> Exception:  # noqa: A002
+    def error(self, code: str, message: str, node: s.Syntax, help: str | None = None) -> Exception:
         """An error to raise."""
         return self.reading.error(code, message, node, help)
 

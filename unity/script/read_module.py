@@ -17,14 +17,14 @@ from ..support.errors import ScriptError, UnityError
 from ..support.options import int_option
 from ..support.source import Source, Span
 from . import syntax as s
+from .constants import attribute_value
 from .read_base import Reading, Silent, suggest
 from .read_relax import FunctionReader, function_options
 from .read_text import read_tree
 from .relax_expr import GraphExprReader, vdevice
 from .scope import POISON, Dotted, Macro, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from .spelling import MODULE_ALIASES
-from .tir_forms import PrimFuncReader
-from .tir_stmt import attribute_value
+from .tir_function import PrimFuncReader
 
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
 _MACROS = ("T.macro", "T.inline", "R.macro")
@@ -63,7 +63,7 @@ class ModuleReader(GraphExprReader):
         if classes:
             if len(classes) > 1 or self.nodes:
                 place = classes[1] if len(classes) > 1 else classes[0]
-                self.reading.record(self.error("E121", "a text holds one module, or functions", place), place)  # type: ignore[arg-type]
+                self.reading.record(self.reading.error("E121", "a text holds one module, or functions", place), place)
             return self._class(classes[0])
         for name in self.nodes:
             self.scope.names[name] = Member(name)
@@ -158,10 +158,10 @@ class ModuleReader(GraphExprReader):
         for name, (kind, node, _) in self.nodes.items():
             if kind == "T.prim_func":
                 self._read_prim_func(name, node)
-        for name, (kind, node, _) in self.nodes.items():
+        for name, (kind, _, _) in self.nodes.items():
             if kind == "R.function":
                 self._start_graph(name)
-        for name, (kind, node, _) in self.nodes.items():
+        for name, (kind, _, _) in self.nodes.items():
             if kind == "R.function":
                 self._finish_graph(name)
         read, extra = self.functions, [name for name in self.functions if name not in order]
@@ -282,13 +282,13 @@ class ModuleReader(GraphExprReader):
             options: dict[str, Any] = {}
             for keyword in call.keywords if call is not None else []:
                 if keyword.name not in ("check_well_formed", "s_tir"):
-                    self.reading.record(self.error("E112", f"I.ir_module has no argument {keyword.name!r}", keyword), keyword)  # type: ignore[arg-type]
+                    problem = self.reading.error("E112", f"I.ir_module has no argument {keyword.name!r}", keyword)
+                    self.reading.record(problem, keyword)
                     continue
                 options[keyword.name] = self.evaluate(keyword.value)
             return options
-        self.reading.record(
-            self.error("E121", f"the class {node.name!r} has no decorator of script", node, "write @I.ir_module above it"), node  # type: ignore[arg-type]
-        )
+        message = f"the class {node.name!r} has no decorator of script"
+        self.reading.record(self.reading.error("E121", message, node, "write @I.ir_module above it"), node)
         return {}
 
     def _member_statement(self, stmt: s.Syntax) -> None:
@@ -312,7 +312,7 @@ class ModuleReader(GraphExprReader):
         path = self.path(call.func)
         args, keywords = self.arguments(call)
         if path not in ("I.module_attrs", "I.module_global_infos") or len(args) != 1 or keywords or not isinstance(args[0], dict):
-            raise self.error("E121", "a module holds functions, I.module_attrs({...}), I.module_global_infos({...}) and names", call)
+            raise self.error("E121", "a module holds functions, I.module_attrs, I.module_global_infos and names", call)
         (self.attrs if path == "I.module_attrs" else self.global_infos).update(attribute_value(args[0]))
 
     def _module_assign(self, name: str, value_node: s.Syntax) -> None:

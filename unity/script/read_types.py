@@ -10,7 +10,19 @@ from typing import Any
 
 from ..ffi.dtype import DataType
 from ..ir import (
-    OBJECT, VOID_TYPE, Expr, FuncType, IntImm, PointerType, PrimType, ShapeExpr, ShapeType, TensorType, TupleType, Type, Var,
+    OBJECT,
+    VOID_TYPE,
+    Expr,
+    FuncType,
+    IntImm,
+    PointerType,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    Var,
     prim_type,
 )  # fmt: skip
 from ..ir.relation import tensor_type

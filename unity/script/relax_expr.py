@@ -14,22 +14,43 @@ import numpy as np
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..ir import (
-    OPS, Call, Constant, DataTypeImm, Expr, ExternFunc, Function, GlobalVar, If, IntImm, Op, PrimFunc, PrimType, ShapeExpr,
-    ShapeType, StringImm, TensorType, Tuple, TupleGetItem, TupleType, Type, Var, make_call, op, prim_type,
+    OPS,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    GlobalVar,
+    If,
+    IntImm,
+    Op,
+    PrimFunc,
+    PrimType,
+    ShapeExpr,
+    ShapeType,
+    StringImm,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+    build as b,
+    make_call,
+    op,
+    prim_type,
 )  # fmt: skip
-from ..ir import build as b
 from ..ir.op import similar_ops
 from ..ir.relation import tensor_type
 from ..op.table import adopt_scalars, bind_arguments as bind_operator, constant
 from . import syntax as s
-from .buffers import BufferSpec
+from .constants import attribute_value, constant_bytes, constant_data
 from .read_base import bind_arguments, suggest
 from .read_expr import is_number
-from .scope import MISSING, Dotted, Macro, ModuleRef
+from .scope import Dotted, Macro
 from .spelling import INFIX, KEYWORDS, PREFIX_GRAPH
 from .tir_expr import TensorExprReader
-from .tir_forms import constant_bytes, constant_data
-from .tir_stmt import attribute_value
 
 _INT64 = prim_type("int64")
 _CALL_DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
@@ -225,7 +246,7 @@ class GraphExprReader(TensorExprReader):
             args = [*args[:2], shape, *args[2:]]
         fields = ("func", "args", "out_ty", "tir_vars") if path != "R.call_inplace" else (
             "func", "args", "inplace_indices", "out_ty", "tir_vars")  # fmt: skip
-        if path == "R.call_inplace" and len(args) == 3 and not isinstance(args[2], (list, int)) or (
+        if (path == "R.call_inplace" and len(args) == 3 and not isinstance(args[2], (list, int))) or (
             path == "R.call_inplace" and len(args) == 3 and "inplace_indices" in keywords
         ):
             fields = ("func", "args", "out_ty", "inplace_indices", "tir_vars")
@@ -412,5 +433,3 @@ _SPECIAL: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "R.device": GraphExprReader._device,
     "float": GraphExprReader._float,
 }
-
-__all__ = ["BufferSpec", "GraphExprReader", "MISSING", "ModuleRef", "vdevice"]

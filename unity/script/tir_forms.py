@@ -1,41 +1,54 @@
-"""Forms of tensor programs that are written as calls: blocks and axes, buffers, attributes, threads, frames.
+"""Forms of tensor programs that are written as calls: buffers, attributes, threads, frames.
 
-Not here: Python's own statements (``tir_stmt.py``). Invariant: what a block says about itself (axes, regions, buffers,
-``init``) is collected in the ``BlockContext`` that is open while its body is read.
+Not here: Python's own statements (``tir_stmt.py``), what a block says of itself (``tir_blocks.py``). Invariant: a frame
+reads its body through the function it is given, so that several frames of one ``with`` nest.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..ffi.tensor import Tensor, tensor
+from ..ffi.tensor import Tensor
 from ..ir import (
-    AllocBuffer, AllocConst, AssertStmt, Block, BlockRealize, Buffer, DeclBuffer, Evaluate, Expr, GlobalVar, IfThenElse, IntImm,
-    IterVar, MatchBufferRegion, PointerType, Range, Return, Stmt, Var, While, prim_type, seq,
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    Buffer,
+    DeclBuffer,
+    Evaluate,
+    Expr,
+    GlobalVar,
+    IfThenElse,
+    IntImm,
+    IterVar,
+    MatchBufferRegion,
+    PointerType,
+    Return,
+    Stmt,
+    Var,
+    While,
+    build as b,
+    prim_type,
+    seq,
 )  # fmt: skip
-from ..ir import build as b
 from . import syntax as s
 from .buffers import FIELDS, BufferSpec
-from .ranges import extent_of
+from .constants import attribute_value, constant_bytes, constant_data
 from .read_base import bind_arguments
-from .read_expr import is_number
-from .scope import Dotted
-from .spelling import AXES, AXIS_LETTERS
-from .tir_stmt import BlockContext, StatementReader, attribute_value
+from .spelling import AXES
+from .tir_blocks import BlockReader
 
 _INT64 = prim_type("int64")
 _TRUE = b.const(True)
-_ALLOC_FIELDS = ("shape", "dtype", "scope", "data", "strides", "elem_offset", "align", "offset_factor", "buffer_type", "axis_separators")
-_DECL_FIELDS = ("shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor", "buffer_type", "axis_separators")
+_ALLOC_FIELDS = ("shape", "dtype", "scope", *[field for field in FIELDS if field not in ("shape", "dtype", "scope")])
 _ALLOCATE_FIELDS = ("shape", "dtype", "scope", "condition", "annotations")
 
 
-class PrimFuncReader(StatementReader):
-    """Reads one ``@T.prim_func``."""
+class FormReader(BlockReader):
+    """Reads the forms written as calls and frames."""
 
     # --------------------------------------------------------------------------------------------------- dispatch by path
 
@@ -49,120 +62,6 @@ class PrimFuncReader(StatementReader):
         if path in _REFUSED:
             raise self.error("E117", f"{path}: {_REFUSED[path]}", node)
         return super().call_path(path, node)
-
-    def bound(self, path: str, node: s.Call, fields: tuple[str, ...], required: int) -> dict[str, Any]:
-        """Evaluated arguments by name."""
-        args, keywords = self.arguments(node)
-        return bind_arguments(self.reading, node, path, fields, args, keywords, required)
-
-    # ------------------------------------------------------------------------------------------------------------ blocks
-
-    def open_block(self, path: str, node: s.Syntax) -> BlockContext:
-        """The block being read. Raises E116 outside of one."""
-        if self.block is None:
-            raise self.error("E116", f"{path} stands only inside `with T.block(...)`", node)
-        return self.block
-
-    def _axis(self, path: str, node: s.Call, kind: str) -> Var:
-        block = self.open_block(path, node)
-        bound = self.bound(path, node, ("dom", "binding", "dtype"), 1)
-        value = bound.get("binding")
-        dom = self._domain(bound["dom"], value, node)
-        return self._add_axis(block, kind, self.hint, dom, None if value is None else self.index(value, node), node)
-
-    def _domain(self, dom: Any, value: Any, node: s.Syntax) -> Range | None:
-        if dom is None or type(dom) is Range:
-            return dom
-        if isinstance(dom, (tuple, list)):
-            if len(dom) != 2:
-                raise self.error("E113", "a domain is an extent or (start, stop)", node)
-            low, high = self.index(dom[0], node), self.index(dom[1], node)
-            if is_number(dom[0]) != is_number(dom[1]):
-                low, high = b.unify(dom[0], high) if is_number(dom[0]) else b.unify(low, dom[1])
-            return Range(low, extent_of(low, high))
-        if isinstance(value, Expr) and type(dom) is int and b.dtype_of(value).is_integral:
-            extent: Expr = b.const(dom, b.dtype_of(value))
-        else:
-            extent = self.index(dom, node)
-        return Range(b.const(0, b.dtype_of(extent)), extent)
-
-    def _add_axis(
-        self, block: BlockContext, kind: str, name: str, dom: Range | None, value: Expr | None, node: s.Syntax
-    ) -> Var:
-        ty = dom.min.ty if dom is not None else value.ty if value is not None else _INT64
-        span = self.reading.span(node)
-        var = Var(name or "v", ty, span)
-        axis = IterVar(var, dom, kind, "", span)
-        self.iters[var] = axis
-        self.declared.add(var)
-        block.iter_vars.append(axis)
-        if value is not None:
-            block.iter_values.append(value)
-        return var
-
-    def _remap(self, path: str, node: s.Call) -> list[Var] | Var:
-        block = self.open_block(path, node)
-        bound = self.bound(path, node, ("kinds", "bindings", "dtype"), 2)
-        letters, values = self.text(bound["kinds"], node), bound["bindings"]
-        if not isinstance(values, (tuple, list)) or len(letters) != len(values):
-            raise self.error("E112", f"{path}: {len(letters)} letters for {len(values)} loops", node)
-        hints = self.hint.split(",") if self.hint else []
-        made: list[Var] = []
-        for place, (letter, value) in enumerate(zip(letters, values)):
-            kind = AXIS_LETTERS.get(letter)
-            if kind is None:
-                raise self.error("E113", f"{letter!r} is no kind of axis", node, f"one of: {', '.join(AXIS_LETTERS)}")
-            loop = self.loops.get(value) if isinstance(value, Var) else None
-            if loop is None:
-                raise self.error("E113", "T.axis.remap takes loop variables", node, "write T.axis.spatial(extent, value)")
-            name = hints[place] if place < len(hints) else f"v{value.name}"
-            made.append(self._add_axis(block, kind, name, Range(loop.min, loop.extent), value, node))
-        return made[0] if len(made) == 1 and len(hints) <= 1 else made
-
-    def _where(self, path: str, node: s.Call) -> None:
-        block = self.open_block(path, node)
-        condition = b.as_bool(self.operand(self.bound(path, node, ("predicate",), 1)["predicate"], node))
-        block.predicate = condition if block.predicate is None else b.logical_and(block.predicate, condition)
-
-    def _regions(self, path: str, node: s.Call) -> None:
-        block = self.open_block(path, node)
-        nodes: list[s.Syntax] = []
-        for arg in node.args:
-            nodes += arg.items if isinstance(arg, (s.ListLit, s.TupleLit)) else [arg]
-        regions = [self.region(arg) for arg in nodes]
-        if path == "T.reads":
-            block.reads = (block.reads or []) + regions
-        else:
-            block.writes = (block.writes or []) + regions
-
-    def _block_attr(self, path: str, node: s.Call) -> None:
-        value = self.bound(path, node, ("attrs",), 1)["attrs"]
-        if not isinstance(value, dict):
-            raise self.error("E113", f"{path} takes a dict", node)
-        self.open_block(path, node).annotations.update(attribute_value(value))
-
-    def _read_block(self, node: s.Call, path: str, body: Callable[[], Stmt]) -> Stmt:
-        bound = self.bound(path, node, ("name", "no_realize", "exec_scope"), 0)
-        name = self.text(bound.get("name", ""), node)
-        outer, outer_scope = self.block, self.block_scope
-        self.block = block = BlockContext()
-        self.block_scope = None
-        try:
-            inner = body()
-        finally:
-            self.block, self.block_scope = outer, outer_scope
-        span = self.reading.span(node)
-        made = Block(
-            tuple(block.iter_vars), None if block.reads is None else tuple(block.reads),
-            None if block.writes is None else tuple(block.writes), tuple(block.alloc_buffers),
-            tuple(block.match_buffers), block.annotations, name, inner, block.init, span,
-        )  # fmt: skip
-        bare = bool(bound.get("no_realize")) or (bool(block.iter_vars) and not block.iter_values)
-        if bare:
-            return made
-        if len(block.iter_values) != len(block.iter_vars):
-            raise self.error("E112", "every axis of a block needs a value", node)
-        return BlockRealize(tuple(block.iter_values), block.predicate or _TRUE, made, span)
 
     # ----------------------------------------------------------------------------------------------------------- buffers
 
@@ -195,7 +94,7 @@ class PrimFuncReader(StatementReader):
 
     def _decl_buffer(self, path: str, node: s.Call) -> Buffer:
         args, keywords = self.arguments(node)
-        spec = BufferSpec.read(self, path, node, args, keywords, _DECL_FIELDS)
+        spec = BufferSpec.read(self, path, node, args, keywords)
         return self.declare_buffer(spec, self.hint or "buffer", node)
 
     def _allocate(self, path: str, node: s.Call) -> Buffer:
@@ -471,94 +370,49 @@ class PrimFuncReader(StatementReader):
         return IfThenElse(condition, branches["T.Then"], branches.get("T.Else"), self.reading.span(call))
 
 
-def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor:
-    """A tensor from numbers, nested lists, arrays. Texts "nan", "inf" stand for floats."""
-    if type(value) is Tensor or isinstance(value, np.ndarray):
-        found = value if type(value) is Tensor else tensor(value)
-        return found if dtype is None else tensor(found, reader.dtype(dtype, node))
-    wanted = None if dtype is None else reader.dtype(dtype, node)
-    plain = _plain_numbers(reader, value, node)
-    try:
-        if wanted is not None and wanted.is_uint:  # mixed with small ones, numbers of 64 bits would pass through float64
-            return Tensor(np.array(plain, wanted.numpy))
-        return tensor(plain, wanted)
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise reader.error("E113", f"cannot make a constant of this: {problem}", node) from None
-
-
-def _plain_numbers(reader: Any, value: Any, node: s.Syntax) -> Any:
-    if isinstance(value, (tuple, list)):
-        return [_plain_numbers(reader, item, node) for item in value]
-    if is_number(value):
-        return value
-    if type(value) is str and value.lstrip("+-") in ("nan", "inf"):
-        return float(value)
-    if type(value) is IntImm:
-        return value.value
-    if hasattr(value, "ty") and b.is_const(value):
-        return value.value
-    raise reader.error("E113", "a constant is made of numbers", node)
-
-
-def constant_bytes(reader: Any, bound: dict[str, Any], node: s.Syntax) -> Tensor:
-    """A tensor from base64 text, shape and dtype."""
-    text, dtype = reader.text(bound["data"], node), reader.dtype(bound["dtype"], node)
-    shape = tuple([reader.as_integer(item, node) for item in bound["shape"]])
-    try:
-        raw = base64.b64decode(text.encode("ascii"), validate=True)
-    except (ValueError, UnicodeEncodeError):
-        raise reader.error("E106", "this is not base64", node) from None
-    count = 1
-    for extent in shape:
-        count *= extent
-    if min(shape, default=1) < 0 or len(raw) != count * dtype.numpy.itemsize:
-        raise reader.error("E113", f"{len(raw)} bytes do not fill the shape {shape} of {dtype.name}", node)
-    return Tensor(np.frombuffer(bytearray(raw), dtype.numpy).reshape(shape))
-
-
 _FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
-    "T.axis.remap": PrimFuncReader._remap,
-    "T.where": PrimFuncReader._where,
-    "T.reads": PrimFuncReader._regions,
-    "T.writes": PrimFuncReader._regions,
-    "T.block_attr": PrimFuncReader._block_attr,
-    "T.alloc_buffer": PrimFuncReader._alloc_buffer,
-    "T.allocate_buffer": PrimFuncReader._alloc_buffer,
-    "T.alloc_local": PrimFuncReader._alloc_buffer,
-    "T.alloc_shared": PrimFuncReader._alloc_buffer,
-    "T.decl_buffer": PrimFuncReader._decl_buffer,
-    "T.allocate": PrimFuncReader._allocate,
-    "T.allocate_const": PrimFuncReader._alloc_const,
-    "T.alloc_const": PrimFuncReader._alloc_const,
-    "T.alloc_const_bytes": PrimFuncReader._alloc_const,
-    "T.match_buffer": PrimFuncReader._match_buffer,
-    "T.buffer_store": PrimFuncReader._buffer_store,
-    "T.func_attr": PrimFuncReader._func_attr,
-    "T.attr": PrimFuncReader._attr,
-    "T.env_thread": PrimFuncReader._env_thread,
-    "T.launch_thread": PrimFuncReader._launch_thread,
-    "T.evaluate": PrimFuncReader._evaluate,
-    "T.ret": PrimFuncReader._ret,
-    "T.bind": PrimFuncReader._bind_call,
-    "I.GlobalVar": PrimFuncReader._global_var,
-    "float": PrimFuncReader._float,
+    "T.axis.remap": FormReader._remap,
+    "T.where": FormReader._where,
+    "T.reads": FormReader._regions,
+    "T.writes": FormReader._regions,
+    "T.block_attr": FormReader._block_attr,
+    "T.alloc_buffer": FormReader._alloc_buffer,
+    "T.allocate_buffer": FormReader._alloc_buffer,
+    "T.alloc_local": FormReader._alloc_buffer,
+    "T.alloc_shared": FormReader._alloc_buffer,
+    "T.decl_buffer": FormReader._decl_buffer,
+    "T.allocate": FormReader._allocate,
+    "T.allocate_const": FormReader._alloc_const,
+    "T.alloc_const": FormReader._alloc_const,
+    "T.alloc_const_bytes": FormReader._alloc_const,
+    "T.match_buffer": FormReader._match_buffer,
+    "T.buffer_store": FormReader._buffer_store,
+    "T.func_attr": FormReader._func_attr,
+    "T.attr": FormReader._attr,
+    "T.env_thread": FormReader._env_thread,
+    "T.launch_thread": FormReader._launch_thread,
+    "T.evaluate": FormReader._evaluate,
+    "T.ret": FormReader._ret,
+    "T.bind": FormReader._bind_call,
+    "I.GlobalVar": FormReader._global_var,
+    "float": FormReader._float,
 }
 
 _FRAMES: dict[str, Callable[..., Stmt]] = {
-    "T.block": PrimFuncReader._frame_block,
-    "T.init": PrimFuncReader._frame_init,
-    "T.attr": PrimFuncReader._frame_attr,
-    "T.hint": PrimFuncReader._frame_attr,
-    "T.launch_thread": PrimFuncReader._frame_launch,
-    "T.LetStmt": PrimFuncReader._frame_bind,
-    "T.Let": PrimFuncReader._frame_bind,
-    "T.allocate": PrimFuncReader._frame_buffer,
-    "T.allocate_const": PrimFuncReader._frame_buffer,
-    "T.decl_buffer": PrimFuncReader._frame_buffer,
-    "T.alloc_buffer": PrimFuncReader._frame_buffer,
-    "T.Assert": PrimFuncReader._frame_assert,
-    "T.While": PrimFuncReader._frame_while,
-    "T.If": PrimFuncReader._frame_if,
+    "T.block": FormReader._frame_block,
+    "T.init": FormReader._frame_init,
+    "T.attr": FormReader._frame_attr,
+    "T.hint": FormReader._frame_attr,
+    "T.launch_thread": FormReader._frame_launch,
+    "T.LetStmt": FormReader._frame_bind,
+    "T.Let": FormReader._frame_bind,
+    "T.allocate": FormReader._frame_buffer,
+    "T.allocate_const": FormReader._frame_buffer,
+    "T.decl_buffer": FormReader._frame_buffer,
+    "T.alloc_buffer": FormReader._frame_buffer,
+    "T.Assert": FormReader._frame_assert,
+    "T.While": FormReader._frame_while,
+    "T.If": FormReader._frame_if,
 }
 
 _REFUSED: dict[str, str] = {
@@ -571,5 +425,3 @@ _REFUSED: dict[str, str] = {
 
 FORM_NAMES = tuple(dict.fromkeys([*_FORMS, *_FRAMES, "T.Then", "T.Else"]))
 """Spellings of statements and frames."""
-
-__all__ = ["FORM_NAMES", "Dotted", "PrimFuncReader", "constant_bytes", "constant_data"]
