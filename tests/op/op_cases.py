@@ -119,3 +119,4 @@ for n in ("max", "avg"):
         CASES.append((f"nn.{n}_pool2d", [f(1, 2, 6, 7)], a))
 CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4)]
 CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}), ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"})]
+CASES += [("collapse_sum_to", [f(2, 3, 4), Shape((3, 1))], {}), ("collapse_sum_to", [f(2, 3), Shape((2, 3))], {}), ("collapse_sum_like", [f(2, 3, 4), f(1, 4)], {})]

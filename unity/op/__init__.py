@@ -3,7 +3,7 @@
 ``unity.op.add(x, y)`` builds a typed call; ``unity.ir.op.OPS["R.add"]`` is the row. Importing this package fills the table.
 """
 
-from . import binary, conv, core, create, elementwise, index, linalg, manipulate, memory, nn, reduce, slicing
+from . import binary, conv, core, create, elementwise, gradients, index, linalg, manipulate, memory, nn, reduce, slicing
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
 _FAMILIES = (core, memory, elementwise, binary, reduce, linalg, manipulate, slicing, create, index, nn, conv)
@@ -24,4 +24,4 @@ def __getattr__(name: str) -> Operator:
 
 _BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
 
-__all__ = ["OPERATORS", "Operator", "bind_arguments", "constant", "to_expr", "usage"]
+__all__ = ["OPERATORS", "Operator", "gradients", "bind_arguments", "constant", "to_expr", "usage"]

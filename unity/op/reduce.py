@@ -13,11 +13,13 @@ import numpy as np
 from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
-from ..ir.expr import Call
-from ..ir.relation import dims, tensor_type
+from ..ir.expr import Call, ShapeExpr
+from ..ir.relation import Answer, dims, same_dims, tensor_type
 from ..ir.types import Expr, TensorType, Type
-from .lowering import SMALL_FLOATS, result_dtype, short_name
-from .rules import ONE, attr, axes_attr, bool_attr, fail, float_tensor, int_attr, normal_axis, product, tensor_arg
+from .lowering import SMALL_FLOATS, known_dims, result_dtype, short_name
+from .rules import (
+    ONE, attr, axes_attr, bool_attr, broadcast_dims, fail, float_tensor, int_attr, is_one, normal_axis, product, shape_arg, tensor_arg,
+)  # fmt: skip
 from .table import Operator, attribute, row
 
 _AXES = ("x", attribute("axis", None), attribute("keepdims", False))
@@ -228,3 +230,43 @@ argmax = row("argmax", _AXES, _arg_type, "Index of the largest element, the firs
              ref=_arg_ref(np.argmax), lower=_arg_lower(True))  # fmt: skip
 argmin = row("argmin", _AXES, _arg_type, "Index of the smallest element, the first of equal ones; NaN is smallest.", family="reduce",
              ref=_arg_ref(np.argmin), lower=_arg_lower(False))  # fmt: skip
+
+
+def _collapse_type(call: Call) -> Type:
+    ty, target = tensor_arg(call, 0, "data"), shape_arg(call, 1)
+    known, wanted = dims(ty), target.values
+    if known is not None and wanted is not None:
+        found = broadcast_dims(call, (known, wanted))
+        if len(wanted) > len(known) or (found is not None and same_dims(found, known) is Answer.NO):
+            raise fail(call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0])
+    return tensor_type(wanted if wanted is not None else call.args[1], ty.dtype, vdevice=ty.vdevice)
+
+
+def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
+    target = known_dims(call, call.ty)
+    offset = x.ndim - len(target)
+    axes = [a for a in range(x.ndim) if a < offset or (is_one(target[a - offset]) and not is_one(x.shape[a]))]
+    summed = reduce_tensor(x, axes, True, te.sum, lambda v, _: accumulate(v), "collapse_sum")
+    return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")  # type: ignore[no-any-return]
+
+
+def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
+    wanted = tuple(shape)
+    offset = data.ndim - len(wanted)
+    axes = tuple([a for a in range(data.ndim) if a < offset or (wanted[a - offset] == 1 and data.shape[a] != 1)])
+    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted)
+
+
+collapse_sum_to = row("collapse_sum_to", ("data", "shape"), _collapse_type, "Sum over the axes a tensor of the shape was broadcast along.",
+                      family="reduce", lower=_collapse, ref=_collapse_ref)  # fmt: skip
+
+
+def _collapse_like_type(call: Call) -> Type:
+    like_ty = tensor_arg(call, 1, "collapse_target")
+    ty = tensor_arg(call, 0, "data")
+    return TensorType(like_ty.shape, ty.dtype, like_ty.ndim, ty.vdevice)
+
+
+collapse_sum_like = row("collapse_sum_like", ("data", "collapse_target"), _collapse_like_type, "collapse_sum_to the shape of a tensor.",
+                        family="reduce", lower=lambda call, x, like: _collapse(call, x, like.shape),
+                        ref=lambda data, target: _collapse_ref(data, target.shape))  # fmt: skip

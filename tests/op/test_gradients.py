@@ -1,0 +1,96 @@
+"""Gradients against central differences of the numpy meaning, in float64."""
+
+import numpy as np
+import pytest
+
+import unity.op as op
+from unity.ir import BlockBuilder, ShapeExpr, Tuple, Var
+from unity.ir.build import const
+from unity.ir.builder import make_call
+from unity.ir.expr import op as op_node
+from unity.ir.interpret import run
+from unity.ir.op import OPS
+from unity.ir.relation import tensor_type
+from unity.op.gradients import GRADIENTS
+from unity.transform.relax.legalize_ops import legalize_ops
+from op_cases import Shape
+
+RNG = np.random.default_rng(3)
+
+
+def f(*shape, low=0.2, high=0.9):
+    return RNG.uniform(low, high, shape)
+
+
+UNARY = "abs acos asin atan asinh atanh cos cosh erf exp log negative rsqrt sigmoid sin sinh sqrt square tan tanh ceil floor round trunc sign".split()
+CASES = [(n, [f(2, 3)], {}) for n in UNARY] + [("acosh", [f(3, low=1.2, high=2)], {}), ("clip", [f(9)], {"min": 0.4, "max": 0.6})]
+for n in "add subtract multiply divide power maximum minimum".split():
+    CASES += [(n, [f(2, 3), f(3)], {}), (n, [f(2, 1), f(1, 3)], {})]
+CASES.append(("where", [np.array([True, False, True]), f(2, 3), f(3)], {}))
+for n in "sum mean variance max min".split():
+    CASES += [(n, [f(2, 3)], {"axis": [1]}), (n, [f(2, 3)], {}), (n, [f(2, 3)], {"axis": [-2], "keepdims": True})]
+for p, q in [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((3,), (3,)), ((2, 1, 2, 3), (4, 3, 2))]:
+    CASES.append(("matmul", [f(*p), f(*q)], {}))
+CASES += [("flatten", [f(2, 3)], {}), ("reshape", [f(2, 3), Shape((3, 2))], {}), ("expand_dims", [f(2, 3)], {"axis": [1]}), ("squeeze", [f(2, 1)], {})]
+CASES += [("nn.batch_flatten", [f(2, 3, 2)], {}), ("permute_dims", [f(2, 3, 4)], {"axes": [2, 0, 1]}), ("broadcast_to", [f(3, 1), Shape((2, 3, 4))], {})]
+CASES += [("concat", [(f(2, 3), f(1, 3))], {"axis": 0}), ("split", [f(4, 3)], {"indices_or_sections": [1, 3], "axis": 0}), ("astype", [f(3)], {"dtype": "float64"})]
+CASES += [("nn.relu", [f(5, low=-1)], {}), ("nn.leakyrelu", [f(5, low=-1)], {"alpha": 0.2}), ("nn.gelu", [f(5, low=-1)], {}), ("nn.silu", [f(5, low=-1)], {})]
+CASES += [("nn.softmax", [f(2, 3)], {}), ("nn.log_softmax", [f(2, 3)], {"axis": 0})]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(CASES)])
+def test_gradient(case):
+    name, inputs, attrs = case
+    row = OPS[f"R.{name}"]
+    params, arrays = [], []
+
+    def param(array):
+        params.append(Var(f"p{len(params)}", tensor_type([const(n, "int64") for n in array.shape], str(array.dtype))))
+        arrays.append(array)
+        return params[-1]
+
+    args = []
+    for value in inputs:
+        if isinstance(value, Shape):
+            args.append(ShapeExpr(tuple(const(v, "int64") for v in value)))
+        elif isinstance(value, tuple):
+            args.append(Tuple(tuple(param(v) for v in value)))
+        else:
+            args.append(param(value))
+    call = op.OPERATORS[f"R.{name}"](*args, **attrs)
+    count = len(params)
+    made = row.ref(*inputs, **attrs)
+    several = isinstance(made, tuple)
+    weights = [RNG.uniform(-1, 1, np.shape(m)) for m in (made if several else (made,))]
+    outs = [param(w) for w in weights]
+    grads = row.grad(make_call(op_node(row.name), call.args, call.attrs), Tuple(tuple(outs)) if several else outs[0])
+    flat = [x for g in grads for x in (g.fields if type(g) is Tuple else [g])]
+    tensors = [p for p in params[:count]]
+    flat = [g for g, a in zip(flat, [i for i in args for i in (i.fields if type(i) is Tuple else [i])]) if a in tensors]
+    wanted = [k for k, g in enumerate(flat) if g is not None]
+    bb = BlockBuilder()
+    with bb.function("main", params):
+        bb.emit_func_output(bb.emit(Tuple(tuple(flat[k] for k in wanted))))
+    mod = legalize_ops(bb.get())
+    got = run(mod, "main", *arrays)
+
+    def total():
+        result = row.ref(*inputs, **attrs)
+        return sum(float((w * np.asarray(r)).sum()) for w, r in zip(weights, result if several else (result,)))
+
+    for k, grad in zip(wanted, got, strict=True):
+        array, step = arrays[k], 1e-6
+        expected = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            old = array[index]
+            array[index] = old + step
+            above = total()
+            array[index] = old - step
+            expected[index] = (above - total()) / (2 * step)
+            array[index] = old
+        assert np.asarray(grad).shape == array.shape
+        np.testing.assert_allclose(np.asarray(grad), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_every_gradient_is_tested():
+    assert {n[2:] for n in GRADIENTS} - {c[0] for c in CASES} == set()

@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+
+from unity import te
+from unity.ir import structural_equal
+from unity.ir.interpret import run
+from unity.ir.verify import verify
+from unity.script import parse
+from unity.support.errors import TypeRuleError
+
+
+def call(func, *arrays):
+    verify(func)
+    run(func, None, *arrays)
+
+
+def test_matmul_is_the_expected_program():
+    n = te.var("n")
+    A = te.placeholder((n, 8), "float32", "A")
+    B = te.placeholder((8, 4), "float32", "B")
+    k = te.reduce_axis((0, 8), "k")
+    C = te.compute((n, 4), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
+    func = te.create_prim_func([A, B, C], "main")
+    text = '''
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 8), "float32")
+    B = T.match_buffer(b, (8, 4), "float32")
+    C = T.match_buffer(c, (n, 4), "float32")
+    for i, j, k in T.grid(n, 4, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+'''
+    assert structural_equal(func, parse(text))
+    x, y, z = np.ones((3, 8), "float32"), np.ones((8, 4), "float32"), np.zeros((3, 4), "float32")
+    call(func, x, y, z)
+    np.testing.assert_array_equal(z, x @ y)
+
+
+def test_intermediates_are_allocated_inside_and_shared():
+    A = te.placeholder((5,), "float32", "A")
+    B = te.compute((5,), lambda i: A[i] * 2.0, "B")
+    C = te.compute((5,), lambda i: te.exp(B[i]) + B[i], "C")
+    func = te.create_prim_func([A, C])
+    x, out = np.linspace(-1, 1, 5, dtype="float32"), np.zeros(5, "float32")
+    call(func, x, out)
+    np.testing.assert_allclose(out, np.exp(2 * x) + 2 * x, rtol=1e-6)
+    again = te.create_prim_func([A, C])
+    assert structural_equal(func, again) and func.params[0] is not again.params[0]
+
+
+def test_tuple_reduction():
+    A = te.placeholder((3, 6), "float32", "A")
+    k = te.reduce_axis((0, 6), "k")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+    )
+    index, value = te.compute((3,), lambda i: argmax((k.astype("int32"), A[i, k]), axis=k), "m")
+    func = te.create_prim_func([A, index, value])
+    x = np.random.default_rng(0).random((3, 6)).astype("float32")
+    i, v = np.zeros(3, "int32"), np.zeros(3, "float32")
+    call(func, x, i, v)
+    np.testing.assert_array_equal(i, x.argmax(1))
+    np.testing.assert_array_equal(v, x.max(1))
+
+
+def test_conditional_reduction_and_scalar_parameter():
+    n = te.var("n")
+    A = te.placeholder((8,), "int32", "A")
+    k = te.reduce_axis((0, 8), "k")
+    S = te.compute((), lambda: te.sum(A[k], axis=k, where=k < n), "S")
+    func = te.create_prim_func([A, S, n])
+    x, out = np.arange(8, dtype="int32"), np.zeros((), "int32")
+    call(func, x, out, 5)
+    assert out == 10
+
+
+def test_mistakes_are_named():
+    A = te.placeholder((4, 4), "float32", "A")
+    k = te.reduce_axis((0, 4), "k")
+    with pytest.raises(TypeRuleError, match="E217"):
+        te.compute((4,), lambda i: te.sum(A[i, k], axis=k) + 1.0)
+    with pytest.raises(TypeRuleError, match="2 axes"):
+        A[0]
+    with pytest.raises(TypeRuleError, match="truth value"):
+        bool(A[0, 0] > 1.0)
+    with pytest.raises(TypeRuleError, match="not among the arguments"):
+        te.create_prim_func([te.compute((4, 4), lambda i, j: A[i, j])])
+    with pytest.raises(TypeRuleError, match="E202"):
+        te.compute((4,), lambda i: i / 2)
