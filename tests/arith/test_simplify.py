@@ -8,7 +8,9 @@ from unity.arith import Analyzer, Verdict
 from unity.arith.evaluate import evaluate
 from unity.ir import build as b
 from unity.ir.buffer import Range
+from unity.ir.expr import Var
 from unity.ir.structural import first_difference, structural_equal
+from unity.ir.types import prim_type
 
 
 def c(value):
@@ -106,9 +108,6 @@ def test_unknown_is_said():
 
 
 def test_float_expressions_are_not_reordered():
-    from unity.ir.expr import Var
-    from unity.ir.types import prim_type
-
     x, y = Var("x", prim_type("float32")), Var("y", prim_type("float32"))
     expr = b.add(b.add(x, y), b.mul(x, -1.0))
     assert Analyzer().simplify(expr) is expr

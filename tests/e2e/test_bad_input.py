@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from programs import CANONICAL
+from main_job_texts import CANONICAL
 
 import unity
 import unity.script

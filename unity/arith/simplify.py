@@ -66,7 +66,7 @@ class Simplifier:
         if kind is IntImm or kind is FloatImm:
             return expr
         if is_index(expr) and (kind in _POLYNOMIAL or isinstance(expr, Var) or kind is Cast):
-            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)
+            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)  # type: ignore[arg-type]
             return expr if structural_equal(made, expr) else made
         return self._inside(expr)
 
@@ -93,7 +93,7 @@ class Simplifier:
     def _comparison(self, expr: Any) -> Expr:
         if not is_index(expr.a):
             fold = _FOLD[type(expr)]
-            return fold(expr.a, expr.b) if build.is_const(expr.a) and build.is_const(expr.b) else expr  # type: ignore[no-any-return]
+            return fold(expr.a, expr.b) if build.is_const(expr.a) and build.is_const(expr.b) else expr
         decided = self.decide(expr)
         if decided is not None:
             return build.const(decided)

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from programs import CANONICAL, YEAR_2021, YEAR_2026
+from main_job_texts import CANONICAL, YEAR_2021, YEAR_2026
 
 import unity
 import unity.script
