@@ -18,7 +18,7 @@ from unity.ir import (
 )  # fmt: skip
 from unity.ir import build as b
 from unity.script.show import script
-from unity.support.errors import OptionError
+from unity.support.errors import InternalError, OptionError
 
 I64, F32, HANDLE = prim_type("int64"), prim_type("float32"), prim_type("handle")
 TRUE = IntImm(1, prim_type("bool"))
@@ -238,3 +238,10 @@ def test_loose_nodes_print() -> None:
     assert repr(seq()) == "pass"
     assert repr(tensor(sym("n"), IntImm(4, I64))) == 'R.Tensor((n, 4), "float32")'
     assert repr(Evaluate(b.const(0))) == "T.evaluate(0)"
+
+
+def test_a_value_without_spelling_is_an_error_but_never_in_repr() -> None:
+    mod = IRModule({}, {"odd": object()}, {})
+    assert "<object>" in repr(mod)
+    with pytest.raises(InternalError, match="E902"):
+        mod.script()

@@ -63,8 +63,12 @@ def show(node: Any, **options: Any) -> str:
 
 
 def print_node(node: Node) -> str:
-    """What ``repr`` of a node shows."""
-    return script(node)
+    """What ``repr`` of a node shows: script, with ``<Type>`` for values that have no spelling."""
+    p = Printer()
+    p.strict = False
+    with deep_recursion():
+        _top(p, node, None)
+    return p.text()
 
 
 def show_module(node: Any, *, dialect: str = "unity", color: bool | None = None, **options: Any) -> None:

@@ -1,7 +1,8 @@
 """Printing of compile-time values: attributes, annotations, tensor data.
 
-Values are None, bool, int, float, text, data types, tuples, lists, dicts, tensors and IR nodes; a Python number stays a
-Python number, an ``IntImm`` is written with its type. Invariant: tensor data keeps every bit.
+Values are None, bool, int, float, text, data types, tuples, lists, dicts, tensors, IR nodes, and any object with a method
+``script_text() -> str``; a Python number stays a Python number, an ``IntImm`` is written with its type. Invariant: tensor
+data keeps every bit.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def attr(p: Printer, value: Any) -> None:
         p.out.append(tensor_text(p, value, "R.const"))
     else:
         spell = getattr(value, "script_text", None)
-        if not callable(spell):
-            raise InternalError("E902", f"the printer has no spelling for an attribute of type {kind.__name__}")
-        p.out.append(spell())
+        if callable(spell):
+            p.out.append(spell())
+        else:
+            _unspelled(p, value)
 
 
 def attr_node(p: Printer, value: Node) -> None:
@@ -72,7 +74,15 @@ def attr_node(p: Printer, value: Node) -> None:
     elif isinstance(value, Expr) and not isinstance(value, (Function, PrimFunc)):
         p.expr(value, RAW)
     else:
-        raise InternalError("E902", f"the printer has no spelling for an attribute of type {type(value).__name__}")
+        _unspelled(p, value)
+
+
+def _unspelled(p: Printer, value: Any) -> None:
+    """A value without spelling: an error in script, a mark in ``repr``."""
+    name = type(value).__name__
+    if p.strict:
+        raise InternalError("E902", f"the printer has no spelling for an attribute of type {name}")
+    p.out.append(f"<{name}>")
 
 
 def _items(p: Printer, values: Any, is_tuple: bool) -> None:

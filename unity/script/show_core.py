@@ -98,7 +98,7 @@ class Printer:
 
     __slots__ = (
         "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "module_names", "names",
-        "out", "pending", "quoting", "underline",
+        "out", "pending", "quoting", "strict", "underline",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = UNITY, underline: tuple[Node, ...] = ()) -> None:
@@ -118,6 +118,7 @@ class Printer:
         self.module_names: frozenset[str] = frozenset()
         self.class_name = "Module"
         self.loose = False
+        self.strict = True
 
     def word(self, name: str) -> str:
         """A canonical construct or operator name in the dialect at hand."""
