@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 from inputs import InputMaker
 
-import unity.op  # noqa: F401 - fills the operator table
+import unity.op
 import unity.transform.relax.pipeline
 import unity.transform.tir.pipeline  # noqa: F401 - the pipelines import every pass
 from unity.ir import Function, IRModule, PrimFunc
@@ -56,7 +56,11 @@ class Case:
 
     def text(self) -> str:
         """The case as it stands in the file."""
-        lines = [f"#### {self.name}", *[f"# {key}: {value}" for key, value in self.settings.items()], self.before.strip("\n")]
+        lines = [
+            f"#### {self.name}",
+            *[f"# {key}: {value}" for key, value in self.settings.items()],
+            self.before.strip("\n"),
+        ]
         if self.error is None:
             lines += ["---- after", self.after.strip("\n")]
         else:
@@ -96,7 +100,9 @@ def read_cases(file: Path) -> list[Case]:
 def all_cases() -> list[Any]:
     """Every case of every file, for ``pytest.mark.parametrize``."""
     return [
-        pytest.param(case, id=f"{file.stem}-{case.name}") for file in sorted(GOLDEN.rglob("*.case")) for case in read_cases(file)
+        pytest.param(case, id=f"{file.stem}-{case.name}")
+        for file in sorted(GOLDEN.rglob("*.case"))
+        for case in read_cases(file)
     ]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 os.environ.setdefault("UNITY_CHECKED", "1")  # before any module of the package is imported
 sys.path.append(str(Path(__file__).parent))
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
+import numpy as np
+import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -77,5 +77,9 @@ class InputMaker:
                 found.append(self.value(param.ty))
             else:
                 shape = tuple([self.size(d) for d in buffer.shape])
-                found.append(self.array(shape, buffer.dtype) if buffer.dtype.lanes == 1 else self.array((*shape, buffer.dtype.lanes), buffer.dtype))
+                found.append(
+                    self.array(shape, buffer.dtype)
+                    if buffer.dtype.lanes == 1
+                    else self.array((*shape, buffer.dtype.lanes), buffer.dtype)
+                )
         return found

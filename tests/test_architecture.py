@@ -108,8 +108,12 @@ def test_no_imports_inside_functions() -> None:
 def test_modules_are_imported_by_name_in_one_place_only() -> None:
     """``importlib`` serves the lazy front door and optional packages, nothing else."""
     allowed = {"unity/__init__.py", "unity/support/extras.py"}
-    wrong = [name(p) for p, tree in TREES.items() for node, _ in imports(p)
-             if isinstance(node, ast.Import) and any([a.name == "importlib" for a in node.names]) and name(p) not in allowed]  # fmt: skip
+    wrong = [
+        name(p)
+        for p in FILES
+        for node, _ in imports(p)
+        if isinstance(node, ast.Import) and any([a.name == "importlib" for a in node.names]) and name(p) not in allowed
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -127,7 +131,10 @@ def test_no_import_cycles() -> None:
     for path in FILES:
         here = module_of(path)
         graph[here] = {m for _, modules in imports(path) for m in modules if m != here and is_module(m)}
-    for here, targets in graph.items():  # a package's __init__ runs before its modules: importing the own package is no edge
+    for (
+        here,
+        targets,
+    ) in graph.items():  # a package's __init__ runs before its modules: importing the own package is no edge
         graph[here] = {t for t in targets if here[: len(t)] != t}
     state: dict[tuple[str, ...], int] = {}
     cycle: list[str] = []
@@ -136,7 +143,11 @@ def test_no_import_cycles() -> None:
         state[module] = 1
         for target in sorted(graph.get(module, ())):
             if state.get(target) == 1 and not cycle:
-                cycle.append(" -> ".join([".".join(m) for m in [*trail[trail.index(target) if target in trail else 0 :], module, target]]))
+                cycle.append(
+                    " -> ".join(
+                        [".".join(m) for m in [*trail[trail.index(target) if target in trail else 0 :], module, target]]
+                    )
+                )
             elif target not in state:
                 visit(target, [*trail, module])
         state[module] = 2
@@ -177,7 +188,11 @@ def test_running_a_saved_program_needs_no_compiler(module: str) -> None:
 
 
 def test_file_sizes() -> None:
-    listed = {line.split()[0] for line in (ROOT / "tests" / "large_files.txt").read_text().splitlines() if line and line[0] != "#"}
+    listed = {
+        line.split()[0]
+        for line in (ROOT / "tests" / "large_files.txt").read_text().splitlines()
+        if line and line[0] != "#"
+    }
     sizes = {name(p): len(text.splitlines()) for p, text in SOURCES.items()}
     too_long = [f"{file}: {lines} lines" for file, lines in sizes.items() if lines > LIMIT and file not in listed]
     assert not too_long, "split them, or give a reason in tests/large_files.txt:\n" + "\n".join(too_long)

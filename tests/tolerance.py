@@ -32,5 +32,9 @@ def assert_close(actual: np.ndarray, reference: np.ndarray, reduction: int = 1, 
         np.testing.assert_array_equal(actual, reference)
     else:
         np.testing.assert_allclose(
-            np.asarray(actual, "float64"), np.asarray(reference, "float64"), rtol=rtol, atol=atol * scale, equal_nan=True
+            np.asarray(actual, "float64"),
+            np.asarray(reference, "float64"),
+            rtol=rtol,
+            atol=atol * scale,
+            equal_nan=True,
         )

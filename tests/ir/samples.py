@@ -7,8 +7,27 @@ from collections.abc import Sequence
 import unity.op  # noqa: F401 - fills the operator table
 from unity.ffi.dtype import DataType
 from unity.ir import (
-    VOID_TYPE, Block, BlockBuilder, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, Expr, For, GlobalVar, IRModule,
-    IterVar, PointerType, PrimFunc, Range, Stmt, Tuple, Var, op, prim_type,
+    VOID_TYPE,
+    Block,
+    BlockBuilder,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Expr,
+    For,
+    GlobalVar,
+    IRModule,
+    IterVar,
+    PointerType,
+    PrimFunc,
+    Range,
+    Stmt,
+    Tuple,
+    Var,
+    op,
+    prim_type,
 )  # fmt: skip
 from unity.ir.build import add, const, mul
 from unity.ir.builder import make_call

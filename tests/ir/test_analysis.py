@@ -5,12 +5,44 @@ from __future__ import annotations
 from samples import I64, buffer, i64, load, loop, matmul, matmul_module, nest, prim_func
 
 from unity.ir import (
-    Add, AllocBuffer, Block, BlockRealize, BufferStore, Evaluate, For, IRModule, IterVar, Mul, Range, Var, collect, prim_type, seq,
+    Add,
+    AllocBuffer,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IRModule,
+    IterVar,
+    Mul,
+    Range,
+    Var,
+    collect,
+    prim_type,
+    seq,
 )  # fmt: skip
 from unity.ir.analysis import (
-    allocated_bytes, block_regions, bound_vars, buffer_access_lca, call_graph, computable_at_compile_time, defined_symbols, definitions,
-    detect_recursion, estimate_bytes, estimate_flops, find_reshape, is_pure_function, name_to_binding, opaque_buffers,
-    reachable_functions, undefined_vars, use_counts, used_symbols, users, var_to_value,
+    allocated_bytes,
+    block_regions,
+    bound_vars,
+    buffer_access_lca,
+    call_graph,
+    computable_at_compile_time,
+    defined_symbols,
+    definitions,
+    detect_recursion,
+    estimate_bytes,
+    estimate_flops,
+    find_reshape,
+    is_pure_function,
+    name_to_binding,
+    opaque_buffers,
+    reachable_functions,
+    undefined_vars,
+    use_counts,
+    used_symbols,
+    users,
+    var_to_value,
 )  # fmt: skip
 from unity.ir.build import const, intrinsic
 from unity.script.read_module import parse
@@ -20,7 +52,11 @@ def shown(regions):
     """Regions as {buffer: [(min, extent), ...]} with constants as numbers and variables as names."""
 
     def text(expr):
-        return expr.value if hasattr(expr, "value") and isinstance(expr.value, int) else getattr(expr, "name", type(expr).__name__)
+        return (
+            expr.value
+            if hasattr(expr, "value") and isinstance(expr.value, int)
+            else getattr(expr, "name", type(expr).__name__)
+        )
 
     return {r.buffer.name: [(text(x.min), text(x.extent)) for x in r.region] for r in regions}
 
@@ -50,7 +86,9 @@ def test_unknown_indices_cover_the_axis_and_neighbours_join():
     inner = loop("p", 4)
     value = Add(load(a, vi), load(a, Add(vi, i64(2), I64)), prim_type("float32"))
     gather = load(a, load(index, inner[0]))
-    block = Block((IterVar(vi, Range(i64(0), i64(16)), "S"),), None, None, (), (), {}, "b", BufferStore(b, value, (vi,)))
+    block = Block(
+        (IterVar(vi, Range(i64(0), i64(16)), "S"),), None, None, (), (), {}, "b", BufferStore(b, value, (vi,))
+    )
     assert shown(block_regions(block)[0]) == {"A": [("vi", 3)]}
     block = Block((), None, None, (), (), {}, "b", nest([inner], BufferStore(b, gather, (inner[0],))))
     assert shown(block_regions(block)[0])["A"] == [(0, 64)] and shown(block_regions(block)[1]) == {"B": [(0, 4)]}
@@ -84,7 +122,9 @@ def test_flops_and_bytes():
     a, t = buffer("A", (4, 8)), buffer("T", (4, 8), scope="shared")
     loops = [loop("i", 4), loop("j", 8)]
     at = (loops[0][0], loops[1][0])
-    value = Add(Mul(load(a, *at), load(a, *at), prim_type("float32")), intrinsic("exp", load(a, *at)), prim_type("float32"))
+    value = Add(
+        Mul(load(a, *at), load(a, *at), prim_type("float32")), intrinsic("exp", load(a, *at)), prim_type("float32")
+    )
     fn = prim_func(seq(AllocBuffer(t), nest(loops, BufferStore(t, value, at))), a)
     assert estimate_flops(fn) == 3 * 32
     assert allocated_bytes(fn) == {"shared": 128}

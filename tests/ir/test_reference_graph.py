@@ -30,7 +30,7 @@ X = np.array([[1.0, -2.0], [3.0, -4.0], [5.0, 6.0]], "float32")
 
 
 def test_operators_tuples_and_shapes():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -44,14 +44,14 @@ class Module:
             s = R.shape([n, n * 2])
             R.output(c, s)
         return (c, s)
-''')
+""")
     value, shape = run(mod, "main", X)
     np.testing.assert_array_equal(value, np.maximum(X, 0).T)
     assert shape == (3, 6)
 
 
 def test_conditionals_take_one_side():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -61,13 +61,13 @@ class Module:
         else:
             y = R.negative(x)
         return y
-''')
+""")
     np.testing.assert_array_equal(run(mod, "main", np.array(True), X), X + X)
     np.testing.assert_array_equal(run(mod, "main", np.array(False), X), -X)
 
 
 def test_recursion_counts_down_deeply():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -80,13 +80,13 @@ class Module:
             y: R.Tensor((), "int64") = R.add(x, n)
             r: R.Tensor((), "int64") = Module.main(m, y)
         return r
-''')
+""")
     assert run(mod, "main", np.array(10), np.array(0)) == 55
     assert run(mod, "main", np.array(2000), np.array(0)) == 2001000
 
 
 def test_match_cast_binds_and_checks():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -101,7 +101,7 @@ class Module:
         n = T.int64()
         y = R.match_cast(x, R.Tensor((n, n), "float32"))
         return y
-''')
+""")
     assert run(mod, "main", X).shape == (2, 3)
     assert "n = 3" in fails("E317", mod, "square", X).message
     fails("E316", mod, "main", X.astype("float64"))
@@ -109,7 +109,7 @@ class Module:
 
 
 def test_local_functions_capture():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -120,7 +120,7 @@ class Module:
             return s
         r: R.Tensor((3, 2), "float32") = inner(x)
         return r
-''')
+""")
     np.testing.assert_array_equal(run(mod, "main", X, X * 2), X * 3)
 
 
@@ -133,7 +133,7 @@ def test_registered_functions_see_the_memory():
 
     register_func("test_reference.double", double)
     try:
-        mod = module('''
+        mod = module("""
 @I.ir_module
 class Module:
     @R.function(pure=False)
@@ -141,7 +141,7 @@ class Module:
         y = R.add(x, x)
         R.call_packed("test_reference.double", y)
         return y
-''')
+""")
         np.testing.assert_array_equal(run(mod, "main", X), X * 4)
         np.testing.assert_array_equal(seen[0], X * 2)
     finally:
@@ -152,7 +152,7 @@ class Module:
 def test_call_dps_to_a_registered_function():
     register_func("test_reference.add_into", lambda a, b, out: np.add(a.numpy(), b.numpy(), out=out.numpy()) is None)
     try:
-        mod = module('''
+        mod = module("""
 @I.ir_module
 class Module:
     @R.function
@@ -160,13 +160,13 @@ class Module:
         n = T.int64()
         y = R.call_dps("test_reference.add_into", (x, x), R.Tensor((n, 2), "float32"))
         return y
-''')
+""")
         np.testing.assert_array_equal(run(mod, "main", X), X * 2)
     finally:
         remove_global_func("test_reference.add_into")
 
 
-MEMORY = '''
+MEMORY = """
 @I.ir_module
 class Module:
     @T.prim_func(private=True)
@@ -183,7 +183,7 @@ class Module:
         copy(a, b)
         {kill}
         return b
-'''
+"""
 
 
 def memory_module(offset: int, kill: str = "R.memory.kill_tensor(a)") -> IRModule:
@@ -200,7 +200,7 @@ def test_planned_memory():
 
 
 def test_print_and_assert(capsys):
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function(pure=False)
@@ -208,7 +208,7 @@ class Module:
         R.print(x, format="x is {}")
         R.assert_op(c, x, format="refused: {}")
         return x
-''')
+""")
     data = np.array([1, 2], "int32")
     run(mod, "main", np.array(True), data)
     assert capsys.readouterr().out == "x is [1 2]\n"
@@ -216,13 +216,13 @@ class Module:
 
 
 def test_results_do_not_share_the_caller_memory():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @R.function
     def main(x: R.Tensor((2,), "int32")):
         return x
-''')
+""")
     data = np.array([1, 2], "int32")
     result = run(mod, "main", data)
     result[0] = 9
@@ -240,13 +240,13 @@ def test_one_interpreter_runs_many_functions():
 
 
 def test_errors_point_at_the_script():
-    mod = module('''
+    mod = module("""
 @I.ir_module
 class Module:
     @T.prim_func
     def main(A: T.Buffer((4,), "float32")):
         for i in range(5):
             A[i] = T.float32(0)
-''')
+""")
     text = str(fails("E310", mod, "main", np.zeros(4, "float32")))
     assert "A[i] = T.float32(0)" in text and "A[4]" in text

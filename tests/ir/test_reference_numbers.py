@@ -8,7 +8,18 @@ import pytest
 from samples import buffer, i64, load, loop, nest, prim_func
 
 from unity.ir import (
-    Add, BufferStore, Cast, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Sub, prim_type,
+    Add,
+    BufferStore,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Sub,
+    prim_type,
 )  # fmt: skip
 from unity.ir.build import intrinsic
 from unity.ir.interpret import run
@@ -39,7 +50,13 @@ def apply(make, a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     out = np.empty_like(a)
     x, y, z = [buffer(name, (a.size,), dtype) for name in "ABC"]
     i = loop("i", a.size)
-    run(prim_func(nest([i], BufferStore(z, make(load(x, i[0]), load(y, i[0]), prim_type(dtype)), (i[0],))), x, y, z), None, a, b, out)
+    run(
+        prim_func(nest([i], BufferStore(z, make(load(x, i[0]), load(y, i[0]), prim_type(dtype)), (i[0],))), x, y, z),
+        None,
+        a,
+        b,
+        out,
+    )
     return out
 
 

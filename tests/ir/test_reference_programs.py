@@ -9,12 +9,56 @@ from samples import I64, buffer, i64, load, loop, matmul, matmul_module, nest, p
 
 from unity.ffi.tensor import Tensor
 from unity.ir import (
-    Add, AllocBuffer, AllocConst, AssertStmt, Bind, Block, BlockRealize, Break, Buffer, BufferLoad, BufferRegion, BufferStore, Call,
-    Continue, DeclBuffer, Evaluate, GlobalVar, IfThenElse, IRModule, IterVar, Let, MatchBufferRegion, PointerType, PrimFunc, Range,
-    Return, Shuffle, StringImm, Var, While, op, prim_type, seq,
+    Add,
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    Bind,
+    Block,
+    BlockRealize,
+    Break,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Call,
+    Continue,
+    DeclBuffer,
+    Evaluate,
+    GlobalVar,
+    IfThenElse,
+    IRModule,
+    IterVar,
+    Let,
+    MatchBufferRegion,
+    PointerType,
+    PrimFunc,
+    Range,
+    Return,
+    Shuffle,
+    StringImm,
+    Var,
+    While,
+    op,
+    prim_type,
+    seq,
 )  # fmt: skip
 from unity.ir.build import (
-    add, broadcast, call_extern, const, eq, floordiv, floormod, ge, if_then_else, intrinsic, logical_and, lt, mul, ramp, select,
+    add,
+    broadcast,
+    call_extern,
+    const,
+    eq,
+    floordiv,
+    floormod,
+    ge,
+    if_then_else,
+    intrinsic,
+    logical_and,
+    lt,
+    mul,
+    ramp,
+    select,
     sub,
 )  # fmt: skip
 from unity.ir.interpret import run
@@ -57,7 +101,11 @@ def test_uninitialised_read():
     a, t = buffer("A", (4,)), buffer("T", (4,))
     i, j = loop("i", 3), loop("j", 4)
     fn = prim_func(
-        seq(AllocBuffer(t), nest([i], BufferStore(t, const(1.0, "float32"), (i[0],))), nest([j], BufferStore(a, load(t, j[0]), (j[0],)))),
+        seq(
+            AllocBuffer(t),
+            nest([i], BufferStore(t, const(1.0, "float32"), (i[0],))),
+            nest([j], BufferStore(a, load(t, j[0]), (j[0],))),
+        ),
         a,
     )
     assert "T" in fails("E311", fn, np.zeros(4, "float32")).message
@@ -93,7 +141,9 @@ def test_parallel_without_conflict_runs_and_atomic_add_is_allowed():
     np.testing.assert_allclose(out, a @ b, rtol=1e-5)
     s = buffer("S", (1,), "int32")
     i = loop("i", 8, "parallel")
-    add_one = Evaluate(intrinsic("atomic_add", intrinsic("address_of", load(s, i64(0))), const(2, "int32"), dtype="int32"))
+    add_one = Evaluate(
+        intrinsic("atomic_add", intrinsic("address_of", load(s, i64(0))), const(2, "int32"), dtype="int32")
+    )
     count = np.zeros(1, "int32")
     run(prim_func(nest([i], add_one), s), None, count)
     assert count[0] == 16
@@ -102,7 +152,9 @@ def test_parallel_without_conflict_runs_and_atomic_add_is_allowed():
 def test_memory_of_one_iteration_is_private():
     a, t = buffer("A", (8,)), buffer("T", (1,))
     i = loop("i", 8, "parallel")
-    body = seq(AllocBuffer(t), BufferStore(t, const(3.0, "float32"), (i64(0),)), BufferStore(a, load(t, i64(0)), (i[0],)))
+    body = seq(
+        AllocBuffer(t), BufferStore(t, const(3.0, "float32"), (i64(0),)), BufferStore(a, load(t, i64(0)), (i[0],))
+    )
     out = np.zeros(8, "float32")
     run(prim_func(nest([i], body), a), None, out)
     assert out.tolist() == [3.0] * 8
@@ -185,7 +237,10 @@ def test_let_bind_and_assert():
     out = np.zeros(4, "int64")
     run(prim_func(nest([i], body), a), None, out)
     assert out.tolist() == [(3 * k + 1) ** 2 for k in range(4)]
-    assert "too small" in fails("E314", prim_func(AssertStmt(lt(i64(4), i64(3)), "too small", "ValueError"), a), out).message
+    assert (
+        "too small"
+        in fails("E314", prim_func(AssertStmt(lt(i64(4), i64(3)), "too small", "ValueError"), a), out).message
+    )
 
 
 def test_vectors_ramps_and_shuffles():
@@ -233,7 +288,9 @@ def test_match_buffer_gives_a_strided_view():
     a = buffer("A", (8, 8), "int32")
     i, j = loop("i", 2), loop("j", 2)
     stride, offset = Var("s", I64), Var("o", I64)
-    tile = Buffer(Var("tile", PointerType(prim_type("int32"))), a.dtype, (i64(4), i64(4)), (stride, i64(1)), offset, "tile")
+    tile = Buffer(
+        Var("tile", PointerType(prim_type("int32"))), a.dtype, (i64(4), i64(4)), (stride, i64(1)), offset, "tile"
+    )
     vi, vj = Var("vi", I64), Var("vj", I64)
     p, q = loop("p", 4), loop("q", 4)
     fill = nest([p, q], BufferStore(tile, const(1, "int32"), (p[0], q[0])))
@@ -252,7 +309,9 @@ def test_constants_calls_and_extern():
     data = Tensor(np.array([1, 2, 3, 4], "float32"))
     helper_a = buffer("X", (4,))
     k = loop("k", 4)
-    helper = prim_func(nest([k], BufferStore(helper_a, add(load(helper_a, k[0]), const(1.0, "float32")), (k[0],))), helper_a)
+    helper = prim_func(
+        nest([k], BufferStore(helper_a, add(load(helper_a, k[0]), const(1.0, "float32")), (k[0],))), helper_a
+    )
     call = Evaluate(Call(op("T.address_of"), (load(a, i64(0)),), {}, (), prim_type("handle")))
     body = seq(
         AllocConst(c, data), nest([i], BufferStore(a, call_extern("float32", "sqrtf", load(c, i[0])), (i[0],))),
@@ -269,7 +328,9 @@ def test_constants_calls_and_extern():
 def test_sub_byte_and_small_floats():
     a, b = buffer("A", (8,), "float16"), buffer("B", (8,), "bfloat16")
     i = loop("i", 8)
-    from_half = prim_func(nest([i], BufferStore(b, intrinsic("reinterpret", load(a, i[0]), dtype="bfloat16"), (i[0],))), a, b)
+    from_half = prim_func(
+        nest([i], BufferStore(b, intrinsic("reinterpret", load(a, i[0]), dtype="bfloat16"), (i[0],))), a, b
+    )
 
     data, out = np.random.rand(8).astype("float16"), np.zeros(8, ml_dtypes.bfloat16)
     run(from_half, None, data, out)
@@ -278,7 +339,14 @@ def test_sub_byte_and_small_floats():
 
 def test_strided_arguments_follow_declared_strides():
     stride = Var("s", I64)
-    a = Buffer(Var("A", PointerType(prim_type("float32"))), prim_type("float32").dtype, (i64(4), i64(3)), (stride, i64(1)), None, "A")
+    a = Buffer(
+        Var("A", PointerType(prim_type("float32"))),
+        prim_type("float32").dtype,
+        (i64(4), i64(3)),
+        (stride, i64(1)),
+        None,
+        "A",
+    )
     i, j = loop("i", 4), loop("j", 3)
     fn = prim_func(nest([i, j], BufferStore(a, const(1.0, "float32"), (i[0], j[0]))), a)
     whole = np.zeros((4, 5), "float32")

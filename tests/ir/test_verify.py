@@ -8,9 +8,39 @@ import pytest
 from samples import I64, buffer, i64, load, loop, matmul, matmul_module, nest, point, prim_func
 
 from unity.ir import (
-    Add, AllocBuffer, And, Bind, Block, BlockRealize, Break, BufferLoad, BufferRegion, BufferStore, Call, DataflowBlock,
-    DataflowVar, Evaluate, For, Function, GlobalVar, IfThenElse, IRModule, IterVar, PrimFunc, Range, Return, SeqExpr, SeqStmt,
-    ShapeExpr, Tuple, Var, VarBinding, op, prim_type, replace, seq,
+    Add,
+    AllocBuffer,
+    And,
+    Bind,
+    Block,
+    BlockRealize,
+    Break,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Evaluate,
+    For,
+    Function,
+    GlobalVar,
+    IfThenElse,
+    IRModule,
+    IterVar,
+    PrimFunc,
+    Range,
+    Return,
+    SeqExpr,
+    SeqStmt,
+    ShapeExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    op,
+    prim_type,
+    replace,
+    seq,
 )  # fmt: skip
 from unity.ir.build import const
 from unity.ir.expr import BindingBlock
@@ -74,7 +104,8 @@ BAD_PRIM = {
     "return value": ("E341", lambda: replace(prim_func(Return(i64(1)), A), ret_ty=prim_type("int32"))),
     "block outside": ("E344", lambda: prim_func(Block((), None, None, (), (), {}, "b", SeqStmt(())), A)),
     "block values": ("E344", lambda: prim_func(
-        BlockRealize((), const(True), Block((IterVar(V, Range(i64(0), i64(4)), "S"),), None, None, (), (), {}, "b", SeqStmt(()))), A)),
+        BlockRealize((), const(True),
+                     Block((IterVar(V, Range(i64(0), i64(4)), "S"),), None, None, (), (), {}, "b", SeqStmt(()))), A)),
     "iterator kind": ("E344", lambda: prim_func(
         BlockRealize((i64(0),), const(True),
                      Block((IterVar(V, Range(i64(0), i64(4)), "Q"),), None, None, (), (), {}, "b", SeqStmt(()))), A)),
@@ -91,7 +122,9 @@ def test_broken_tensor_programs(name):
     assert codes(make()) == {code}, [str(e) for e in violations(make())]
 
 
-def graph(*bindings: VarBinding, result: Any, params: tuple[Var, ...] = (), dataflow: bool = False, pure: bool = True) -> Function:
+def graph(
+    *bindings: VarBinding, result: Any, params: tuple[Var, ...] = (), dataflow: bool = False, pure: bool = True
+) -> Function:
     block = (DataflowBlock if dataflow else BindingBlock)(tuple(bindings))
     body = SeqExpr((block,), result)
     return Function(params, body, result.ty, pure, {"global_symbol": "main"})
@@ -101,7 +134,7 @@ def exp(x: Any, ty: Any = None) -> Call:
     return Call(op("R.exp"), (x,), {}, (), ty or x.ty)
 
 
-T4 = tensor_type((i64(4),), "float32")
+T4, T5 = tensor_type((i64(4),), "float32"), tensor_type((i64(5),), "float32")
 X = Var("x", T4)
 Y, Z, D = Var("y", T4), Var("z", T4), DataflowVar("d", T4)
 N = Var("n", I64)
@@ -117,15 +150,15 @@ BAD_GRAPH = {
     "parameter bound again": ("E333", lambda: graph(VarBinding(X, exp(X)), result=X, params=(X,))),
     "dataflow leaves": ("E334", lambda: graph(VarBinding(D, exp(X)), result=D, params=(X,), dataflow=True)),
     "dataflow outside": ("E334", lambda: graph(VarBinding(D, exp(X)), result=X, params=(X,))),
-    "type disagrees": ("E335", lambda: graph(VarBinding(Var("y", tensor_type((i64(5),), "float32")), exp(X)), result=X, params=(X,))),
-    "call type": ("E335", lambda: graph(VarBinding(Var("y", tensor_type((i64(5),), "float32")),
-                                                   exp(X, tensor_type((i64(5),), "float32"))), result=X, params=(X,))),
+    "type disagrees": ("E335", lambda: graph(VarBinding(Var("y", T5), exp(X)), result=X, params=(X,))),
+    "call type": ("E335", lambda: graph(VarBinding(Var("y", T5), exp(X, T5)), result=X, params=(X,))),
     "effect in dataflow": ("E336", lambda: graph(VarBinding(U, PRINT), result=X, params=(X,), dataflow=True, pure=False)),
     "effect in pure": ("E336", lambda: graph(VarBinding(U, PRINT), result=X, params=(X,))),
-    "unknown operator": ("E203", lambda: graph(VarBinding(Y, Call(op("R.no_such"), (X,), {}, (), T4)), result=Y, params=(X,), pure=True)),
+    "unknown operator": ("E203", lambda: graph(VarBinding(Y, Call(op("R.no_such"), (X,), {}, (), T4)), result=Y, params=(X,))),
     "symbol": ("E338", lambda: graph(VarBinding(Var("s", ShapeExpr((N,)).ty), ShapeExpr((N,))), result=X, params=(X,))),
     "unknown function": ("E337", lambda: IRModule({"main": graph(
-        VarBinding(Y, Call(op("R.call_dps"), (GlobalVar("nothing"), Tuple((X,))), {}, (T4,), T4)), result=Y, params=(X,))}, {}, {})),
+        VarBinding(Y, Call(op("R.call_dps"), (GlobalVar("nothing"), Tuple((X,))), {}, (T4,), T4)), result=Y,
+        params=(X,))}, {}, {})),
 }  # fmt: skip
 
 
@@ -135,7 +168,9 @@ def test_broken_graph_functions(name):
     found = codes(make())
     if name == "unknown operator":  # it counts as impure as well
         found.discard("E336")
-    assert code in found and len(found - {"E338"} if name != "symbol" else found) == 1, [str(e) for e in violations(make())]
+    assert code in found and len(found - {"E338"} if name != "symbol" else found) == 1, [
+        str(e) for e in violations(make())
+    ]
 
 
 def test_call_dps_must_fit_the_buffers():
@@ -163,8 +198,8 @@ def test_level_two_finds_small_regions_and_sure_races():
     a, b = buffer("A", (8,)), buffer("B", (8,))
     i, vi = loop("i", 7), Var("vi", I64)
     block = Block(
-        (IterVar(vi, Range(i64(0), i64(7)), "S"),), (BufferRegion(a, point(vi)),), (BufferRegion(b, point(vi)),), (), (), {}, "copy",
-        BufferStore(b, load(a, Add(vi, i64(1), I64)), (vi,)),
+        (IterVar(vi, Range(i64(0), i64(7)), "S"),), (BufferRegion(a, point(vi)),), (BufferRegion(b, point(vi)),), (), (), {},
+        "copy", BufferStore(b, load(a, Add(vi, i64(1), I64)), (vi,)),
     )  # fmt: skip
     assert codes(prim_func(nest([i], BlockRealize((i[0],), const(True), block)), a, b), 2) <= {"E350"}
     j = loop("j", 8, "parallel")

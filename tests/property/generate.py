@@ -13,12 +13,54 @@ import numpy as np
 
 from unity.ffi.dtype import DataType
 from unity.ir import (
-    VOID_TYPE, Add, AllocBuffer, AssertStmt, Bind, Block, BlockBuilder, BlockRealize, Break, Broadcast, Buffer, BufferLoad,
-    BufferRegion, BufferStore, Cast, Continue, DeclBuffer, Expr, FloorDiv, FloorMod, For, GlobalVar, If, IfThenElse, IRModule, IterVar, Let,
-    Max, Min, Mul, PointerType, PrimFunc, Ramp, Range, Select, SeqExpr, Stmt, Sub, Tuple, TupleGetItem, Var, VarBinding, While,
-    op, prim_type, seq,
+    VOID_TYPE,
+    Add,
+    AllocBuffer,
+    AssertStmt,
+    Bind,
+    Block,
+    BlockBuilder,
+    BlockRealize,
+    Break,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Cast,
+    Continue,
+    DeclBuffer,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    For,
+    GlobalVar,
+    If,
+    IfThenElse,
+    IRModule,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    PointerType,
+    PrimFunc,
+    Ramp,
+    Range,
+    Select,
+    SeqExpr,
+    Stmt,
+    Sub,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    While,
+    build as b,
+    op,
+    prim_type,
+    seq,
 )  # fmt: skip
-from unity.ir import build as b
 from unity.ir.builder import join_branches, make_call
 from unity.ir.expr import BindingBlock
 from unity.ir.op import OPS
@@ -62,7 +104,10 @@ class PrimGenerator:
 
     def buffer(self, stem: str, shape: tuple[int, ...], dtype: str) -> Buffer:
         return Buffer(
-            Var(self.name(stem), PointerType(prim_type(dtype))), DataType(dtype), tuple([i64(s) for s in shape]), name=f"{stem}{self.count}"
+            Var(self.name(stem), PointerType(prim_type(dtype))),
+            DataType(dtype),
+            tuple([i64(s) for s in shape]),
+            name=f"{stem}{self.count}",
         )
 
     # ---- expressions
@@ -117,8 +162,14 @@ class PrimGenerator:
                 return Select(cond, self.expr(dtype, depth - 1), self.expr(dtype, depth - 1), ty)
             return b.if_then_else(cond, self.expr(dtype, depth - 1), self.expr(dtype, depth - 1))
         if pick < 0.65:
-            source = rng.choice([d for d in (*self.dtypes, "int64", "bool") if not DataType(d).is_float or kind.is_float])
-            return b.cast(self.expr(source, depth - 1), dtype) if source == "bool" else Cast(self.expr(source, depth - 1), ty)
+            source = rng.choice(
+                [d for d in (*self.dtypes, "int64", "bool") if not DataType(d).is_float or kind.is_float]
+            )
+            return (
+                b.cast(self.expr(source, depth - 1), dtype)
+                if source == "bool"
+                else Cast(self.expr(source, depth - 1), ty)
+            )
         if pick < 0.72:
             var = Var(self.name("t"), ty)
             value = self.expr(dtype, depth - 1)
@@ -131,11 +182,15 @@ class PrimGenerator:
                 return b.intrinsic(rng.choice(EXACT_MATH), self.expr(dtype, depth - 1))
             return Div(self.expr(dtype, depth - 1), b.const(rng.choice((2.0, 4.0, 0.5)), dtype), ty)
         if pick < 0.82:
-            return rng.choice((FloorDiv, FloorMod))(self.expr(dtype, depth - 1), b.const(rng.choice((1, 2, 3, 7)), dtype), ty)
+            return rng.choice((FloorDiv, FloorMod))(
+                self.expr(dtype, depth - 1), b.const(rng.choice((1, 2, 3, 7)), dtype), ty
+            )
         if pick < 0.92:
             name = rng.choice(("bitwise_and", "bitwise_or", "bitwise_xor"))
             return b.intrinsic(name, self.expr(dtype, depth - 1), self.expr(dtype, depth - 1))
-        return b.intrinsic(rng.choice(("shift_left", "shift_right")), self.expr(dtype, depth - 1), b.const(rng.randint(0, 6), dtype))
+        return b.intrinsic(
+            rng.choice(("shift_left", "shift_right")), self.expr(dtype, depth - 1), b.const(rng.randint(0, 6), dtype)
+        )
 
     def condition(self, depth: int) -> Expr:
         rng = self.rng
@@ -168,7 +223,9 @@ class PrimGenerator:
         self.written.append(target)
         return made
 
-    def nest(self, shape: list[int], body: Any, kinds: tuple[str, ...] = ("serial", "serial", "unrolled", "parallel")) -> Stmt:
+    def nest(
+        self, shape: list[int], body: Any, kinds: tuple[str, ...] = ("serial", "serial", "unrolled", "parallel")
+    ) -> Stmt:
         """Loops over a shape around ``body(variables)``; only the outermost may be parallel."""
         made = [Loop(Var(self.name("i"), I64), size) for size in shape]
         self.loops += made
@@ -219,7 +276,16 @@ class PrimGenerator:
                 BufferRegion(buf, tuple([Range(i64(0), s) for s in buf.shape])) for buf in self.written
             ])  # fmt: skip
             declared = self.rng.random() < 0.5
-            block = Block(tuple(iters), reads if declared else None, writes if declared else None, (), (), {}, self.name("block"), store)
+            block = Block(
+                tuple(iters),
+                reads if declared else None,
+                writes if declared else None,
+                (),
+                (),
+                {},
+                self.name("block"),
+                store,
+            )
             return BlockRealize(at, b.const(True), block)
 
         return self.nest(shape, body)
@@ -231,7 +297,8 @@ class PrimGenerator:
         def body(at: tuple[Expr, ...]) -> Stmt:
             sizes = [*shape, depth]
             iters = [
-                IterVar(Var(self.name("v"), I64), Range(i64(0), i64(s)), "R" if k == len(shape) else "S") for k, s in enumerate(sizes)
+                IterVar(Var(self.name("v"), I64), Range(i64(0), i64(s)), "R" if k == len(shape) else "S")
+                for k, s in enumerate(sizes)
             ]
             outer, self.loops = self.loops, [Loop(x.var, s) for x, s in zip(iters, sizes)]
             cell = tuple([x.var for x in iters[:-1]])
@@ -239,7 +306,9 @@ class PrimGenerator:
             update = BufferStore(target, cls(BufferLoad(target, cell, ty), self.expr(dtype, 1), ty), cell)
             init = BufferStore(target, self.constant(dtype), cell)
             self.loops = outer
-            return BlockRealize(at, b.const(True), Block(tuple(iters), None, None, (), (), {}, self.name("reduce"), update, init))
+            return BlockRealize(
+                at, b.const(True), Block(tuple(iters), None, None, (), (), {}, self.name("reduce"), update, init)
+            )
 
         return self.nest([*shape, depth], body, ("serial",))
 
@@ -299,7 +368,9 @@ class Program:
 def random_prim_func(rng: random.Random, native: bool = False) -> Program:
     """A tensor program with one to three inputs, one or two outputs and up to two temporaries. ``native``: only data types
     whose every operation has one defined result on a processor."""
-    dtypes = tuple(rng.sample(("int32", "int64", "float32", "float64", "uint8") if native else (*INTS, *FLOATS), rng.randint(1, 3)))
+    dtypes = tuple(
+        rng.sample(("int32", "int64", "float32", "float64", "uint8") if native else (*INTS, *FLOATS), rng.randint(1, 3))
+    )
     make = PrimGenerator(rng, dtypes, native)
     shapes = [rng.choice(((4,), (8,), (3, 4), (2, 8), (2, 3, 4))) for _ in range(5)]
     inputs = [make.buffer("A", rng.choice(shapes), rng.choice(dtypes)) for _ in range(rng.randint(1, 3))]

@@ -14,7 +14,7 @@ from unity.ir.interpret import run
 
 sys.path.append(str(Path(__file__).parent.parent / "target"))
 
-from kernels import Loaded  # noqa: E402 - the folder of the helper is put on the path first
+from kernels import Loaded
 
 
 def test_compiled_programs_agree_with_the_interpreter():
@@ -25,4 +25,6 @@ def test_compiled_programs_agree_with_the_interpreter():
         run(program.mod, "main", *expected)
         loaded(f"f{k}", *actual)
         for position in program.outputs:
-            np.testing.assert_array_equal(actual[position], expected[position], err_msg=f"seed {k}, argument {position}")
+            np.testing.assert_array_equal(
+                actual[position], expected[position], err_msg=f"seed {k}, argument {position}"
+            )

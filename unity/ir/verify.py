@@ -32,7 +32,11 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
             with report.at(name):
                 symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
                 if isinstance(symbol, str) and symbols.setdefault(symbol, name) != name:
-                    report.add("E337", f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both", fn.span)
+                    report.add(
+                        "E337",
+                        f"functions {symbols[symbol]} and {name} have the global symbol {symbol!r} both",
+                        fn.span,
+                    )
                 if isinstance(fn, Function):
                     GraphVerifier(report, module).function(fn, set())
                 elif isinstance(fn, PrimFunc):

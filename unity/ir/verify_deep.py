@@ -14,7 +14,7 @@ from .stmt import AllocBuffer, AllocConst, Bind, Block, BlockRealize, BufferStor
 from .structural import first_difference, structural_equal
 from .types import Expr
 from .verify_report import Report
-from .walk import collect, fresh_copy, free_vars
+from .walk import collect, free_vars, fresh_copy
 
 
 def check_deep(fn: Any, report: Report) -> None:
@@ -54,7 +54,7 @@ def _covered(block: Block, region: BufferRegion, declared: tuple[BufferRegion, .
         low = _constant(needed.min, given.min)
         extent = needed.extent.value if type(needed.extent) is IntImm else None
         limit = given.extent.value if type(given.extent) is IntImm else None
-        if low is not None and extent is not None and limit is not None and not (0 <= low and low + extent <= limit):
+        if low is not None and extent is not None and limit is not None and not (low >= 0 and low + extent <= limit):
             text = f"block {block.name} {what} axis {axis} of {region.buffer.name} beyond the declared region"
             report.add("E350", text, block.span)
 
@@ -87,10 +87,12 @@ def _parallel(loop: For, report: Report) -> None:
     for store in collect(loop.body, BufferStore):
         if store.buffer in local or id(store) in conditional or store.predicate is not None:
             continue
-        if any([v in dependent for i in store.indices for v in free_vars(i)]) or any([collect(i, BufferLoad) for i in store.indices]):
+        if any([v in dependent for i in store.indices for v in free_vars(i)]) or any(
+            [collect(i, BufferLoad) for i in store.indices]
+        ):
             continue
         report.add(
-            "E351", f"every iteration of the parallel loop over {loop.loop_var.name} writes the same elements of {store.buffer.name}",
+            "E351", f"every iteration of the parallel loop {loop.loop_var.name} writes the same elements of {store.buffer.name}",
             store.span or loop.span,
         )  # fmt: skip
 

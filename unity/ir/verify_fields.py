@@ -92,4 +92,8 @@ def check_fields(root: Node, report: Report) -> None:
 
 def hint_text(hint: Any) -> str:
     """Readable form of an annotation."""
-    return hint.__name__ if isinstance(hint, type) and not isinstance(hint, types.GenericAlias) else str(hint).replace("unity.ir.", "")
+    return (
+        hint.__name__
+        if isinstance(hint, type) and not isinstance(hint, types.GenericAlias)
+        else str(hint).replace("unity.ir.", "")
+    )

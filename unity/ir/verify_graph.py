@@ -7,8 +7,24 @@ from typing import Any
 from ..support.errors import TypeRuleError
 from .builder import is_graph_call, is_unknown
 from .expr import (
-    BindingBlock, Call, Constant, DataflowBlock, DataflowVar, DataTypeImm, ExternFunc, GlobalVar, If, MatchCast, Op, SeqExpr,
-    ShapeExpr, StringImm, Tuple, TupleGetItem, Var, VarBinding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    GlobalVar,
+    If,
+    MatchCast,
+    Op,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
 )  # fmt: skip
 from .function import Function, PrimFunc
 from .infer import infer_call, is_pure_call
@@ -77,11 +93,15 @@ class GraphVerifier:
                 if isinstance(var, DataflowVar):
                     local.append(var)
                     if not dataflow:
-                        self.report.add("E334", f"dataflow variable {var.name} is bound outside a dataflow block", var.span)
+                        self.report.add(
+                            "E334", f"dataflow variable {var.name} is bound outside a dataflow block", var.span
+                        )
                 if isinstance(binding, MatchCast):
                     defined.update(bound_symbols(binding.target))
                     if is_subtype(binding.value.ty, binding.target) is Answer.NO:
-                        self.report.add("E335", f"match_cast from {binding.value.ty} to {binding.target} never holds", binding.span)
+                        self.report.add(
+                            "E335", f"match_cast from {binding.value.ty} to {binding.target} never holds", binding.span
+                        )
                     self._agree(binding.target, var.ty, f"variable {var.name}", binding.span)
                 elif isinstance(binding, VarBinding):
                     if isinstance(binding.value, Function):
@@ -152,7 +172,11 @@ class GraphVerifier:
         elif kind in _ATOMS:
             return
         elif kind in (If, SeqExpr, Function) or (kind is Call and is_graph_call(expr)):
-            self.report.add("E331", f"{kind.__name__} stands inside {what}: bind it to a variable first", getattr(expr, "span", None))
+            self.report.add(
+                "E331",
+                f"{kind.__name__} stands inside {what}: bind it to a variable first",
+                getattr(expr, "span", None),
+            )
         elif kind is ShapeExpr or isinstance(expr.ty, PrimType):
             for var in free_vars(expr):
                 if var not in defined:
@@ -244,7 +268,11 @@ def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
     buffer = fn.buffer_map.get(param)
     if buffer is None:
         if isinstance(ty, PrimType) and isinstance(param.ty, PrimType) and ty.dtype is not param.ty.dtype:
-            return None if ty.dtype.is_integral and param.ty.dtype.is_integral else f"is {param.ty.dtype.name}, got {ty.dtype.name}"
+            return (
+                None
+                if ty.dtype.is_integral and param.ty.dtype.is_integral
+                else f"is {param.ty.dtype.name}, got {ty.dtype.name}"
+            )
         if isinstance(ty, TensorType) and isinstance(param.ty, PrimType) and param.ty.dtype.code != "handle":
             return f"is the scalar {param.ty.dtype.name}, got a tensor"
         return None

@@ -11,8 +11,25 @@ from .function import PrimFunc
 from .module import IRModule
 from .scalar import IterVar
 from .stmt import (
-    LOOP_KINDS, AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Block, BlockRealize, Break, BufferStore, Continue, DeclBuffer,
-    Evaluate, For, IfThenElse, Return, SeqStmt, Stmt, While,
+    LOOP_KINDS,
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    AttrStmt,
+    Bind,
+    Block,
+    BlockRealize,
+    Break,
+    BufferStore,
+    Continue,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    Return,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 from .types import PointerType, PrimType, TupleType
 from .verify_report import Report
@@ -47,7 +64,9 @@ class PrimVerifier:
                 self.report.add("E340", f"buffer {buffer.name} belongs to {param.name}, which is no parameter", fn.span)
             dtype = element_type(param.ty)
             if dtype is None or dtype.code != "handle":
-                self.report.add("E341", f"parameter {param.name} of buffer {buffer.name} must be a handle, is {dtype}", fn.span)
+                self.report.add(
+                    "E341", f"parameter {param.name} of buffer {buffer.name} must be a handle, is {dtype}", fn.span
+                )
             if buffer.data not in self.expr.vars:
                 self._define_var(buffer.data)
             for value in (*buffer.shape, *buffer.strides, buffer.elem_offset):
@@ -88,7 +107,9 @@ class PrimVerifier:
         if buffer.elem_offset is not None:
             self.expr.integer(buffer.elem_offset, f"the offset of {buffer.name}")
         if buffer.strides and len(buffer.strides) != len(buffer.shape):
-            self.report.add("E342", f"{buffer.name} has {len(buffer.shape)} axes and {len(buffer.strides)} strides", buffer.span)
+            self.report.add(
+                "E342", f"{buffer.name} has {len(buffer.shape)} axes and {len(buffer.strides)} strides", buffer.span
+            )
         if not isinstance(buffer.data.ty, (PointerType, PrimType)):
             self.report.add("E341", f"the data of {buffer.name} must be a pointer", buffer.span)
 
@@ -118,7 +139,12 @@ class PrimVerifier:
         if stmt.step is not None:
             self.expr.integer(stmt.step, f"the step of loop {name}", dtype)
         if stmt.kind not in LOOP_KINDS:
-            self.report.add("E343", f"loop {name} has the unknown kind {stmt.kind!r}", stmt.span, f"use one of {', '.join(LOOP_KINDS)}")
+            self.report.add(
+                "E343",
+                f"loop {name} has the unknown kind {stmt.kind!r}",
+                stmt.span,
+                f"use one of {', '.join(LOOP_KINDS)}",
+            )
         if (stmt.kind == "thread_binding") != (stmt.thread is not None):
             self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt.span)
         variables = self.expr.vars
@@ -146,14 +172,18 @@ class PrimVerifier:
     def _return(self, stmt: Return) -> None:
         if any([kind in ("parallel", "vectorized") for kind in self.loops]):
             self.report.add("E345", "return cannot leave a parallel or vectorized loop", stmt.span)
-        void = self.ret_ty is None or isinstance(self.ret_ty, TupleType) and not self.ret_ty.fields
+        void = self.ret_ty is None or (isinstance(self.ret_ty, TupleType) and not self.ret_ty.fields)
         if stmt.value is None:
             if not void:
                 self.report.add("E341", "a value must be returned", stmt.span)
             return
         self.expr(stmt.value)
         if not void and element_type(stmt.value.ty) is not element_type(self.ret_ty):
-            self.report.add("E341", f"the function returns {element_type(self.ret_ty)}, got {element_type(stmt.value.ty)}", stmt.span)
+            self.report.add(
+                "E341",
+                f"the function returns {element_type(self.ret_ty)}, got {element_type(stmt.value.ty)}",
+                stmt.span,
+            )
 
     def _if(self, stmt: IfThenElse) -> None:
         self.expr.condition(stmt.cond, "the condition of if")
@@ -178,19 +208,33 @@ class PrimVerifier:
         self.expr(stmt.value)
         lanes = self.expr.access(stmt, stmt.buffer, stmt.indices, stmt.predicate)
         dtype = element_type(stmt.value.ty)
-        if dtype is None or dtype.element is not stmt.buffer.dtype.element or dtype.lanes != lanes * stmt.buffer.dtype.lanes:
-            self.report.add("E341", f"{dtype} is stored into {lanes} elements of {stmt.buffer.name} ({stmt.buffer.dtype.name})", stmt.span)
+        if (
+            dtype is None
+            or dtype.element is not stmt.buffer.dtype.element
+            or dtype.lanes != lanes * stmt.buffer.dtype.lanes
+        ):
+            self.report.add(
+                "E341",
+                f"{dtype} is stored into {lanes} elements of {stmt.buffer.name} ({stmt.buffer.dtype.name})",
+                stmt.span,
+            )
 
     def _alloc(self, stmt: AllocBuffer | AllocConst) -> None:
         self._buffer_fields(stmt.buffer)
         self._define_var(stmt.buffer.data)
         self._define_buffer(stmt.buffer)
         if isinstance(stmt, AllocConst) and stmt.data.data_type is not stmt.buffer.dtype.element:
-            self.report.add("E341", f"{stmt.buffer.name} is {stmt.buffer.dtype.name}, its data {stmt.data.dtype}", stmt.span)
+            self.report.add(
+                "E341", f"{stmt.buffer.name} is {stmt.buffer.dtype.name}, its data {stmt.data.dtype}", stmt.span
+            )
 
     def _decl(self, stmt: DeclBuffer) -> None:
         if stmt.buffer.data not in self.expr.vars:
-            self.report.add("E340", f"buffer {stmt.buffer.name} is declared over the undefined pointer {stmt.buffer.data.name}", stmt.span)
+            self.report.add(
+                "E340",
+                f"buffer {stmt.buffer.name} is declared over the undefined pointer {stmt.buffer.data.name}",
+                stmt.span,
+            )
         self._buffer_fields(stmt.buffer)
         self._define_buffer(stmt.buffer)
 

@@ -28,7 +28,7 @@ class Report:
         finally:
             self.path.pop()
 
-    def add(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:  # noqa: A002
+    def add(self, code: str, message: str, span: Span | None, help: str | None = None) -> None:
         """Record a violation at the present path."""
         if len(self.errors) < MAX_ERRORS:
             notes = [Note(f"in {'.'.join(self.path)}")] if self.path else []

@@ -12,8 +12,32 @@ from .function import PrimFunc
 from .intrinsic import INTRINSICS
 from .module import IRModule
 from .scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, BufferLoad, Cast, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not, Or,
-    Ramp, Reduce, Select, Shuffle, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Reduce,
+    Select,
+    Shuffle,
+    Sub,
 )  # fmt: skip
 from .types import Expr, PointerType, PrimType, Type
 from .verify_report import Report
@@ -46,13 +70,15 @@ class ScalarVerifier:
         }  # fmt: skip
         for cls in _ARITHMETIC:
             self.handlers[cls] = self._arithmetic
-        for cls in _COMPARE:
-            self.handlers[cls] = self._compare
+        for compare in _COMPARE:
+            self.handlers[compare] = self._compare
 
     def __call__(self, expr: Expr) -> None:
         handler = self.handlers.get(type(expr))
         if handler is None:
-            self.report.add("E341", f"{type(expr).__name__} cannot stand in a tensor program", getattr(expr, "span", None))
+            self.report.add(
+                "E341", f"{type(expr).__name__} cannot stand in a tensor program", getattr(expr, "span", None)
+            )
         else:
             handler(expr)
 
@@ -115,7 +141,7 @@ class ScalarVerifier:
             return
         if element_type(expr.ty) is not dtype:
             self.bad(expr, f"{name} of {dtype.name} has type {element_type(expr.ty)}")
-        if dtype.code == "handle" or dtype.is_bool and name not in ("Min", "Max"):
+        if dtype.code == "handle" or (dtype.is_bool and name not in ("Min", "Max")):
             self.bad(expr, f"{name} is not defined on {dtype.name}")
 
     def _compare(self, expr: Any) -> None:
@@ -223,7 +249,9 @@ class ScalarVerifier:
         if buffer not in self.buffers:
             self.report.add("E340", f"buffer {buffer.name} is not declared here", node.span)
         if len(indices) != len(buffer.shape):
-            self.report.add("E342", f"{buffer.name} has {len(buffer.shape)} axes, indexed with {len(indices)}", node.span)
+            self.report.add(
+                "E342", f"{buffer.name} has {len(buffer.shape)} axes, indexed with {len(indices)}", node.span
+            )
         lanes = 1
         for index in indices:
             self(index)
@@ -236,14 +264,18 @@ class ScalarVerifier:
             self(predicate)
             dtype = element_type(predicate.ty)
             if dtype is None or not dtype.is_bool or dtype.lanes != lanes:
-                self.report.add("E342", f"the predicate of an access to {buffer.name} must be bool with {lanes} lanes", node.span)
+                self.report.add(
+                    "E342", f"the predicate of an access to {buffer.name} must be bool with {lanes} lanes", node.span
+                )
         return lanes
 
     def _load(self, expr: BufferLoad) -> None:
         lanes = self.access(expr, expr.buffer, expr.indices, expr.predicate)
         dtype = expr.ty.dtype
         if dtype.element is not expr.buffer.dtype.element or dtype.lanes != lanes * expr.buffer.dtype.lanes:
-            self.bad(expr, f"{lanes} elements of {expr.buffer.name} ({expr.buffer.dtype.name}) are read as {dtype.name}")
+            self.bad(
+                expr, f"{lanes} elements of {expr.buffer.name} ({expr.buffer.dtype.name}) are read as {dtype.name}"
+            )
 
     # ---- calls
 
@@ -284,9 +316,13 @@ class ScalarVerifier:
             self.report.add("E337", f"{callee.name} is a graph function: a tensor program cannot call it", expr.span)
         elif isinstance(fn, PrimFunc):
             if len(fn.params) != len(expr.args):
-                self.report.add("E337", f"{callee.name} takes {len(fn.params)} arguments, got {len(expr.args)}", expr.span)
+                self.report.add(
+                    "E337", f"{callee.name} takes {len(fn.params)} arguments, got {len(expr.args)}", expr.span
+                )
                 return
             for param, arg in zip(fn.params, expr.args):
                 wanted, given = element_type(param.ty), element_type(arg.ty)
                 if wanted is not given:
-                    self.report.add("E337", f"{callee.name}: parameter {param.name} is {wanted}, got {given}", expr.span)
+                    self.report.add(
+                        "E337", f"{callee.name}: parameter {param.name} is {wanted}, got {given}", expr.span
+                    )

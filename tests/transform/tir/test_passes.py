@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from programs import HEADER, PROGRAMS, arguments
+from tir_programs import HEADER, PROGRAMS, arguments
 
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run

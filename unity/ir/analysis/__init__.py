@@ -8,8 +8,18 @@ from .calls import call_graph, called_functions, detect_recursion, is_pure_funct
 from .cost import allocated_bytes, estimate_bytes, estimate_flops
 from .regions import block_regions, buffer_access_lca, buffer_accesses, opaque_buffers
 from .use import (
-    bound_vars, computable_at_compile_time, defined_symbols, definitions, find_reshape, free_symbols, name_to_binding,
-    undefined_vars, use_counts, used_symbols, users, var_to_value,
+    bound_vars,
+    computable_at_compile_time,
+    defined_symbols,
+    definitions,
+    find_reshape,
+    free_symbols,
+    name_to_binding,
+    undefined_vars,
+    use_counts,
+    used_symbols,
+    users,
+    var_to_value,
 )  # fmt: skip
 
 __all__ = [

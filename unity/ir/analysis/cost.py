@@ -62,7 +62,9 @@ def estimate_flops(fn: PrimFunc | Node, default_extent: int = 1) -> int:
             return visit(stmt.body)
         total = 0
         for child in children(stmt):
-            total += visit(child) if hasattr(child, "walked") and not hasattr(child, "ty") and not child.is_reference else 0
+            total += (
+                visit(child) if hasattr(child, "walked") and not hasattr(child, "ty") and not child.is_reference else 0
+            )
             if hasattr(child, "ty") and not child.is_reference:
                 total += _floats(child)
         return total

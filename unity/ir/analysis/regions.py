@@ -41,7 +41,7 @@ def opaque_buffers(root: Node) -> list[Buffer]:
 class _Interval:
     """``base + [low, high]``: base has no inner variable; low and high are expressions of the inner extents."""
 
-    __slots__ = ("base", "low", "high")
+    __slots__ = ("base", "high", "low")
 
     def __init__(self, base: Expr, low: Expr, high: Expr) -> None:
         self.base, self.low, self.high = base, low, high
@@ -124,7 +124,8 @@ class _Touched:
         found = []
         for buffer, box in self.boxes.items():
             ranges = [
-                interval.range() if interval is not None else Range(_zero(dim), dim) for interval, dim in zip(box, buffer.shape)
+                interval.range() if interval is not None else Range(_zero(dim), dim)
+                for interval, dim in zip(box, buffer.shape)
             ]
             found.append(BufferRegion(buffer, tuple(ranges)))
         return tuple(found)
@@ -228,7 +229,9 @@ class _RegionWalk:
 def substitute_region(region: BufferRegion, mapping: Mapping[Var, Expr]) -> BufferRegion:
     """A region with variables replaced; the buffer stays."""
     return BufferRegion(
-        region.buffer, tuple([Range(substitute(r.min, mapping), substitute(r.extent, mapping)) for r in region.region]), region.span
+        region.buffer,
+        tuple([Range(substitute(r.min, mapping), substitute(r.extent, mapping)) for r in region.region]),
+        region.span,
     )
 
 

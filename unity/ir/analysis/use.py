@@ -6,7 +6,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..buffer import Buffer
-from ..expr import Binding, BindingBlock, Call, Constant, DataflowVar, MatchCast, SeqExpr, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowVar,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from ..function import Function, PrimFunc
 from ..node import DEF, Node
 from ..relation import bound_symbols
@@ -154,7 +167,11 @@ def computable_at_compile_time(fn: Function, known: Iterable[Var] = ()) -> list[
             continue
         value = binding.value
         if isinstance(value, (Call, Tuple, TupleGetItem, Constant, ShapeExpr, Var, DataflowVar)):
-            impure = isinstance(value, Call) and getattr(value.op, "name", "") in ("R.call_packed", "R.print", "R.assert_op")
+            impure = isinstance(value, Call) and getattr(value.op, "name", "") in (
+                "R.call_packed",
+                "R.print",
+                "R.assert_op",
+            )
             if not impure and all([v in ready for v in free_vars(value)]):
                 ready.add(binding.var)
                 found.append(binding.var)

@@ -175,7 +175,9 @@ def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
         count *= extent
     end = offset + count * kind.itemsize
     if offset < 0 or end > storage.memory.size:
-        raise InterpreterError("E310", f"a tensor needs bytes {offset} to {end} of a storage of {storage.memory.size}", call.span)
+        raise InterpreterError(
+            "E310", f"a tensor needs bytes {offset} to {end} of a storage of {storage.memory.size}", call.span
+        )
     _forget(storage.memory, offset, end)
     return View(storage.moved(offset), kind, tuple(shape), (), 0, "tensor")
 
@@ -216,7 +218,9 @@ def _view(ev: Any, call: Call, env: dict[Any, Any]) -> View:
     for extent in shape:
         count *= extent
     if offset < 0 or count > view.count:
-        raise InterpreterError("E310", f"R.memory.view: shape {shape} of {dtype.name} at byte {offset} leaves the tensor", call.span)
+        raise InterpreterError(
+            "E310", f"R.memory.view: shape {shape} of {dtype.name} at byte {offset} leaves the tensor", call.span
+        )
     return view
 
 

@@ -15,7 +15,7 @@ READ, WRITE = 0, 1
 class ParallelFrame:
     """One running parallel loop: who touched which number. Memory made during an iteration is private to it."""
 
-    __slots__ = ("var", "iteration", "first_serial", "reads", "writes", "span")
+    __slots__ = ("first_serial", "iteration", "reads", "span", "var", "writes")
 
     def __init__(self, var: Var, span: Span | None) -> None:
         self.var, self.span = var, span

@@ -13,8 +13,32 @@ from ..buffer import Buffer
 from ..build import dtype_of
 from ..expr import Call, FloatImm, GlobalVar, IntImm, Op, StringImm, Var
 from ..scalar import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, BufferLoad, Cast, Div, FloorDiv, FloorMod, Let, Max, Min, Mod, Mul, Not, Or,
-    Ramp, Reduce, Select, Shuffle, Sub,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Reduce,
+    Select,
+    Shuffle,
+    Sub,
 )  # fmt: skip
 from ..types import Expr
 from .checks import READ
@@ -237,7 +261,9 @@ class ExprCompiler:
         """Guards of the enclosing blocks that cover a buffer."""
         return [key for key in self.guards if buffer not in key.inside]
 
-    def offsets(self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any) -> Callable[[Env], tuple[View, list[int]]]:
+    def offsets(
+        self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
+    ) -> Callable[[Env], tuple[View, list[int]]]:
         """Closure giving the view and the checked offsets (in numbers) that an access touches, one per lane."""
         compiled = [self(i) for i in indices]
         vector = [lanes_of(dtype_of(i)) for i in indices]
@@ -277,7 +303,9 @@ class ExprCompiler:
 
         return many
 
-    def _offset(self, buffer: Buffer, compiled: list[Closure], kind: int, span: Any) -> Callable[[Env], tuple[View, int]]:
+    def _offset(
+        self, buffer: Buffer, compiled: list[Closure], kind: int, span: Any
+    ) -> Callable[[Env], tuple[View, int]]:
         guards = self.guards_of(buffer)
 
         def run(env: Env) -> tuple[View, int]:
@@ -301,7 +329,11 @@ class ExprCompiler:
     def _load(self, expr: BufferLoad) -> Closure:
         span, read = expr.span, self.machine.read
         buffer = expr.buffer
-        if expr.predicate is None and buffer.dtype.lanes == 1 and all([lanes_of(dtype_of(i)) == 1 for i in expr.indices]):
+        if (
+            expr.predicate is None
+            and buffer.dtype.lanes == 1
+            and all([lanes_of(dtype_of(i)) == 1 for i in expr.indices])
+        ):
             single = self._offset(buffer, [self(i) for i in expr.indices], READ, span)
 
             def load(env: Env) -> Any:

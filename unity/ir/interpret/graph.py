@@ -9,8 +9,23 @@ from ...ffi.registry import get_global_func
 from ...ffi.tensor import Tensor
 from ...support.errors import FFIError, InterpreterError, UnityError
 from ..expr import (
-    Call, Constant, DataflowVar, DataTypeImm, ExternFunc, FloatImm, GlobalVar, If, IntImm, MatchCast, Op, SeqExpr, ShapeExpr,
-    StringImm, Tuple, TupleGetItem, Var,
+    Call,
+    Constant,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    Op,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
 )  # fmt: skip
 from ..function import Function
 from ..op import OPS
@@ -21,7 +36,16 @@ from .machine import Machine
 from .memory import View
 from .primfunc import view_of_array
 from .values import (
-    Env, FunctionValue, Mismatch, ShapeValue, agree, array_of, check, from_reference, scalar_of, to_value,
+    Env,
+    FunctionValue,
+    Mismatch,
+    ShapeValue,
+    agree,
+    array_of,
+    check,
+    from_reference,
+    scalar_of,
+    to_value,
 )  # fmt: skip
 
 
@@ -120,7 +144,9 @@ class GraphEvaluator:
                         raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
                     continue
                 value = self(binding.value, env)  # type: ignore[attr-defined]
-                env[binding.var] = self._checked(binding.var.ty, value, env, f"the value of {binding.var.name}", binding.span)  # type: ignore[attr-defined]
+                env[binding.var] = self._checked(
+                    binding.var.ty, value, env, f"the value of {binding.var.name}", binding.span
+                )  # type: ignore[attr-defined]
         return self(expr.body, env)
 
     def _function(self, expr: Function, env: Env) -> FunctionValue:
@@ -173,7 +199,9 @@ class GraphEvaluator:
         except UnityError:
             raise
         except (ValueError, TypeError, IndexError, ZeroDivisionError, KeyError, ArithmeticError) as error:
-            raise InterpreterError("E321", f"the reference meaning of {callee.name} failed: {error}", expr.span) from error
+            raise InterpreterError(
+                "E321", f"the reference meaning of {callee.name} failed: {error}", expr.span
+            ) from error
         return from_reference(result, expr.ty)
 
     def _reference_argument(self, arg: Expr, env: Env) -> Any:

@@ -76,7 +76,7 @@ def _unary(compiler: Any, call: Call) -> Closure:
     function = UNARY[name]
 
     def apply(x: float) -> float:
-        return fit(function(x)) if x == x else x  # type: ignore[no-any-return]
+        return fit(function(x)) if x == x else x
 
     return per_lane(call, [compiler(call.args[0])], apply)
 
@@ -245,7 +245,9 @@ def _assume(compiler: Any, call: Call) -> Closure:
     return run
 
 
-@_register("undef", "type_annotation", "prefetch", "tvm_storage_sync", "start_profile_intrinsic", "end_profile_intrinsic")
+@_register(
+    "undef", "type_annotation", "prefetch", "tvm_storage_sync", "start_profile_intrinsic", "end_profile_intrinsic"
+)
 def _nothing(compiler: Any, call: Call) -> Closure:
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
     zero: Any = 0.0 if dtype.is_float else 0
@@ -372,7 +374,9 @@ def _call_registered(compiler: Any, call: Call) -> Closure:
             raise InterpreterError("E318", f"no function is registered as {name!r}", call.span)
         values = [a(env) for a in args]
         if any([isinstance(v, Pointer) for v in values]):
-            raise InterpreterError("E318", f"{name!r} takes an address, which a registered Python function cannot", call.span)
+            raise InterpreterError(
+                "E318", f"{name!r} takes an address, which a registered Python function cannot", call.span
+            )
         result = function(*values)
         if dtype.code == "void" or result is None:
             return result

@@ -41,7 +41,9 @@ class Machine:
             raise outside_memory(view, offset, span)
         written = view.memory.written
         if written is not None and not written[view.start + offset * view.size]:
-            raise InterpreterError("E311", f"{view.name} is read before anything was written there: element {offset}", span)
+            raise InterpreterError(
+                "E311", f"{view.name} is read before anything was written there: element {offset}", span
+            )
         if self.frames:
             self.touch(view, offset, READ, span)
         return view.get(offset)
@@ -51,13 +53,17 @@ class Machine:
         if self.steps_left is not None:
             self.steps_left -= 1
             if self.steps_left < 0:
-                raise InterpreterError("E320", "the program ran longer than the allowed number of loop iterations", span)
+                raise InterpreterError(
+                    "E320", "the program ran longer than the allowed number of loop iterations", span
+                )
 
 
 def outside_memory(view: View, offset: int, span: Any) -> InterpreterError:
     """The error for a view that reaches out of its memory."""
     return InterpreterError(
-        "E310", f"buffer {view.name} reaches outside the memory of {view.memory.name}: element {offset} of {view.count}", span
+        "E310",
+        f"buffer {view.name} reaches outside the memory of {view.memory.name}: element {offset} of {view.count}",
+        span,
     )
 
 

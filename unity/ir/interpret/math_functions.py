@@ -21,10 +21,6 @@ def _sigmoid(x: float) -> float:
     return power / (1.0 + power)
 
 
-def _round_away(x: float) -> float:
-    return math.copysign(float(np.floor(abs(x) + 0.5)), x) if abs(x) < 2.0**52 else x
-
-
 def _exp10(x: float) -> float:
     return float(np.power(10.0, x))
 
@@ -39,7 +35,7 @@ UNARY: dict[str, Callable[[float], float]] = {
     "cos": _numpy("cos"), "tan": _numpy("tan"), "asin": _numpy("arcsin"), "acos": _numpy("arccos"), "atan": _numpy("arctan"),
     "sinh": _numpy("sinh"), "cosh": _numpy("cosh"), "tanh": _numpy("tanh"), "asinh": _numpy("arcsinh"),
     "acosh": _numpy("arccosh"), "atanh": _numpy("arctanh"), "erf": math.erf, "sigmoid": _sigmoid, "floor": _numpy("floor"),
-    "ceil": _numpy("ceil"), "trunc": _numpy("trunc"), "round": _round_away, "nearbyint": _numpy("rint"),
+    "ceil": _numpy("ceil"), "trunc": _numpy("trunc"), "round": _numpy("rint"), "nearbyint": _numpy("rint"),
     "fabs": _numpy("abs"), "abs": _numpy("abs"),
 }  # fmt: skip
 

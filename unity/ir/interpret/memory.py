@@ -28,7 +28,7 @@ _FORMATS = {
 class Memory:
     """A range of bytes. ``written`` has one flag per byte, or is None when everything counts as written."""
 
-    __slots__ = ("raw", "written", "name", "serial", "alive", "keep", "shape")
+    __slots__ = ("alive", "keep", "name", "raw", "serial", "shape", "written")
 
     def __init__(self, raw: np.ndarray, written: bytearray | None, name: str, keep: Any = None) -> None:
         self.raw = raw
@@ -52,7 +52,7 @@ class Memory:
         elif array.flags.c_contiguous:
             raw = array.reshape(-1).view(np.uint8)
         else:
-            raw = np.frombuffer((ctypes.c_uint8 * (high - low)).from_address(low), np.uint8)
+            raw = np.frombuffer(memoryview((ctypes.c_uint8 * (high - low)).from_address(low)), np.uint8)
             raw.flags.writeable = array.flags.writeable
         return Memory(raw, None if written else bytearray(raw.size), name, array)
 
@@ -88,7 +88,22 @@ def _decode_table(dtype: DataType) -> list[float]:
 class View:
     """A buffer at run time: where it lies, its shape and strides in elements of ``dtype`` (``lanes`` numbers each)."""
 
-    __slots__ = ("memory", "start", "name", "shape", "strides", "dtype", "lanes", "size", "cells", "table", "base", "count", "mask", "signed")
+    __slots__ = (
+        "base",
+        "cells",
+        "count",
+        "dtype",
+        "lanes",
+        "mask",
+        "memory",
+        "name",
+        "shape",
+        "signed",
+        "size",
+        "start",
+        "strides",
+        "table",
+    )
 
     def __init__(
         self, pointer: Pointer, dtype: DataType, shape: tuple[int, ...], strides: tuple[int, ...], base: int, name: str
@@ -111,7 +126,8 @@ class View:
         elif code is None:  # integers below a byte: one per byte, in the low bits
             code, self.mask = "B", (1 << element.bits) - 1
             self.signed = 1 << (element.bits - 1) if element.is_int else 0
-        self.cells = memoryview(cells).cast("B").cast(code) if self.count else memoryview(b"").cast(code)
+        whole: Any = memoryview(cells.data if self.count else b"")
+        self.cells: Any = whole.cast("B").cast(code)
 
     def get(self, offset: int) -> Any:
         """Number at an offset in numbers from the pointer; bounds are checked by the caller."""

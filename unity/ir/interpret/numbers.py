@@ -106,8 +106,14 @@ def float_mod(a: float, b: float) -> float:
 
 
 def _float_floor_div(a: float, b: float) -> float:
-    quotient = float_div(a, b)
-    return float(np.floor(quotient))
+    """``(a - floormod(a, b)) / b`` made whole, as Python and numpy do it: 1.0 // 0.1 is 9. Division by zero as in IEEE."""
+    if b == 0.0:
+        return float_div(a, b)
+    rest = float_mod(a, b)
+    quotient = (a - rest) / b
+    if rest != 0.0 and (rest < 0) != (b < 0):
+        quotient -= 1.0
+    return float(np.rint(quotient))
 
 
 def _float_floor_mod(a: float, b: float) -> float:
@@ -143,20 +149,24 @@ def floor_mod(a: int, b: int) -> int:
 
 
 def smaller(a: Number, b: Number) -> Number:
-    """Minimum; NaN if either is NaN."""
+    """Minimum; NaN if either is NaN; -0.0 is below 0.0."""
     if a != a:
         return a
     if b != b:
         return b
+    if a == b == 0:
+        return a if math.copysign(1.0, a) < 0 else b
     return a if a < b else b
 
 
 def larger(a: Number, b: Number) -> Number:
-    """Maximum; NaN if either is NaN."""
+    """Maximum; NaN if either is NaN; 0.0 is above -0.0."""
     if a != a:
         return a
     if b != b:
         return b
+    if a == b == 0:
+        return b if math.copysign(1.0, a) < 0 else a
     return a if a > b else b
 
 
@@ -184,7 +194,7 @@ def int_arithmetic(dtype: DataType) -> dict[str, BinaryFn]:
         "Add": lambda a, b: ((a + b + half) & mask) - half, "Sub": lambda a, b: ((a - b + half) & mask) - half,
         "Mul": lambda a, b: ((a * b + half) & mask) - half, "Div": lambda a, b: ((trunc_div(a, b) + half) & mask) - half,
         "Mod": trunc_mod, "FloorDiv": lambda a, b: ((floor_div(a, b) + half) & mask) - half, "FloorMod": floor_mod,
-        "Min": smaller, "Max": larger,
+        "Min": min, "Max": max,
     }  # fmt: skip
 
 

@@ -58,7 +58,9 @@ class CompiledPrimFunc:
                 env[param] = env[buffer.data] = arg
                 env[buffer] = self.makers[buffer](env, arg)
             elif not isinstance(arg, View):
-                raise InterpreterError("E316", f"{self.name}: argument {param.name} must be a tensor, got {arg!r}", span)
+                raise InterpreterError(
+                    "E316", f"{self.name}: argument {param.name} must be a tensor, got {arg!r}", span
+                )
         for buffer, view in arrays:
             env[buffer] = self._checked_view(env, buffer, view, span)
             env[buffer.data] = Pointer(view.memory, view.start + view.base * view.size * view.lanes)
@@ -125,4 +127,6 @@ def view_of_array(array: np.ndarray, name: str, written: bool = True) -> View:
     strides = tuple([s // array.itemsize for s in array.strides])
     if array.flags.c_contiguous:
         strides = ()
-    return View(Pointer(Memory.of_array(array, name, written)), dtype, array.shape, strides, start // array.itemsize, name)
+    return View(
+        Pointer(Memory.of_array(array, name, written)), dtype, array.shape, strides, start // array.itemsize, name
+    )

@@ -11,8 +11,24 @@ from ..build import dtype_of
 from ..expr import Call, IntImm, Op, Var
 from ..scalar import IterVar
 from ..stmt import (
-    AllocBuffer, AllocConst, AssertStmt, AttrStmt, Bind, Block, BlockRealize, Break, BufferStore, Continue, DeclBuffer, Evaluate,
-    For, IfThenElse, Return, SeqStmt, Stmt, While,
+    AllocBuffer,
+    AllocConst,
+    AssertStmt,
+    AttrStmt,
+    Bind,
+    Block,
+    BlockRealize,
+    Break,
+    BufferStore,
+    Continue,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    Return,
+    SeqStmt,
+    Stmt,
+    While,
 )  # fmt: skip
 from .checks import WRITE, ParallelFrame, RegionGuard
 from .expressions import Env, ExprCompiler, GuardKey
@@ -273,7 +289,9 @@ class StmtCompiler:
 
         def make(env: Env, pointer: Pointer) -> View:
             sizes = tuple([e(env) for e in shape])
-            return View(pointer, dtype, sizes, tuple([e(env) for e in strides]), base(env) if base is not None else 0, name)
+            return View(
+                pointer, dtype, sizes, tuple([e(env) for e in strides]), base(env) if base is not None else 0, name
+            )
 
         return make
 
@@ -320,7 +338,9 @@ class StmtCompiler:
         def run(env: Env) -> None:
             pointer = env.get(buffer.data)
             if not isinstance(pointer, Pointer):
-                raise InterpreterError("E323", f"buffer {buffer.name} is declared over a pointer that has no value", span)
+                raise InterpreterError(
+                    "E323", f"buffer {buffer.name} is declared over a pointer that has no value", span
+                )
             env[buffer] = make(env, pointer)
 
         return run
@@ -357,7 +377,7 @@ class StmtCompiler:
 
         def run(env: Env) -> Any:
             found = [value(env) for _, value in values]
-            for (var, _), value, domain in zip(values, found, domains):
+            for (var, _), value in zip(values, found):
                 env[var] = value
             if not predicate(env):
                 return None
@@ -422,12 +442,16 @@ class StmtCompiler:
             ranges = [(low(env), extent(env)) for low, extent in region]
             for (low, extent), size in zip(ranges, view.shape):
                 if low < 0 or low + extent > size:
-                    raise InterpreterError("E310", f"match_buffer: region [{low}, {low + extent}) of {view.name} is outside", span)
+                    raise InterpreterError(
+                        "E310", f"match_buffer: region [{low}, {low + extent}) of {view.name} is outside", span
+                    )
             sizes = tuple([e(env) for e in shape])
             extents = tuple([extent for _, extent in ranges])
             dropped = len(extents) - len(sizes)
             if dropped < 0 or extents[dropped:] != sizes or any([e != 1 for e in extents[:dropped]]):
-                raise InterpreterError("E310", f"match_buffer: {target.name} has shape {sizes}, its region {extents}", span)
+                raise InterpreterError(
+                    "E310", f"match_buffer: {target.name} has shape {sizes}, its region {extents}", span
+                )
             base = view.base + sum([low * s for (low, _), s in zip(ranges, view.strides)])
             strides = view.strides[dropped:]
             for given, expected, what in (
@@ -436,7 +460,9 @@ class StmtCompiler:
                 if type(given) is Var and given not in env:
                     env[given] = expected
                 elif given is not None and what == "stride" and self.expr(given)(env) != expected:
-                    raise InterpreterError("E310", f"match_buffer: {target.name} needs another {what} than {expected}", span)
+                    raise InterpreterError(
+                        "E310", f"match_buffer: {target.name} needs another {what} than {expected}", span
+                    )
             pointer = Pointer(view.memory, view.start)
             env[target.data] = pointer
             env[target] = View(pointer, target.dtype, sizes, strides, base, target.name)

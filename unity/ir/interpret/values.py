@@ -76,7 +76,9 @@ def array_of(view: View, span: Any = None) -> np.ndarray:
             where = tuple([int(i) for i in np.argwhere(mask == 0)[0]])
             count = int((mask == 0).sum())
             raise InterpreterError(
-                "E311", f"{view.name}{list(where)} is read before anything was written there ({count} of {array.size} elements)", span
+                "E311",
+                f"{view.name}{list(where)} is read before anything was written there ({count} of {array.size} elements)",
+                span,
             )
     return array
 
@@ -177,7 +179,7 @@ def check(ty: Type, value: Any, env: Env, evaluate: Evaluate) -> Any:
             source = DataType("bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64")
             return caster(source, ty.dtype)(value)
         case TupleType():
-            if not isinstance(value, tuple) or isinstance(value, ShapeValue) and ty.fields:
+            if not isinstance(value, tuple) or (isinstance(value, ShapeValue) and ty.fields):
                 if value is None and not ty.fields:
                     return ()
                 raise Mismatch(f"expected a tuple, got {shown_value(value)}")
@@ -214,7 +216,11 @@ def scalar_of(value: Any) -> Any:
 def from_reference(value: Any, ty: Type) -> Any:
     """Value of what an operator's numpy meaning gave: arrays for tensors, tuples of them for tuples."""
     if isinstance(ty, TupleType) and isinstance(value, (tuple, list)):
-        return tuple([from_reference(v, f) for v, f in zip(value, ty.fields)]) if len(value) == len(ty.fields) else tuple(value)
+        return (
+            tuple([from_reference(v, f) for v, f in zip(value, ty.fields)])
+            if len(value) == len(ty.fields)
+            else tuple(value)
+        )
     if isinstance(ty, TensorType) and isinstance(value, (np.ndarray, np.generic, int, float, bool)):
         array = np.asarray(value)
         if not array.flags.c_contiguous:
