@@ -16,7 +16,7 @@ from .ranges import extent_of
 from .read_base import bind_arguments
 
 if TYPE_CHECKING:
-    from .tir_expr import TensorExprReader
+    from .tir_access import TensorValueReader
 
 _INT64 = prim_type("int64")
 FIELDS = (
@@ -41,7 +41,7 @@ class BufferSpec:
 
     @staticmethod
     def read(
-        reader: TensorExprReader, path: str, node: s.Syntax, args: list[Any], keywords: dict[str, Any],
+        reader: TensorValueReader, path: str, node: s.Syntax, args: list[Any], keywords: dict[str, Any],
         fields: tuple[str, ...] = FIELDS,
     ) -> BufferSpec:  # fmt: skip
         """Check the arguments of a buffer form."""
@@ -79,7 +79,7 @@ class BufferSpec:
         )  # fmt: skip
 
 
-def range_of(reader: TensorExprReader, node: s.Slice, dim: Expr | None) -> tuple[Range, int]:
+def range_of(reader: TensorValueReader, node: s.Slice, dim: Expr | None) -> tuple[Range, int]:
     """A slice as range and step; open ends are those of the axis."""
     step = 1 if node.step is None else reader.integer(node.step)
     if step < 1:

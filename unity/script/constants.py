@@ -19,7 +19,7 @@ from ..ir import (
 )  # fmt: skip  # fmt: skip
 from ..support.errors import ScriptError
 from . import syntax as s
-from .read_expr import is_number
+from .plain import is_number
 from .scope import Dotted
 
 

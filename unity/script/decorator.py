@@ -51,7 +51,7 @@ def read_function(function: FunctionType, frame: FrameType) -> Any:
     names = _names(frame)
     cells = function.__closure__ or ()
     closed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells) if not _is_empty(cell)}
-    return parse(_source(code.co_filename, code.co_firstlineno, names), scope=ChainMap(closed, names))
+    return parse(_source(code.co_filename, code.co_firstlineno, names), scope={**names, **closed})
 
 
 def _is_empty(cell: Any) -> bool:
@@ -79,7 +79,7 @@ def read_class(cls: type, frame: FrameType) -> IRModule:
 
 
 def _names(frame: FrameType) -> Mapping[str, Any]:
-    return ChainMap(frame.f_locals, frame.f_globals)  # type: ignore[arg-type]
+    return ChainMap(frame.f_locals, frame.f_globals)
 
 
 def in_class_body(frame: FrameType) -> bool:

@@ -22,9 +22,10 @@ _CLOSING = frozenset(_OPENING.values())
 class TextError(Exception):
     """An error of the text before there is a tree: code, message, offsets, help."""
 
-    def __init__(self, code: str, message: str, start: int, end: int, help: str | None) -> None:
+    def __init__(self, code: str, message: str, start: int | None, end: int | None, help: str | None) -> None:
         super().__init__(message)
-        self.code, self.message, self.start, self.end, self.help = code, message, start, end, help
+        self.code, self.message, self.help = code, message, help
+        self.start, self.end = start or 0, end or 0
 
 
 class Layout(PostLex):
@@ -65,7 +66,7 @@ class Layout(PostLex):
                 continue
             if fresh:
                 fresh = False
-                self.statement_start = token.start_pos
+                self.statement_start = token.start_pos or 0
             count += 1
             if count > MAX_STATEMENT_TOKENS:
                 raise TextError(
@@ -98,7 +99,7 @@ class Layout(PostLex):
     def _first(self, token: Token) -> Iterator[Token]:
         width = _width(token)
         if width:
-            raise TextError("E103", "unexpected indentation", token.end_pos - width, token.end_pos, None)
+            raise TextError("E103", "unexpected indentation", (token.end_pos or 0) - width, token.end_pos, None)
         return
         yield
 
@@ -108,7 +109,7 @@ class Layout(PostLex):
         if width > indents[-1]:
             if len(indents) > MAX_INDENTS:
                 raise TextError(
-                    "E105", f"more than {MAX_INDENTS} levels of indentation", token.end_pos - width, token.end_pos, None
+                    "E105", f"more than {MAX_INDENTS} levels of indentation", (token.end_pos or 0) - width, token.end_pos, None
                 )
             indents.append(width)
             yield Token.new_borrow_pos("_INDENT", token.value[-width:], token)
@@ -118,7 +119,7 @@ class Layout(PostLex):
             yield Token.new_borrow_pos("_DEDENT", "", token)
         if width != indents[-1]:
             raise TextError(
-                "E103", "this indentation matches no outer line", token.end_pos - width, token.end_pos,
+                "E103", "this indentation matches no outer line", (token.end_pos or 0) - width, token.end_pos,
                 f"use {indents[-1]} columns, or {indents[-1] + 4} for a nested block",
             )  # fmt: skip
 
@@ -129,6 +130,6 @@ def _width(token: Token) -> int:
     if line.startswith("#"):
         return 0
     if "\t" in line or "\f" in line:
-        end = token.end_pos
+        end = token.end_pos or 0
         raise TextError("E104", "tab in the indentation", end - len(line), end, "indent with spaces")
     return len(line)

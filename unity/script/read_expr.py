@@ -7,13 +7,13 @@ runs user code; plain numbers are folded with bounded operations only.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from ..ffi.dtype import DataType
 from ..ir import Expr, GlobalVar, IntImm
 from . import syntax as s
+from .plain import PLAIN_COMPARE, fold_binary, is_number
 from .read_base import Reading, Silent, suggest
 from .scope import MISSING, POISON, Dotted, Member, Scope, SymbolName, canonical_path
 from .spelling import MODULE_ALIASES, R_TYPES
@@ -21,16 +21,8 @@ from .spelling import MODULE_ALIASES, R_TYPES
 _UNQUALIFIED = {name: f"R.{name}" for name in (*R_TYPES, "dataflow", "output", "call_tir", "call_dps", "match_shape")}
 _UNQUALIFIED |= {"ir_module": "I.ir_module", "prim_func": "T.prim_func"}
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))
-_NUMBERS = (int, float, bool)
-_PLAIN_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "|": operator.or_, "^": operator.xor, "&": operator.and_,
-}  # fmt: skip
-_PLAIN_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-_MAX_BITS = 4096
 _MAX_PATH = 12
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "int": int, "float": float, "bool": bool}
 _REFUSED = {
     "f-string": "an f-string: script has no text formatting",
     "bytes": "a bytes literal",
@@ -44,11 +36,6 @@ _REFUSED = {
     "try": "`try`: script has no exceptions",
     "async": "`async`",
 }
-
-
-def is_number(value: Any) -> bool:
-    """True for a plain Python number."""
-    return type(value) in _NUMBERS
 
 
 class ExprReader:
@@ -285,7 +272,7 @@ class ExprReader:
                 result = self._fold(path, result, item, node)
             return result
         if is_number(first) and path in ("abs", "int", "float", "bool"):
-            return {"abs": abs, "int": int, "float": float, "bool": bool}[path](first)
+            return _CONVERSIONS[path](first)
         if path == "range" and all([type(arg) is int for arg in args]) and len(args) <= 3:
             made = range(*args)
             if len(made) > 100_000:
@@ -376,32 +363,12 @@ class ExprReader:
     def binary(self, op: str, left: Any, right: Any, node: s.Syntax) -> Any:
         """``left op right``: plain numbers here, IR values through ``binary_ir``."""
         if is_number(left) and is_number(right):
-            return self._plain_binary(op, left, right, node)
-        if op == "+" and isinstance(left, (tuple, list)) and type(left) is type(right):
+            return fold_binary(self.reading, op, left, right, node)
+        if op == "+" and isinstance(left, tuple) and isinstance(right, tuple):
+            return left + right
+        if op == "+" and isinstance(left, list) and isinstance(right, list):
             return left + right
         return self.binary_ir(op, left, right, node)
-
-    def _plain_binary(self, op: str, left: Any, right: Any, node: s.Syntax) -> Any:
-        if op in ("and", "or"):
-            return (left and right) if op == "and" else (left or right)
-        if op in ("**", "<<", ">>"):
-            small = isinstance(right, int) and 0 <= right <= _MAX_BITS
-            if isinstance(left, int) and (not small or left.bit_length() * max(1, right) > _MAX_BITS):
-                raise self.error("E106", "this number is too large", node)
-            if op != "**" and not (isinstance(left, int) and isinstance(right, int)):
-                raise self.error("E113", f"{op} needs integers", node)
-            return left**right if op == "**" else left << right if op == "<<" else left >> right
-        fold = _PLAIN_BINARY.get(op)
-        if fold is None:
-            raise self.error("E113", f"operator {op} is not for numbers", node)
-        if op in ("/", "//", "%") and right == 0:
-            raise self.error("E113", "division by zero", node)
-        if op in ("|", "^", "&") and not (isinstance(left, int) and isinstance(right, int)):
-            raise self.error("E113", f"{op} needs integers", node)
-        result = fold(left, right)
-        if isinstance(result, int) and result.bit_length() > _MAX_BITS:
-            raise self.error("E106", "this number is too large", node)
-        return result
 
     def binary_ir(self, op: str, left: Any, right: Any, node: s.Syntax) -> Any:
         """``left op right`` where a side is an IR value."""
@@ -415,9 +382,9 @@ class ExprReader:
                 raise self.error("E107", f"script does not have the operator `{op}`", node)
             right = self.evaluate(right_node)
             if is_number(left) and is_number(right):
-                part: Any = _PLAIN_COMPARE[op](left, right)
+                part: Any = PLAIN_COMPARE[op](left, right)
             elif type(left) is str and type(right) is str and op in ("==", "!="):
-                part = _PLAIN_COMPARE[op](left, right)
+                part = PLAIN_COMPARE[op](left, right)
             else:
                 part = self.binary_ir(op, left, right, node)
             result = part if result is None else self.binary("and", result, part, node)

@@ -51,9 +51,9 @@ class FunctionReader(BranchReader):
         """Read parameters and return type."""
         node = self.node
         self.scope = Scope(self.scope)
-        for param in node.type_params:
-            ty = _INT64 if param.bound is None else self.type_of(param.bound)
-            self.symbols[param.name] = Var(param.name, ty, self.reading.span(param))
+        for symbol in node.type_params:
+            ty = _INT64 if symbol.bound is None else self.type_of(symbol.bound)
+            self.symbols[symbol.name] = Var(symbol.name, ty, self.reading.span(symbol))
         self.defining = True
         for param in node.params:
             try:
@@ -95,6 +95,8 @@ class FunctionReader(BranchReader):
             raise self.error("E113", "expected a type", param.annotation)
         ty = self.as_type(value, param.annotation)
         known = self.scope.names.get(param.name)
+        if known is None and ty is _INT64:  # a symbol that a type before shows already
+            known = self.symbols.get(param.name)
         var = known if isinstance(known, Var) else Var(param.name, ty, self.reading.span(param))
         self.scope.names[param.name] = var
         self.params.append(var)

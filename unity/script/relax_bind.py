@@ -26,8 +26,8 @@ from ..ir import (
 from ..ir.build import const
 from ..ir.relation import Answer, is_subtype, tensor_type
 from . import syntax as s
+from .plain import is_number
 from .read_base import Reading
-from .read_expr import is_number
 from .relax_expr import GraphExprReader
 from .scope import Scope
 

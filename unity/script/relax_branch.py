@@ -196,5 +196,6 @@ def _bound_name(stmt: s.Syntax | None) -> str | None:
     if isinstance(stmt, s.FunctionDef):
         return stmt.name
     if isinstance(stmt, s.If):
-        return _bound_name(([x for x in stmt.clauses[0][1] if type(x) not in _LEAF_STMTS] or [None])[-1])
+        inner = [x for x in stmt.clauses[0][1] if type(x) not in _LEAF_STMTS]
+        return _bound_name(inner[-1]) if inner else None
     return None

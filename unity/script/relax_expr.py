@@ -46,13 +46,14 @@ from ..ir.relation import tensor_type
 from ..op.table import adopt_scalars, bind_arguments as bind_operator, constant
 from . import syntax as s
 from .constants import attribute_value, constant_bytes, constant_data
+from .plain import is_number
 from .read_base import bind_arguments, suggest
-from .read_expr import is_number
 from .scope import Dotted, Macro
 from .spelling import INFIX, KEYWORDS, PREFIX_GRAPH
 from .tir_expr import TensorExprReader
 
 _INT64 = prim_type("int64")
+_GRADIENT = ("te_grad_name", "te_grad_kwargs")
 _CALL_DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
 _PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
 _REFUSED = {
@@ -250,7 +251,7 @@ class GraphExprReader(TensorExprReader):
             path == "R.call_inplace" and len(args) == 3 and "inplace_indices" in keywords
         ):
             fields = ("func", "args", "out_ty", "inplace_indices", "tir_vars")
-        extra = {key: keywords.pop(key) for key in ("te_grad_name", "te_grad_kwargs") if key in keywords}
+        extra: dict[str, Any] = {key: keywords.pop(key) for key in _GRADIENT if key in keywords}
         bound = bind_arguments(self.reading, node, path, (*fields, "inplace_indices"), args, keywords, 2)
         func = self.callee(bound["func"], node)
         span = self.reading.span(node)
@@ -375,7 +376,7 @@ class GraphExprReader(TensorExprReader):
         bound = bind_arguments(self.reading, node, path, ("name", "ty"), args, keywords, 1)
         return ExternFunc(self.text(bound["name"], node), self.reading.span(node))
 
-    def _global_var(self, path: str, node: s.Call) -> Expr:
+    def _global_var(self, path: str, node: s.Call) -> Any:
         args, keywords = self.arguments(node)
         bound = bind_arguments(self.reading, node, path, ("name",), args, keywords, 1)
         return self.module_member(self.text(bound["name"], node), node)

@@ -159,7 +159,7 @@ def outside_value(value: Any) -> Any:
     if kind is FunctionType:
         return _registered(value)
     if isinstance(value, np.generic):
-        return value.item() if kind.__module__ == "numpy" else float(value)  # type: ignore[arg-type]
+        return value.item() if kind.__module__ == "numpy" else float(value)
     if isinstance(value, np.dtype):
         return DataType(value.name)
     if isinstance(value, type) and issubclass(value, np.generic):

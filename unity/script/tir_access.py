@@ -28,8 +28,8 @@ from ..ir import (
 )  # fmt: skip
 from . import syntax as s
 from .buffers import range_of
+from .plain import is_number
 from .read_base import bind_arguments, suggest
-from .read_expr import is_number
 from .read_types import TypeReader
 from .scope import ModuleRef
 from .spelling import INFIX

@@ -18,6 +18,7 @@ from ..ir import (
     For,
     GlobalVar,
     IterVar,
+    PointerType,
     PrimType,
     Stmt,
     Type,
@@ -27,8 +28,8 @@ from ..ir import (
 )  # fmt: skip
 from . import syntax as s
 from .buffers import BufferSpec
+from .plain import is_number
 from .read_base import Reading
-from .read_expr import is_number
 from .scope import Scope
 from .tir_access import Cell
 from .tir_expr import TensorExprReader
@@ -142,9 +143,9 @@ class AssignReader(TensorExprReader):
             return True
         return isinstance(value, GlobalVar)
 
-    def bind(self, name: str, value: Expr, node: s.Syntax) -> Var:
+    def bind(self, name: str, value: Expr, node: s.Syntax, ty: Type | None = None) -> Var:
         """``name = value`` as an immutable scalar."""
-        var = Var(name, value.ty, self.reading.span(node))
+        var = Var(name, ty or value.ty, self.reading.span(node))
         self.out.append(Bind(var, value, self.reading.span(node)))
         self.scope.names[name] = var
         return var
@@ -175,6 +176,8 @@ class AssignReader(TensorExprReader):
                     raise self.error("E113", "an array of scalars is declared without value", node)
                 self.scope.names[target.name] = self.declare_buffer(annotation, target.name, node)
                 return
+            if isinstance(annotation, Var):  # T.handle("float32") in a body declares a pointer; here only its type counts
+                annotation = annotation.ty
             ty = self.as_type(annotation, node.annotation)
         if node.value is None:
             if let or not isinstance(ty, PrimType):
@@ -188,7 +191,7 @@ class AssignReader(TensorExprReader):
         if node.start in self.mutable and not let:
             self._store_cell(self.declare_cell(target.name, b.dtype_of(scalar), node), scalar, node)
             return
-        self.bind(target.name, scalar, node)
+        self.bind(target.name, scalar, node, ty if isinstance(ty, PointerType) else None)
 
     def _let_type(self, node: s.Syntax) -> tuple[bool, Type | None]:
         """``T.let`` and ``T.let[T.float32]`` annotations."""

@@ -22,9 +22,9 @@ from ..ir import (
 )  # fmt: skip
 from . import syntax as s
 from .constants import attribute_value
+from .plain import is_number
 from .ranges import extent_of
 from .read_base import bind_arguments
-from .read_expr import is_number
 from .spelling import AXIS_LETTERS
 from .tir_assign import BlockContext
 from .tir_stmt import StatementReader

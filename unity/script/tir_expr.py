@@ -37,9 +37,9 @@ from ..ir import (
 from ..ir.intrinsic import INTRINSICS
 from . import syntax as s
 from .buffers import BufferSpec
+from .plain import is_number
 from .ranges import extent_of
 from .read_base import bind_arguments, suggest
-from .read_expr import is_number
 from .read_types import TYPE_CALLS, dtype_name
 from .spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
 from .tir_access import TensorValueReader

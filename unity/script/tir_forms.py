@@ -272,7 +272,7 @@ class FormReader(BlockReader):
             )  # fmt: skip
         name = item.target.name if type(item.target) is s.Name else ""
         self.hint = name
-        return frame(self, path, call, name, lambda: self._frames(rest, node), node)  # type: ignore[no-any-return]
+        return frame(self, path, call, name, lambda: self._frames(rest, node), node)
 
     def _suite(self, node: s.With) -> Stmt:
         fresh = self.block is not None and self.block_scope is None

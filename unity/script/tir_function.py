@@ -41,8 +41,8 @@ class PrimFuncReader(FormReader):
         """Read the whole function; None when an error leaves nothing to build."""
         before = len(self.reading.errors)
         self.scope = self.top = Scope(self.scope)
-        for param in node.type_params:
-            self.symbols[param.name] = Var(param.name, self._symbol_type(param))
+        for symbol in node.type_params:
+            self.symbols[symbol.name] = Var(symbol.name, self._symbol_type(symbol))
         pending: list[tuple[Var, BufferSpec, str]] = []
         self.defining = True
         declared = {p.name for p in node.params if p.annotation is not None}

@@ -33,9 +33,9 @@ from ..support.errors import UnityError
 from . import syntax as s
 from .constants import attribute_value
 from .mutable import mutable_names
+from .plain import is_number
 from .ranges import extent_of
 from .read_base import Reading, Silent
-from .read_expr import is_number
 from .scope import POISON, Macro, Scope
 from .spelling import LOOPS
 from .tir_assign import AssignReader

@@ -134,7 +134,7 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
         items = _plain(c[1:-1])
         return s.Subscript(value.start, last.end_pos, value, items, len(items) > 1 or len(c) > len(items) + 2)
 
-    def slice(self, c: list[Any]) -> s.Syntax:
+    def slice_item(self, c: list[Any]) -> s.Syntax:
         parts: list[Any] = [None, None, None]
         place = 0
         for child in c:
@@ -143,8 +143,8 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
             else:
                 parts[place] = child
         first, last = c[0], c[-1]
-        start = first.start_pos if first.__class__ is Token else first.start
-        end = last.end_pos if last.__class__ is Token else last.end
+        start: Any = first.start_pos if first.__class__ is Token else first.start
+        end: Any = last.end_pos if last.__class__ is Token else last.end
         return s.Slice(start, end, parts[0], parts[1], parts[2])
 
     def starred(self, c: list[Any]) -> s.Syntax:
@@ -162,14 +162,14 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
             return inner
         return s.TupleLit(c[0].start_pos, c[-1].end_pos, _plain(c))
 
-    def list(self, c: list[Any]) -> s.Syntax:
+    def list_lit(self, c: list[Any]) -> s.Syntax:
         items = _plain(c)
         if len(items) == 1 and items[0].__class__ is s.ListComp:
             only: s.Syntax = items[0]
             return only
         return s.ListLit(c[0].start_pos, c[-1].end_pos, items)
 
-    def dict(self, c: list[Any]) -> s.Syntax:
+    def dict_lit(self, c: list[Any]) -> s.Syntax:
         keys: list[s.Syntax | None] = []
         values: list[s.Syntax] = []
         for child in c[1:-1]:
@@ -193,14 +193,15 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
         return s.Lambda(c[0].start_pos, c[-1].end, c[1:-1], c[-1])
 
     def lambda_parameter(self, c: list[Any]) -> s.Syntax:
-        if len(c) == 2 and c[0].__class__ is Token and c[1].__class__ is Token:
-            return s.Parameter(c[0].start_pos, c[1].end_pos, c[1].value, None, None, c[0].value)
-        return s.Parameter(c[0].start_pos, c[0].end_pos, _check_name(c[0]), None, c[1], "")
+        first, second = c
+        if second.__class__ is Token:
+            return s.Parameter(first.start_pos, second.end_pos or 0, second.value, None, None, first.value)
+        return s.Parameter(first.start_pos, first.end_pos, _check_name(first), None, second, "")
 
     def operators(self, c: list[Any]) -> s.Syntax:
         """Build the operator tree of a flat chain by levels (shunting yard)."""
         operands: list[Any] = []
-        pending: list[tuple[int, str, int]] = []  # level, text, offset of a prefix operator or -1
+        pending: list[tuple[int, str, Any]] = []  # level, text, offset of a prefix operator or -1
         chained: set[int] = set()
         prefixes, after_operand = 0, False
         for item in c:
@@ -400,7 +401,7 @@ def _flatten(children: list[Any]) -> list[s.Syntax]:
     return flat
 
 
-def _apply(operands: list[Any], entry: tuple[int, str, int], chained: set[int]) -> None:
+def _apply(operands: list[Any], entry: tuple[int, str, Any], chained: set[int]) -> None:
     level, text, offset = entry
     if offset >= 0:
         value = operands.pop()

@@ -1,0 +1,52 @@
+"""Plain Python numbers met while reading: folding with bounds, so that no text makes the reader compute for long.
+
+Not here: IR values.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from . import syntax as s
+from .read_base import Reading
+
+_NUMBERS = (int, float, bool)
+_MAX_BITS = 4096
+_PLAIN_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "|": operator.or_, "^": operator.xor, "&": operator.and_,
+}  # fmt: skip
+PLAIN_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def is_number(value: Any) -> bool:
+    """True for a plain Python number."""
+    return type(value) in _NUMBERS
+
+
+def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax) -> Any:
+    """``left op right`` of two plain numbers. Raises ScriptError E113, E106 where there is no result of sane size."""
+    if op in ("and", "or"):
+        return (left and right) if op == "and" else (left or right)
+    if op in ("**", "<<", ">>"):
+        small = isinstance(right, int) and 0 <= right <= _MAX_BITS
+        if isinstance(left, int) and (not small or left.bit_length() * max(1, right) > _MAX_BITS):
+            raise reading.error("E106", "this number is too large", node)
+        if op != "**" and not (isinstance(left, int) and isinstance(right, int)):
+            raise reading.error("E113", f"{op} needs integers", node)
+        return left**right if op == "**" else left << right if op == "<<" else left >> right
+    fold = _PLAIN_BINARY.get(op)
+    if fold is None:
+        raise reading.error("E113", f"operator {op} is not for numbers", node)
+    if op in ("/", "//", "%") and right == 0:
+        raise reading.error("E113", "division by zero", node)
+    if op in ("|", "^", "&") and not (isinstance(left, int) and isinstance(right, int)):
+        raise reading.error("E113", f"{op} needs integers", node)
+    result = fold(left, right)
+    if isinstance(result, int) and result.bit_length() > _MAX_BITS:
+        raise reading.error("E106", "this number is too large", node)
+    return result
