@@ -10,6 +10,7 @@ from ..base import Pipeline
 from .canonicalize_loop import canonicalize_loop
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
+from .instrument_bounds import instrument_bounds
 from .legalize_narrow_float import legalize_narrow_float
 from .lower_init_block import lower_init_block
 from .lower_match_buffer import lower_match_buffer
@@ -39,6 +40,9 @@ CPU_PIPELINE = Pipeline((
     remove_no_op,
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""
+
+CHECKED_CPU_PIPELINE = CPU_PIPELINE.insert_after("lower_opaque_block", instrument_bounds)
+"""The same with every index checked at run time: ``unity.compile(mod, tir_pipeline=CHECKED_CPU_PIPELINE)``."""
 
 
 def lower_prim_funcs(functions: Mapping[str, PrimFunc], pipeline: Pipeline = CPU_PIPELINE) -> dict[str, PrimFunc]:
