@@ -26,6 +26,7 @@ from ..expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )  # fmt: skip
 from ..function import Function
 from ..op import OPS
@@ -143,10 +144,10 @@ class GraphEvaluator:
                     except Mismatch as error:
                         raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
                     continue
-                value = self(binding.value, env)  # type: ignore[attr-defined]
-                env[binding.var] = self._checked(
-                    binding.var.ty, value, env, f"the value of {binding.var.name}", binding.span
-                )  # type: ignore[attr-defined]
+                assert isinstance(binding, VarBinding)
+                value = self(binding.value, env)
+                what = f"the value of {binding.var.name}"
+                env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
         return self(expr.body, env)
 
     def _function(self, expr: Function, env: Env) -> FunctionValue:

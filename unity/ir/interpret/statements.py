@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...support.errors import InterpreterError
-from ..buffer import Buffer, BufferRegion
+from ..buffer import Buffer
 from ..build import dtype_of
 from ..expr import Call, IntImm, Op, Var
 from ..scalar import IterVar
@@ -16,7 +16,6 @@ from ..stmt import (
     AssertStmt,
     AttrStmt,
     Bind,
-    Block,
     BlockRealize,
     Break,
     BufferStore,
@@ -30,8 +29,9 @@ from ..stmt import (
     Stmt,
     While,
 )  # fmt: skip
-from .checks import WRITE, ParallelFrame, RegionGuard
-from .expressions import Env, ExprCompiler, GuardKey
+from .blocks import BlockCompiler
+from .checks import WRITE, ParallelFrame
+from .expressions import Env, ExprCompiler
 from .machine import Machine, allocate, lanes_of, outside_memory
 from .memory import Memory, Pointer, View, compact_strides
 from .numbers import wrapper
@@ -59,7 +59,7 @@ class StmtCompiler:
         self.handlers: dict[type, Callable[[Any], Run]] = {
             SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
             BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self._alloc, AllocConst: self._alloc_const,
-            DeclBuffer: self._decl, AttrStmt: self._attr, AssertStmt: self._assert, BlockRealize: self._realize,
+            DeclBuffer: self._decl, AttrStmt: self._attr, AssertStmt: self._assert, BlockRealize: BlockCompiler(self).realize,
             Break: self._break, Continue: self._continue, Return: self._return,
         }  # fmt: skip
 
@@ -342,130 +342,6 @@ class StmtCompiler:
                     "E323", f"buffer {buffer.name} is declared over a pointer that has no value", span
                 )
             env[buffer] = make(env, pointer)
-
-        return run
-
-    # ---- blocks
-
-    def _realize(self, stmt: BlockRealize) -> Run:
-        block = stmt.block
-        guarded = block.reads is not None and block.writes is not None
-        if guarded and not block.iter_vars and not block.reads and not block.writes:
-            guarded = False  # a root block declares nothing
-        values = [(iv.var, self.expr(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
-        domains = [
-            (iv.var.name, self.expr(iv.dom.min), self.expr(iv.dom.extent)) if iv.dom is not None else None
-            for iv in block.iter_vars
-        ]
-        reductions = [
-            (iv.var, self.expr(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
-        ]
-        predicate = self.expr(stmt.predicate)
-        guard_key = GuardKey() if guarded else None
-        guard = self._guard(block) if guarded else None
-        matches = [self._match(m.buffer, m.source, block.span) for m in block.match_buffers]
-        if guard_key is not None:
-            self.expr.guards.append(guard_key)
-        for match_buffer in block.match_buffers:
-            self.expr.declare(match_buffer.buffer)
-        allocations = [self.allocation(b) for b in block.alloc_buffers]
-        init = self(block.init) if block.init is not None else None
-        body = self(block.body)
-        if guard_key is not None:
-            self.expr.guards.pop()
-        span, name = block.span, block.name
-
-        def run(env: Env) -> Any:
-            found = [value(env) for _, value in values]
-            for (var, _), value in zip(values, found):
-                env[var] = value
-            if not predicate(env):
-                return None
-            for value, domain in zip(found, domains):
-                if domain is not None:
-                    low = domain[1](env)
-                    if not low <= value < low + domain[2](env):
-                        raise InterpreterError(
-                            "E315", f"iterator {domain[0]} of block {name} is {value}, outside its domain", span
-                        )
-            for allocation in allocations:
-                allocation(env)
-            before = env.get(guard_key)
-            if guard is not None:
-                env[guard_key] = guard(env)
-            for match in matches:
-                match(env)
-            signal = None
-            if init is not None and all([env[var] == low(env) for var, low in reductions]):
-                signal = init(env)
-            if signal is None:
-                signal = body(env)
-            if guard is not None:
-                env[guard_key] = before
-            return signal
-
-        return run
-
-    def _guard(self, block: Block) -> Callable[[Env], RegionGuard]:
-        reads = self._boxes(block.reads or ())
-        writes = self._boxes(block.writes or ())
-        name = block.name
-
-        def run(env: Env) -> RegionGuard:
-            return RegionGuard(name, reads(env), writes(env))
-
-        return run
-
-    def _boxes(self, regions: tuple[BufferRegion, ...]) -> Callable[[Env], dict[Any, list[Any]]]:
-        compiled = [(r.buffer, [(self.expr(x.min), self.expr(x.extent)) for x in r.region]) for r in regions]
-
-        def run(env: Env) -> dict[Any, list[Any]]:
-            found: dict[Any, list[Any]] = {}
-            for buffer, ranges in compiled:
-                box = []
-                for low, extent in ranges:
-                    first = low(env)
-                    box.append((first, first + extent(env)))
-                found.setdefault(buffer, []).append(box)
-            return found
-
-        return run
-
-    def _match(self, target: Buffer, source: BufferRegion, span: Any) -> Callable[[Env], None]:
-        region = [(self.expr(r.min), self.expr(r.extent)) for r in source.region]
-        shape = [self.expr(e) for e in target.shape]
-
-        def run(env: Env) -> None:
-            view = env.get(source.buffer)
-            if view is None:
-                raise InterpreterError("E323", f"buffer {source.buffer.name} is not declared here", span)
-            ranges = [(low(env), extent(env)) for low, extent in region]
-            for (low, extent), size in zip(ranges, view.shape):
-                if low < 0 or low + extent > size:
-                    raise InterpreterError(
-                        "E310", f"match_buffer: region [{low}, {low + extent}) of {view.name} is outside", span
-                    )
-            sizes = tuple([e(env) for e in shape])
-            extents = tuple([extent for _, extent in ranges])
-            dropped = len(extents) - len(sizes)
-            if dropped < 0 or extents[dropped:] != sizes or any([e != 1 for e in extents[:dropped]]):
-                raise InterpreterError(
-                    "E310", f"match_buffer: {target.name} has shape {sizes}, its region {extents}", span
-                )
-            base = view.base + sum([low * s for (low, _), s in zip(ranges, view.strides)])
-            strides = view.strides[dropped:]
-            for given, expected, what in (
-                *[(g, s, "stride") for g, s in zip(target.strides, strides)], (target.elem_offset, base, "offset"),
-            ):  # fmt: skip
-                if type(given) is Var and given not in env:
-                    env[given] = expected
-                elif given is not None and what == "stride" and self.expr(given)(env) != expected:
-                    raise InterpreterError(
-                        "E310", f"match_buffer: {target.name} needs another {what} than {expected}", span
-                    )
-            pointer = Pointer(view.memory, view.start)
-            env[target.data] = pointer
-            env[target] = View(pointer, target.dtype, sizes, strides, base, target.name)
 
         return run
 
