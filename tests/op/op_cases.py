@@ -120,3 +120,13 @@ for n in ("max", "avg"):
 CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4)]
 CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}), ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"})]
 CASES += [("collapse_sum_to", [f(2, 3, 4), Shape((3, 1))], {}), ("collapse_sum_to", [f(2, 3), Shape((2, 3))], {}), ("collapse_sum_like", [f(2, 3, 4), f(1, 4)], {})]
+for n in ("cumsum", "cumprod"):
+    CASES += [(n, [f(3, 4)], {"axis": -1}), (n, [f(2, 3)], {}), (n, [i(3, 4)], {"axis": 0, "exclusive": True}), (n, [b(5)], {"axis": 0, "dtype": "int64"})]
+    CASES += [(n, [f(6, dtype="float16")], {"axis": 0})]
+CASES += [("scatter_elements", [f(4, 3), i(2, 3, low=-4, high=4), f(2, 3)], {"axis": 0, "reduction": r}) for r in ("update", "add", "mul", "min", "max")]
+CASES += [("index_tensor", [f(4, 5, 2), (i(3, 1, low=-4, high=4), i(2, low=0, high=5))], {}), ("index_tensor", [f(4, 5), (i(3, low=-9, high=9),)], {})]
+CASES += [("index_put", [f(4, 5), (i(3, low=0, high=4), i(3, low=0, high=5)), f(3)], {}), ("index_put", [f(4, 5), (i(3, low=0, high=2),), f(3, 5)], {"accumulate": True})]
+CASES += [("nn.attention", [f(2, 3, 2, 4), f(2, 5, 2, 4), f(2, 5, 2, 3)], {}), ("nn.attention", [f(1, 4, 4, 2), f(1, 4, 2, 2), f(1, 4, 2, 2)], {"causal_mask": "TopLeft"})]
+CASES += [("nn.attention", [f(1, 3, 2, 4), f(1, 5, 2, 4), f(1, 5, 2, 4), f(1, 1, 3, 5)], {"scale": 0.5, "causal_mask": "BottomRight"})]
+CASES += [("nn.group_norm", [f(2, 6, 3, 2), f(6), f(6)], {"num_groups": 3}), ("nn.pad", [f(3, 4)], {"pad_width": [1, 0, 2, 3], "pad_value": 1.5})]
+CASES += [("nn.pad", [f(3, 4)], {"pad_width": [1, 2, 2, 1], "pad_mode": m}) for m in ("reflect", "replicate", "circular")]

@@ -3,10 +3,10 @@
 ``unity.op.add(x, y)`` builds a typed call; ``unity.ir.op.OPS["R.add"]`` is the row. Importing this package fills the table.
 """
 
-from . import binary, conv, core, create, elementwise, gradients, index, linalg, manipulate, memory, nn, reduce, slicing
+from . import attention, binary, conv, core, create, elementwise, gradients, index, linalg, manipulate, memory, nn, reduce, scan, slicing
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
-_FAMILIES = (core, memory, elementwise, binary, reduce, linalg, manipulate, slicing, create, index, nn, conv)
+_FAMILIES = (core, memory, elementwise, binary, reduce, linalg, manipulate, slicing, create, index, nn, conv, scan, attention)
 
 OPERATORS: dict[str, Operator] = {
     value.info.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Operator)

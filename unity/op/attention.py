@@ -1,0 +1,218 @@
+"""Attention, group normalisation, padding and interpolation: composites that models need as one operator."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ir import build
+from ..ir.expr import Call
+from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.types import TensorType, Type
+from .conv import pad_tensor
+from .lowering import load, result_dims, widened
+from .nn import float_attr
+from .rules import attr, bool_attr, fail, float_tensor, int_attr, ints_attr, normal_axis, same_dtype, tensor_arg
+from .table import attribute, optional, row
+
+FAMILY = "nn"
+
+
+def _attention_type(call: Call) -> Type:
+    q, k, v = [float_tensor(call, i, n) for i, n in enumerate(("query", "key", "value"))]
+    dtype = same_dtype(call, q, k, v)
+    shapes = [dims(t) for t in (q, k, v)]
+    for index, ty in enumerate((q, k, v)):
+        if ty.ndim not in (-1, 4):
+            raise fail(call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index])
+    if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
+        raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
+    a, b, c = shapes
+    if a is None or b is None or c is None:
+        return TensorType(None, dtype, 4, q.vdevice)
+    for what, x, y in (("batch", a[0], b[0]), ("batch", a[0], c[0]), ("width", a[3], b[3]), ("key length", b[1], c[1]), ("heads", b[2], c[2])):
+        if same_dim(x, y) is Answer.NO:
+            raise fail(call, "E213", f"{what} differs: {x} and {y}")
+    heads, shared = getattr(a[2], "value", None), getattr(b[2], "value", None)
+    if heads is not None and shared is not None and (shared == 0 or heads % shared):
+        raise fail(call, "E213", f"{heads} heads of the query do not divide among {shared} of the key")
+    if len(call.args) > 3:
+        tensor_arg(call, 3, "bias")
+    return tensor_type((a[0], a[1], a[2], c[3]), dtype, vdevice=q.vdevice)
+
+
+def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
+    batch, rows, heads, width = q.shape
+    columns = k.shape[1]
+    scale = attr(call, "scale")
+    mask = attr(call, "causal_mask")
+    factor = te.Value(build.const(1.0, "float32")) / te.sqrt(te.Value(build.cast(width, "float32"))) if scale is None else te.const(float(scale), "float32")
+    wide = "float64" if q.dtype == "float64" else "float32"
+    group = build.floordiv(heads, k.shape[2])
+    d = te.reduce_axis((0, width), "d")
+    score_shape = (batch, heads, rows, columns)
+    raw = te.compute(score_shape, lambda b, h, i, j: te.sum(
+        q[b, i, h, d].astype(wide) * k[b, j, h // te.Value(group), d].astype(wide), axis=d), "scores")  # fmt: skip
+
+    def masked(b: te.Value, h: te.Value, i: te.Value, j: te.Value) -> te.Value:
+        value = raw[b, h, i, j] * factor.astype(wide)
+        if bias is not None:
+            value = value + load(bias, (b, h, i, j), score_shape).astype(wide)
+        if mask is not None:
+            shift = build.sub(columns, rows) if mask == "BottomRight" else build.const(0, "int64")
+            value = te.if_then_else(j <= i + te.Value(shift), value, te.const(float("-inf"), wide))
+        return value
+
+    scores = te.compute(score_shape, masked, "masked")
+    j1, j2, j3 = [te.reduce_axis((0, columns), "j") for _ in range(3)]
+    high = te.compute((batch, heads, rows), lambda b, h, i: te.max(scores[b, h, i, j1], axis=j1), "highest")
+    away = te.compute(score_shape, lambda b, h, i, j: te.exp(scores[b, h, i, j] - high[b, h, i]), "weights")
+    total = te.compute((batch, heads, rows), lambda b, h, i: te.sum(away[b, h, i, j2], axis=j2), "total")
+    shape = result_dims(call)
+    mixed = te.compute(shape, lambda b, i, h, e: te.sum(away[b, h, i, j3] * v[b, j3, h // te.Value(group), e].astype(wide), axis=j3), "mixed")
+    return te.compute(shape, lambda b, i, h, e: (mixed[b, i, h, e] / total[b, h, i]).astype(q.dtype), "attention")  # type: ignore[no-any-return]
+
+
+def _attention_ref(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = None, scale: Any = None, causal_mask: Any = None) -> np.ndarray:
+    a, b, c = [np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v)]
+    b, c = [np.repeat(t, a.shape[1] // t.shape[1], 1) for t in (b, c)]
+    scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias
+    if causal_mask is not None:
+        shift = k.shape[1] - q.shape[1] if causal_mask == "BottomRight" else 0
+        scores = np.where(np.arange(k.shape[1])[None] <= np.arange(q.shape[1])[:, None] + shift, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.moveaxis(weights / weights.sum(-1, keepdims=True) @ c, 1, 2).astype(q.dtype)
+
+
+attention = row("nn.attention", ("query", "key", "value", optional("bias"), attribute("scale", None), attribute("causal_mask", None)),
+                _attention_type, "softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys.",
+                family=FAMILY, lower=_attention, ref=_attention_ref)  # fmt: skip
+
+
+def _group_norm_type(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    same_dtype(call, ty, tensor_arg(call, 1, "gamma"), tensor_arg(call, 2, "beta"))
+    axis = normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim)
+    groups = int_attr(call, "num_groups")
+    known = dims(ty)
+    if ty.ndim < 2 or axis != 1:
+        raise fail(call, "E214", "group_norm needs a batch axis and channels on axis 1", None, call.args[0])
+    size = getattr(known[axis], "value", None) if known is not None else None
+    if groups < 1 or (size is not None and size % groups):
+        raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", None, call.args[0])
+    return ty
+
+
+def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon", 1e-5)
+    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    each = build.floordiv(x.shape[1], build.const(groups, "int64"))
+    places = x.shape[2:]
+    size = te.Value(build.cast(build.mul(each, _product(places)), "float64" if x.dtype == "float64" else "float32"))
+
+    def total(source: Any, name: str) -> te.Tensor:
+        c = te.reduce_axis((0, each), "c")
+        ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
+        return te.compute((x.shape[0], groups), lambda n, g: te.sum(source(n, g, g * te.Value(each) + c, ks), axis=[c, *ks]), name)  # type: ignore[no-any-return]
+
+    first = total(lambda n, g, c, ks: widened(x[[n, c, *ks]]), "sum")
+    mean = te.compute(first.shape, lambda *i: first[i] / size, "mean")
+    second = total(lambda n, g, c, ks: _square(widened(x[[n, c, *ks]]) - mean[n, g]), "squares")
+
+    def body(*i: te.Value) -> te.Value:
+        at = [i[0], i[1] // te.Value(each)]
+        value = (widened(x[i]) - mean[at]) / te.sqrt(second[at] / size + eps)
+        value = value * widened(gamma[i[1]]) if scale else value
+        return (value + widened(beta[i[1]]) if center else value).astype(x.dtype)
+
+    return te.compute(x.shape, body, "group_norm")  # type: ignore[no-any-return]
+
+
+def _square(x: te.Value) -> te.Value:
+    return x * x
+
+
+def _product(values: Any) -> Any:
+    total = build.const(1, "int64")
+    for v in values:
+        total = build.mul(total, v)
+    return total
+
+
+def _group_norm_ref(
+    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5,
+    center: bool = True, scale: bool = True,
+) -> np.ndarray:  # fmt: skip
+    wide = x.astype(np.float64).reshape(x.shape[0], num_groups, -1)
+    made = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + epsilon)).reshape(x.shape)
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    made = made * gamma.reshape(shape) if scale else made
+    return (made + beta.reshape(shape) if center else made).astype(x.dtype)
+
+
+group_norm = row(
+    "nn.group_norm",
+    ("data", "gamma", "beta", attribute("num_groups"), attribute("channel_axis", 1), attribute("axes", None), attribute("epsilon", 1e-5),
+     attribute("center", True), attribute("scale", True)),
+    _group_norm_type, "Normalised over groups of channels and all places, then times gamma plus beta per channel.", family=FAMILY,
+    lower=_group_norm, ref=_group_norm_ref,
+)  # fmt: skip
+
+_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    widths = ints_attr(call, "pad_width")
+    if len(widths) != 2 * rank or any([w < 0 for w in widths]):
+        raise fail(call, "E214", f"pad_width must be {2 * rank} numbers that are not negative (before and after each axis), got {widths}")
+    return widths[::2], widths[1::2]
+
+
+def _pad_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if attr(call, "pad_mode", "constant") not in _MODES:
+        raise fail(call, "E214", f"pad_mode must be one of {', '.join(_MODES)}, got {call.attrs['pad_mode']!r}")
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    before, after = _pad_widths(call, len(known))
+    for d, b, a in zip(known, before, after):
+        limit = {"reflect": getattr(d, "value", 1 << 62) - 1, "circular": getattr(d, "value", 1 << 62)}.get(attr(call, "pad_mode", "constant"))
+        if limit is not None and max(b, a) > limit:
+            raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", None, call.args[0])
+    return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
+
+
+def _pad(call: Call, x: te.Tensor) -> te.Tensor:
+    before, after = _pad_widths(call, x.ndim)
+    mode = attr(call, "pad_mode", "constant")
+    if mode == "constant":
+        return pad_tensor(x, range(x.ndim), before, after, te.const(attr(call, "pad_value", 0.0), x.dtype))
+
+    def source(i: te.Value, axis: int) -> te.Value:
+        at, last = i - before[axis], te.Value(build.sub(x.shape[axis], 1))
+        if mode == "circular":
+            return at % te.Value(x.shape[axis])
+        if mode == "replicate":
+            return te.maximum(te.minimum(at, last), te.const(0, "int64"))
+        at = te.select(at < 0, te.const(0, "int64") - at, at)
+        return te.select(at > last, last * 2 - at, at)
+
+    return te.compute(result_dims(call), lambda *i: x[[source(v, a) for a, v in enumerate(i)]], "pad")  # type: ignore[no-any-return]
+
+
+def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> np.ndarray:
+    pairs = list(zip(pad_width[::2], pad_width[1::2]))
+    if pad_mode == "constant":
+        return np.pad(x, pairs, constant_values=pad_value)
+    return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
+
+
+pad = row("nn.pad", ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)), _pad_type,
+          "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.", family=FAMILY, lower=_pad,
+          ref=_pad_ref)  # fmt: skip

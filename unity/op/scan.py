@@ -1,0 +1,249 @@
+"""Scans and scatters: results that are built up in order, written as loops over buffers.
+
+Writes with indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.expr import Call, Var
+from ..ir.relation import dims, tensor_type
+from ..ir.scalar import BufferLoad
+from ..ir.stmt import BufferStore, For, IfThenElse, Stmt, seq
+from ..ir.types import Expr, TensorType, Type, prim_type
+from .index import in_range, index_tensor
+from .lowering import SMALL_FLOATS, load, result_dims, result_dtype, short_name
+from .manipulate import reorder
+from .rules import (
+    ZERO, attr, bool_attr, broadcast_dims, dtype_value, fail, int_attr, is_one, normal_axis, product, same_dtype, tensor_arg, tensor_tuple,
+)  # fmt: skip
+from .table import Operator, attribute, row
+
+
+def loops(shape: Sequence[Expr], body: Callable[[list[Var]], Stmt], hint: str = "i") -> Stmt:
+    """Serial loops over a shape around ``body(indices)``."""
+    indices = [Var(f"{hint}{n}", prim_type("int64")) for n in range(len(shape))]
+    stmt = body(indices)
+    for index, extent in zip(reversed(indices), reversed(shape)):
+        stmt = For(index, ZERO, extent, "serial", stmt)
+    return stmt
+
+
+def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+    """Element of a buffer."""
+    return BufferLoad(buffer, tuple(indices), prim_type(buffer.dtype))
+
+
+def _scan_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    dtype = dtype_value(call, attr(call, "dtype")) or ty.dtype
+    bool_attr(call, "exclusive")
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
+    if attr(call, "axis") is None:
+        known = dims(ty)
+        return tensor_type((product(known),), dtype, vdevice=ty.vdevice) if known is not None else TensorType(None, dtype, 1, ty.vdevice)
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
+
+
+def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
+        if attr(call, "axis") is None:
+            x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
+        else:
+            axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+        source = te.compute(x.shape, lambda *i: x[i].astype(wide), "wide") if x.data_type is not wide else x
+
+        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            data, out = ins[0], outs[0]
+
+            def body(i: list[Var]) -> Stmt:
+                before: list[Expr] = list(i)
+                before[axis] = build.sub(i[axis], 1)
+                first = build.eq(i[axis], ZERO)
+                value = read(data, before if exclusive else i)
+                started = build.const(start, wide) if exclusive else value
+                return IfThenElse(first, BufferStore(out, started, tuple(i)), BufferStore(out, combine(read(out, before), value), tuple(i)))
+
+            return loops(data.shape, body)
+
+        made: te.Tensor = te.extern(source.shape, [source], emit, short_name(call), wide)
+        return te.compute(made.shape, lambda *i: made[i].astype(dtype), "cast") if wide is not dtype else made  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _scan_ref(fn: Any, start: int) -> Any:
+    def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
+        kind = DataType(str(dtype)).numpy if dtype else x.dtype
+        small = str(kind) in SMALL_FLOATS
+        made = fn(x.astype(np.float32 if small else kind), axis=axis, dtype=np.float32 if small else kind)
+        if exclusive:
+            place = 0 if axis is None else axis
+            made = np.roll(made, 1, place)
+            np.moveaxis(made, place, 0)[:1] = start
+        return made.astype(kind)
+
+    return ref
+
+
+_SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
+cumsum = row("cumsum", _SCAN, _scan_type, "Running sum along an axis; None flattens first.", family="reduce",
+             lower=_scan(build.add, 0), ref=_scan_ref(np.cumsum, 0))  # fmt: skip
+cumprod = row("cumprod", _SCAN, _scan_type, "Running product along an axis; None flattens first.", family="reduce",
+              lower=_scan(build.mul, 1), ref=_scan_ref(np.cumprod, 1))  # fmt: skip
+
+_COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "update": lambda old, new: new, "add": build.add, "mul": build.mul, "min": build.minimum, "max": build.maximum,
+}  # fmt: skip
+_NUMPY_COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _scatter_type(call: Call) -> Type:
+    data, indices, updates = tensor_arg(call, 0, "data"), index_tensor(call, 1), tensor_arg(call, 2, "updates")
+    same_dtype(call, data, updates)
+    ranks = {t.ndim for t in (data, indices, updates) if t.ndim != -1}
+    if len(ranks) > 1:
+        raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
+    normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    if attr(call, "reduction", "update") not in _COMBINE:
+        raise fail(call, "E214", f"reduction must be one of {', '.join(_COMBINE)}, got {call.attrs['reduction']!r}")
+    return data
+
+
+def _copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        copied = loops(ins[0].shape, lambda i: BufferStore(outs[0], read(ins[0], i), tuple(i)), "c")
+        return seq(copied, write(ins, outs[0]))
+
+    return te.extern(inputs[0].shape, inputs, emit, short_name(call), inputs[0].data_type)  # type: ignore[no-any-return]
+
+
+def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    combine = _COMBINE[attr(call, "reduction", "update")]
+
+    def write(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            at: list[Expr] = list(i)
+            at[axis] = in_range(te.Value(read(ins[1], i)), out.shape[axis]).expr
+            return BufferStore(out, combine(read(out, at), read(ins[2], i)), tuple(at))
+
+        return loops(ins[1].shape, body)
+
+    return _copy_then(call, [data, indices, updates], write)
+
+
+def _clamped(index: np.ndarray, size: int) -> np.ndarray:
+    wide = index.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
+
+
+def _write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str) -> None:
+    made[at] = value if reduction == "update" else _NUMPY_COMBINE[reduction](made[at], value)
+
+
+def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update") -> np.ndarray:
+    made = data.copy()
+    index = _clamped(indices, data.shape[axis])
+    for place in np.ndindex(*indices.shape):
+        at = list(place)
+        at[axis] = int(index[place])
+        _write_ref(made, tuple(at), updates[place], reduction)
+    return made
+
+
+scatter_elements = row(
+    "scatter_elements", ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")), _scatter_type,
+    "data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction.", family="index",
+    lower=_scatter, ref=_scatter_ref,
+)  # fmt: skip
+
+
+def _index_type(call: Call) -> Type:
+    data = tensor_arg(call, 0, "data")
+    indices = tensor_tuple(call, 1, "indices")
+    for ty in indices:
+        if ty.dtype is not None and not ty.dtype.is_integral:
+            raise fail(call, "E211", f"indices must be integers, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', call.args[1])
+    if data.ndim != -1 and len(indices) > data.ndim:
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+    known, shapes = dims(data), [dims(t) for t in indices]
+    picked = broadcast_dims(call, [s for s in shapes if s is not None])
+    if known is None or picked is None or any([s is None for s in shapes]):
+        return TensorType(None, data.dtype, -1, data.vdevice)
+    return tensor_type((*picked, *known[len(indices) :]), data.dtype, vdevice=data.vdevice)
+
+
+def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
+    shape = result_dims(call)
+    rank = max([t.ndim for t in indices])
+
+    def body(*i: te.Value) -> te.Value:
+        at = [in_range(load(t, i[:rank], shape[:rank]), data.shape[a]) for a, t in enumerate(indices)]
+        return data[[*at, *i[rank:]]]
+
+    return te.compute(shape, body, "index_tensor")  # type: ignore[no-any-return]
+
+
+def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
+    return data[tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])]
+
+
+index_tensor_op: Operator = row("index_tensor", ("data", "indices"), _index_type, "Elements at broadcast index tensors, one for each leading axis.",
+                                family="index", lower=_index, ref=_index_ref)  # fmt: skip
+
+
+def _put_type(call: Call) -> Type:
+    data, values = tensor_arg(call, 0, "data"), tensor_arg(call, 2, "values")
+    tensor_tuple(call, 1, "indices")
+    same_dtype(call, data, values)
+    return data
+
+
+def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tensor) -> te.Tensor:
+    combine = build.add if bool_attr(call, "accumulate") else _COMBINE["update"]
+    picked = broadcast_dims(call, [t.shape for t in indices])
+    if picked is None:
+        raise fail(call, "E218", "the shapes of the indices are not known to fit")
+    rank, count = len(picked), len(indices)
+    area = (*picked, *data.shape[count:])
+
+    def write(ins: list[Buffer], out: Buffer) -> Stmt:
+        def pick(buffer: Buffer, i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+            offset = len(shape) - buffer.ndim
+            return read(buffer, [ZERO if is_one(d) and not is_one(shape[offset + a]) else i[offset + a] for a, d in enumerate(buffer.shape)])
+
+        def body(i: list[Var]) -> Stmt:
+            at = [in_range(te.Value(pick(ins[1 + a], i[:rank], picked)), out.shape[a]).expr for a in range(count)]
+            at += i[rank:]
+            return BufferStore(out, combine(read(out, at), pick(ins[1 + count], i, area)), tuple(at))
+
+        return loops(area, body)
+
+    return _copy_then(call, [data, *indices, values], write)
+
+
+def _put_ref(data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False) -> np.ndarray:
+    made = data.copy()
+    at = tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])
+    if accumulate:
+        np.add.at(made, at, values)
+    else:
+        made[at] = values
+    return made
+
+
+index_put = row("index_put", ("data", "indices", "values", attribute("accumulate", False)), _put_type,
+                "data with the elements at index tensors set to values, or added to.", family="index", lower=_put, ref=_put_ref)  # fmt: skip
