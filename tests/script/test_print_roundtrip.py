@@ -90,6 +90,22 @@ def f(A: T.Buffer((16, 16), "float32")):
             D[()] = 3
             S[vj] = C[0] + T.max(S[1], T.float32("-inf"))
 """,
+    "pointers": """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), q: T.handle("float32", "shared")):
+    p: T.handle("float32") = T.address_of(A[0])
+    C = T.decl_buffer((4,), "float32", data=q)
+    C[0] = T.float32(0)
+    T.evaluate(T.tvm_access_ptr(T.type_annotation("float32"), p, T.int64(0), T.int64(4), 1))
+    A.vstore([T.Ramp(T.int64(0), T.int64(1), 4)], T.Broadcast(T.float32(1), 4), predicate=T.Broadcast(T.bool(True), 4))
+""",
+    "symbols": """
+@R.function
+def f(y: R.Tensor(("k", "m"), "float32"), k: R.Prim("int64"), w: R.Tensor(("m + 1",)), s: R.Shape(ndim=2)) -> R.Tensor:
+    k, m = T.int64(), T.int64()
+    z: R.Tensor((k, m), "float32") = R.exp(y)
+    return z
+""",
     "graph forms": """
 @I.ir_module
 class Module:
