@@ -88,8 +88,13 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType)
     moved = w.emit(f"select {mask} {move}, {ty} {w.emit(f'fadd {ty} {remainder}, {b}')}, {ty} {remainder}")
     if kind is FloorMod:
         return moved
-    exact = w.emit(f"fdiv {ty} {w.emit(f'fsub {ty} {a}, {moved}')}, {b}")
-    return w.emit(f"call {ty} @llvm.roundeven.{suffix(dtype)}({ty} {exact})")
+    # flooring division as numpy does it: (a - remainder) / b, one less where the remainder moved; by zero as in IEEE
+    exact = w.emit(f"fdiv {ty} {w.emit(f'fsub {ty} {a}, {remainder}')}, {b}")
+    lower = w.emit(f"fsub {ty} {exact}, {float_text(1.0, dtype)}")
+    exact = w.emit(f"select {mask} {move}, {ty} {lower}, {ty} {exact}")
+    whole = w.emit(f"call {ty} @llvm.roundeven.{suffix(dtype)}({ty} {exact})")
+    by_zero = w.emit(f"fcmp oeq {ty} {b}, {zero}")
+    return w.emit(f"select {mask} {by_zero}, {ty} {w.emit(f'fdiv {ty} {a}, {b}')}, {ty} {whole}")
 
 
 def _int_division(w: FunctionWriter, expr: Binary, a: str, b: str, dtype: DataType) -> str:

@@ -6,6 +6,7 @@ from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import FloatImm, IntImm, StringImm
 from ...ir.scalar import Broadcast, Let, Ramp, Shuffle
+from ...ir.walk import collect
 from ...support.errors import CodegenError
 from .lltypes import float_text, int_text, is_narrow, value_type
 from .memory import splat
@@ -61,7 +62,7 @@ def _ramp(w: FunctionWriter, expr: Ramp) -> str:
 
 
 def _shuffle(w: FunctionWriter, expr: Shuffle) -> str:
-    parts: list[tuple[str, DataType]] = [(w.value(v), dtype_of(v)) for v in expr.vectors]
+    parts: list[tuple[str, DataType]] = [(w.unmasked(v), dtype_of(v)) for v in expr.vectors]
     lanes: list[tuple[str, DataType, int]] = [(text, dtype, i) for text, dtype in parts for i in range(dtype.lanes)]
     element = expr.ty.dtype.element
     picked = []
@@ -81,7 +82,8 @@ def _shuffle(w: FunctionWriter, expr: Shuffle) -> str:
 
 
 def _let(w: FunctionWriter, expr: Let) -> str:
-    w.env[expr.var] = w.value(expr.value)
+    moves = w.mask is not None and collect(expr.body, Shuffle)
+    w.env[expr.var] = w.unmasked(expr.value) if moves else w.value(expr.value)
     return w.value(expr.body)
 
 

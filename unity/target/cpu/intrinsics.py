@@ -244,19 +244,30 @@ def _half_of(high: bool) -> Rule:
     def rule(w: FunctionWriter, call: Call) -> str:
         dtype = dtype_of(call.args[0])
         half = dtype.lanes // 2
-        picks = ", ".join([f"i32 {i + (half if high else 0)}" for i in range(half)])
-        ty = value_type(dtype)
-        return w.emit(f"shufflevector {ty} {w.value(call.args[0])}, {ty} poison, <{half} x i32> <{picks}>")
+        if dtype.lanes % 2 or _result(call) is not dtype.with_lanes(half):
+            raise CodegenError("E523", f"{call.op.name} of {dtype.name} as {_result(call).name}", call.span)  # type: ignore[attr-defined]
+        first = half if high else 0
+        ty, text = value_type(dtype), w.unmasked(call.args[0])
+        if half == 1:
+            return w.emit(f"extractelement {ty} {text}, i64 {first}")
+        picks = ", ".join([f"i32 {first + i}" for i in range(half)])
+        return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{half} x i32> <{picks}>")
 
     return rule
 
 
 def _combine(w: FunctionWriter, call: Call) -> str:
     dtype = _same_types(call)
-    ty = value_type(dtype)
+    both = dtype.with_lanes(2 * dtype.lanes)
+    if _result(call) is not both:
+        raise CodegenError("E523", f"T.vectorcombine of {dtype.name} as {_result(call).name}", call.span)
+    ty, element = value_type(both), value_type(dtype)
+    a, b = w.unmasked(call.args[0]), w.unmasked(call.args[1])
+    if dtype.lanes == 1:
+        first = w.emit(f"insertelement {ty} poison, {element} {a}, i64 0")
+        return w.emit(f"insertelement {ty} {first}, {element} {b}, i64 1")
     picks = ", ".join([f"i32 {i}" for i in range(2 * dtype.lanes)])
-    a, b = w.value(call.args[0]), w.value(call.args[1])
-    return w.emit(f"shufflevector {ty} {a}, {ty} {b}, <{2 * dtype.lanes} x i32> <{picks}>")
+    return w.emit(f"shufflevector {element} {a}, {element} {b}, <{2 * dtype.lanes} x i32> <{picks}>")
 
 
 def _dp4a(w: FunctionWriter, call: Call) -> str:

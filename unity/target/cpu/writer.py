@@ -177,6 +177,13 @@ class FunctionWriter:
             )
         return rule(self, expr)
 
+    def unmasked(self, expr: Expr) -> str:
+        """Operand text of a vector whose lanes are going to change places: the current mask says nothing about them."""
+        mask, self.mask = self.mask, None
+        text = self.value(expr)
+        self.mask = mask
+        return text
+
     def typed(self, expr: Expr) -> str:
         """``type operand`` of an expression."""
         return f"{value_type(dtype_of(expr))} {self.value(expr)}"

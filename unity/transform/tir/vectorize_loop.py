@@ -40,10 +40,23 @@ from ...ir.scalar import (
     Shuffle,
     Sub,
 )  # fmt: skip
-from ...ir.stmt import AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.stmt import (
+    AllocBuffer,
+    AllocConst,
+    AttrStmt,
+    Bind,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    seq,
+)  # fmt: skip
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
+from .lower_opaque_block import _leaves
 from .nests import PURE_CALLS
 
 
@@ -57,6 +70,10 @@ class VectorizeOptions:
 
 BRANCHING = frozenset(["T.sin", "T.cos", "T.tan", "T.fmod"])
 """Functions whose code has branches for rare arguments."""
+
+
+DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
+"""Statements whose scope is the rest of their sequence."""
 
 
 class CannotVectorize(Exception):
@@ -137,6 +154,8 @@ class _Lanes:
     def _one_by_one(self, stmt: Stmt) -> Stmt:
         if any([v is not self.var for v in self.vectors]):
             raise CannotVectorize  # uses a value bound per lane: the whole loop goes lane by lane
+        if type(stmt) in DEFINITIONS or _leaves(stmt):
+            raise CannotVectorize  # what follows depends on it: a loop around it alone would change its meaning
         var = Var(self.var.name, self.var.ty)
         ty = prim_type(dtype_of(var))
         body = fresh_copy(stmt, {self.var: add(var, self.base)})
@@ -157,7 +176,10 @@ class _Lanes:
         if kind is Bind:
             value = self.expr(stmt.value)  # type: ignore[attr-defined]
             if dtype_of(value).lanes == 1:
-                return stmt
+                return stmt if value is stmt.value else replace(stmt, value=value)  # type: ignore[attr-defined]
+            if type(value) is Ramp and not collect(value, (BufferLoad, Call)):
+                self.vectors[stmt.var] = value  # type: ignore[attr-defined]
+                return SeqStmt(())  # stays a ramp in indices
             var = Var(stmt.var.name, value.ty)  # type: ignore[attr-defined]
             self.vectors[stmt.var] = var  # type: ignore[attr-defined]
             return Bind(var, value)
@@ -176,24 +198,28 @@ class _Lanes:
         if dtype_of(cond).lanes == 1:
             other = None if stmt.else_case is None else self.stmt(stmt.else_case)
             return replace(stmt, cond=cond, then_case=self.stmt(stmt.then_case), else_case=other)
-        parts = [self._guard(stmt.then_case, cond)]
+        mask = Var("mask", cond.ty)  # the condition holds for all stores under it, whatever they write
+        parts: list[Stmt] = [Bind(mask, cond), self._guard(stmt.then_case, mask)]
         if stmt.else_case is not None:
-            parts.append(self._guard(stmt.else_case, Not(cond, cond.ty)))  # type: ignore[arg-type]
+            parts.append(self._guard(stmt.else_case, Not(mask, mask.ty)))  # type: ignore[arg-type]
         return seq(*parts)
 
     def _guard(self, stmt: Stmt, cond: Expr) -> Stmt:
-        """Stores under a condition per lane."""
+        """Stores under a condition per lane, which nothing they write changes."""
         if type(stmt) is SeqStmt:
             return seq(*[self._guard(s, cond) for s in stmt.stmts])
         if type(stmt) is AttrStmt:
             return replace(stmt, body=self._guard(stmt.body, cond))
         if type(stmt) is IfThenElse and stmt.else_case is None:
-            return self._guard(stmt.then_case, logical_and(cond, self.widen(self.expr(stmt.cond))))
+            inner = logical_and(cond, masked(self.widen(self.expr(stmt.cond)), cond, self.lanes))
+            mask = Var("mask", inner.ty)
+            return seq(Bind(mask, inner), self._guard(stmt.then_case, mask))
         if type(stmt) is not BufferStore:
             raise CannotVectorize
         made = self._store(stmt)
         assert type(made) is BufferStore
-        return replace(made, value=masked(made.value, cond, self.lanes), predicate=cond)
+        indices = tuple([masked(i, cond, self.lanes) for i in made.indices])
+        return replace(made, indices=indices, value=masked(made.value, cond, self.lanes), predicate=cond)
 
     def _for(self, stmt: For) -> Stmt:
         low, extent = self.expr(stmt.min), self.expr(stmt.extent)
@@ -288,7 +314,7 @@ def _let(s: _Lanes, expr: Let) -> Expr:
     s.vectors[expr.var] = var
     body = s.expr(expr.body)
     del s.vectors[expr.var]
-    return Let(var, value, body, expr.span)
+    return Let(var, value, body, expr.span) if dtype_of(body).lanes > 1 else body  # a scalar body does not use it
 
 
 def _call(s: _Lanes, expr: Call) -> Expr:
@@ -321,7 +347,7 @@ _RULES: dict[type, Callable[[Any, Any], Expr]] = {
 
 def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
     base = add(loop.min, first)
-    if lanes == 1:
+    if lanes == 1 and not _leaves(loop.body):
         return substitute(loop.body, {loop.loop_var: base})  # type: ignore[no-any-return]
     try:
         return _Lanes(loop.loop_var, base, lanes).stmt(loop.body)
