@@ -52,7 +52,7 @@ class BufferSpec:
         data = bound.get("data")
         if type(data) is Buffer:
             data = data.data
-        if data is not None and not isinstance(data, Var):
+        if data is not None and not (isinstance(data, Var) and _is_pointer(data)):
             raise reader.error("E113", "data= must be a pointer variable such as A.data", node)
         strides = bound.get("strides")
         strides = () if strides is None else reader.dimensions(strides, node)
@@ -77,6 +77,11 @@ class BufferSpec:
             data, self.dtype, self.shape, self.strides, self.elem_offset, name, self.align, self.offset_factor,
             self.axis_separators, span,
         )  # fmt: skip
+
+
+def _is_pointer(data: Var) -> bool:
+    ty = data.ty
+    return isinstance(ty, PointerType) or (isinstance(ty, PrimType) and ty.dtype.code == "handle")
 
 
 def range_of(reader: TensorValueReader, node: s.Slice, dim: Expr | None) -> tuple[Range, int]:

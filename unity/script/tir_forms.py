@@ -139,8 +139,8 @@ class FormReader(BlockReader):
             spec = BufferSpec.read(self, path, node, args, keywords)
             if source in self.buffer_map:
                 raise self.error("E115", f"{source.name} already has a buffer", node)
-            if spec.data is None and isinstance(source.ty, PointerType):
-                spec.data = None
+            if spec.data is not None:
+                raise self.error("E114", "the memory of a parameter is given by the caller", node, "leave data= out")
             buffer = spec.make(hint or source.name, span)
             self.buffer_map[source] = buffer
             return buffer

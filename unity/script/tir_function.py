@@ -100,6 +100,8 @@ class PrimFuncReader(FormReader):
         if type(value) is Dotted and value.text == "T.Buffer":
             raise self.error("E112", "T.Buffer needs a shape", param.annotation)
         if type(value) is BufferSpec:
+            if value.data is not None:
+                raise self.error("E114", "the memory of a parameter is given by the caller", param, "leave data= out")
             var = Var(f"{param.name}_handle", _HANDLE, span)
             pending.append((var, value, param.name))
             self.scope.names[param.name] = POISON
