@@ -34,6 +34,7 @@ class BodyWriter(CheckWriter):
                 if open_block:
                     self.do(f"br label %L{number}")
                 self.start(f"L{number}")
+                self.forget()
                 open_block = True
             elif not open_block:
                 self.start(self.label())
@@ -94,17 +95,14 @@ class BodyWriter(CheckWriter):
         """A registered function, looked up now."""
         row = instruction.function
         args = [self.boxed(a) for a in instruction.args]
-        found = self.emit(
-            f"call ptr @PyDict_GetItemWithError(ptr {self.env('fixed', 'table')}, ptr {self.env('name', row)})"
-        )
+        self.scratch = max(self.scratch, len(args))
+        for position, (value, _) in enumerate(args):
+            self.store("ptr", value, "%args", 8 * position)
+        found = self.emit(f"call ptr @unity.find(ptr %env, ptr {self.env('name', row)})")
         self.report_unless(self.emit(f"icmp ne ptr {found}, null"), 4, str(row))
-        offset = self.load("%env", self.layout.word("fixed", "function_offset"), "i64")
-        place = self.emit(f"getelementptr i8, ptr {found}, i64 {offset}")
-        function = self.emit(f"load ptr, ptr {place}")
-        self.do(f"call void @unity_incref(ptr {function})")
-        result = self.python(function, args)
-        self.do(f"call void @unity_decref(ptr {function})")
-        self.set_object(instruction.dst, self.normal(self.require_object(result)))
+        result = self.emit(f"call ptr @unity.packed(ptr %env, ptr {found}, ptr %args, i64 {len(args)})")
+        self.drop(args)
+        self.set_object(instruction.dst, self.require_object(result))
 
     def kernel(self, signature: KernelSignature, name: str, instruction: bc.Call) -> None:
         """A raw entry, called directly."""
@@ -127,16 +125,11 @@ class BodyWriter(CheckWriter):
             parts.append(f"ptr {place}")
         text = f"call i32 {quoted(self.program.symbol(name))}({', '.join(parts)})"
         status = self.emit(text) if signature.packed_calls else self.released(text, work, sizes)
-        good, bad, raised = self.label(), self.label(), self.label()
+        good, bad = self.label(), self.label()
         self.do(f"br i1 {self.emit(f'icmp eq i32 {status}, 0')}, label %{good}, label %{bad}")
         self.start(bad)
         wide = self.emit(f"sext i32 {status} to i64")
-        self.do(f"br i1 {self.emit(f'icmp slt i64 {wide}, 0')}, label %fail, label %{raised}")
-        self.start(raised)
-        self.do(
-            f"call void @unity_raise_by(ptr {self.env('fixed', 'report')}, i64 1, i64 {instruction.function}, i64 {wide})"
-        )
-        self.do("br label %fail")
+        self.go_report(1, str(instruction.function), wide, "failed")
         self.start(good)
         if signature.result is not None:
             self.set_object(instruction.dst, self.require_object(self.number(DataType(signature.result), place)))
@@ -207,7 +200,8 @@ class BodyWriter(CheckWriter):
             f"br i1 {self.emit('icmp sgt i64 ' + self.load(obj, 16, 'i64') + f', {position.value}')}, label %{fast}, label %{slow}"
         )
         self.start(slow)
-        self.builtin("get_item", instruction)
+        with self.aside():
+            self.builtin("get_item", instruction)
         self.do(f"br label %{done}")
         self.start(fast)
         item = self.emit(f"call ptr @PyTuple_GetItem(ptr {obj}, i64 {position.value})")

@@ -15,132 +15,7 @@ from . import bytecode as bc
 from .entry import Param
 from .native_body import BodyWriter
 from .native_ir import DECLARATIONS, FIXED, STACK_BYTES, EnvLayout, FunctionWriter, quoted
-
-ARENA_LIMIT = 1 << 30
-"""Bytes of arena that a machine keeps between calls; what goes beyond is allocated for each call."""
-
-_SUPPORT = f"""
-define internal void @unity.arena.enter(ptr %env, ptr %f) {{
-  call void @llvm.memset.p0.i64(ptr %f, i8 0, i64 32, i1 false)
-  %lock = getelementptr i8, ptr %env, i64 16
-  %old = atomicrmw xchg ptr %lock, i64 1 acquire
-  %mine = icmp eq i64 %old, 0
-  %wide = zext i1 %mine to i64
-  store i64 %wide, ptr %f
-  ret void
-}}
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
-  %more = add i64 %n, 63
-  %up = and i64 %more, -64
-  %huge = icmp ugt i64 %up, 140737488355328
-  br i1 %huge, label %none, label %fine
-none:
-  ret ptr null
-fine:
-  %wp = getelementptr i8, ptr %f, i64 24
-  %w = load i64, ptr %wp
-  %w2 = add i64 %w, %up
-  store i64 %w2, ptr %wp
-  %mine = load i64, ptr %f
-  %locked = icmp ne i64 %mine, 0
-  br i1 %locked, label %try, label %heap
-try:
-  %bp = getelementptr i8, ptr %f, i64 8
-  %b = load i64, ptr %bp
-  %b2 = add i64 %b, %up
-  %sp = getelementptr i8, ptr %env, i64 8
-  %s = load i64, ptr %sp
-  %fits = icmp ule i64 %b2, %s
-  br i1 %fits, label %take, label %heap
-take:
-  store i64 %b2, ptr %bp
-  %a = load ptr, ptr %env
-  %p = getelementptr i8, ptr %a, i64 %b
-  ret ptr %p
-heap:
-  %size = add i64 %up, 64
-  %m = call ptr @aligned_alloc(i64 64, i64 %size)
-  %bad = icmp eq ptr %m, null
-  br i1 %bad, label %none, label %chain
-chain:
-  %hp = getelementptr i8, ptr %f, i64 16
-  %h = load ptr, ptr %hp
-  store ptr %h, ptr %m
-  store ptr %m, ptr %hp
-  %d = getelementptr i8, ptr %m, i64 64
-  ret ptr %d
-}}
-define internal void @unity.arena.leave(ptr %env, ptr %f) {{
-entry:
-  %hp = getelementptr i8, ptr %f, i64 16
-  %h = load ptr, ptr %hp
-  br label %loop
-loop:
-  %m = phi ptr [ %h, %entry ], [ %next, %drop ]
-  %end = icmp eq ptr %m, null
-  br i1 %end, label %freed, label %drop
-drop:
-  %next = load ptr, ptr %m
-  call void @free(ptr %m)
-  br label %loop
-freed:
-  %mine = load i64, ptr %f
-  %locked = icmp ne i64 %mine, 0
-  br i1 %locked, label %grow, label %out
-grow:
-  %wp = getelementptr i8, ptr %f, i64 24
-  %w = load i64, ptr %wp
-  %sp = getelementptr i8, ptr %env, i64 8
-  %s = load i64, ptr %sp
-  %more = icmp ugt i64 %w, %s
-  %small = icmp ule i64 %w, {ARENA_LIMIT}
-  %do = and i1 %more, %small
-  br i1 %do, label %replace, label %unlock
-replace:
-  %a = load ptr, ptr %env
-  call void @free(ptr %a)
-  %n = call ptr @aligned_alloc(i64 64, i64 %w)
-  store ptr %n, ptr %env
-  %bad = icmp eq ptr %n, null
-  %size = select i1 %bad, i64 0, i64 %w
-  store i64 %size, ptr %sp
-  br label %unlock
-unlock:
-  %lock = getelementptr i8, ptr %env, i64 16
-  store atomic i64 0, ptr %lock release, align 8
-  br label %out
-out:
-  ret void
-}}
-; Put a note about a frame on the Python error that is set.
-define internal void @unity.note(ptr %f, i64 %fn, i64 %at) noinline cold {{
-  %t = alloca ptr
-  %v = alloca ptr
-  %b = alloca ptr
-  %args = alloca [3 x ptr]
-  call void @PyErr_Fetch(ptr %t, ptr %v, ptr %b)
-  call void @PyErr_NormalizeException(ptr %t, ptr %v, ptr %b)
-  %value = load ptr, ptr %v
-  %number = call ptr @unity_int(i64 %fn)
-  %place = call ptr @unity_int(i64 %at)
-  store ptr %value, ptr %args
-  %a1 = getelementptr ptr, ptr %args, i64 1
-  %a2 = getelementptr ptr, ptr %args, i64 2
-  store ptr %number, ptr %a1
-  store ptr %place, ptr %a2
-  %r = call ptr @PyObject_Vectorcall(ptr %f, ptr %args, i64 3, ptr null)
-  call void @unity_decref(ptr %r)
-  call void @unity_decref(ptr %number)
-  call void @unity_decref(ptr %place)
-  call void @PyErr_Clear()
-  %t1 = load ptr, ptr %t
-  %v1 = load ptr, ptr %v
-  %b1 = load ptr, ptr %b
-  call void @PyErr_Restore(ptr %t1, ptr %v1, ptr %b1)
-  ret void
-}}
-"""
+from .native_support import SUPPORT_IR
 
 
 def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
@@ -151,7 +26,7 @@ def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
     used: set[str] = set()
     parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
     kernels = [_declaration(program.symbol(name), program.kernels[name]) for name in sorted(used)]
-    return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, _SUPPORT, *parts]), layout
+    return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, *parts]), layout
 
 
 def _declaration(symbol: str, signature: KernelSignature) -> str:
@@ -192,18 +67,53 @@ class Frame(BodyWriter):
             "  %arena = alloca [4 x i64]",
             f"  %args = alloca [{self.scratch} x ptr]",
         ]
-        for k in range(len(fn.slots)):
-            head += [f"  %s{k} = alloca i64", f"  store i64 0, ptr %s{k}"]
+        head += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
+        head += [f"  call void @unity.clear(ptr %slots, i64 {len(fn.slots)})"]
+        head += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
+        holding = [k for k in range(len(fn.registers)) if self.may_hold(k)]
+        places = [place for k in holding for place in self.references(k)]
+        head += [
+            f"  %refs = alloca [{len(places) + 1} x ptr]"
+        ]  # one more, always null, for registers that never hold any
+        head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(places)]
+        for k in sorted(set(range(len(fn.registers))) - set(holding)):
+            head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {len(places)}" for place in self.references(k)]
         for k, register in enumerate(fn.registers):
-            names = {"tensor": "pow", "object": "o", "storage": "pw"}[register.kind]
-            for name in names:
-                head += [f"  %{name}{k} = alloca ptr", f"  store ptr null, ptr %{name}{k}"]
+            if register.kind != "object":
+                head += [f"  %p{k} = alloca ptr", f"  store ptr null, ptr %p{k}"]
             if register.kind == "storage":
                 head += [f"  %z{k} = alloca i64", f"  store i64 0, ptr %z{k}"]
+        head += ["  %code = alloca i64", "  %first = alloca i64", "  %second = alloca i64"]
+        head += [f"  call void @unity.clear(ptr %refs, i64 {len(places) + 1})"]
         head += [*self.allocas, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
         if uses_arena:
             head.append("  call void @unity.arena.enter(ptr %env, ptr %arena)")
-        tail = ["fail:"]
+        tail = [
+            "explain:  ; a fast check that failed: the same check in Python raises",
+            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'recheck')}",
+            "  %recheck.f = load ptr, ptr %recheckp",
+            "  %recheck.at = load i64, ptr %at",
+            "  %recheck.v = load ptr, ptr %value",
+            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.index}, i64 %recheck.at, ptr %recheck.v, "
+            f"ptr %slots, i64 {len(fn.slots)})",
+            "  store i64 9, ptr %code",
+            "  store i64 0, ptr %first",
+            "  %refused = icmp eq ptr %unexpected, null",
+            "  br i1 %refused, label %fail, label %report",
+            "failed:  ; a kernel: a status below zero means that a Python error is set",
+            "  %status = load i64, ptr %second",
+            "  %raised = icmp slt i64 %status, 0",
+            "  br i1 %raised, label %fail, label %report",
+            "report:",
+            f"  %reportp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'report')}",
+            "  %report.f = load ptr, ptr %reportp",
+            "  %code.v = load i64, ptr %code",
+            "  %first.v = load i64, ptr %first",
+            "  %second.v = load i64, ptr %second",
+            "  call void @unity_raise_by(ptr %report.f, i64 %code.v, i64 %first.v, i64 %second.v)",
+            "  br label %fail",
+            "fail:",
+        ]
         note = self.layout.word("fixed", "note")
         tail += [
             f"  %notep = getelementptr i8, ptr %env, i64 {note}",
@@ -216,13 +126,10 @@ class Frame(BodyWriter):
             "  br label %exit",
             "exit:",
         ]
-        for k in range(len(fn.registers)):
-            for place in self.references(k) if self.may_hold(k) else ():
-                name = place[1:]
-                tail += [f"  %last.{name} = load ptr, ptr {place}", f"  call void @unity_decref(ptr %last.{name})"]
+        tail.append(f"  call void @unity.drop(ptr %refs, i64 {len(places)})")
         if uses_arena:
             tail.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
-        tail += ["  %value = load ptr, ptr %result", "  ret ptr %value", "}"]
+        tail += ["  %returned = load ptr, ptr %result", "  ret ptr %returned", "}"]
         return "\n".join([*head, *self.lines, *tail]) + "\n"
 
     def may_hold(self, index: int) -> bool:
@@ -231,8 +138,8 @@ class Frame(BodyWriter):
             return True
         if self.covered(index):
             return False
-        rows = [self.program.table[i.function] for i in self.fn.code if isinstance(i, bc.Call) and i.dst == index]
-        return index < len(self.plan.params) or self.owned_storage or any([row.name != "tensor_in" for row in rows])
+        names = [self.row_name(i) for i in self.writers.get(index, ())]
+        return index < len(self.plan.params) or self.owned_storage or any([name != "tensor_in" for name in names])
 
     def parameters(self) -> None:
         """Depth of recursion, slots, and parameters."""
@@ -240,7 +147,7 @@ class Frame(BodyWriter):
         deep = self.emit(f"sub i64 %base, {self.emit(f'ptrtoint ptr {here} to i64')}")
         self.report_unless(self.emit(f"icmp slt i64 {deep}, {STACK_BYTES}"), 2, str(self.index))
         for number, slot in enumerate(self.plan.slots):
-            self.do(f"store i64 {self.load('%symbols', 8 * number, 'i64')}, ptr %s{slot}")
+            self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
         for index, param in enumerate(self.plan.params):
             leaf = self.leaf(index)
             if param.kind == "tensor":
@@ -251,7 +158,7 @@ class Frame(BodyWriter):
             if param.kind == "object":
                 obj = self.normal(obj)
             elif param.slot is not None and param.dtype == "bool":
-                self.do(f"store i64 {self.load(leaf, 0, 'i64')}, ptr %s{param.slot}")
+                self.set_slot_value(param.slot, self.load(leaf, 0, "i64"))
             self.do(f"store ptr {obj}, ptr %o{index}")
 
 

@@ -14,6 +14,8 @@ null); dimensions are formulas of the slots. Invariant: every reference held by 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..ffi.abi import Dim
@@ -92,6 +94,13 @@ class FunctionWriter:
         self.allocas: list[str] = []
         self.formulas = FormulaEmitter(self.emit, self.divisor)
         self.owned_storage = boxes_storage(fn, program)
+        self.writers: dict[int, list[bc.Call]] = {}
+        for instruction in fn.code:
+            if isinstance(instruction, bc.Call):
+                self.writers.setdefault(instruction.dst, []).append(instruction)
+        self.known_dims: dict[Dim, str] = {}
+        self.known_arrays: dict[tuple[Dim, ...], str] = {}
+        self.known_sizes: dict[tuple[str, tuple[Dim, ...]], str] = {}
 
     # ---- text
 
@@ -154,9 +163,14 @@ class FunctionWriter:
         good, bad = self.label(), self.label()
         self.do(f"br i1 {condition}, label %{good}, label %{bad}")
         self.start(bad)
-        self.do(f"call void @unity_raise_by(ptr {self.env('fixed', 'report')}, i64 {code}, i64 {first}, i64 {second})")
-        self.do("br label %fail")
+        self.go_report(code, first, second)
         self.start(good)
+
+    def go_report(self, code: int, first: str, second: str, exit_label: str = "report") -> None:
+        """Leave through the one place of the function that raises errors by number."""
+        for place, value in (("%code", str(code)), ("%first", first), ("%second", second)):
+            self.do(f"store i64 {value}, ptr {place}")
+        self.do(f"br label %{exit_label}")
 
     def divisor(self, condition: str) -> None:
         """Division by zero in a formula."""
@@ -164,16 +178,43 @@ class FunctionWriter:
 
     def dim(self, dim: Dim) -> str:
         """The i64 operand of a formula of the slots."""
-        names = [f"%s{k}" for k in range(len(self.fn.slots))]
-        loaded = {k: self.emit(f"load i64, ptr {names[k]}") for k in sorted(symbols_of(dim))}
-        return self.formulas.value(dim, [loaded.get(k, "undef") for k in range(len(names))])
+        if isinstance(dim, int):
+            return str(dim)
+        found = self.known_dims.get(dim)
+        if found is None:
+            if dim[0] == "sym":
+                found = self.emit(f"load i64, ptr %s{dim[1]}")
+            else:
+                used = symbols_of(dim)
+                names = [self.dim(("sym", k)) if k in used else "undef" for k in range(len(self.fn.slots))]
+                found = self.formulas.value(dim, names)
+            self.known_dims[dim] = found
+        return found
 
     def dims_array(self, dims: tuple[Dim, ...]) -> str:
         """Dimensions in an array of the frame."""
-        place = self.alloca(f"[{max(1, len(dims))} x i64]")
-        for axis, d in enumerate(dims):
-            self.store("i64", self.dim(d), place, 8 * axis)
+        place = self.known_arrays.get(dims)
+        if place is None:
+            place = self.known_arrays[dims] = self.alloca(f"[{max(1, len(dims))} x i64]")
+            for axis, d in enumerate(dims):
+                self.store("i64", self.dim(d), place, 8 * axis)
         return place
+
+    def set_slot_value(self, slot: int, value: str) -> None:
+        """Store into a slot; what was computed from it is forgotten."""
+        self.do(f"store i64 {value}, ptr %s{slot}")
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known any more: another path joins, or a slot has changed."""
+        self.known_dims, self.known_arrays, self.known_sizes = {}, {}, {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Blocks beside the main path: what they compute is not known after them."""
+        before = (dict(self.known_dims), dict(self.known_arrays), dict(self.known_sizes))
+        yield
+        self.known_dims, self.known_arrays, self.known_sizes = before
 
     # ---- values
 

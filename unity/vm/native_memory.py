@@ -48,9 +48,7 @@ class MemoryWriter(ValueWriter):
             self.store("i64", count, place)
             made = self.emit(f"call ptr @unity_new_array(i64 {DTYPE_INDEX['uint8']}, i64 1, ptr {place}, ptr {out})")
             self.require_object(made)
-            old = self.emit(f"load ptr, ptr %w{dst}")
             self.do(f"store ptr {made}, ptr %w{dst}")
-            self.do(f"call void @unity_decref(ptr {old})")
             self.do(f"store ptr {self.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
             return
         data = self.emit(f"call ptr @unity.arena(ptr %env, ptr %arena, i64 {count})")
@@ -59,6 +57,12 @@ class MemoryWriter(ValueWriter):
 
     def extent_bytes(self, dtype: str, dims: tuple[Dim, ...]) -> str:
         """Size of a tensor; negative and overflowing ones are errors."""
+        found = self.known_sizes.get((dtype, dims))
+        if found is not None:
+            return found
+        fixed = constant_bytes(dtype, dims)
+        if fixed is not None:
+            return str(fixed)
         size = str(DataType(dtype).itemsize)
         for d in dims:
             value = self.dim(d)
@@ -69,13 +73,20 @@ class MemoryWriter(ValueWriter):
             high = self.emit(f"icmp slt i64 {size}, 0")
             bad = self.emit(f"or i1 {over}, {high}")
             self.report_unless(self.emit(f"xor i1 {bad}, true"), 7, value)
+        self.known_sizes[dtype, dims] = size
         return size
 
-    def place_in(self, instruction: bc.Call, data: str, room: str) -> None:
+    def place_in(self, instruction: bc.Call, data: str, room: str, fixed_room: int | None, aligned: bool) -> None:
         """A typed register over memory at an offset, inside ``room`` bytes."""
         known = self.kind(instruction.dst)
         offset_arg = instruction.args[1]
         assert isinstance(offset_arg, bc.Size)
+        item, start, needed = DataType(known.dtype).itemsize, offset_arg.dim, constant_bytes(known.dtype, known.dims)
+        if fixed_room is not None and needed is not None and isinstance(start, int):
+            if start >= 0 and start + needed <= fixed_room and (aligned or item == 1) and start % item == 0:
+                address = self.emit(f"getelementptr i8, ptr {data}, i64 {start}") if start else data
+                self.do(f"store ptr {address}, ptr %p{instruction.dst}")
+                return
         offset = self.dim(offset_arg.dim)
         size = self.extent_bytes(known.dtype, known.dims)
         left = self.emit(f"sub i64 {room}, {offset}")
@@ -84,8 +95,7 @@ class MemoryWriter(ValueWriter):
         )
         self.report_unless(fits, 6, size, room)
         address = self.emit(f"getelementptr i8, ptr {data}, i64 {offset}")
-        item = DataType(known.dtype).itemsize
-        if item > 1:
+        if item > 1 and not (aligned and isinstance(start, int) and start % item == 0):
             low = self.emit(f"and i64 {self.emit(f'ptrtoint ptr {address} to i64')}, {item - 1}")
             self.report_unless(self.emit(f"icmp eq i64 {low}, 0"), 6, size, room)
         self.do(f"store ptr {address}, ptr %p{instruction.dst}")
@@ -96,17 +106,25 @@ class MemoryWriter(ValueWriter):
         if not isinstance(reg, bc.Reg) or self.kind(reg.index).kind != "storage":
             self.builtin("tensor_in", instruction)
             return
-        self.place_in(instruction, self.emit(f"load ptr, ptr %p{reg.index}"), self.emit(f"load i64, ptr %z{reg.index}"))
+        data, room = self.emit(f"load ptr, ptr %p{reg.index}"), self.emit(f"load i64, ptr %z{reg.index}")
+        self.place_in(instruction, data, room, self.fixed_size(reg.index), True)
         if self.owned_storage:
             self.set_owner(dst, self.emit(f"load ptr, ptr %w{reg.index}"))
+
+    def fixed_size(self, index: int) -> int | None:
+        """Size of a storage register where it is a number."""
+        sizes = [i.args[0] for i in self.writers.get(index, ()) if self.row_name(i) == "alloc_storage"]
+        only = sizes[0] if len(sizes) == 1 else None
+        return only.dim if isinstance(only, bc.Size) and isinstance(only.dim, int) else None
+
+    def row_name(self, instruction: bc.Call) -> str:
+        """Name of what an instruction calls."""
+        return self.program.table[instruction.function].name
 
     def set_owner(self, index: int, owner: str) -> None:
         """The object that keeps a typed register's memory."""
         self.do(f"call void @unity_incref(ptr {owner})")
-        for slot, value in ((f"%w{index}", owner), (f"%o{index}", "null")):
-            old = self.emit(f"load ptr, ptr {slot}")
-            self.do(f"store ptr {value}, ptr {slot}")
-            self.do(f"call void @unity_decref(ptr {old})")
+        self.do(f"store ptr {owner}, ptr %w{index}")
 
     def new_tensor(self, instruction: bc.Call) -> None:
         """A tensor with memory of its own: it is a Python object from the start."""
@@ -116,9 +134,7 @@ class MemoryWriter(ValueWriter):
             f"call ptr @unity_new_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, ptr {dims}, ptr {out})"
         )
         self.require_object(made)
-        old = self.emit(f"load ptr, ptr %o{dst}")
         self.do(f"store ptr {made}, ptr %o{dst}")
-        self.do(f"call void @unity_decref(ptr {old})")
         self.do(f"store ptr {self.emit(f'load ptr, ptr {out}')}, ptr %p{dst}")
 
     def view(self, instruction: bc.Call) -> None:
@@ -129,7 +145,8 @@ class MemoryWriter(ValueWriter):
             return
         source = self.kind(reg.index)
         room = self.extent_bytes(source.dtype, source.dims)
-        self.place_in(instruction, self.emit(f"load ptr, ptr %p{reg.index}"), room)
+        fixed = constant_bytes(source.dtype, source.dims)
+        self.place_in(instruction, self.emit(f"load ptr, ptr %p{reg.index}"), room, fixed, False)
         if self.covered(reg.index):
             owner, _ = self.boxed_register(reg.index)
             self.set_owner(dst, owner)
@@ -157,7 +174,16 @@ class MemoryWriter(ValueWriter):
         self.do(f"store ptr {data}, ptr %p{dst}")
         obj = self.emit(f"load ptr, ptr %o{source.index}")
         for slot, value in ((f"%o{dst}", obj), (f"%w{dst}", keeper)):
-            self.do(f"call void @unity_incref(ptr {value})")
-            old = self.emit(f"load ptr, ptr {slot}")
-            self.do(f"store ptr {value}, ptr {slot}")
-            self.do(f"call void @unity_decref(ptr {old})")
+            if value != "null":
+                self.do(f"call void @unity_incref(ptr {value})")
+                self.do(f"store ptr {value}, ptr {slot}")
+
+
+def constant_bytes(dtype: str, dims: tuple[Dim, ...]) -> int | None:
+    """Size of a tensor where every dimension is a number that memory can have."""
+    size = DataType(dtype).itemsize
+    for d in dims:
+        if not isinstance(d, int) or d < 0:
+            return None
+        size *= d
+    return size if size < 1 << 47 else None

@@ -32,7 +32,7 @@ from .native_driver import driver_ir
 from .native_ir import ARENA_WORDS, FIXED
 from .values import Closure, to_value
 
-OPTIONS = CompileOptions(pipeline="O1")
+OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
                  "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip

@@ -56,26 +56,13 @@ class ValueWriter(FunctionWriter):
             if self.covered(index):
                 made = self.emit(f"call ptr @unity_leaf_tensor(ptr {self.leaf(index)}, i64 {DTYPE_INDEX[known.dtype]})")
                 return self.require_object(made), True
-            have, make, done = self.label(), self.label(), self.label()
-            obj = self.emit(f"load ptr, ptr %o{index}")
-            self.do(f"br i1 {self.emit(f'icmp ne ptr {obj}, null')}, label %{have}, label %{make}")
-            self.start(have)
-            self.do(f"call void @unity_incref(ptr {obj})")
-            self.do(f"br label %{done}")
-            self.start(make)
-            dims = self.dims_array(known.dims)
-            data, owner = self.emit(f"load ptr, ptr %p{index}"), self.emit(f"load ptr, ptr %w{index}")
+            dims, number = self.dims_array(known.dims), DTYPE_INDEX[known.dtype]
+            obj, data = self.emit(f"load ptr, ptr %o{index}"), self.emit(f"load ptr, ptr %p{index}")
+            owner = self.emit(f"load ptr, ptr %w{index}")
             made = self.emit(
-                f"call ptr @unity_view_tensor(i64 {DTYPE_INDEX[known.dtype]}, i64 {len(known.dims)}, ptr {dims}, "
-                f"ptr {data}, ptr {owner})"
+                f"call ptr @unity.box(ptr {obj}, i64 {number}, i64 {len(known.dims)}, ptr {dims}, ptr {data}, ptr {owner})"
             )
-            self.require_object(made)
-            last = self.label()
-            self.do(f"br label %{last}")
-            self.start(last)
-            self.do(f"br label %{done}")
-            self.start(done)
-            return self.emit(f"phi ptr [ {obj}, %{have} ], [ {made}, %{last} ]"), True
+            return self.require_object(made), True
         obj = self.emit(f"load ptr, ptr %o{index}")
         none = self.word("None")
         return self.emit(f"select i1 {self.emit(f'icmp eq ptr {obj}, null')}, ptr {none}, ptr {obj}"), False
@@ -108,9 +95,7 @@ class ValueWriter(FunctionWriter):
             self.do(f"call void @unity_decref(ptr {value})")
             return
         known = self.kind(index)
-        old = self.emit(f"load ptr, ptr %o{index}")
         self.do(f"store ptr {value}, ptr %o{index}")
-        self.do(f"call void @unity_decref(ptr {old})")
         if known.kind == "tensor":
             record = self.alloca(f"[{LEAF_BYTES} x i8]")
             fits = self.extract(value, record, known.dtype, len(known.dims), False)
@@ -119,23 +104,8 @@ class ValueWriter(FunctionWriter):
 
     def normal(self, value: str) -> str:
         """A result from Python as a value of the VM: arrays become tensors."""
-        other, done = self.label(), self.label()
-        before = self.label()
-        self.do(f"br label %{before}")
-        self.start(before)
-        plain = self.emit(
-            f"or i1 {self.is_type(value, 'tensor')}, {self.emit(f'icmp eq ptr {value}, ' + self.word('None'))}"
-        )
-        self.do(f"br i1 {plain}, label %{done}, label %{other}")
-        self.start(other)
-        made = self.python(self.env("fixed", "value"), [(value, True)])
-        self.require_object(made)
-        last = self.label()
-        self.do(f"br label %{last}")
-        self.start(last)
-        self.do(f"br label %{done}")
-        self.start(done)
-        return self.emit(f"phi ptr [ {value}, %{before} ], [ {made}, %{last} ]")
+        made = self.emit(f"call ptr @unity.normal(ptr {self.env('fixed', 'value')}, ptr {value})")
+        return self.require_object(made)
 
     def condition(self, arg: bc.Arg) -> str:
         """A condition as i1."""
