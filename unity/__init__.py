@@ -14,7 +14,7 @@ _NAMES = {
     "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
-    "UnityError": ".support.errors", "IRModule": ".ir.module",
+    "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module",
 }  # fmt: skip
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 

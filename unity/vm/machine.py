@@ -127,8 +127,12 @@ class VirtualMachine:
     def _graph_function(self, name: str) -> Callable[..., Any]:
         if self.native is not None:
             return self.native.function(name)
-        run = self.interpreter.run
-        return lambda *args: run(name, tuple([to_value(a) for a in args]))
+        names = [param for param, _ in self.executable.program.functions[name].params]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.interpreter.run(name, tuple([to_value(a) for a in ordered(name, names, args, kwargs)]))
+
+        return call
 
     def _kernel_function(self, name: str) -> Callable[..., Any]:
         kernel = self.kernels[name]
@@ -136,8 +140,8 @@ class VirtualMachine:
             return kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,))
         checker = ArgumentChecker(spec_of_kernel(kernel.signature))
 
-        def call(*args: Any) -> Any:
-            values, symbols = checker.bind(args)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            values, symbols = checker.bind(args, kwargs)
             return kernel([Tensor(v) if hasattr(v, "ctypes") else v for v in values] + symbols)
 
         return call
@@ -203,6 +207,19 @@ class VirtualMachine:
             return BenchmarkResult(tuple(results))
 
         return run
+
+
+def ordered(name: str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments in the order of the parameters. Raises VMError E602 for names that do not fit."""
+    if not kwargs:
+        return list(args)
+    free = names[len(args) :]
+    wrong = [key for key in kwargs if key not in free]
+    missing = [key for key in free if key not in kwargs]
+    if wrong or missing:
+        problem = f"has no further argument {wrong[0]!r}" if wrong else f"misses the arguments {', '.join(missing)}"
+        raise VMError("E602", f"{name}({', '.join(names)}) {problem}")
+    return [*args, *[kwargs[key] for key in free]]
 
 
 def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:

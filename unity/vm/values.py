@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import array_from_torch, is_torch_tensor
+from ..support.errors import FFIError, VMError
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +33,18 @@ class Closure:
 
 
 def to_value(value: Any) -> Any:
-    """A value from outside: numpy, torch and DLPack tensors are wrapped without copying, tuples and lists entered."""
+    """A value from outside: numpy, torch and DLPack tensors are wrapped without copying, tuples and lists entered.
+
+    Raises VMError E603 and E604 for tensors that cannot be shared.
+    """
+    try:
+        return _value(value)
+    except FFIError as error:
+        code = "E604" if error.code == "E702" else "E603"
+        raise VMError(code, f"a {type(value).__name__} cannot be used: {error.message}", help=error.help) from error
+
+
+def _value(value: Any) -> Any:
     if isinstance(value, (Tensor, int, float, str, Closure)) or value is None:
         return value
     if isinstance(value, np.ndarray):
@@ -40,7 +52,7 @@ def to_value(value: Any) -> Any:
     if is_torch_tensor(value):
         return Tensor(array_from_torch(value))
     if isinstance(value, (tuple, list)):
-        return tuple([to_value(v) for v in value])
+        return tuple([_value(v) for v in value])
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(value, "__dlpack__"):
