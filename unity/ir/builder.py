@@ -259,13 +259,9 @@ def is_unknown(ty: Type) -> bool:
 
 
 def join_branches(then_branch: SeqExpr, else_branch: SeqExpr) -> Type:
-    """Type of a conditional: the join of its branches, symbols bound inside a branch erased."""
-    sides = []
-    for branch in (then_branch, else_branch):
-        ty = branch.ty
-        inner = {v for v in free_vars(ty) if v not in set(free_vars(branch))}
-        sides.append(erase(ty, [v for v in free_vars(ty) if v not in inner]) if inner else ty)
-    return join(sides[0], sides[1])
+    """Type of a conditional: the join of its branches. Only a symbol of the scope around can show in both; others are erased."""
+    shared = set(free_vars(then_branch.ty)) & set(free_vars(else_branch.ty))
+    return join(erase(then_branch.ty, shared), erase(else_branch.ty, shared))
 
 
 def is_graph_call(expr: Expr) -> bool:
