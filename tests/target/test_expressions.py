@@ -16,6 +16,7 @@ from unity.ir import build as b
 from unity.ir.buffer import Buffer
 from unity.ir.expr import Call, op
 from unity.ir.function import PrimFunc
+from unity.ir.interpret.intrinsics import fixed_point_multiply
 from unity.ir.scalar import Cast, Select
 from unity.ir.types import Expr, prim_type
 
@@ -310,3 +311,25 @@ def test_reinterpret() -> None:
         [h],
         h.view("int16"),
     )
+
+
+def test_fixed_point_products() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-(2**31), 2**31, COUNT).astype("int32") for _ in range(2))
+    s = rng.integers(-8, 1, COUNT).astype("int32")
+    wrap = DataType("int32")
+    exact = [b.wrap_int(fixed_point_multiply(int(p), int(q), 31, int(r)), wrap) for p, q, r in zip(x, y, s)]
+
+    def make(p: Expr, q: Expr, r: Expr) -> Expr:
+        return b.intrinsic("q_multiply_shift", p, q, b.const(31, b.dtype_of(p)), r)
+
+    check(make, [x, y, s], np.array(exact, dtype="int32"))
+    left, right = np.maximum(s, 0), np.maximum(-s, 0)
+
+    def per_axis(p: Expr, q: Expr, up: Expr, down: Expr) -> Expr:
+        kind = b.dtype_of(p)
+        return b.intrinsic(
+            "q_multiply_shift_per_axis", p, q, up, down, b.const(31, kind), b.const(1, kind), b.const(1, kind)
+        )
+
+    check(per_axis, [x, y, left, right], np.array(exact, dtype="int32"))

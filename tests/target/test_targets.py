@@ -11,7 +11,13 @@ from unity.target.target import TAGS, Target, target
 
 def test_spellings_mean_the_same() -> None:
     a = Target("llvm -mcpu=znver4 -num-cores=8")
-    assert a == Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 8}) == Target(a) == Target(str(a)) == Target(a.to_dict())
+    assert (
+        a
+        == Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 8})
+        == Target(a)
+        == Target(str(a))
+        == Target(a.to_dict())
+    )
     assert a.num_cores == 8 and a.mcpu == "znver4" and a.vector_bits == 512
     assert hash(a) == hash(Target("llvm -num-cores 8 -mcpu=znver4"))
     assert Target("llvm -mattr=+avx2,+fma").features == {"avx2", "fma"}
@@ -40,10 +46,25 @@ def test_current_target() -> None:
         Target.current(allow_none=False)
 
 
-@pytest.mark.parametrize("bad", ["", "llwm", "llvm -mcppu=x", "llvm -num-cores=many", "llvm znver4", 'llvm "', {"mcpu": "x"}, {"kind": "z"}])
+BAD = ["", "llwm", "llvm -mcppu=x", "llvm -num-cores=many", "llvm znver4", 'llvm "', {"mcpu": "x"}, {"kind": "z"}]
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_bad_descriptions(bad: object) -> None:
     with pytest.raises(CodegenError, match="E531"):
         Target(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["llvm -mcpu=i386", "llvm -mcpu=nonsense", "llvm -mattr=+nonsense"])
+def test_unknown_processors_are_refused(bad: str) -> None:
+    with pytest.raises(CodegenError, match="E531"):
+        build_kernels({}, Target(bad))
+
+
+def test_named_processor_compiles() -> None:
+    assert build_kernels({}, Target("llvm -mcpu=x86-64-v3")).signatures == {}
+    with pytest.raises(CodegenError, match="E530"):
+        build_kernels({}, Target("llvm -mtriple=sparc-linux-gnu"))
 
 
 def test_other_kinds_are_refused() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from functools import cache
 
 from ...ffi.dtype import DataType
 from ...ffi.engine import process_symbol
@@ -20,6 +16,7 @@ from .lltypes import is_narrow, memory_type, value_type
 from .math_library import math_function
 from .memory import index, strides_of
 from .narrow import widen
+from .probe import compile_problem
 from .writer import FunctionWriter
 
 _I64, _F64 = DataType("int64"), DataType("float64")
@@ -94,37 +91,6 @@ def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple
     return argument
 
 
-_PROBE = """
-import json, sys
-import llvmlite.binding as b
-b.initialize_native_target(); b.initialize_native_asmprinter()
-try:
-    module = b.parse_assembly(json.loads(sys.argv[1]))
-    module.verify()
-except RuntimeError as error:
-    sys.exit(str(error).strip())
-if "; Unknown intrinsic" in str(module):
-    sys.exit("LLVM has no such intrinsic")
-target = b.Target.from_triple(b.get_process_triple())
-features = b.get_host_cpu_features().flatten()
-target.create_target_machine(cpu=b.get_host_cpu_name(), features=features).emit_object(module)
-"""
-
-
-@cache
-def _intrinsic_problem(text: str) -> str:
-    """Why a small module using one intrinsic cannot be compiled for this machine, or "".
-
-    LLVM ends the process where it has no instruction for an intrinsic, so the attempt runs in a process of its own.
-    """
-    done = subprocess.run([sys.executable, "-c", _PROBE, json.dumps(text)], capture_output=True, timeout=60)
-    if done.returncode == 0:
-        return ""
-    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "LLVM ERROR" in line] or (lines[-1:] if done.returncode > 0 else [])
-    return errors[0].strip() if errors else "LLVM cannot translate it for this processor"
-
-
 def call_llvm(w: FunctionWriter, call: Call) -> str:
     """An LLVM intrinsic by name (``llvm.`` optional, type suffix optional), tried out before it is used."""
     name = _name(call)
@@ -151,7 +117,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     probe = f"define {ty} @probe({params}) {{\n" + (
         f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
     )
-    problem = _intrinsic_problem(probe)
+    problem = compile_problem(probe)
     if problem:
         raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
     actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])

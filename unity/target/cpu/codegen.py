@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
-from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features
+from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features, host_triple
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
@@ -27,6 +27,7 @@ from ..target import Target
 from . import expressions, intrinsics, memory, statements
 from .casts import convert
 from .lltypes import memory_type, value_type
+from .probe import processor_problem
 from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
@@ -136,15 +137,32 @@ def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None
 
 
 def compile_options(target: Target) -> CompileOptions:
-    """How LLVM is to compile for a target."""
-    features = target.mattr or ("" if target.mcpu else host_features())
+    """How LLVM is to compile for a target. A named processor loses the features this machine lacks, so that the code runs here;
+    features named in ``mattr`` are taken as they are."""
+    features = target.mattr or host_features()
+    if target.mcpu and not target.mattr:
+        features = ",".join([feature for feature in features.split(",") if feature.startswith("-")])
     return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu, features=features)
+
+
+def _check_processor(target: Target) -> None:
+    """Raises CodegenError E531 for a processor or features that LLVM does not know, E530 for another machine type."""
+    triple = target.get("mtriple", "")
+    if triple and triple.partition("-")[0] != host_triple().partition("-")[0]:
+        raise CodegenError("E530", f"no code generation for {triple} on this machine", help="leave -mtriple out")
+    if target.mcpu or target.mattr:
+        problem = processor_problem(target.mcpu, target.mattr)
+        if problem:
+            raise CodegenError(
+                "E531", f"target {target}: {problem}", help="leave -mcpu and -mattr out for this machine"
+            )
 
 
 def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLibrary:
     """Compile lowered tensor programs. Raises CodegenError E52x for what cannot be expressed, E530 for another target kind."""
     if target.kind != "llvm":
         raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
+    _check_processor(target)
     text, signatures, symbols, needed = write_module(functions, target)
     options = compile_options(target)
     folder = str_option("UNITY_KEEP")

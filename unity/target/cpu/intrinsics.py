@@ -10,7 +10,7 @@ from ...ir.expr import Call, GlobalVar, IntImm, Op, StringImm
 from ...ir.scalar import BufferLoad
 from ...ir.types import Expr
 from ...support.errors import CodegenError
-from . import calls
+from . import calls, fixed_point
 from .arithmetic import choose, math_call
 from .casts import convert
 from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
@@ -298,6 +298,8 @@ def _stack_alloca(w: FunctionWriter, call: Call) -> str:
     return w.slot("i64", 16, max(1, count.value))
 
 
+RULES["T.q_multiply_shift"] = fixed_point.q_multiply_shift
+RULES["T.q_multiply_shift_per_axis"] = fixed_point.q_multiply_shift_per_axis
 RULES.update({
     "T.bitwise_and": _bitwise("and"), "T.bitwise_or": _bitwise("or"), "T.bitwise_xor": _bitwise("xor"),
     "T.bitwise_not": _bitwise_not, "T.shift_left": _shift(True), "T.shift_right": _shift(False),

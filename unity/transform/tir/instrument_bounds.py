@@ -71,7 +71,7 @@ class _Checks:
     def expr(self, expr: Any, guard: Expr | None = None) -> None:
         """Collect the checks of an expression evaluated where ``guard`` holds."""
         kind = type(expr)
-        if kind is Var or not isinstance(expr, Expr):
+        if kind is Var or Expr not in kind.__mro__:
             return
         if kind is Let:
             self.expr(expr.value, guard)
@@ -114,7 +114,7 @@ def _before(stmt: Stmt, *exprs: Expr | None) -> list[Stmt]:
     return checks.found
 
 
-def _stmt(stmt: Any) -> Stmt:
+def _stmt(stmt: Any) -> Any:
     kind = type(stmt)
     if kind is SeqStmt:
         return seq(*[_stmt(s) for s in stmt.stmts])
@@ -144,7 +144,7 @@ def _stmt(stmt: Any) -> Stmt:
         return seq(*_before(stmt, stmt.cond), stmt)
     if kind is AllocBuffer:
         return seq(*_before(stmt, *stmt.buffer.shape), stmt)
-    return stmt  # type: ignore[no-any-return]
+    return stmt
 
 
 @prim_func_pass()
