@@ -140,6 +140,8 @@ def _squeeze_type(call: Call) -> Type:
         rank = -1 if axes is None or ty.ndim == -1 else ty.ndim - len(axes)
         return TensorType(None, ty.dtype, rank, ty.vdevice)
     if axes is None:
+        if any([same_dim(d, ONE) is Answer.MAYBE for d in known]):  # how many axes go is known only at run time
+            return TensorType(None, ty.dtype, -1, ty.vdevice)
         return tensor_type([d for d in known if not is_one(d)], ty.dtype, vdevice=ty.vdevice)
     for axis in axes:
         if same_dim(known[axis], ONE) is Answer.NO:

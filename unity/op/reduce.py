@@ -245,6 +245,9 @@ def _collapse_type(call: Call) -> Type:
 def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
     target = known_dims(call, call.ty)
     offset = x.ndim - len(target)
+    for a, d in enumerate(target):
+        if not is_one(d) and same_dims((d,), (x.shape[a + offset],)) is not Answer.YES:
+            raise fail(call, "E218", f"whether axis {a} was broadcast is known only at run time", "name the shape with R.match_cast")
     axes = [a for a in range(x.ndim) if a < offset or (is_one(target[a - offset]) and not is_one(x.shape[a]))]
     summed = reduce_tensor(x, axes, True, te.sum, lambda v, _: accumulate(v), "collapse_sum")
     return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")  # type: ignore[no-any-return]
