@@ -49,6 +49,7 @@ from unity.ir import (
     Range,
     Select,
     SeqExpr,
+    ShapeExpr,
     Stmt,
     Sub,
     Tuple,
@@ -66,6 +67,7 @@ from unity.ir.expr import BindingBlock
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.ir.scalar import Div
+from unity.op import OPERATORS, constant
 
 I64 = prim_type("int64")
 BOOL = prim_type("bool")
@@ -407,7 +409,7 @@ def scale_func(columns: int, dtype: str) -> PrimFunc:
 
 
 def call(name: str, *args: Expr, **attrs: Any) -> Expr:
-    return make_call(op(name), args, attrs)
+    return OPERATORS[name](*args, **attrs)
 
 
 class GraphGenerator:
@@ -434,6 +436,29 @@ class GraphGenerator:
             return call(name, rng.choice(values))
         return call(name, rng.choice(values), rng.choice(values))
 
+    def composite(self, values: list[Var]) -> Expr:
+        """Several operators in one expression (the builder binds the inner ones)."""
+        rng = self.rng
+        x, y = rng.choice(values), rng.choice(values)
+        columns = i64(self.columns)
+        pick = rng.randrange(8)
+        if pick == 0:
+            return call("R.add", x, call("R.sum", y, axis=(1,), keepdims=True))
+        if pick == 1:
+            weight = (np.arange(self.columns**2).reshape(self.columns, self.columns) % 3 - 1).astype(self.dtype)
+            return call("R.matmul", x, constant(weight))
+        if pick == 2:
+            return call("R.permute_dims", call("R.permute_dims", x, axes=None), axes=(1, 0))
+        if pick == 3:
+            return call("R.reshape", call("R.flatten", x), ShapeExpr((self.rows, columns)))
+        if pick == 4:
+            return call("R.where", call("R.greater", x, y), x, call("R.negative", y))
+        if pick == 5:
+            return call("R.nn.softmax", x, axis=-1)
+        if pick == 6:
+            return call("R.squeeze", call("R.expand_dims", x, axis=(0,)), axis=(0,))
+        return call("R.maximum", call("R.max", x, axis=(0,), keepdims=True), y)
+
     def module(self) -> Program:
         rng = self.rng
         params = [Var(f"x{k}", self.ty()) for k in range(rng.randint(1, 3))]
@@ -445,7 +470,7 @@ class GraphGenerator:
                 if rng.random() < 0.6:
                     with bb.dataflow():
                         for _ in range(rng.randint(1, 3)):
-                            bb_value = bb.emit(self.operation(values))
+                            bb_value = bb.emit(self.operation(values) if rng.random() < 0.6 else self.composite(values))
                             values.append(bb_value)
                         output = bb.emit_output(self.operation(values))
                     values = [v for v in values if type(v) is Var]
