@@ -365,3 +365,24 @@ def test_thousand_lines_are_quick_and_linear() -> None:
     parse(large, check=False)
     spent = time.process_time() - start
     assert spent / lines < 2e-3  # ten times the figure aimed at: only a change of order shows here
+
+
+def test_scope_lends_modules_and_graph_functions() -> None:
+    lib = parse(NOW)
+    twice = parse('@R.function\ndef twice(x: R.Tensor(("n",), "float32")):\n    return R.add(x, x)\n')
+    text = (
+        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4, 8), \"float32\"), w: R.Tensor((8, 2), \"float32\")):\n"
+        '        y = R.call_dps(Lib.tir_mm, (x, w), R.Tensor((4, 2), "float32"))\n        return twice(R.flatten(y))\n'
+    )
+    mod = parse(text, scope={"Lib": lib, "twice": twice})
+    assert isinstance(mod, IRModule) and list(mod.functions) == ["tir_mm", "twice", "main"]
+    assert mod["main"].ret_ty.shape.values[0].value == 8
+
+
+def test_scope_lends_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.ones(2, 3)
+    fn = parse('@R.function\ndef f(x: R.Tensor((2, 3), "float32")):\n    return R.add(x, W)\n', scope={"W": weight})
+    constant = bindings(fn)[0].value.args[1]  # type: ignore[arg-type,attr-defined]
+    weight[0, 0] = 7
+    assert constant.data.numpy()[0, 0] == 7

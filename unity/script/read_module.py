@@ -27,6 +27,7 @@ from .spelling import MODULE_ALIASES
 from .tir_function import PrimFuncReader
 
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
+_MOST_ERRORS = 100
 _MACROS = ("T.macro", "T.inline", "R.macro")
 
 
@@ -245,7 +246,8 @@ class ModuleReader(GraphExprReader):
                 name = f"{wish}{count}"
             self.adopted[id(fn)] = name
             self.functions[name] = fn
-        return GlobalVar(name, span=self.reading.span(node))
+        span = self.reading.span(node)
+        return GlobalVar(name, fn.ty, span) if isinstance(fn, Function) else GlobalVar(name, span=span)
 
     # ----------------------------------------------------------------------------------------------------------- module
 
@@ -364,6 +366,7 @@ def parse(
     if reading.errors:
         ordered = sorted(reading.errors, key=lambda e: e.span.start if e.span is not None else 0)
         first = ordered[0]
+        del ordered[_MOST_ERRORS:]
         raise ScriptError(first.code, first.message, first.span, first.notes, first.help, errors=ordered)
     assert result is not None
     return result  # type: ignore[no-any-return]

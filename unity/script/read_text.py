@@ -23,6 +23,8 @@ from .layout import Layout, TextError
 from .tree import TreeBuilder
 
 MAX_ERRORS = 20
+_WORK = 5_000_000
+"""Characters read again after errors before recovery gives up: a huge text with many errors must not take minutes."""
 _LOCK = threading.Lock()
 _SKIP = "\x01"
 
@@ -100,7 +102,8 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
                 error = _message(problem, text, source)
                 error, shorter = _recover(error, text, source, layout)
                 errors.append(error)
-                if len(errors) >= MAX_ERRORS or shorter == text or error.code == "E105":
+                tired = len(errors) >= MAX_ERRORS or len(errors) * len(text) > _WORK
+                if tired or shorter == text or error.code == "E105":
                     return None, errors
                 text = shorter
                 continue

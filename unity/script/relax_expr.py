@@ -24,6 +24,7 @@ from ..ir import (
     GlobalVar,
     If,
     IntImm,
+    IRModule,
     Op,
     PrimFunc,
     PrimType,
@@ -72,6 +73,8 @@ class GraphExprReader(TensorExprReader):
 
     def expr(self, value: Any, node: s.Syntax) -> Expr:
         """A value as graph expression."""
+        if type(value) is Function:
+            return self.adopt(value, node)
         if isinstance(value, Expr):
             return value
         if isinstance(value, (tuple, list)):
@@ -148,6 +151,11 @@ class GraphExprReader(TensorExprReader):
         return super().subscript(value, node)
 
     def attribute(self, value: Any, node: s.Attribute) -> Any:
+        if type(value) is IRModule:
+            found = value.functions.get(node.name)
+            if found is None:
+                raise self.error("E110", f"the module has no function {node.name!r}", node, suggest(node.name, value.functions))
+            return found
         if isinstance(value, Expr) and isinstance(value.ty, TensorType):
             if node.name == "shape":
                 return self.operator("R.shape_of", [value], {}, node)
@@ -232,10 +240,10 @@ class GraphExprReader(TensorExprReader):
         """The function of a call: text names a registered one."""
         if type(value) is str:
             return ExternFunc(value, self.reading.span(node))
+        if isinstance(value, (PrimFunc, Function)):
+            return self.adopt(value, node)
         if isinstance(value, Expr):
             return value
-        if isinstance(value, PrimFunc):
-            return self.adopt(value, node)
         raise self.error("E113", "expected a function of the module or the name of a registered one", node)
 
     def _call_dps(self, path: str, node: s.Call) -> Expr:
@@ -312,13 +320,13 @@ class GraphExprReader(TensorExprReader):
     def call_value(self, callee: Any, node: s.Call) -> Any:
         if type(callee) is Macro:
             return self.expand_macro(callee, node)
-        if isinstance(callee, (GlobalVar, Var, ExternFunc, Function, Call, TupleGetItem, If)):
+        if isinstance(callee, (GlobalVar, Var, ExternFunc, Call, TupleGetItem, If)):
             args, keywords = self.arguments(node)
             ty_args = self._type_arguments(keywords.pop("ty_args", keywords.pop("sinfo_args", None)), node)
             exprs = [self.expr(arg, node) for arg in args]
             attrs = {key: attribute_value(value) for key, value in keywords.items()}
             return make_call(callee, exprs, attrs, ty_args, self.reading.span(node))
-        if type(callee) is PrimFunc:
+        if type(callee) in (PrimFunc, Function):
             return self.call_value(self.adopt(callee, node), node)
         if type(callee) is Op:
             args, keywords = self.arguments(node)

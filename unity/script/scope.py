@@ -16,6 +16,7 @@ import numpy as np
 from ..ffi.dtype import DataType
 from ..ffi.registry import PackedFunc, get_global_func, list_global_func_names
 from ..ffi.tensor import Tensor
+from ..ffi.torch_bridge import is_torch_tensor
 from ..ir import Expr, ExternFunc, IRModule, Node
 from . import syntax as s
 from .spelling import CANONICAL, MODULE_ALIASES
@@ -138,8 +139,8 @@ _PLAIN = (bool, int, float, str, type(None))
 def outside_value(value: Any) -> Any:
     """A value of the enclosing Python scope as the reader understands it; MISSING for anything else.
 
-    Understood: numbers, strings, None, data types, numpy scalars and arrays, tensors, IR nodes and modules, tuples, lists
-    and dicts of these, and the namespaces of script.
+    Understood: numbers, strings, None, data types, numpy scalars and arrays, tensors (torch's too), registered functions,
+    IR nodes and modules, tuples, lists and dicts of these, and the namespaces of script.
     """
     kind = type(value)
     if kind in _PLAIN or kind is DataType:
@@ -154,6 +155,8 @@ def outside_value(value: Any) -> Any:
         return value
     if kind is Tensor or kind is np.ndarray:
         return value
+    if is_torch_tensor(value):
+        return Tensor.from_torch(value)
     if kind is PackedFunc:
         return ExternFunc(value.name)
     if kind is FunctionType:
