@@ -101,7 +101,7 @@ def bind_arguments(
         if value is REQUIRED:
             raise TypeRuleError("E215", f"{name}: argument {param.name!r} is missing", span, help=usage(info))
         if param.kind == "attr":
-            attrs[param.name] = value
+            attrs[param.name] = frozen(value)
         elif value is None:
             pending += 1
         else:
@@ -109,6 +109,11 @@ def bind_arguments(
                 raise TypeRuleError("E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info))
             exprs.append(value)
     return exprs, attrs
+
+
+def frozen(value: Any) -> Any:
+    """Lists become tuples, as a reader gives them: attributes are compared by value and never change."""
+    return tuple([frozen(v) for v in value]) if type(value) in (list, tuple) else value
 
 
 def usage(info: OpInfo) -> str:
