@@ -224,3 +224,44 @@ class M:
         y = np.zeros(5, np.float32)
         vm["scale"](x, 3.0, -1, y)
         np.testing.assert_allclose(y, x * 3 - 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_references_are_lost(mode):
+    import gc
+    import sys
+    import weakref
+
+    def fail(_):
+        raise ValueError("no")
+
+    unity.register_func("test.refuse", fail, override=True)
+    unity.register_func("test.pass", lambda t: t, override=True)
+    n = sym("n")
+    x, y, s, t, z, r = var("x", n), var("y", n), Var("s", OBJECT), var("t", n), var("z", n), Var("r", ten(n))
+    body = [(s, storage(1024)), (t, tensor_in(s, 0, n)), (Var("_", OBJECT), run_kernel("add", x, x, t)),
+            (z, packed("test.pass", [t], ten(n))), (y, dps("relu", [z], y.ty))]
+    pair = Var("pair", OBJECT)
+    good = fn([x], [*body, (pair, Tuple((y, x)))], Tuple((pair, y)))
+    bad = fn([x], [*body, (r, packed("test.refuse", [y], ten(n)))], r)
+    vm = VirtualMachine(executable({"good": good, "bad": bad}), exec_mode=mode)
+    value = f32(10)
+    before = sys.getrefcount(value)
+    result = vm["good"](value)
+    watched = weakref.ref(result[1])
+    del result
+    for _ in range(100):
+        vm["good"](value)
+        with pytest.raises(ValueError):
+            vm["bad"](value)
+        with pytest.raises(VMError):
+            vm["good"](f32(10, 2))
+    gc.collect()
+    assert watched() is None and sys.getrefcount(value) == before
+    vm["good"](value)
+    counts = [len(gc.get_objects())]
+    for _ in range(200):
+        vm["good"](value)
+    gc.collect()
+    counts.append(len(gc.get_objects()))
+    assert counts[1] - counts[0] < 50
