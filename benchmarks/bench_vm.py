@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "vm")]
+
+import vm_doubles as d
 
 import unity
-from tests.vm import doubles as d
 from unity.support.errors import MissingExtraError
 from unity.support.extras import require
 from unity.vm.machine import VirtualMachine

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unity
-from tests.vm.doubles import *  # noqa: F403
+from vm_doubles import *  # noqa: F403
 from unity.support.errors import ArtifactError
 from unity.vm import artifact
 from unity.vm.machine import VirtualMachine

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unity
-from tests.vm.doubles import *  # noqa: F403
+from vm_doubles import *  # noqa: F403
 from unity.support.errors import VMError
 from unity.vm.machine import VirtualMachine
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unity
-from tests.vm.doubles import *  # noqa: F403
+from vm_doubles import *  # noqa: F403
 from unity.script import parse
 from unity.support.errors import UnityError, VMError
 from unity.vm.machine import VirtualMachine
