@@ -191,6 +191,18 @@ def test_allocation_outside_a_block_is_a_statement() -> None:
     assert type(alloc) is AllocBuffer
 
 
+def test_allocation_in_the_block_of_2026_is_a_statement() -> None:
+    late = prim('with T.sblock("b"):\n    C = T.alloc_buffer((4,), "float32")\n    C[0] = A[0]').body.block  # type: ignore[attr-defined]
+    assert late.alloc_buffers == () and type(late.body.stmts[0]) is AllocBuffer
+    own = prim('with T.sblock("b"):\n    C = T.sblock_alloc_buffer((4,), "float32")\n    C[0] = A[0]').body.block  # type: ignore[attr-defined]
+    assert [c.name for c in own.alloc_buffers] == ["C"]
+
+
+def test_the_tvm_dialect_reads_back() -> None:
+    now = parse(NOW)
+    assert first_difference(now, parse(script(now, "tvm"))) is None
+
+
 def test_flat_attributes_cover_the_rest() -> None:
     fn = prim('A[0] = T.float32(1)\nT.attr(0, "pragma_x", 1)\nA[1] = T.float32(2)\nA[2] = T.float32(3)')
     first, attr = statements(fn)

@@ -44,6 +44,7 @@ class BlockContext:
     """What the statements of a block say about it."""
 
     def __init__(self) -> None:
+        self.late = False  # written T.sblock: the era in which T.alloc_buffer is a statement
         self.iter_vars: list[IterVar] = []
         self.iter_values: list[Expr] = []
         self.predicate: Expr | None = None

@@ -133,6 +133,7 @@ class BlockReader(StatementReader):
         name = self.text(bound.get("name", ""), node)
         outer, outer_scope = self.block, self.block_scope
         self.block = block = BlockContext()
+        block.late = isinstance(node.func, s.Attribute) and node.func.name == "sblock"
         self.block_scope = None
         try:
             inner = body()

@@ -25,7 +25,6 @@ from ..ir import (
     IntImm,
     IterVar,
     MatchBufferRegion,
-    PointerType,
     Return,
     Stmt,
     Var,
@@ -71,8 +70,13 @@ class FormReader(BlockReader):
         self.out.append(DeclBuffer(buffer, span) if spec.data is not None else AllocBuffer(buffer, None, span))
         return buffer
 
-    def _in_block_body(self) -> bool:
-        return self.block is not None and self.scope is self.block_scope
+    def _belongs_to_block(self, node: s.Call) -> bool:
+        """Is this ``T.alloc_buffer`` the block's own memory: by its place, or by the name of 2026."""
+        if self.block is None:
+            return False
+        if isinstance(node.func, s.Attribute) and node.func.name == "sblock_alloc_buffer":
+            return True
+        return self.scope is self.block_scope and not self.block.late
 
     def _alloc_buffer(self, path: str, node: s.Call) -> Buffer:
         args, keywords = self.arguments(node)
@@ -84,7 +88,7 @@ class FormReader(BlockReader):
         spec = BufferSpec.read(self, path, node, args, keywords, fields)
         name = self.hint or "buffer"
         buffer = spec.make(name, self.reading.span(node))
-        if path == "T.alloc_buffer" and self._in_block_body() and annotations is None:
+        if path == "T.alloc_buffer" and annotations is None and self._belongs_to_block(node):
             assert self.block is not None
             self.block.alloc_buffers.append(buffer)
         else:
@@ -172,7 +176,8 @@ class FormReader(BlockReader):
         value = self.bound(path, node, ("attrs",), 1)["attrs"]
         if not isinstance(value, dict):
             raise self.error("E113", f"{path} takes a dict", node)
-        self.attrs.update(attribute_value(value))
+        late = {key: f"tir.{key[5:]}" for key in value if isinstance(key, str) and key.startswith("tirx.")}
+        self.attrs.update({late.get(key, key): attribute_value(item) for key, item in value.items()})
 
     def _attr(self, path: str, node: s.Call) -> None:
         for wrap in self._attr_wraps(path, node):
