@@ -20,6 +20,7 @@ from ..ffi.native_helpers import helper_symbols
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .entry import plan_entry
 from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
@@ -127,10 +128,11 @@ class VirtualMachine:
     def _graph_function(self, name: str) -> Callable[..., Any]:
         if self.native is not None:
             return self.native.function(name)
-        names = [param for param, _ in self.executable.program.functions[name].params]
+        program = self.executable.program
+        checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self.interpreter.run(name, tuple([to_value(a) for a in ordered(name, names, args, kwargs)]))
+            return self.interpreter.run(name, tuple([to_value(a) for a in checker(*args, **kwargs)]))
 
         return call
 
@@ -207,19 +209,6 @@ class VirtualMachine:
             return BenchmarkResult(tuple(results))
 
         return run
-
-
-def ordered(name: str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Arguments in the order of the parameters. Raises VMError E602 for names that do not fit."""
-    if not kwargs:
-        return list(args)
-    free = names[len(args) :]
-    wrong = [key for key in kwargs if key not in free]
-    missing = [key for key in free if key not in kwargs]
-    if wrong or missing:
-        problem = f"has no further argument {wrong[0]!r}" if wrong else f"misses the arguments {', '.join(missing)}"
-        raise VMError("E602", f"{name}({', '.join(names)}) {problem}")
-    return [*args, *[kwargs[key] for key in free]]
 
 
 def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:

@@ -130,7 +130,9 @@ define internal void @unity.arena.enter(ptr %env, ptr %f) {{
 }}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 define internal ptr @unity.arena(ptr %env, ptr %f, i64 %n) {{
-  %more = add i64 %n, 63
+  %empty = icmp eq i64 %n, 0
+  %least = select i1 %empty, i64 1, i64 %n
+  %more = add i64 %least, 63
   %up = and i64 %more, -64
   %huge = icmp ugt i64 %up, 140737488355328
   br i1 %huge, label %none, label %fine
