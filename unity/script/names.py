@@ -13,7 +13,8 @@ from .scope import SCRIPT_OBJECTS
 
 _HARMLESS = frozenset((
     "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",
-    "R.Any", "R.Tuple", "R.Callable",
+    "R.Any", "R.Tuple", "R.Callable", "I.module_attrs", "I.module_global_infos", "I.vdevice", "I.dummy_global_info", "I.target",
+    "R.ExternFunc",
 ))  # fmt: skip
 
 
