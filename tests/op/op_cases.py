@@ -24,51 +24,120 @@ def b(*shape):
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.nan, np.inf, -np.inf], "float32")
 INTS = np.array([0, 1, -1, 5, -7, 2**31 - 1, -(2**31)], "int32")
 
-UNIT = {"acos": (-1, 1), "asin": (-1, 1), "atanh": (-0.9, 0.9), "acosh": (1, 3), "log": (0.1, 3), "sqrt": (0, 3), "rsqrt": (0.1, 3)}
-FLOAT_UNARY = "acos acosh asin asinh atan atanh cos cosh erf exp log rsqrt sigmoid sin sinh sqrt tan tanh isfinite isinf isnan".split()
-NUMBER_UNARY = "abs ceil floor negative round sign square trunc".split()
+UNIT = {
+    "acos": (-1, 1),
+    "asin": (-1, 1),
+    "atanh": (-0.9, 0.9),
+    "acosh": (1, 3),
+    "log": (0.1, 3),
+    "sqrt": (0, 3),
+    "rsqrt": (0.1, 3),
+}
+FLOAT_UNARY = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "log",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "isfinite",
+    "isinf",
+    "isnan",
+]
+NUMBER_UNARY = ["abs", "ceil", "floor", "negative", "round", "sign", "square", "trunc"]
 
 CASES = []
 for n in FLOAT_UNARY:
     low, high = UNIT.get(n, (-2, 2))
-    CASES += [(n, [f(3, 5, low=low, high=high)], {}), (n, [f(0, 3)], {}), (n, [f(7, dtype="float64", low=low, high=high)], {})]
+    CASES += [
+        (n, [f(3, 5, low=low, high=high)], {}),
+        (n, [f(0, 3)], {}),
+        (n, [f(7, dtype="float64", low=low, high=high)], {}),
+    ]
     CASES += [(n, [f(4, dtype="float16", low=low, high=high)], {})]
 for n in NUMBER_UNARY:
-    CASES += [(n, [f(1, 7, low=-9, high=9)], {}), (n, [SPECIAL], {}), (n, [i(3, 3)], {}), (n, [i(5, dtype="uint8", low=0)], {})]
-for n in "exp sqrt tanh isnan isinf isfinite sin erf".split():
+    CASES += [
+        (n, [f(1, 7, low=-9, high=9)], {}),
+        (n, [SPECIAL], {}),
+        (n, [i(3, 3)], {}),
+        (n, [i(5, dtype="uint8", low=0)], {}),
+    ]
+for n in ["exp", "sqrt", "tanh", "isnan", "isinf", "isfinite", "sin", "erf"]:
     CASES.append((n, [SPECIAL], {}))
-CASES += [("logical_not", [b(4)], {}), ("bitwise_not", [b(4)], {}), ("bitwise_not", [i(4)], {}), ("bitwise_not", [i(4, dtype="uint8", low=0)], {})]
-CASES += [("clip", [f(9)], {"min": -1.0, "max": 0.5}), ("clip", [i(9)], {"min": -2.5, "max": 3}), ("clip", [SPECIAL], {"min": -1, "max": 1})]
+CASES += [
+    ("logical_not", [b(4)], {}),
+    ("bitwise_not", [b(4)], {}),
+    ("bitwise_not", [i(4)], {}),
+    ("bitwise_not", [i(4, dtype="uint8", low=0)], {}),
+]
+CASES += [
+    ("clip", [f(9)], {"min": -1.0, "max": 0.5}),
+    ("clip", [i(9)], {"min": -2.5, "max": 3}),
+    ("clip", [SPECIAL], {"min": -1, "max": 1}),
+]
 
 SHAPES = [((3, 4), (3, 4)), ((3, 1), (1, 4)), ((4,), (2, 3, 4)), ((), (3,)), ((0, 4), (1, 4)), ((1,), (1, 1))]
-for n in "add subtract multiply maximum minimum floor_divide floor_mod mod".split():
+for n in ["add", "subtract", "multiply", "maximum", "minimum", "floor_divide", "floor_mod", "mod"]:
     CASES += [(n, [f(*p), f(*q)], {}) for p, q in SHAPES] + [(n, [i(*p), i(*q)], {}) for p, q in SHAPES[:3]]
     CASES += [(n, [INTS[:, None], INTS[None]], {}), (n, [SPECIAL[:, None], SPECIAL[None]], {}), (n, [f(3), 2], {})]
     CASES += [(n, [i(6, dtype="uint8", low=0), i(6, dtype="uint8", low=0)], {})]
-for n in "divide atan2 log_add_exp".split():
+for n in ["divide", "atan2", "log_add_exp"]:
     CASES += [(n, [f(*p), f(*q)], {}) for p, q in SHAPES]
-CASES += [("divide", [SPECIAL[:, None], SPECIAL[None]], {}), ("add", [f(4, dtype="float16"), f(4, dtype="float16")], {})]
+CASES += [
+    ("divide", [SPECIAL[:, None], SPECIAL[None]], {}),
+    ("add", [f(4, dtype="float16"), f(4, dtype="float16")], {}),
+]
 CASES += [("power", [f(3, 4, low=0.1), f(4)], {}), ("power", [f(5), 2.0], {})]
-for n in "bitwise_and bitwise_or bitwise_xor".split():
+for n in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
     CASES += [(n, [i(3, 4), i(4)], {}), (n, [b(3), b(3)], {})]
-for n in "left_shift right_shift".split():
-    CASES += [(n, [i(9), i(9, low=0, high=40)], {}), (n, [i(9, dtype="uint8", low=0), i(9, dtype="uint8", low=0, high=12)], {})]
-for n in "logical_and logical_or logical_xor".split():
+for n in ["left_shift", "right_shift"]:
+    CASES += [
+        (n, [i(9), i(9, low=0, high=40)], {}),
+        (n, [i(9, dtype="uint8", low=0), i(9, dtype="uint8", low=0, high=12)], {}),
+    ]
+for n in ["logical_and", "logical_or", "logical_xor"]:
     CASES += [(n, [b(3, 4), b(4)], {})]
-for n in "equal not_equal less less_equal greater greater_equal".split():
+for n in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
     CASES += [(n, [i(3, 4), i(4)], {}), (n, [SPECIAL[:, None], SPECIAL[None]], {}), (n, [b(4), b(4)], {})]
-CASES += [("where", [b(3, 1), f(3, 4), f(4)], {}), ("where", [b(3), f(3), 0.5], {}), ("ewise_fma", [f(3, 4), f(4), f(1)], {})]
+CASES += [
+    ("where", [b(3, 1), f(3, 4), f(4)], {}),
+    ("where", [b(3), f(3), 0.5], {}),
+    ("ewise_fma", [f(3, 4), f(4), f(1)], {}),
+]
 
-for n in "sum prod max min mean variance std".split():
+for n in ["sum", "prod", "max", "min", "mean", "variance", "std"]:
     for axis, keep in ((None, False), ((0,), True), ((-1,), False), ((0, 2), False), (1, False), (None, True)):
         CASES.append((n, [f(3, 4, 5)], {"axis": axis, "keepdims": keep}))
     CASES += [(n, [f(6, dtype="float16")], {}), (n, [np.array([1, np.nan, 2], "float32")], {})]
-for n in "sum prod max min".split():
+for n in ["sum", "prod", "max", "min"]:
     CASES += [(n, [i(3, 4)], {"axis": 0})]
-CASES += [("sum", [f(0, 3)], {"axis": 0}), ("sum", [f()], {}), ("mean", [f(200) + 1e4], {}), ("variance", [f(200) + 100], {})]
-for n in "argmax argmin".split():
-    CASES += [(n, [i(4, 5, low=0, high=3)], {"axis": -1}), (n, [f(3, 4)], {}), (n, [f(3, 4)], {"axis": 0, "keepdims": True})]
-    CASES += [(n, [np.array([[1, np.nan, np.nan], [-np.inf, -np.inf, -np.inf], [np.inf, 3, np.inf]], "float32")], {"axis": 1})]
+CASES += [
+    ("sum", [f(0, 3)], {"axis": 0}),
+    ("sum", [f()], {}),
+    ("mean", [f(200) + 1e4], {}),
+    ("variance", [f(200) + 100], {}),
+]
+for n in ["argmax", "argmin"]:
+    CASES += [
+        (n, [i(4, 5, low=0, high=3)], {"axis": -1}),
+        (n, [f(3, 4)], {}),
+        (n, [f(3, 4)], {"axis": 0, "keepdims": True}),
+    ]
+    CASES += [
+        (n, [np.array([[1, np.nan, np.nan], [-np.inf, -np.inf, -np.inf], [np.inf, 3, np.inf]], "float32")], {"axis": 1})
+    ]
     CASES += [(n, [np.full(3, -(2**31), "int32")], {}), (n, [np.full(3, 2**31 - 1, "int32")], {}), (n, [b(4)], {})]
 
 for p, q in [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 1, 3, 4), (3, 4, 2)), ((0, 4), (4, 2)),
@@ -77,56 +146,179 @@ for p, q in [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,
 CASES += [("matmul", [i(3, 4), i(4, 5)], {}), ("matmul", [f(3, 8, dtype="float16"), f(8, 5, dtype="float16")], {})]
 CASES += [("matmul", [i(3, 4, dtype="int8"), i(4, 5, dtype="int8")], {"out_dtype": "int32"})]
 
-CASES += [("flatten", [f(2, 3, 4)], {}), ("flatten", [f()], {}), ("reshape", [f(2, 6), Shape((3, -1))], {}), ("reshape", [f(0, 3), Shape((3, 0))], {})]
-CASES += [("reshape", [f(2, 6), Shape((4, 3))], {}), ("expand_dims", [f(2, 3)], {"axis": [0, -1]}), ("expand_dims", [f(2)], {"axis": 1})]
-CASES += [("squeeze", [f(1, 3, 1)], {}), ("squeeze", [f(1, 3, 1)], {"axis": [-1]}), ("nn.batch_flatten", [f(2, 3, 4)], {})]
+CASES += [
+    ("flatten", [f(2, 3, 4)], {}),
+    ("flatten", [f()], {}),
+    ("reshape", [f(2, 6), Shape((3, -1))], {}),
+    ("reshape", [f(0, 3), Shape((3, 0))], {}),
+]
+CASES += [
+    ("reshape", [f(2, 6), Shape((4, 3))], {}),
+    ("expand_dims", [f(2, 3)], {"axis": [0, -1]}),
+    ("expand_dims", [f(2)], {"axis": 1}),
+]
+CASES += [
+    ("squeeze", [f(1, 3, 1)], {}),
+    ("squeeze", [f(1, 3, 1)], {"axis": [-1]}),
+    ("nn.batch_flatten", [f(2, 3, 4)], {}),
+]
 CASES += [("permute_dims", [f(2, 3, 4)], {}), ("permute_dims", [f(2, 3, 4)], {"axes": [1, -1, 0]})]
-CASES += [("broadcast_to", [f(3, 1), Shape((2, 3, 4))], {}), ("flip", [f(3, 4)], {"axis": -1}), ("repeat", [f(2, 3)], {"repeats": 2, "axis": 1})]
-CASES += [("repeat", [f(2, 3)], {"repeats": 3}), ("tile", [f(2, 3)], {"repeats": [2, 1, 2]}), ("tile", [f(2, 3)], {"repeats": [2]})]
+CASES += [
+    ("broadcast_to", [f(3, 1), Shape((2, 3, 4))], {}),
+    ("flip", [f(3, 4)], {"axis": -1}),
+    ("repeat", [f(2, 3)], {"repeats": 2, "axis": 1}),
+]
+CASES += [
+    ("repeat", [f(2, 3)], {"repeats": 3}),
+    ("tile", [f(2, 3)], {"repeats": [2, 1, 2]}),
+    ("tile", [f(2, 3)], {"repeats": [2]}),
+]
 CASES += [("tril", [f(3, 4)], {}), ("triu", [f(2, 3, 3)], {"k": 1})]
-CASES += [("concat", [(f(2, 3), f(1, 3), f(0, 3))], {"axis": 0}), ("concat", [(f(2, 3), f(2, 1))], {"axis": -1}), ("stack", [(f(2, 3), f(2, 3))], {"axis": 1})]
-CASES += [("split", [f(4, 6)], {"indices_or_sections": 3, "axis": 1}), ("split", [f(7)], {"indices_or_sections": [2, 5, 9]})]
+CASES += [
+    ("concat", [(f(2, 3), f(1, 3), f(0, 3))], {"axis": 0}),
+    ("concat", [(f(2, 3), f(2, 1))], {"axis": -1}),
+    ("stack", [(f(2, 3), f(2, 3))], {"axis": 1}),
+]
+CASES += [
+    ("split", [f(4, 6)], {"indices_or_sections": 3, "axis": 1}),
+    ("split", [f(7)], {"indices_or_sections": [2, 5, 9]}),
+]
 CASES += [("strided_slice", [f(5, 6)], {"axes": [0, 1], "begin": [1, -3], "end": [-1, 100]})]
 CASES += [("strided_slice", [f(7)], {"axes": [0], "begin": [5], "end": [-100], "strides": [-2]})]
 CASES += [("strided_slice", [f(7)], {"axes": [-1], "begin": [4], "end": [2]})]
-CASES += [("take", [f(5, 3), i(4, low=-7, high=8)], {"axis": 0}), ("take", [f(5, 3), i(2, 2, low=0, high=3)], {"axis": -1}), ("take", [f(5), i(3, low=0, high=5)], {})]
-CASES += [("take", [f(5, 3), i(4, low=-9, high=9)], {"axis": 0, "mode": "nan"}), ("take", [f(5), i(6, low=-9, high=9)], {"axis": 0, "mode": "wrap"})]
-CASES += [("gather_elements", [f(4, 3), i(2, 3, low=-4, high=4, dtype="int64")], {"axis": 0}), ("one_hot", [i(3, low=0, high=4), 1, 0], {"depth": 4})]
+CASES += [
+    ("take", [f(5, 3), i(4, low=-7, high=8)], {"axis": 0}),
+    ("take", [f(5, 3), i(2, 2, low=0, high=3)], {"axis": -1}),
+    ("take", [f(5), i(3, low=0, high=5)], {}),
+]
+CASES += [
+    ("take", [f(5, 3), i(4, low=-9, high=9)], {"axis": 0, "mode": "nan"}),
+    ("take", [f(5), i(6, low=-9, high=9)], {"axis": 0, "mode": "wrap"}),
+]
+CASES += [
+    ("gather_elements", [f(4, 3), i(2, 3, low=-4, high=4, dtype="int64")], {"axis": 0}),
+    ("one_hot", [i(3, low=0, high=4), 1, 0], {"depth": 4}),
+]
 CASES += [("one_hot", [i(3, low=0, high=4), 1.5, -1.0], {"depth": 4, "axis": 0})]
-CASES += [("full", [Shape((2, 3)), 2.5], {"dtype": "float32"}), ("full_like", [f(2, 3), 1], {}), ("zeros", [Shape((2, 0))], {"dtype": "int32"})]
-CASES += [("ones", [Shape(())], {"dtype": "bool"}), ("zeros_like", [f(3)], {}), ("ones_like", [f(3)], {"dtype": "int8"}), ("eye", [], {"n": 3, "m": 4, "k": -1})]
-CASES += [("arange", [5], {}), ("arange", [2, 9, 3], {"dtype": "float32"}), ("arange", [5, -2, -2], {}), ("arange", [0.0, 1.0, 0.3], {})]
-for dtype in "float64 float16 bfloat16 int32 int8 bool".split():
+CASES += [
+    ("full", [Shape((2, 3)), 2.5], {"dtype": "float32"}),
+    ("full_like", [f(2, 3), 1], {}),
+    ("zeros", [Shape((2, 0))], {"dtype": "int32"}),
+]
+CASES += [
+    ("ones", [Shape(())], {"dtype": "bool"}),
+    ("zeros_like", [f(3)], {}),
+    ("ones_like", [f(3)], {"dtype": "int8"}),
+    ("eye", [], {"n": 3, "m": 4, "k": -1}),
+]
+CASES += [
+    ("arange", [5], {}),
+    ("arange", [2, 9, 3], {"dtype": "float32"}),
+    ("arange", [5, -2, -2], {}),
+    ("arange", [0.0, 1.0, 0.3], {}),
+]
+for dtype in ["float64", "float16", "bfloat16", "int32", "int8", "bool"]:
     CASES.append(("astype", [f(9, low=-100, high=100)], {"dtype": dtype}))
-CASES += [("astype", [i(5)], {"dtype": "float32"}), ("astype", [b(5)], {"dtype": "int64"}), ("astype", [f(3)], {"dtype": "float32"}), ("wrap_param", [f(3)], {"dtype": "float16"})]
-for n in "relu relu6 leakyrelu gelu gelu_tanh silu selu softplus".split():
-    CASES += [(f"nn.{n}", [f(3, 5, low=-8, high=8)], {}), (f"nn.{n}", [f(5, dtype="float16")], {}), (f"nn.{n}", [f(0)], {})]
+CASES += [
+    ("astype", [i(5)], {"dtype": "float32"}),
+    ("astype", [b(5)], {"dtype": "int64"}),
+    ("astype", [f(3)], {"dtype": "float32"}),
+    ("wrap_param", [f(3)], {"dtype": "float16"}),
+]
+for n in ["relu", "relu6", "leakyrelu", "gelu", "gelu_tanh", "silu", "selu", "softplus"]:
+    CASES += [
+        (f"nn.{n}", [f(3, 5, low=-8, high=8)], {}),
+        (f"nn.{n}", [f(5, dtype="float16")], {}),
+        (f"nn.{n}", [f(0)], {}),
+    ]
 CASES += [("nn.relu", [SPECIAL], {}), ("nn.relu", [i(5)], {}), ("nn.leakyrelu", [f(5)], {"alpha": 0.3})]
-for n in "softmax log_softmax".split():
-    CASES += [(f"nn.{n}", [f(3, 4, 5) * 50], {}), (f"nn.{n}", [f(3, 4)], {"axis": 0}), (f"nn.{n}", [f(4, dtype="float16")], {})]
-CASES += [("nn.layer_norm", [f(2, 3, 4), f(4), f(4)], {"axes": [-1]}), ("nn.layer_norm", [f(2, 3, 4), f(3, 4), f(3, 4)], {"axes": [1, 2], "epsilon": 1e-3})]
+for n in ["softmax", "log_softmax"]:
+    CASES += [
+        (f"nn.{n}", [f(3, 4, 5) * 50], {}),
+        (f"nn.{n}", [f(3, 4)], {"axis": 0}),
+        (f"nn.{n}", [f(4, dtype="float16")], {}),
+    ]
+CASES += [
+    ("nn.layer_norm", [f(2, 3, 4), f(4), f(4)], {"axes": [-1]}),
+    ("nn.layer_norm", [f(2, 3, 4), f(3, 4), f(3, 4)], {"axes": [1, 2], "epsilon": 1e-3}),
+]
 CASES += [("nn.layer_norm", [f(2, 4), f(4), f(4)], {"axes": [-1], "center": False, "scale": False})]
-CASES += [("nn.rms_norm", [f(2, 8), f(8)], {"axes": [-1]}), ("nn.batch_norm", [f(2, 3, 4), f(3), f(3), f(3), f(3, low=0.1)], {"axis": 1})]
+CASES += [
+    ("nn.rms_norm", [f(2, 8), f(8)], {"axes": [-1]}),
+    ("nn.batch_norm", [f(2, 3, 4), f(3), f(3), f(3), f(3, low=0.1)], {"axis": 1}),
+]
 CASES += [("nn.dropout", [f(3)], {})]
 
-CASES += [("nn.conv2d", [f(1, 3, 7, 6), f(4, 3, 3, 3)], {"padding": [1, 1]}), ("nn.conv2d", [f(1, 4, 6, 6), f(4, 2, 3, 2)], {"groups": 2, "strides": [2, 1]})]
-CASES += [("nn.conv2d", [f(1, 5, 6, 3), f(3, 3, 3, 2)], {"data_layout": "NHWC", "kernel_layout": "HWIO", "dilation": 2, "padding": [2, 1, 0, 1]})]
+CASES += [
+    ("nn.conv2d", [f(1, 3, 7, 6), f(4, 3, 3, 3)], {"padding": [1, 1]}),
+    ("nn.conv2d", [f(1, 4, 6, 6), f(4, 2, 3, 2)], {"groups": 2, "strides": [2, 1]}),
+]
+CASES += [
+    (
+        "nn.conv2d",
+        [f(1, 5, 6, 3), f(3, 3, 3, 2)],
+        {"data_layout": "NHWC", "kernel_layout": "HWIO", "dilation": 2, "padding": [2, 1, 0, 1]},
+    )
+]
 CASES += [("nn.conv2d", [f(1, 2, 4, 4, dtype="float16"), f(2, 2, 3, 3, dtype="float16")], {})]
-CASES += [("nn.conv1d", [f(2, 3, 8), f(4, 3, 3)], {"strides": 2, "padding": 1}), ("nn.conv3d", [f(1, 2, 3, 4, 3), f(2, 2, 2, 2, 2)], {})]
+CASES += [
+    ("nn.conv1d", [f(2, 3, 8), f(4, 3, 3)], {"strides": 2, "padding": 1}),
+    ("nn.conv3d", [f(1, 2, 3, 4, 3), f(2, 2, 2, 2, 2)], {}),
+]
 for n in ("max", "avg"):
-    for a in ({"pool_size": 2}, {"pool_size": [3, 3], "strides": [2, 2], "padding": [1, 1]}, {"pool_size": 3, "strides": 2, "ceil_mode": True},
-              {"pool_size": 3, "strides": 2, "padding": 1, "count_include_pad": True}, {"pool_size": [2, 3], "layout": "NHWC", "strides": [1, 2]}):
+    for a in (
+        {"pool_size": 2},
+        {"pool_size": [3, 3], "strides": [2, 2], "padding": [1, 1]},
+        {"pool_size": 3, "strides": 2, "ceil_mode": True},
+        {"pool_size": 3, "strides": 2, "padding": 1, "count_include_pad": True},
+        {"pool_size": [2, 3], "layout": "NHWC", "strides": [1, 2]},
+    ):
         CASES.append((f"nn.{n}_pool2d", [f(1, 2, 6, 7)], a))
 CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4)]
-CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}), ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"})]
-CASES += [("collapse_sum_to", [f(2, 3, 4), Shape((3, 1))], {}), ("collapse_sum_to", [f(2, 3), Shape((2, 3))], {}), ("collapse_sum_like", [f(2, 3, 4), f(1, 4)], {})]
+CASES += [
+    ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}),
+    ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"}),
+]
+CASES += [
+    ("collapse_sum_to", [f(2, 3, 4), Shape((3, 1))], {}),
+    ("collapse_sum_to", [f(2, 3), Shape((2, 3))], {}),
+    ("collapse_sum_like", [f(2, 3, 4), f(1, 4)], {}),
+]
 for n in ("cumsum", "cumprod"):
-    CASES += [(n, [f(3, 4)], {"axis": -1}), (n, [f(2, 3)], {}), (n, [i(3, 4)], {"axis": 0, "exclusive": True}), (n, [b(5)], {"axis": 0, "dtype": "int64"})]
+    CASES += [
+        (n, [f(3, 4)], {"axis": -1}),
+        (n, [f(2, 3)], {}),
+        (n, [i(3, 4)], {"axis": 0, "exclusive": True}),
+        (n, [b(5)], {"axis": 0, "dtype": "int64"}),
+    ]
     CASES += [(n, [f(6, dtype="float16")], {"axis": 0})]
-CASES += [("scatter_elements", [f(4, 3), i(2, 3, low=-4, high=4), f(2, 3)], {"axis": 0, "reduction": r}) for r in ("update", "add", "mul", "min", "max")]
-CASES += [("index_tensor", [f(4, 5, 2), (i(3, 1, low=-4, high=4), i(2, low=0, high=5))], {}), ("index_tensor", [f(4, 5), (i(3, low=-9, high=9),)], {})]
-CASES += [("index_put", [f(4, 5), (i(3, low=0, high=4), i(3, low=0, high=5)), f(3)], {}), ("index_put", [f(4, 5), (i(3, low=0, high=2),), f(3, 5)], {"accumulate": True})]
-CASES += [("nn.attention", [f(2, 3, 2, 4), f(2, 5, 2, 4), f(2, 5, 2, 3)], {}), ("nn.attention", [f(1, 4, 4, 2), f(1, 4, 2, 2), f(1, 4, 2, 2)], {"causal_mask": "TopLeft"})]
-CASES += [("nn.attention", [f(1, 3, 2, 4), f(1, 5, 2, 4), f(1, 5, 2, 4), f(1, 1, 3, 5)], {"scale": 0.5, "causal_mask": "BottomRight"})]
-CASES += [("nn.group_norm", [f(2, 6, 3, 2), f(6), f(6)], {"num_groups": 3}), ("nn.pad", [f(3, 4)], {"pad_width": [1, 0, 2, 3], "pad_value": 1.5})]
-CASES += [("nn.pad", [f(3, 4)], {"pad_width": [1, 2, 2, 1], "pad_mode": m}) for m in ("reflect", "replicate", "circular")]
+CASES += [
+    ("scatter_elements", [f(4, 3), i(2, 3, low=-4, high=4), f(2, 3)], {"axis": 0, "reduction": r})
+    for r in ("update", "add", "mul", "min", "max")
+]
+CASES += [
+    ("index_tensor", [f(4, 5, 2), (i(3, 1, low=-4, high=4), i(2, low=0, high=5))], {}),
+    ("index_tensor", [f(4, 5), (i(3, low=-9, high=9),)], {}),
+]
+CASES += [
+    ("index_put", [f(4, 5), (i(3, low=0, high=4), i(3, low=0, high=5)), f(3)], {}),
+    ("index_put", [f(4, 5), (i(3, low=0, high=2),), f(3, 5)], {"accumulate": True}),
+]
+CASES += [
+    ("nn.attention", [f(2, 3, 2, 4), f(2, 5, 2, 4), f(2, 5, 2, 3)], {}),
+    ("nn.attention", [f(1, 4, 4, 2), f(1, 4, 2, 2), f(1, 4, 2, 2)], {"causal_mask": "TopLeft"}),
+]
+CASES += [
+    (
+        "nn.attention",
+        [f(1, 3, 2, 4), f(1, 5, 2, 4), f(1, 5, 2, 4), f(1, 1, 3, 5)],
+        {"scale": 0.5, "causal_mask": "BottomRight"},
+    )
+]
+CASES += [
+    ("nn.group_norm", [f(2, 6, 3, 2), f(6), f(6)], {"num_groups": 3}),
+    ("nn.pad", [f(3, 4)], {"pad_width": [1, 0, 2, 3], "pad_value": 1.5}),
+]
+CASES += [
+    ("nn.pad", [f(3, 4)], {"pad_width": [1, 2, 2, 1], "pad_mode": m}) for m in ("reflect", "replicate", "circular")
+]

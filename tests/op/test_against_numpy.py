@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from op_cases import CASES, Shape
 
 import unity.op as op
 from unity.ir import BlockBuilder, ShapeExpr, Tuple, Var, prim_type
@@ -11,7 +12,6 @@ from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.op.table import to_expr
 from unity.transform.relax.legalize_ops import legalize_ops
-from op_cases import CASES, Shape
 
 
 def as_numpy(value):
@@ -24,7 +24,10 @@ def build(name, inputs, attrs, symbolic):
     params, arrays = [], []
 
     def param(array):
-        dims = [Var(f"n{len(arrays)}_{a}", prim_type("int64")) if symbolic else const(n, "int64") for a, n in enumerate(array.shape)]
+        dims = [
+            Var(f"n{len(arrays)}_{a}", prim_type("int64")) if symbolic else const(n, "int64")
+            for a, n in enumerate(array.shape)
+        ]
         params.append(Var(f"p{len(arrays)}", tensor_type(dims, str(array.dtype))))
         arrays.append(array)
         return params[-1]
@@ -93,7 +96,19 @@ def test_every_row_is_complete():
             assert callable(part) or len(part.split()) > 1, name
 
 
-SYMBOLIC = ["exp", "sum", "flatten", "permute_dims", "nn.softmax", "nn.relu", "mean", "argmax", "strided_slice", "flip", "tril"]
+SYMBOLIC = [
+    "exp",
+    "sum",
+    "flatten",
+    "permute_dims",
+    "nn.softmax",
+    "nn.relu",
+    "mean",
+    "argmax",
+    "strided_slice",
+    "flip",
+    "tril",
+]
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from op_cases import Shape
 
 import unity.op as op
 from unity.ir import BlockBuilder, ShapeExpr, Tuple, Var
@@ -13,7 +14,6 @@ from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.op.gradients import GRADIENTS
 from unity.transform.relax.legalize_ops import legalize_ops
-from op_cases import Shape
 
 RNG = np.random.default_rng(3)
 
@@ -22,19 +22,73 @@ def f(*shape, low=0.2, high=0.9):
     return RNG.uniform(low, high, shape)
 
 
-UNARY = "abs acos asin atan asinh atanh cos cosh erf exp log negative rsqrt sigmoid sin sinh sqrt square tan tanh ceil floor round trunc sign".split()
-CASES = [(n, [f(2, 3)], {}) for n in UNARY] + [("acosh", [f(3, low=1.2, high=2)], {}), ("clip", [f(9)], {"min": 0.4, "max": 0.6})]
-for n in "add subtract multiply divide power maximum minimum".split():
+UNARY = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "asinh",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "log",
+    "negative",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "ceil",
+    "floor",
+    "round",
+    "trunc",
+    "sign",
+]
+CASES = [(n, [f(2, 3)], {}) for n in UNARY] + [
+    ("acosh", [f(3, low=1.2, high=2)], {}),
+    ("clip", [f(9)], {"min": 0.4, "max": 0.6}),
+]
+for n in ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]:
     CASES += [(n, [f(2, 3), f(3)], {}), (n, [f(2, 1), f(1, 3)], {})]
 CASES.append(("where", [np.array([True, False, True]), f(2, 3), f(3)], {}))
-for n in "sum mean variance max min".split():
+for n in ["sum", "mean", "variance", "max", "min"]:
     CASES += [(n, [f(2, 3)], {"axis": [1]}), (n, [f(2, 3)], {}), (n, [f(2, 3)], {"axis": [-2], "keepdims": True})]
-for p, q in [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3, 4)), ((2, 3), (3,)), ((3,), (3,)), ((2, 1, 2, 3), (4, 3, 2))]:
+for p, q in [
+    ((2, 3), (3, 4)),
+    ((5, 2, 3), (3, 4)),
+    ((3,), (3, 4)),
+    ((2, 3), (3,)),
+    ((3,), (3,)),
+    ((2, 1, 2, 3), (4, 3, 2)),
+]:
     CASES.append(("matmul", [f(*p), f(*q)], {}))
-CASES += [("flatten", [f(2, 3)], {}), ("reshape", [f(2, 3), Shape((3, 2))], {}), ("expand_dims", [f(2, 3)], {"axis": [1]}), ("squeeze", [f(2, 1)], {})]
-CASES += [("nn.batch_flatten", [f(2, 3, 2)], {}), ("permute_dims", [f(2, 3, 4)], {"axes": [2, 0, 1]}), ("broadcast_to", [f(3, 1), Shape((2, 3, 4))], {})]
-CASES += [("concat", [(f(2, 3), f(1, 3))], {"axis": 0}), ("split", [f(4, 3)], {"indices_or_sections": [1, 3], "axis": 0}), ("astype", [f(3)], {"dtype": "float64"})]
-CASES += [("nn.relu", [f(5, low=-1)], {}), ("nn.leakyrelu", [f(5, low=-1)], {"alpha": 0.2}), ("nn.gelu", [f(5, low=-1)], {}), ("nn.silu", [f(5, low=-1)], {})]
+CASES += [
+    ("flatten", [f(2, 3)], {}),
+    ("reshape", [f(2, 3), Shape((3, 2))], {}),
+    ("expand_dims", [f(2, 3)], {"axis": [1]}),
+    ("squeeze", [f(2, 1)], {}),
+]
+CASES += [
+    ("nn.batch_flatten", [f(2, 3, 2)], {}),
+    ("permute_dims", [f(2, 3, 4)], {"axes": [2, 0, 1]}),
+    ("broadcast_to", [f(3, 1), Shape((2, 3, 4))], {}),
+]
+CASES += [
+    ("concat", [(f(2, 3), f(1, 3))], {"axis": 0}),
+    ("split", [f(4, 3)], {"indices_or_sections": [1, 3], "axis": 0}),
+    ("astype", [f(3)], {"dtype": "float64"}),
+]
+CASES += [
+    ("nn.relu", [f(5, low=-1)], {}),
+    ("nn.leakyrelu", [f(5, low=-1)], {"alpha": 0.2}),
+    ("nn.gelu", [f(5, low=-1)], {}),
+    ("nn.silu", [f(5, low=-1)], {}),
+]
 CASES += [("nn.softmax", [f(2, 3)], {}), ("nn.log_softmax", [f(2, 3)], {"axis": 0})]
 
 
@@ -65,7 +119,7 @@ def test_gradient(case):
     outs = [param(w) for w in weights]
     grads = row.grad(make_call(op_node(row.name), call.args, call.attrs), Tuple(tuple(outs)) if several else outs[0])
     flat = [x for g in grads for x in (g.fields if type(g) is Tuple else [g])]
-    tensors = [p for p in params[:count]]
+    tensors = list(params[:count])
     flat = [g for g, a in zip(flat, [i for i in args for i in (i.fields if type(i) is Tuple else [i])]) if a in tensors]
     wanted = [k for k, g in enumerate(flat) if g is not None]
     bb = BlockBuilder()

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from op_cases import CASES
+from test_against_numpy import as_numpy, build, tolerance
 
 from unity.ir.op import OPS
 from unity.vm.build import compile
 from unity.vm.machine import VirtualMachine
-from op_cases import CASES
-from test_against_numpy import as_numpy, build, tolerance
 
 CHOSEN = [c for k, c in enumerate(CASES) if sum(d[0] == c[0] for d in CASES[:k]) < 2]
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-import unity.op  # noqa: F401
 from unity.ir import structural_equal
 from unity.script import parse
 from unity.support.errors import UnityError

@@ -21,7 +21,7 @@ def test_matmul_is_the_expected_program():
     k = te.reduce_axis((0, 8), "k")
     C = te.compute((n, 4), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), "C")
     func = te.create_prim_func([A, B, C], "main")
-    text = '''
+    text = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):
     n = T.int64()
@@ -34,7 +34,7 @@ def main(a: T.handle, b: T.handle, c: T.handle):
             with T.init():
                 C[vi, vj] = T.float32(0)
             C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-'''
+"""
     assert structural_equal(func, parse(text))
     x, y, z = np.ones((3, 8), "float32"), np.ones((8, 4), "float32"), np.zeros((3, 4), "float32")
     call(func, x, y, z)

@@ -3,10 +3,41 @@
 ``unity.op.add(x, y)`` builds a typed call; ``unity.ir.op.OPS["R.add"]`` is the row. Importing this package fills the table.
 """
 
-from . import attention, binary, conv, core, create, elementwise, gradients, index, linalg, manipulate, memory, nn, reduce, scan, slicing
+from . import (
+    attention,
+    binary,
+    conv,
+    core,
+    create,
+    elementwise,
+    gradients,
+    index,
+    linalg,
+    manipulate,
+    memory,
+    nn,
+    reduce,
+    scan,
+    slicing,
+)  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
-_FAMILIES = (core, memory, elementwise, binary, reduce, linalg, manipulate, slicing, create, index, nn, conv, scan, attention)
+_FAMILIES = (
+    core,
+    memory,
+    elementwise,
+    binary,
+    reduce,
+    linalg,
+    manipulate,
+    slicing,
+    create,
+    index,
+    nn,
+    conv,
+    scan,
+    attention,
+)
 
 OPERATORS: dict[str, Operator] = {
     value.info.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Operator)
@@ -24,4 +55,4 @@ def __getattr__(name: str) -> Operator:
 
 _BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
 
-__all__ = ["OPERATORS", "Operator", "gradients", "bind_arguments", "constant", "to_expr", "usage"]
+__all__ = ["OPERATORS", "Operator", "bind_arguments", "constant", "gradients", "to_expr", "usage"]

@@ -27,13 +27,21 @@ def _attention_type(call: Call) -> Type:
     shapes = [dims(t) for t in (q, k, v)]
     for index, ty in enumerate((q, k, v)):
         if ty.ndim not in (-1, 4):
-            raise fail(call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index])
+            raise fail(
+                call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index]
+            )
     if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
         raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
     a, b, c = shapes
     if a is None or b is None or c is None:
         return TensorType(None, dtype, 4, q.vdevice)
-    for what, x, y in (("batch", a[0], b[0]), ("batch", a[0], c[0]), ("width", a[3], b[3]), ("key length", b[1], c[1]), ("heads", b[2], c[2])):
+    for what, x, y in (
+        ("batch", a[0], b[0]),
+        ("batch", a[0], c[0]),
+        ("width", a[3], b[3]),
+        ("key length", b[1], c[1]),
+        ("heads", b[2], c[2]),
+    ):
         if same_dim(x, y) is Answer.NO:
             raise fail(call, "E213", f"{what} differs: {x} and {y}")
     heads, shared = getattr(a[2], "value", None), getattr(b[2], "value", None)
@@ -49,13 +57,20 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
     columns = k.shape[1]
     scale = attr(call, "scale")
     mask = attr(call, "causal_mask")
-    factor = te.Value(build.const(1.0, "float32")) / te.sqrt(te.Value(build.cast(width, "float32"))) if scale is None else te.const(float(scale), "float32")
+    factor = (
+        te.Value(build.const(1.0, "float32")) / te.sqrt(te.Value(build.cast(width, "float32")))
+        if scale is None
+        else te.const(float(scale), "float32")
+    )
     wide = "float64" if q.dtype == "float64" else "float32"
     group = build.floordiv(heads, k.shape[2])
     d = te.reduce_axis((0, width), "d")
     score_shape = (batch, heads, rows, columns)
-    raw = te.compute(score_shape, lambda b, h, i, j: te.sum(
-        q[b, i, h, d].astype(wide) * k[b, j, h // te.Value(group), d].astype(wide), axis=d), "scores")  # fmt: skip
+    raw = te.compute(
+        score_shape,
+        lambda b, h, i, j: te.sum(q[b, i, h, d].astype(wide) * k[b, j, h // te.Value(group), d].astype(wide), axis=d),
+        "scores",
+    )
 
     def masked(b: te.Value, h: te.Value, i: te.Value, j: te.Value) -> te.Value:
         value = raw[b, h, i, j] * factor.astype(wide)
@@ -64,7 +79,7 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
         if mask is not None:
             shift = build.sub(columns, rows) if mask == "BottomRight" else build.const(0, "int64")
             value = te.if_then_else(j <= i + te.Value(shift), value, te.const(float("-inf"), wide))
-        return value
+        return value  # type: ignore[no-any-return]
 
     scores = te.compute(score_shape, masked, "masked")
     j1, j2, j3 = [te.reduce_axis((0, columns), "j") for _ in range(3)]
@@ -72,11 +87,17 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
     away = te.compute(score_shape, lambda b, h, i, j: te.exp(scores[b, h, i, j] - high[b, h, i]), "weights")
     total = te.compute((batch, heads, rows), lambda b, h, i: te.sum(away[b, h, i, j2], axis=j2), "total")
     shape = result_dims(call)
-    mixed = te.compute(shape, lambda b, i, h, e: te.sum(away[b, h, i, j3] * v[b, j3, h // te.Value(group), e].astype(wide), axis=j3), "mixed")
+    mixed = te.compute(
+        shape,
+        lambda b, i, h, e: te.sum(away[b, h, i, j3] * v[b, j3, h // te.Value(group), e].astype(wide), axis=j3),
+        "mixed",
+    )
     return te.compute(shape, lambda b, i, h, e: (mixed[b, i, h, e] / total[b, h, i]).astype(q.dtype), "attention")  # type: ignore[no-any-return]
 
 
-def _attention_ref(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = None, scale: Any = None, causal_mask: Any = None) -> np.ndarray:
+def _attention_ref(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = None, scale: Any = None, causal_mask: Any = None
+) -> np.ndarray:
     a, b, c = [np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v)]
     b, c = [np.repeat(t, a.shape[1] // t.shape[1], 1) for t in (b, c)]
     scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
@@ -86,12 +107,18 @@ def _attention_ref(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = None
         shift = k.shape[1] - q.shape[1] if causal_mask == "BottomRight" else 0
         scores = np.where(np.arange(k.shape[1])[None] <= np.arange(q.shape[1])[:, None] + shift, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.moveaxis(weights / weights.sum(-1, keepdims=True) @ c, 1, 2).astype(q.dtype)
+    return np.moveaxis(weights / weights.sum(-1, keepdims=True) @ c, 1, 2).astype(q.dtype)  # type: ignore[no-any-return]
 
 
-attention = row("nn.attention", ("query", "key", "value", optional("bias"), attribute("scale", None), attribute("causal_mask", None)),
-                _attention_type, "softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys.",
-                family=FAMILY, lower=_attention, ref=_attention_ref)  # fmt: skip
+attention = row(
+    "nn.attention",
+    ("query", "key", "value", optional("bias"), attribute("scale", None), attribute("causal_mask", None)),
+    _attention_type,
+    "softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys.",
+    family=FAMILY,
+    lower=_attention,
+    ref=_attention_ref,
+)
 
 
 def _group_norm_type(call: Call) -> Type:
@@ -118,7 +145,9 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
     def total(source: Any, name: str) -> te.Tensor:
         c = te.reduce_axis((0, each), "c")
         ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
-        return te.compute((x.shape[0], groups), lambda n, g: te.sum(source(n, g, g * te.Value(each) + c, ks), axis=[c, *ks]), name)  # type: ignore[no-any-return]
+        return te.compute(  # type: ignore[no-any-return]
+            (x.shape[0], groups), lambda n, g: te.sum(source(n, g, g * te.Value(each) + c, ks), axis=[c, *ks]), name
+        )
 
     first = total(lambda n, g, c, ks: widened(x[[n, c, *ks]]), "sum")
     mean = te.compute(first.shape, lambda *i: first[i] / size, "mean")
@@ -128,7 +157,7 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
         at = [i[0], i[1] // te.Value(each)]
         value = (widened(x[i]) - mean[at]) / te.sqrt(second[at] / size + eps)
         value = value * widened(gamma[i[1]]) if scale else value
-        return (value + widened(beta[i[1]]) if center else value).astype(x.dtype)
+        return (value + widened(beta[i[1]]) if center else value).astype(x.dtype)  # type: ignore[no-any-return]
 
     return te.compute(x.shape, body, "group_norm")  # type: ignore[no-any-return]
 
@@ -145,23 +174,42 @@ def _product(values: Any) -> Any:
 
 
 def _group_norm_ref(
-    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, num_groups: int, channel_axis: int = 1, axes: Any = None, epsilon: float = 1e-5,
-    center: bool = True, scale: bool = True,
-) -> np.ndarray:  # fmt: skip
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    num_groups: int,
+    channel_axis: int = 1,
+    axes: Any = None,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> np.ndarray:
     wide = x.astype(np.float64).reshape(x.shape[0], num_groups, -1)
     made = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + epsilon)).reshape(x.shape)
     shape = (1, -1) + (1,) * (x.ndim - 2)
     made = made * gamma.reshape(shape) if scale else made
-    return (made + beta.reshape(shape) if center else made).astype(x.dtype)
+    return (made + beta.reshape(shape) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
 
 
 group_norm = row(
     "nn.group_norm",
-    ("data", "gamma", "beta", attribute("num_groups"), attribute("channel_axis", 1), attribute("axes", None), attribute("epsilon", 1e-5),
-     attribute("center", True), attribute("scale", True)),
-    _group_norm_type, "Normalised over groups of channels and all places, then times gamma plus beta per channel.", family=FAMILY,
-    lower=_group_norm, ref=_group_norm_ref,
-)  # fmt: skip
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("num_groups"),
+        attribute("channel_axis", 1),
+        attribute("axes", None),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _group_norm_type,
+    "Normalised over groups of channels and all places, then times gamma plus beta per channel.",
+    family=FAMILY,
+    lower=_group_norm,
+    ref=_group_norm_ref,
+)
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -169,7 +217,11 @@ _MODES = ("constant", "reflect", "replicate", "circular")
 def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     widths = ints_attr(call, "pad_width")
     if len(widths) != 2 * rank or any([w < 0 for w in widths]):
-        raise fail(call, "E214", f"pad_width must be {2 * rank} numbers that are not negative (before and after each axis), got {widths}")
+        raise fail(
+            call,
+            "E214",
+            f"pad_width must be {2 * rank} numbers that are not negative (before and after each axis), got {widths}",
+        )
     return widths[::2], widths[1::2]
 
 
@@ -182,7 +234,9 @@ def _pad_type(call: Call) -> Type:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
     before, after = _pad_widths(call, len(known))
     for d, b, a in zip(known, before, after):
-        limit = {"reflect": getattr(d, "value", 1 << 62) - 1, "circular": getattr(d, "value", 1 << 62)}.get(attr(call, "pad_mode", "constant"))
+        limit = {"reflect": getattr(d, "value", 1 << 62) - 1, "circular": getattr(d, "value", 1 << 62)}.get(
+            attr(call, "pad_mode", "constant")
+        )
         if limit is not None and max(b, a) > limit:
             raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", None, call.args[0])
     return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
@@ -213,6 +267,12 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
     return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
 
 
-pad = row("nn.pad", ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)), _pad_type,
-          "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.", family=FAMILY, lower=_pad,
-          ref=_pad_ref)  # fmt: skip
+pad = row(
+    "nn.pad",
+    ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)),
+    _pad_type,
+    "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.",
+    family=FAMILY,
+    lower=_pad,
+    ref=_pad_ref,
+)

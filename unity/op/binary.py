@@ -64,7 +64,11 @@ def _floats(call: Call) -> Type:
     types = operands(call)
     dtype = same_dtype(call, *types)
     if dtype is not None and not dtype.is_float:
-        hint = "use R.floor_divide for integers" if getattr(call.op, "name", "") == "R.divide" else 'cast first: R.astype(x, "float32")'
+        hint = (
+            "use R.floor_divide for integers"
+            if getattr(call.op, "name", "") == "R.divide"
+            else 'cast first: R.astype(x, "float32")'
+        )
         raise fail(call, "E211", f"expected float tensors, got {dtype.name}", hint)
     return broadcast_type(call, types, dtype)
 
@@ -114,8 +118,12 @@ def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
     return lower
 
 
-def _binary(name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[..., Any], doc: str, family: str = "binary") -> Operator:
-    return row(name, ("x1", "x2"), rule, doc, family=family, ref=in_float32(ref), lower=lower_with_literals(fn), extra=SCALARS)
+def _binary(
+    name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[..., Any], doc: str, family: str = "binary"
+) -> Operator:
+    return row(
+        name, ("x1", "x2"), rule, doc, family=family, ref=in_float32(ref), lower=lower_with_literals(fn), extra=SCALARS
+    )
 
 
 def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value], minus: Callable[..., te.Value]) -> te.Value:
@@ -174,15 +182,23 @@ def _right_shift(a: te.Value, b: te.Value) -> te.Value:
 
 def _log_add_exp(a: te.Value, b: te.Value) -> te.Value:
     high = te.maximum(a, b)
-    return te.select(a == b, a + te.const(0.6931471805599453, a.dtype), high + te.log1p(te.exp(te.const(0.0, a.dtype) - te.abs(a - b))))
+    return te.select(
+        a == b,
+        a + te.const(0.6931471805599453, a.dtype),
+        high + te.log1p(te.exp(te.const(0.0, a.dtype) - te.abs(a - b))),
+    )
 
 
 add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "x1 + x2.")
 subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "x1 - x2.")
 multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "x1 * x2.")
 divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "x1 / x2 of floats.")
-floor_divide = _binary("floor_divide", _arithmetic, np.floor_divide, _floor_divide, "Quotient rounded down; integers by 0 give 0.")
-floor_mod = _binary("floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0.")
+floor_divide = _binary(
+    "floor_divide", _arithmetic, np.floor_divide, _floor_divide, "Quotient rounded down; integers by 0 give 0."
+)
+floor_mod = _binary(
+    "floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0."
+)
 mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.")
 power = _binary("power", _floats, np.power, te.power, "x1 to the power x2 of floats.")
 atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.")
@@ -210,14 +226,28 @@ def _fma_type(call: Call) -> Type:
     return broadcast_type(call, types, same_dtype(call, *types))
 
 
-ewise_fma = row("ewise_fma", ("x1", "x2", "x3"), _fma_type, "x1 * x2 + x3.", family="binary", extra=SCALARS,
-                ref=in_float32(lambda a, b, c: a * b + c), lower=lower_with_literals(lambda a, b, c: a * b + c))  # fmt: skip
+ewise_fma = row(
+    "ewise_fma",
+    ("x1", "x2", "x3"),
+    _fma_type,
+    "x1 * x2 + x3.",
+    family="binary",
+    extra=SCALARS,
+    ref=in_float32(lambda a, b, c: a * b + c),
+    lower=lower_with_literals(lambda a, b, c: a * b + c),
+)
 
 
 def _where_type(call: Call) -> Type:
     cond = operand(call, 0, "condition")
     if cond is None or (cond.dtype is not None and not cond.dtype.is_bool):
-        raise fail(call, "E211", f"the condition must be a bool tensor, got {call.args[0].ty}", 'cast first: R.astype(x, "bool")', call.args[0])
+        raise fail(
+            call,
+            "E211",
+            f"the condition must be a bool tensor, got {call.args[0].ty}",
+            'cast first: R.astype(x, "bool")',
+            call.args[0],
+        )
     sides = [t for t in (operand(call, 1, "x1"), operand(call, 2, "x2")) if t is not None]
     if not sides:
         raise fail(call, "E210", "one of the values must be a tensor", "write R.const(value, dtype)", call.args[1])
@@ -225,10 +255,22 @@ def _where_type(call: Call) -> Type:
 
 
 def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
-    dtype = next(x.data_type if isinstance(x, te.Tensor) else x.dtype for x, e in zip((a, b), call.args[1:]) if type(e) not in (IntImm, FloatImm))
+    dtype = next(
+        x.data_type if isinstance(x, te.Tensor) else x.dtype
+        for x, e in zip((a, b), call.args[1:])
+        if type(e) not in (IntImm, FloatImm)
+    )
     a, b = [te.const(e.value, dtype) if type(e) in (IntImm, FloatImm) else x for e, x in zip(call.args[1:], (a, b))]  # type: ignore[attr-defined]
     return elementwise(call, te.if_then_else, cond, a, b)
 
 
-where = row("where", ("condition", "x1", "x2"), _where_type, "x1 where the condition holds, else x2.", family="binary",
-            ref=np.where, lower=_where, extra={"scalars": True, "scalars_from": 1})  # fmt: skip
+where = row(
+    "where",
+    ("condition", "x1", "x2"),
+    _where_type,
+    "x1 where the condition holds, else x2.",
+    family="binary",
+    ref=np.where,
+    lower=_where,
+    extra={"scalars": True, "scalars_from": 1},
+)

@@ -14,12 +14,13 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call, IntImm
+from ..ir.op import Param
 from ..ir.relation import Answer, dims, same_dim, tensor_type
 from ..ir.types import Expr, TensorType, Type
 from .lowering import known_dims, result_dims, result_dtype, widened
 from .reduce import accumulate, cast_tensor
 from .rules import attr, bool_attr, dtype_value, fail, float_tensor, int_attr, ints_attr, same_dtype, tensor_arg
-from .table import Operator, Param, attribute, row
+from .table import Operator, attribute, row
 
 FAMILY = "nn"
 
@@ -45,7 +46,9 @@ def spatial(call: Call, name: str, rank: int) -> tuple[int, ...]:
     return value
 
 
-def window_size(size: Expr, before: int, after: int, kernel: Expr, stride: int, dilation: int, ceil: bool = False) -> Expr:
+def window_size(
+    size: Expr, before: int, after: int, kernel: Expr, stride: int, dilation: int, ceil: bool = False
+) -> Expr:
     """Number of places a window fits along an axis."""
     reach = build.add(build.mul(build.sub(kernel, 1), dilation), 1)
     room = build.sub(build.add(size, before + after), reach)
@@ -88,22 +91,38 @@ def _conv_type(rank: int) -> Any:
             return TensorType(None, dtype, rank + 2, x.vdevice)
         channels, inner = xs[data[1]], ws[kernel[1]]
         if groups < 1 or same_dim(channels, build.mul(inner, groups)) is Answer.NO:
-            raise fail(call, "E213", f"data has {channels} channels, the weight takes {inner} in each of {groups} groups", None, call.args[1])
+            raise fail(
+                call,
+                "E213",
+                f"data has {channels} channels, the weight takes {inner} in each of {groups} groups",
+                None,
+                call.args[1],
+            )
         features = ws[kernel[0]]
         if type(features) is IntImm and features.value % groups:
-            raise fail(call, "E213", f"{features.value} output channels do not divide into {groups} groups", None, call.args[1])
+            raise fail(
+                call, "E213", f"{features.value} output channels do not divide into {groups} groups", None, call.args[1]
+            )
         made = [xs[data[0]], features]
         for i in range(rank):
             size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])
             if type(size) is IntImm and size.value < 0:
-                raise fail(call, "E213", f"the kernel is larger than the padded data along spatial axis {i}", None, call.args[1])
+                raise fail(
+                    call,
+                    "E213",
+                    f"the kernel is larger than the padded data along spatial axis {i}",
+                    None,
+                    call.args[1],
+                )
             made.append(size)
         return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 
     return rule
 
 
-def pad_tensor(x: te.Tensor, axes: Sequence[int], before: Sequence[int], after: Sequence[int], fill: te.Value) -> te.Tensor:
+def pad_tensor(
+    x: te.Tensor, axes: Sequence[int], before: Sequence[int], after: Sequence[int], fill: te.Value
+) -> te.Tensor:
     """The tensor with a border along some axes; itself without one."""
     if not any(before) and not any(after):
         return x
@@ -146,7 +165,9 @@ def _conv(rank: int) -> Any:
             for axis in range(rank):
                 at[data[2 + axis]] = place[axis] * strides[axis] + rs[axis] * dilation[axis]
                 tap[kernel[2 + axis]] = rs[axis]
-            value = padded[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(wide)
+            value = padded[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(
+                wide
+            )
             return te.sum(value, axis=[rc, *rs])
 
         return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
@@ -159,8 +180,13 @@ def _windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilat
     rank = len(kernel)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
     view = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + rank)))
-    index: list[Any] = [slice(None), slice(None), *[slice(None, None, s) for s in strides], *[slice(None, None, d) for d in dilation]]
-    return view[tuple(index)]
+    index: list[Any] = [
+        slice(None),
+        slice(None),
+        *[slice(None, None, s) for s in strides],
+        *[slice(None, None, d) for d in dilation],
+    ]
+    return view[tuple(index)]  # type: ignore[no-any-return]
 
 
 def _many(value: Any, count: int) -> tuple[int, ...]:
@@ -172,9 +198,17 @@ def _conv_ref(rank: int) -> Any:
     space = "DHW"[3 - rank :]
 
     def ref(
-        x: np.ndarray, w: np.ndarray, strides: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-        data_layout: str = "NC" + space, kernel_layout: str = "OI" + space, out_layout: str | None = None, out_dtype: str | None = None,
-    ) -> np.ndarray:  # fmt: skip
+        x: np.ndarray,
+        w: np.ndarray,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        data_layout: str = "NC" + space,
+        kernel_layout: str = "OI" + space,
+        out_layout: str | None = None,
+        out_dtype: str | None = None,
+    ) -> np.ndarray:
         dtype = np.dtype(out_dtype) if out_dtype else x.dtype
         wide = np.float64 if np.issubdtype(dtype, np.floating) else np.int64
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
@@ -186,8 +220,11 @@ def _conv_ref(rank: int) -> Any:
         parts = []
         inner, each = kernel.shape[1], kernel.shape[0] // groups
         for g in range(groups):
-            part = np.tensordot(seen[:, g * inner : (g + 1) * inner], kernel[g * each : (g + 1) * each],
-                                ([1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))))  # fmt: skip
+            part = np.tensordot(
+                seen[:, g * inner : (g + 1) * inner],
+                kernel[g * each : (g + 1) * each],
+                ([1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))),
+            )
             parts.append(np.moveaxis(part, -1, 1))
         made = np.concatenate(parts, 1)
         out = out_layout or data_layout
@@ -199,12 +236,26 @@ def _conv_ref(rank: int) -> Any:
 def _conv_row(rank: int) -> Operator:
     space = "DHW"[3 - rank :]
     params: list[Param | str] = [
-        "data", "weight", attribute("strides", (1,) * rank), attribute("padding", (0,) * rank), attribute("dilation", (1,) * rank),
-        attribute("groups", 1), attribute("data_layout", "NC" + space), attribute("kernel_layout", "OI" + space),
-        attribute("out_layout", None), attribute("out_dtype", None),
-    ]  # fmt: skip
-    return row(f"nn.conv{rank}d", params, _conv_type(rank), f"Convolution over {rank} spatial axes (no flipping of the kernel).", family=FAMILY,
-               lower=_conv(rank), ref=_conv_ref(rank))  # fmt: skip
+        "data",
+        "weight",
+        attribute("strides", (1,) * rank),
+        attribute("padding", (0,) * rank),
+        attribute("dilation", (1,) * rank),
+        attribute("groups", 1),
+        attribute("data_layout", "NC" + space),
+        attribute("kernel_layout", "OI" + space),
+        attribute("out_layout", None),
+        attribute("out_dtype", None),
+    ]
+    return row(
+        f"nn.conv{rank}d",
+        params,
+        _conv_type(rank),
+        f"Convolution over {rank} spatial axes (no flipping of the kernel).",
+        family=FAMILY,
+        lower=_conv(rank),
+        ref=_conv_ref(rank),
+    )
 
 
 conv1d = _conv_row(1)
@@ -225,7 +276,15 @@ def _pool_type(call: Call) -> Type:
     made = list(known)
     for i in range(2):
         a = order[2 + i]
-        made[a] = window_size(known[a], before[i], after[i], build.const(kernel[i], "int64"), strides[i], dilation[i], bool_attr(call, "ceil_mode"))
+        made[a] = window_size(
+            known[a],
+            before[i],
+            after[i],
+            build.const(kernel[i], "int64"),
+            strides[i],
+            dilation[i],
+            bool_attr(call, "ceil_mode"),
+        )
     return tensor_type(made, x.dtype, vdevice=x.vdevice)
 
 
@@ -236,8 +295,16 @@ def _pool(largest: bool) -> Any:
         before, after = pads(call, 2)
         axes = order[2:]
         shape = result_dims(call)
-        extra = [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)] if bool_attr(call, "ceil_mode") else [0, 0]
-        wide = x if largest else te.compute(x.shape, lambda *i: accumulate(x[i]), "wide") if x.dtype in ("float16", "bfloat16") else x
+        extra = (
+            [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)] if bool_attr(call, "ceil_mode") else [0, 0]
+        )
+        wide = (
+            x
+            if largest
+            else te.compute(x.shape, lambda *i: accumulate(x[i]), "wide")
+            if x.dtype in ("float16", "bfloat16")
+            else x
+        )
         edge = te.lowest(x.dtype) if largest else te.const(0, wide.dtype)
         padded = pad_tensor(wide, axes, before, [a + e for a, e in zip(after, extra)], edge)
         rs = [te.reduce_axis((0, kernel[i]), f"r{'hw'[i]}") for i in range(2)]
@@ -259,10 +326,13 @@ def _pool(largest: bool) -> Any:
                 start = i[a] * strides[n] - before[n]
                 low, high = (-before[n], build.add(x.shape[a], after[n])) if counted else (0, x.shape[a])
                 if dilation[n] == 1:
-                    count = count * (te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64"))) - te.maximum(start, te.const(low, "int64")))
+                    count = count * (
+                        te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64")))
+                        - te.maximum(start, te.const(low, "int64"))
+                    )
                 else:
                     count = count * kernel[n]
-            return (made[i] / te.maximum(count, te.const(1, "int64")).astype(made.dtype)).astype(x.dtype)
+            return (made[i] / te.maximum(count, te.const(1, "int64")).astype(made.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
 
         return te.compute(shape, average, "avg_pool2d")  # type: ignore[no-any-return]
 
@@ -271,9 +341,16 @@ def _pool(largest: bool) -> Any:
 
 def _pool_ref(largest: bool) -> Any:
     def ref(
-        x: np.ndarray, pool_size: Any = 1, strides: Any = 1, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-        count_include_pad: bool = False, layout: str = "NCHW", out_layout: str | None = None,
-    ) -> np.ndarray:  # fmt: skip
+        x: np.ndarray,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: str = "NCHW",
+        out_layout: str | None = None,
+    ) -> np.ndarray:
         data = np.transpose(x, [layout.index(c) for c in "NCHW"])
         data = data if largest else data.astype(np.float64)
         kernel, steps, gaps, border = _many(pool_size, 2), _many(strides, 2), _many(dilation, 2), _many(padding, 2)
@@ -301,15 +378,38 @@ def _pool_ref(largest: bool) -> Any:
 
 
 def _pool_params(average: bool) -> list[Param | str]:
-    found: list[Param | str] = ["data", attribute("pool_size", (1, 1)), attribute("strides", (1, 1)), attribute("padding", (0, 0)),
-                                attribute("dilation", (1, 1)), attribute("ceil_mode", False), attribute("count_include_pad", False),
-                                attribute("layout", "NCHW"), attribute("out_layout", None)]  # fmt: skip
+    found: list[Param | str] = [
+        "data",
+        attribute("pool_size", (1, 1)),
+        attribute("strides", (1, 1)),
+        attribute("padding", (0, 0)),
+        attribute("dilation", (1, 1)),
+        attribute("ceil_mode", False),
+        attribute("count_include_pad", False),
+        attribute("layout", "NCHW"),
+        attribute("out_layout", None),
+    ]
     return found
 
 
-max_pool2d = row("nn.max_pool2d", _pool_params(False), _pool_type, "Largest of each window.", family=FAMILY, lower=_pool(True), ref=_pool_ref(True))
-avg_pool2d = row("nn.avg_pool2d", _pool_params(True), _pool_type, "Mean of each window; the border counts with count_include_pad.", family=FAMILY,
-                 lower=_pool(False), ref=_pool_ref(False))  # fmt: skip
+max_pool2d = row(
+    "nn.max_pool2d",
+    _pool_params(False),
+    _pool_type,
+    "Largest of each window.",
+    family=FAMILY,
+    lower=_pool(True),
+    ref=_pool_ref(True),
+)
+avg_pool2d = row(
+    "nn.avg_pool2d",
+    _pool_params(True),
+    _pool_type,
+    "Mean of each window; the border counts with count_include_pad.",
+    family=FAMILY,
+    lower=_pool(False),
+    ref=_pool_ref(False),
+)
 
 
 def _adaptive_type(call: Call) -> Type:
@@ -333,7 +433,10 @@ def _adaptive(call: Call, x: te.Tensor) -> te.Tensor:
     sizes = [te.Value(shape[a]) for a in axes]
     spans = [te.Value(x.shape[a]) for a in axes]
     reach = [build.add(build.floordiv(build.sub(build.add(x.shape[a], shape[a]), 1), shape[a]), 1) for a in axes]
-    reach = [r if build.is_int(build.floormod(x.shape[a], shape[a]), 0) is False else build.floordiv(x.shape[a], shape[a]) for r, a in zip(reach, axes)]
+    reach = [
+        r if build.is_int(build.floormod(x.shape[a], shape[a]), 0) is False else build.floordiv(x.shape[a], shape[a])
+        for r, a in zip(reach, axes)
+    ]
     rs = [te.reduce_axis((0, r), f"r{'hw'[n]}") for n, r in enumerate(reach)]
 
     def edges(i: Sequence[te.Value], n: int) -> tuple[te.Value, te.Value]:
@@ -357,12 +460,14 @@ def _adaptive(call: Call, x: te.Tensor) -> te.Tensor:
         for n in range(2):
             start, end = edges(i, n)
             count = count * (end - start)
-        return (total[i] / count.astype(total.dtype)).astype(x.dtype)
+        return (total[i] / count.astype(total.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
 
     return te.compute(shape, average, "adaptive_avg_pool2d")  # type: ignore[no-any-return]
 
 
-def _adaptive_ref(x: np.ndarray, output_size: Any = None, layout: str = "NCHW", out_layout: str | None = None) -> np.ndarray:
+def _adaptive_ref(
+    x: np.ndarray, output_size: Any = None, layout: str = "NCHW", out_layout: str | None = None
+) -> np.ndarray:
     data = np.transpose(x, [layout.index(c) for c in "NCHW"]).astype(np.float64)
     size = data.shape[2:] if output_size is None else _many(output_size, 2)
     made = np.empty((*data.shape[:2], *size))
@@ -375,6 +480,11 @@ def _adaptive_ref(x: np.ndarray, output_size: Any = None, layout: str = "NCHW", 
 
 
 adaptive_avg_pool2d = row(
-    "nn.adaptive_avg_pool2d", ("data", attribute("output_size", None), attribute("layout", "NCHW"), attribute("out_layout", None)),
-    _adaptive_type, "Mean of windows chosen so that the output has a given size.", family=FAMILY, lower=_adaptive, ref=_adaptive_ref,
-)  # fmt: skip
+    "nn.adaptive_avg_pool2d",
+    ("data", attribute("output_size", None), attribute("layout", "NCHW"), attribute("out_layout", None)),
+    _adaptive_type,
+    "Mean of windows chosen so that the output has a given size.",
+    family=FAMILY,
+    lower=_adaptive,
+    ref=_adaptive_ref,
+)

@@ -8,12 +8,21 @@ from __future__ import annotations
 import numpy as np
 
 from ..ffi.dtype import DataType
+from ..ir.build import const
 from ..ir.expr import Call, ExternFunc, GlobalVar, Op, StringImm
 from ..ir.op import Param
 from ..ir.relation import Answer, dims, is_subtype, tensor_type
-from ..ir.build import const
 from ..ir.types import (
-    OBJECT, VOID_TYPE, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type, prim_type,
+    OBJECT,
+    VOID_TYPE,
+    FuncType,
+    ObjectType,
+    PrimType,
+    ShapeType,
+    TensorType,
+    TupleType,
+    Type,
+    prim_type,
 )  # fmt: skip
 from .rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
 from .table import attribute, optional, row
@@ -30,19 +39,23 @@ def dps_type(call: Call) -> Type:
     """Result type of a destination-passing call: the written outputs, which must be tensors."""
     callee = argument(call, 0, "func")
     if not isinstance(callee, (GlobalVar, ExternFunc, Op)) and not isinstance(callee.ty, (FuncType, ObjectType)):
-        raise fail(call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", None, callee)
+        raise fail(
+            call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", None, callee
+        )
     operands = argument(call, 1, "args")
     if not isinstance(operands.ty, (TupleType, ObjectType)):
         raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
     if len(call.args) > 2:
         shape_arg(call, 2, "tir_vars")
     if not call.ty_args:
-        raise fail(call, "E216", "the result type is missing", 'write it after the arguments: R.Tensor((n, 4), "float32")')
+        raise fail(
+            call, "E216", "the result type is missing", 'write it after the arguments: R.Tensor((n, 4), "float32")'
+        )
     outputs = call.ty_args
     if len(outputs) == 1 and isinstance(outputs[0], TupleType):
         outputs = outputs[0].fields
     for ty in outputs:
-        if not isinstance(ty, TensorType) or ty.dtype is None or dims(ty) is None and ty.shape is None:
+        if not isinstance(ty, TensorType) or ty.dtype is None or (dims(ty) is None and ty.shape is None):
             raise fail(call, "E216", f"an output must be a tensor of known shape and dtype, got {ty}")
     return given_type(call)
 
@@ -96,46 +109,81 @@ _FUNC_ARGS = (Param("func"), Param("args", doc="tuple of arguments"))
 _DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape of further scalar arguments, passed after the outputs"))
 
 call_dps = row(
-    "call_dps", _DPS, dps_type,
+    "call_dps",
+    _DPS,
+    dps_type,
     "Call of a tensor program or registered function that writes its results into memory given to it (out types in ty_args).",
-)  # fmt: skip
+)
 call_inplace = row(
-    "call_inplace", (*_DPS, attribute("inplace_indices")), inplace_type,
+    "call_inplace",
+    (*_DPS, attribute("inplace_indices")),
+    inplace_type,
     "As call_dps, but output i takes the memory of argument inplace_indices[i], which must not be used afterwards.",
-)  # fmt: skip
+)
 call_dps_with_grad = row(
-    "call_dps_with_grad", (*_DPS, attribute("te_grad_name"), attribute("te_grad_kwargs", None)), dps_type,
+    "call_dps_with_grad",
+    (*_DPS, attribute("te_grad_name"), attribute("te_grad_kwargs", None)),
+    dps_type,
     "As call_dps, naming the registered gradient of the tensor program.",
-)  # fmt: skip
+)
 call_packed = row(
-    "call_packed", (Param("func"), Param("args", "exprs")), _packed, "Call of a registered function; it may have effects.", pure=False,
-)  # fmt: skip
+    "call_packed",
+    (Param("func"), Param("args", "exprs")),
+    _packed,
+    "Call of a registered function; it may have effects.",
+    pure=False,
+)
 call_pure_packed = row(
-    "call_pure_packed", (Param("func"), Param("args", "exprs")), _packed, "Call of a registered function without effects.",
-)  # fmt: skip
+    "call_pure_packed",
+    (Param("func"), Param("args", "exprs")),
+    _packed,
+    "Call of a registered function without effects.",
+)
 call_inplace_packed = row(
-    "call_inplace_packed", (Param("func"), Param("args", "exprs"), attribute("inplace_indices")), _inplace_packed,
+    "call_inplace_packed",
+    (Param("func"), Param("args", "exprs"), attribute("inplace_indices")),
+    _inplace_packed,
     "Call of a registered function that changes only the arguments named by inplace_indices, which must not be used afterwards.",
-)  # fmt: skip
+)
 call_py_func = row(
-    "call_py_func", (Param("func"), Param("args", "exprs")), _packed, "Call of a Python function of the module by name.", pure=False,
-)  # fmt: skip
+    "call_py_func",
+    (Param("func"), Param("args", "exprs")),
+    _packed,
+    "Call of a Python function of the module by name.",
+    pure=False,
+)
 call_builtin_with_ctx = row(
-    "call_builtin_with_ctx", _FUNC_ARGS, _operands_tuple, "Call of a VM builtin that receives the VM as first argument.", pure=False,
-)  # fmt: skip
+    "call_builtin_with_ctx",
+    _FUNC_ARGS,
+    _operands_tuple,
+    "Call of a VM builtin that receives the VM as first argument.",
+    pure=False,
+)
 
 
 def _make_closure(call: Call) -> Type:
     if not isinstance(argument(call, 1, "args").ty, (TupleType, ObjectType)):
-        raise fail(call, "E210", f"args must be a tuple, got {call.args[1].ty}", "write (x,) for one captured value", call.args[1])
+        raise fail(
+            call,
+            "E210",
+            f"args must be a tuple, got {call.args[1].ty}",
+            "write (x,) for one captured value",
+            call.args[1],
+        )
     return OBJECT
 
 
 make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Function with its captured values as a value.")
 invoke_closure = row(
-    "invoke_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure; it may have effects.", pure=False
+    "invoke_closure",
+    (Param("closure"), Param("args")),
+    _operands_tuple,
+    "Call of a closure; it may have effects.",
+    pure=False,
 )
-invoke_pure_closure = row("invoke_pure_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure without effects.")
+invoke_pure_closure = row(
+    "invoke_pure_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure without effects."
+)
 null_value = row("null_value", (), lambda call: OBJECT, "The value that stands for nothing.")
 
 
@@ -157,10 +205,20 @@ def _assert(call: Call) -> Type:
     return _print(call)
 
 
-print_value = row("print", (Param("values", "exprs"), attribute("format", "")), _print, "Print values through a format with {} places.",
-             pure=False)  # fmt: skip
-assert_op = row("assert_op", (Param("condition"), Param("values", "exprs"), attribute("format", "")), _assert,
-                "Stop with a message unless the condition holds.", pure=False)  # fmt: skip
+print_value = row(
+    "print",
+    (Param("values", "exprs"), attribute("format", "")),
+    _print,
+    "Print values through a format with {} places.",
+    pure=False,
+)
+assert_op = row(
+    "assert_op",
+    (Param("condition"), Param("values", "exprs"), attribute("format", "")),
+    _assert,
+    "Stop with a message unless the condition holds.",
+    pure=False,
+)
 
 
 def _shape_of(call: Call) -> Type:
@@ -177,7 +235,13 @@ def _shape_to_tensor(call: Call) -> Type:
 def _tensor_to_shape(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.name != "int64":
-        raise fail(call, "E211", f"expected an int64 tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', call.args[0])
+        raise fail(
+            call,
+            "E211",
+            f"expected an int64 tensor, got {ty.dtype.name}",
+            'cast first: R.astype(x, "int64")',
+            call.args[0],
+        )
     if ty.ndim not in (1, -1):
         raise fail(call, "E212", f"expected a tensor of rank 1, got rank {ty.ndim}", None, call.args[0])
     known = dims(ty)
@@ -191,11 +255,23 @@ def _size(call: Call) -> Type:
 
 
 shape_of = row("shape_of", ("x",), _shape_of, "Shape of a tensor as a value.", ref=lambda x: tuple(x.shape))
-shape_to_tensor = row("shape_to_tensor", ("shape",), _shape_to_tensor, "Shape value as an int64 tensor.",
-                      ref=lambda shape: np.array(shape, np.int64))  # fmt: skip
-tensor_to_shape = row("tensor_to_shape", ("x",), _tensor_to_shape, "Rank-1 int64 tensor as a shape value.",
-                      ref=lambda x: tuple([int(v) for v in x]))  # fmt: skip
-size = row("size", ("x",), _size, "Number of elements as an int64 scalar tensor.", ref=lambda x: np.array(x.size, np.int64))
+shape_to_tensor = row(
+    "shape_to_tensor",
+    ("shape",),
+    _shape_to_tensor,
+    "Shape value as an int64 tensor.",
+    ref=lambda shape: np.array(shape, np.int64),
+)
+tensor_to_shape = row(
+    "tensor_to_shape",
+    ("x",),
+    _tensor_to_shape,
+    "Rank-1 int64 tensor as a shape value.",
+    ref=lambda x: tuple([int(v) for v in x]),
+)
+size = row(
+    "size", ("x",), _size, "Number of elements as an int64 scalar tensor.", ref=lambda x: np.array(x.size, np.int64)
+)
 
 
 def _device_name(value: object) -> str:
@@ -210,10 +286,18 @@ def _to_vdevice(call: Call) -> Type:
 
 
 to_vdevice = row("to_vdevice", ("x", attribute("dst_vdevice")), _to_vdevice, "Copy to a virtual device.")
-hint_on_device = row("hint_on_device", ("x", attribute("device"), attribute("memory_scope", "global")), lambda c: tensor_arg(c, 0),
-                     "Says on which device the value should live; a copy where it does not.")  # fmt: skip
-stop_lift_params = row("builtin.stop_lift_params", ("x",), lambda c: argument(c, 0, "x").ty,
-                       "Identity that keeps weight computations behind it out of transform_params.")  # fmt: skip
+hint_on_device = row(
+    "hint_on_device",
+    ("x", attribute("device"), attribute("memory_scope", "global")),
+    lambda c: tensor_arg(c, 0),
+    "Says on which device the value should live; a copy where it does not.",
+)
+stop_lift_params = row(
+    "builtin.stop_lift_params",
+    ("x",),
+    lambda c: argument(c, 0, "x").ty,
+    "Identity that keeps weight computations behind it out of transform_params.",
+)
 
 
 def _inspect(dtype: str, axis: bool = False):  # type: ignore[no-untyped-def]
@@ -235,17 +319,43 @@ def _dtype_code(x: np.ndarray) -> int:
     return _DTYPE_CODES[DataType(str(x.dtype)).code]
 
 
-tensor_ndim = row("inspect.tensor_ndim", ("tensor",), _inspect("int32"), "Rank of a run-time tensor.", ref=lambda t: t.ndim)
-tensor_dtype_code = row("inspect.tensor_dtype_code", ("tensor",), _inspect("uint8"), "DLPack code of the dtype.", ref=_dtype_code)
-tensor_dtype_bits = row("inspect.tensor_dtype_bits", ("tensor",), _inspect("uint8"), "Bits of an element.",
-                        ref=lambda t: t.dtype.itemsize * 8)  # fmt: skip
-tensor_dtype_lanes = row("inspect.tensor_dtype_lanes", ("tensor",), _inspect("uint16"), "Lanes of an element.", ref=lambda t: 1)
-tensor_shape_i = row("inspect.tensor_shape_i", ("tensor", "axis"), _inspect("int64", True), "One dimension of a run-time tensor.",
-                     ref=lambda t, axis: t.shape[axis])  # fmt: skip
-tensor_stride_i = row("inspect.tensor_stride_i", ("tensor", "axis"), _inspect("int64", True), "One stride, in elements.",
-                      ref=lambda t, axis: t.strides[axis] // t.itemsize)  # fmt: skip
-tensor_byte_offset = row("inspect.tensor_byte_offset", ("tensor",), _inspect("uint64"), "Byte offset of the first element.",
-                         ref=lambda t: 0)  # fmt: skip
-tensor_elem_offset = row("inspect.tensor_elem_offset", ("tensor",), _inspect("uint64"), "Element offset of the first element.",
-                         ref=lambda t: 0)  # fmt: skip
-
+tensor_ndim = row(
+    "inspect.tensor_ndim", ("tensor",), _inspect("int32"), "Rank of a run-time tensor.", ref=lambda t: t.ndim
+)
+tensor_dtype_code = row(
+    "inspect.tensor_dtype_code", ("tensor",), _inspect("uint8"), "DLPack code of the dtype.", ref=_dtype_code
+)
+tensor_dtype_bits = row(
+    "inspect.tensor_dtype_bits",
+    ("tensor",),
+    _inspect("uint8"),
+    "Bits of an element.",
+    ref=lambda t: t.dtype.itemsize * 8,
+)
+tensor_dtype_lanes = row(
+    "inspect.tensor_dtype_lanes", ("tensor",), _inspect("uint16"), "Lanes of an element.", ref=lambda t: 1
+)
+tensor_shape_i = row(
+    "inspect.tensor_shape_i",
+    ("tensor", "axis"),
+    _inspect("int64", True),
+    "One dimension of a run-time tensor.",
+    ref=lambda t, axis: t.shape[axis],
+)
+tensor_stride_i = row(
+    "inspect.tensor_stride_i",
+    ("tensor", "axis"),
+    _inspect("int64", True),
+    "One stride, in elements.",
+    ref=lambda t, axis: t.strides[axis] // t.itemsize,
+)
+tensor_byte_offset = row(
+    "inspect.tensor_byte_offset", ("tensor",), _inspect("uint64"), "Byte offset of the first element.", ref=lambda t: 0
+)
+tensor_elem_offset = row(
+    "inspect.tensor_elem_offset",
+    ("tensor",),
+    _inspect("uint64"),
+    "Element offset of the first element.",
+    ref=lambda t: 0,
+)

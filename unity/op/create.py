@@ -49,9 +49,18 @@ def _np(dtype: Any, default: str = "float32") -> np.dtype:
     return DataType(str(dtype or default)).numpy
 
 
-full = row("full", ("shape", "fill_value", attribute("dtype", None)), _full_type, "A tensor of one value.", family=FAMILY,
-           lower=lambda call, shape, value: _fill(call, value), extra={"scalars": True},
-           ref=lambda shape, fill_value, dtype=None: np.full(tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))))  # fmt: skip
+full = row(
+    "full",
+    ("shape", "fill_value", attribute("dtype", None)),
+    _full_type,
+    "A tensor of one value.",
+    family=FAMILY,
+    lower=lambda call, shape, value: _fill(call, value),
+    extra={"scalars": True},
+    ref=lambda shape, fill_value, dtype=None: np.full(
+        tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))
+    ),
+)
 
 
 def _full_like_type(call: Call) -> Type:
@@ -60,9 +69,16 @@ def _full_like_type(call: Call) -> Type:
     return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
 
 
-full_like = row("full_like", ("x", "fill_value", attribute("dtype", None)), _full_like_type, "One value in the shape of a tensor.",
-                family=FAMILY, lower=lambda call, x, value: _fill(call, value), extra={"scalars": True},
-                ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))))  # fmt: skip
+full_like = row(
+    "full_like",
+    ("x", "fill_value", attribute("dtype", None)),
+    _full_like_type,
+    "One value in the shape of a tensor.",
+    family=FAMILY,
+    lower=lambda call, x, value: _fill(call, value),
+    extra={"scalars": True},
+    ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
+)
 
 
 def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
@@ -80,10 +96,24 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         dtype = result_dtype(call)
         return te.compute(result_dims(call), lambda *i: te.const(value, dtype), short_name(call))  # type: ignore[no-any-return]
 
-    made = row(name, ("shape", attribute("dtype")), shaped, f"A tensor of {doc}.", family=FAMILY, lower=lower,
-               ref=lambda shape, dtype: np.full(tuple(shape), value, _np(dtype)))  # fmt: skip
-    alike = row(f"{name}_like", ("x", attribute("dtype", None)), same, f"A tensor of {doc} in the shape of another.", family=FAMILY, lower=lower,
-                ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))))  # fmt: skip
+    made = row(
+        name,
+        ("shape", attribute("dtype")),
+        shaped,
+        f"A tensor of {doc}.",
+        family=FAMILY,
+        lower=lower,
+        ref=lambda shape, dtype: np.full(tuple(shape), value, _np(dtype)),
+    )
+    alike = row(
+        f"{name}_like",
+        ("x", attribute("dtype", None)),
+        same,
+        f"A tensor of {doc} in the shape of another.",
+        family=FAMILY,
+        lower=lower,
+        ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
+    )
     return made, alike
 
 
@@ -104,7 +134,9 @@ def _range_of(call: Call) -> tuple[Any, Any, Any]:
 
 def _arange_type(call: Call) -> Type:
     start, end, step = _range_of(call)
-    floats = any([isinstance(v, float) or (isinstance(v, Expr) and build.dtype_of(v).is_float) for v in (start, end, step)])
+    floats = any(
+        [isinstance(v, float) or (isinstance(v, Expr) and build.dtype_of(v).is_float) for v in (start, end, step)]
+    )
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("float32" if floats else "int64")
     if isinstance(step, (int, float)) and step == 0:
         raise fail(call, "E214", "a step of 0 has no meaning")
@@ -115,7 +147,9 @@ def _arange_type(call: Call) -> Type:
     low, high = [build.cast(v, "int64") if isinstance(v, Expr) else build.const(v, "int64") for v in (start, end)]
     distance = build.sub(high, low) if step > 0 else build.sub(low, high)
     count = distance if abs(step) == 1 else build.ceildiv(distance, build.const(abs(step), "int64"))
-    return tensor_type((count if start == 0 and isinstance(step, int) and step > 0 else build.maximum(count, 0),), dtype)
+    return tensor_type(
+        (count if start == 0 and isinstance(step, int) and step > 0 else build.maximum(count, 0),), dtype
+    )
 
 
 def _arange(call: Call, *inputs: Any) -> te.Tensor:
@@ -124,7 +158,9 @@ def _arange(call: Call, *inputs: Any) -> te.Tensor:
     wide = "float64" if dtype.is_float else "int64"
 
     def body(i: te.Value) -> te.Value:
-        first, stride = [te.Value(build.cast(v, wide)) if isinstance(v, Expr) else te.const(v, wide) for v in (start, step)]
+        first, stride = [
+            te.Value(build.cast(v, wide)) if isinstance(v, Expr) else te.const(v, wide) for v in (start, step)
+        ]
         return (first + i.astype(wide) * stride).astype(dtype)
 
     return te.compute(result_dims(call), body, "arange")  # type: ignore[no-any-return]
@@ -136,12 +172,20 @@ def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -
     floats = any([isinstance(v, float) for v in (start, end, step)])
     count = max(0, math.ceil((end - start) / step))
     wide = np.float64 if floats or (dtype and _np(dtype).kind not in "iu") else np.int64
-    return (np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)).astype(_np(dtype, "float32" if floats else "int64"))
+    return (np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)).astype(  # type: ignore[no-any-return]
+        _np(dtype, "float32" if floats else "int64")
+    )
 
 
-arange = row("arange", ("start", optional("end"), optional("step", None), attribute("dtype", None)), _arange_type,
-             "start, start + step, ... below end; with one bound it is the end.", family=FAMILY, lower=_arange,
-             ref=_arange_ref)  # fmt: skip
+arange = row(
+    "arange",
+    ("start", optional("end"), optional("step", None), attribute("dtype", None)),
+    _arange_type,
+    "start, start + step, ... below end; with one bound it is the end.",
+    family=FAMILY,
+    lower=_arange,
+    ref=_arange_ref,
+)
 
 
 def _eye_type(call: Call) -> Type:
@@ -153,12 +197,20 @@ def _eye_type(call: Call) -> Type:
 
 def _eye(call: Call) -> te.Tensor:
     k, dtype = int_attr(call, "k", 0), result_dtype(call)
-    return te.compute(result_dims(call), lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye")  # type: ignore[no-any-return]
+    return te.compute(  # type: ignore[no-any-return]
+        result_dims(call), lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye"
+    )
 
 
-eye = row("eye", (attribute("n"), attribute("m", None), attribute("k", 0), attribute("dtype", "float32")), _eye_type,
-          "Ones on diagonal k, zeros elsewhere.", family=FAMILY, lower=_eye,
-          ref=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, _np(dtype)))  # fmt: skip
+eye = row(
+    "eye",
+    (attribute("n"), attribute("m", None), attribute("k", 0), attribute("dtype", "float32")),
+    _eye_type,
+    "Ones on diagonal k, zeros elsewhere.",
+    family=FAMILY,
+    lower=_eye,
+    ref=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, _np(dtype)),
+)
 
 
 def _astype_type(call: Call) -> Type:
@@ -181,7 +233,21 @@ def _astype_ref(x: np.ndarray, dtype: Any) -> np.ndarray:
         return x.astype(_np(dtype))
 
 
-astype = row("astype", ("x", attribute("dtype")), _astype_type, "The values in another data type; floats to integers truncate.",
-             family="dtype", lower=_astype, ref=_astype_ref)  # fmt: skip
-wrap_param = row("wrap_param", ("data", attribute("dtype", "float32")), _astype_type, "A weight, seen in a data type.", family="dtype",
-                 lower=_astype, ref=_astype_ref)  # fmt: skip
+astype = row(
+    "astype",
+    ("x", attribute("dtype")),
+    _astype_type,
+    "The values in another data type; floats to integers truncate.",
+    family="dtype",
+    lower=_astype,
+    ref=_astype_ref,
+)
+wrap_param = row(
+    "wrap_param",
+    ("data", attribute("dtype", "float32")),
+    _astype_type,
+    "A weight, seen in a data type.",
+    family="dtype",
+    lower=_astype,
+    ref=_astype_ref,
+)

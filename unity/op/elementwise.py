@@ -50,7 +50,9 @@ def _float(call: Call) -> TensorType:
 def _number(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0])
+        raise fail(
+            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0]
+        )
     return ty
 
 
@@ -64,7 +66,13 @@ def _bits(call: Call) -> TensorType:
 def _logical(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and not ty.dtype.is_bool:
-        raise fail(call, "E211", f"expected a bool tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "bool")', call.args[0])
+        raise fail(
+            call,
+            "E211",
+            f"expected a bool tensor, got {ty.dtype.name}",
+            'cast first: R.astype(x, "bool")',
+            call.args[0],
+        )
     return ty
 
 
@@ -73,10 +81,24 @@ def _test(call: Call) -> TensorType:
 
 
 def unary(
-    name: str, rule: Callable[[Call], TensorType], ref: Callable[..., Any], fn: Callable[[te.Value], Any], doc: str, **fields: Any
+    name: str,
+    rule: Callable[[Call], TensorType],
+    ref: Callable[..., Any],
+    fn: Callable[[te.Value], Any],
+    doc: str,
+    **fields: Any,
 ) -> Operator:
     """Register a unary operator: type rule, numpy meaning, meaning per element."""
-    return row(name, ("x",), rule, doc, family="unary", ref=in_float32(ref), lower=lambda call, x: elementwise(call, fn, x), **fields)
+    return row(
+        name,
+        ("x",),
+        rule,
+        doc,
+        family="unary",
+        ref=in_float32(ref),
+        lower=lambda call, x: elementwise(call, fn, x),
+        **fields,
+    )
 
 
 def _on_floats(fn: Callable[[te.Value], te.Value]) -> Callable[[te.Value], te.Value]:
@@ -97,7 +119,7 @@ def _sign(x: te.Value) -> te.Value:
 
 
 def _sign_ref(x: np.ndarray) -> np.ndarray:
-    return np.sign(x)
+    return np.sign(x)  # type: ignore[no-any-return]
 
 
 _vector_erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -167,14 +189,21 @@ def _clip(call: Call, x: te.Tensor) -> te.Tensor:
     return elementwise(call, body, x)
 
 
-def _clip_ref(x: np.ndarray, min: float, max: float) -> np.ndarray:  # noqa: A002 - the parameters' names
+def _clip_ref(x: np.ndarray, min: float, max: float) -> np.ndarray:
     if x.dtype.kind in "iu":
         info = np.iinfo(x.dtype)
         low = info.min if min <= info.min else math.ceil(min)
         high = info.max if max >= info.max else math.floor(max)
-        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
-    return np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max))
+        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))  # type: ignore[no-any-return]
+    return np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max))  # type: ignore[no-any-return]
 
 
-clip = row("clip", ("x", attribute("min"), attribute("max")), _clip_type, "x limited to [min, max]; NaN stays NaN.", family="unary",
-           ref=in_float32(_clip_ref), lower=_clip)  # fmt: skip
+clip = row(
+    "clip",
+    ("x", attribute("min"), attribute("max")),
+    _clip_type,
+    "x limited to [min, max]; NaN stays NaN.",
+    family="unary",
+    ref=in_float32(_clip_ref),
+    lower=_clip,
+)

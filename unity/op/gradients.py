@@ -1,7 +1,8 @@
-"""Gradients of the rows: ``grad(call, out_grad)`` -> one expression per argument (None where an argument has no gradient).
+"""Gradients of the rows: ``grad(call, out_grad)`` -> one expression per argument, None where there is no gradient.
 
-They stand here, not in the families, because a rule is written with operators of all families. The results are nested calls; whoever
-uses them brings them into normal form. For an operator with several results ``out_grad`` is a tuple.
+They stand here, not in the families, because a rule is written with operators of all families. The results are
+nested calls; whoever uses them brings them into normal form. For an operator with several results ``out_grad`` is
+a tuple.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem
+from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.relation import Answer, dims, same_dims
-from ..ir.types import TensorType
+from ..ir.types import Expr, TensorType
 from ..support.errors import TypeRuleError
-from .binary import add, divide, equal, greater, greater_equal, less_equal, logical_and, multiply, power, subtract, where
+from .binary import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    less_equal,
+    logical_and,
+    multiply,
+    power,
+    subtract,
+    where,
+)  # fmt: skip
 from .create import astype, full_like, zeros_like
 from .elementwise import cos, cosh, erf, exp, log, negative, rsqrt, sigmoid, sign, sin, sinh, sqrt, square, tanh
 from .linalg import matmul
@@ -32,7 +45,9 @@ Rule = Callable[[Call, Expr], list[Any]]
 def _shape(expr: Expr) -> ShapeExpr:
     known = dims(expr.ty)
     if known is None:
-        raise TypeRuleError("E218", f"the gradient needs the shape of a value of type {expr.ty}", help="name it with R.match_cast")
+        raise TypeRuleError(
+            "E218", f"the gradient needs the shape of a value of type {expr.ty}", help="name it with R.match_cast"
+        )
     return ShapeExpr(known)
 
 
@@ -166,7 +181,10 @@ def _matmul(call: Call, g: Expr) -> list[Any]:
     grad_a = _reduce_to(matmul(g, _transpose_last(wide_b, max(rank_b, 2))), wide_a)
     grad_b = _reduce_to(matmul(_transpose_last(wide_a, max(rank_a, 2)), g), wide_b)
     assert grad_a is not None and grad_b is not None
-    return [reshape(grad_a, _shape(a)) if rank_a == 1 else grad_a, reshape(grad_b, _shape(b)) if rank_b == 1 else grad_b]
+    return [
+        reshape(grad_a, _shape(a)) if rank_a == 1 else grad_a,
+        reshape(grad_b, _shape(b)) if rank_b == 1 else grad_b,
+    ]
 
 
 def _softmax(call: Call, g: Expr) -> list[Any]:
@@ -188,7 +206,11 @@ def _permute(call: Call, g: Expr) -> list[Any]:
 
 def _concat(call: Call, g: Expr) -> list[Any]:
     source = call.args[0]
-    fields = list(source.fields) if type(source) is Tuple else [TupleGetItem(source, i) for i in range(len(source.ty.fields))]  # type: ignore[attr-defined]
+    fields = (
+        list(source.fields)
+        if type(source) is Tuple
+        else [TupleGetItem(source, i) for i in range(len(source.ty.fields))]
+    )
     rank = len(_shape(fields[0]).values)
     axis = normal_axis(call, int_attr(call, "axis", 0), rank)
     cuts, at = [], 0

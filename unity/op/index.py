@@ -14,9 +14,9 @@ from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
+from .lowering import result_dims
 from .rules import attr, fail, int_attr, normal_axis, tensor_arg
 from .table import attribute, row
-from .lowering import result_dims
 
 FAMILY = "index"
 _MODES = ("fast", "clip", "wrap", "nan")
@@ -26,7 +26,13 @@ def index_tensor(call: Call, position: int, name: str = "indices") -> TensorType
     """Type of an integer tensor argument. Raises E210, E211."""
     ty = tensor_arg(call, position, name)
     if ty.dtype is not None and not ty.dtype.is_integral:
-        raise fail(call, "E211", f"{name} must be integers, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', call.args[position])
+        raise fail(
+            call,
+            "E211",
+            f"{name} must be integers, got {ty.dtype.name}",
+            'cast first: R.astype(x, "int64")',
+            call.args[position],
+        )
     return ty
 
 
@@ -43,10 +49,9 @@ def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
 def _take_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     arg = call.args[1] if len(call.args) > 1 else None
-    if arg is not None and isinstance(arg.ty, PrimType):
-        indices = tensor_type((), arg.ty.dtype)
-    else:
-        indices = index_tensor(call, 1)
+    indices = (
+        tensor_type((), arg.ty.dtype) if arg is not None and isinstance(arg.ty, PrimType) else index_tensor(call, 1)
+    )
     if attr(call, "mode", "fast") not in _MODES:
         raise fail(call, "E214", f"mode must be one of {', '.join(_MODES)}, got {call.attrs['mode']!r}")
     axis = attr(call, "axis")
@@ -60,7 +65,7 @@ def _take_type(call: Call) -> Type:
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
         return TensorType(None, ty.dtype, rank, ty.vdevice)
-    if type(known[axis]) is IntImm and known[axis].value == 0:  # type: ignore[attr-defined]
+    if type(known[axis]) is IntImm and known[axis].value == 0:
         raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[0])
     return tensor_type((*known[:axis], *picked, *known[axis + 1 :]), ty.dtype, vdevice=ty.vdevice)
 
@@ -96,14 +101,23 @@ def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = 
     return np.asarray(made)
 
 
-take = row("take", ("x", "indices", attribute("axis", None), attribute("mode", "fast")), _take_type,
-           "Slices along an axis chosen by indices.", family=FAMILY, lower=_take, ref=_take_ref)  # fmt: skip
+take = row(
+    "take",
+    ("x", "indices", attribute("axis", None), attribute("mode", "fast")),
+    _take_type,
+    "Slices along an axis chosen by indices.",
+    family=FAMILY,
+    lower=_take,
+    ref=_take_ref,
+)
 
 
 def _gather_type(call: Call) -> Type:
     ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
     if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
-        raise fail(call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", None, call.args[1])
+        raise fail(
+            call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", None, call.args[1]
+        )
     axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:
@@ -116,26 +130,39 @@ def _gather_type(call: Call) -> Type:
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
     extent = x.shape[axis]
-    return te.compute(indices.shape, lambda *i: x[[in_range(indices[i], extent) if a == axis else v for a, v in enumerate(i)]], "gather")  # type: ignore[no-any-return]
+    return te.compute(  # type: ignore[no-any-return]
+        indices.shape,
+        lambda *i: x[[in_range(indices[i], extent) if a == axis else v for a, v in enumerate(i)]],
+        "gather",
+    )
 
 
 def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
-    index = list(np.indices(indices.shape))
+    index: list[Any] = list(np.indices(indices.shape))
     size = data.shape[axis]
     wide = indices.astype(np.int64)
     index[axis] = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
-    return data[tuple(index)]
+    return data[tuple(index)]  # type: ignore[no-any-return]
 
 
-gather_elements = row("gather_elements", ("data", "indices", attribute("axis", 0)), _gather_type,
-                      "out[i, j] = data[indices[i, j], j] for axis 0.", family=FAMILY, lower=_gather, ref=_gather_ref)  # fmt: skip
+gather_elements = row(
+    "gather_elements",
+    ("data", "indices", attribute("axis", 0)),
+    _gather_type,
+    "out[i, j] = data[indices[i, j], j] for axis 0.",
+    family=FAMILY,
+    lower=_gather,
+    ref=_gather_ref,
+)
 
 
 def _one_hot_type(call: Call) -> Type:
     indices = index_tensor(call, 0)
     values = [call.args[1].ty, call.args[2].ty]
     if not isinstance(values[0], PrimType) or values[0] is not values[1]:
-        raise fail(call, "E211", f"on_value and off_value must be scalars of one data type, got {values[0]} and {values[1]}")
+        raise fail(
+            call, "E211", f"on_value and off_value must be scalars of one data type, got {values[0]} and {values[1]}"
+        )
     depth = int_attr(call, "depth")
     if depth < 1:
         raise fail(call, "E214", f"depth must be positive, got {depth}")
@@ -161,8 +188,15 @@ def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.
 def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:
     axis = axis % (indices.ndim + 1)
     ladder = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
-    return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)
+    return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)  # type: ignore[no-any-return]
 
 
-one_hot = row("one_hot", ("indices", "on_value", "off_value", attribute("depth"), attribute("axis", -1)), _one_hot_type,
-              "on_value where the position along the new axis equals the index.", family=FAMILY, lower=_one_hot, ref=_one_hot_ref)  # fmt: skip
+one_hot = row(
+    "one_hot",
+    ("indices", "on_value", "off_value", attribute("depth"), attribute("axis", -1)),
+    _one_hot_type,
+    "on_value where the position along the new axis equals the index.",
+    family=FAMILY,
+    lower=_one_hot,
+    ref=_one_hot_ref,
+)

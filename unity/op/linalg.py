@@ -24,7 +24,13 @@ def _matmul_type(call: Call) -> Type:
     vdevice = same_vdevice(a, b)
     for index, ty in enumerate((a, b)):
         if ty.ndim == 0:
-            raise fail(call, "E212", "the operands must have at least one axis", "multiply by a scalar with R.multiply", call.args[index])
+            raise fail(
+                call,
+                "E212",
+                "the operands must have at least one axis",
+                "multiply by a scalar with R.multiply",
+                call.args[index],
+            )
     if a.ndim == -1 or b.ndim == -1:
         return TensorType(None, dtype, -1, vdevice)
     rank = max(a.ndim, b.ndim, 2) - (a.ndim == 1) - (b.ndim == 1)
@@ -33,7 +39,13 @@ def _matmul_type(call: Call) -> Type:
         return TensorType(None, dtype, rank, vdevice)
     inner, other = left[-1], right[-2] if b.ndim > 1 else right[0]
     if same_dim(inner, other) is Answer.NO:
-        raise fail(call, "E213", f"the inner dimensions differ: {inner} and {other}", "x1 has shape (..., m, k), x2 (..., k, n)", call.args[1])
+        raise fail(
+            call,
+            "E213",
+            f"the inner dimensions differ: {inner} and {other}",
+            "x1 has shape (..., m, k), x2 (..., k, n)",
+            call.args[1],
+        )
     batch = broadcast_dims(call, (left[:-2], right[:-2]))
     if batch is None:
         return TensorType(None, dtype, rank, vdevice)
@@ -44,8 +56,8 @@ def _matmul_type(call: Call) -> Type:
 def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
     dtype = x1.dtype if not out_dtype else np.dtype(out_dtype)
     if str(x1.dtype) in ("float16", "bfloat16"):
-        return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(dtype)
-    return np.matmul(x1.astype(dtype), x2.astype(dtype))
+        return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(dtype)  # type: ignore[no-any-return]
+    return np.matmul(x1.astype(dtype), x2.astype(dtype))  # type: ignore[no-any-return]
 
 
 def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
@@ -84,5 +96,12 @@ def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr],
     return x[[*picked, *tail]]
 
 
-matmul = row("matmul", ("x1", "x2", attribute("out_dtype", None)), _matmul_type, "Matrix product with numpy's rules for batches and vectors.",
-             family="linalg", ref=_matmul_ref, lower=_matmul)  # fmt: skip
+matmul = row(
+    "matmul",
+    ("x1", "x2", attribute("out_dtype", None)),
+    _matmul_type,
+    "Matrix product with numpy's rules for batches and vectors.",
+    family="linalg",
+    ref=_matmul_ref,
+    lower=_matmul,
+)

@@ -30,8 +30,12 @@ def known_dims(call: Call, ty: Any) -> tuple[Expr, ...]:
     """Dimensions of a tensor type. Raises E218 when they are not known at compile time."""
     found = dims(ty) if isinstance(ty, TensorType) else None
     if found is None:
-        raise fail(call, "E218", f"the shape of {ty} is not known at compile time",
-                   "name it first: y = R.match_cast(x, R.Tensor((n, m), dtype))")  # fmt: skip
+        raise fail(
+            call,
+            "E218",
+            f"the shape of {ty} is not known at compile time",
+            "name it first: y = R.match_cast(x, R.Tensor((n, m), dtype))",
+        )
     return found
 
 

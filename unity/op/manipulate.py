@@ -17,7 +17,18 @@ from ..ir.relation import Answer, dims, same_dim, tensor_type
 from ..ir.types import Expr, TensorType, Type
 from .lowering import known_dims, load, result_dims, short_name
 from .rules import (
-    ONE, attr, axes_attr, broadcast_dims, fail, int_attr, ints_attr, is_one, normal_axis, product, shape_arg, tensor_arg,
+    ONE,
+    attr,
+    axes_attr,
+    broadcast_dims,
+    fail,
+    int_attr,
+    ints_attr,
+    is_one,
+    normal_axis,
+    product,
+    shape_arg,
+    tensor_arg,
 )  # fmt: skip
 from .table import attribute, row
 
@@ -59,8 +70,16 @@ def _flatten_type(call: Call) -> Type:
 VIEW = {"view": True}
 """The result is the argument's memory with another shape."""
 
-flatten = row("flatten", ("x",), _flatten_type, "All elements in one axis.", family=FAMILY, extra=VIEW, lower=reorder,
-              ref=lambda x: np.reshape(x, -1))  # fmt: skip
+flatten = row(
+    "flatten",
+    ("x",),
+    _flatten_type,
+    "All elements in one axis.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x: np.reshape(x, -1),
+)
 
 
 def _reshape_type(call: Call) -> Type:
@@ -85,7 +104,11 @@ def _reshape_type(call: Call) -> Type:
             raise fail(call, "E213", f"{total.value} elements do not divide into {rest.value}")
         values[holes[0]] = _quotient(known, [v for i, v in enumerate(values) if i != holes[0]], total, rest)
     elif same_dim(total, product(values)) is Answer.NO:
-        raise fail(call, "E213", f"the shapes hold different numbers of elements: {ShapeExpr(known)} and {ShapeExpr(tuple(values))}")
+        raise fail(
+            call,
+            "E213",
+            f"the shapes hold different numbers of elements: {ShapeExpr(known)} and {ShapeExpr(tuple(values))}",
+        )
     return tensor_type(values, ty.dtype, vdevice=ty.vdevice)
 
 
@@ -105,8 +128,16 @@ def _reshape_ref(x: np.ndarray, shape: Any) -> np.ndarray:
     return np.reshape(x, tuple(shape))
 
 
-reshape = row("reshape", ("x", "shape"), _reshape_type, "The same elements in another shape; one dimension may be -1.", family=FAMILY,
-              extra=VIEW, lower=lambda call, x, shape: reorder(call, x), ref=_reshape_ref)  # fmt: skip
+reshape = row(
+    "reshape",
+    ("x", "shape"),
+    _reshape_type,
+    "The same elements in another shape; one dimension may be -1.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=lambda call, x, shape: reorder(call, x),
+    ref=_reshape_ref,
+)
 
 
 def _expand_type(call: Call) -> Type:
@@ -128,8 +159,16 @@ def _expand_type(call: Call) -> Type:
     return tensor_type([ONE if i in axes else rest.pop(0) for i in range(rank)], ty.dtype, vdevice=ty.vdevice)
 
 
-expand_dims = row("expand_dims", ("x", attribute("axis")), _expand_type, "Axes of size 1 put in.", family=FAMILY, extra=VIEW, lower=reorder,
-                  ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis))  # fmt: skip
+expand_dims = row(
+    "expand_dims",
+    ("x", attribute("axis")),
+    _expand_type,
+    "Axes of size 1 put in.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+)
 
 
 def _squeeze_type(call: Call) -> Type:
@@ -149,8 +188,16 @@ def _squeeze_type(call: Call) -> Type:
     return tensor_type([d for i, d in enumerate(known) if i not in axes], ty.dtype, vdevice=ty.vdevice)
 
 
-squeeze = row("squeeze", ("x", attribute("axis", None)), _squeeze_type, "Axes of size 1 left out.", family=FAMILY, extra=VIEW, lower=reorder,
-              ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis))  # fmt: skip
+squeeze = row(
+    "squeeze",
+    ("x", attribute("axis", None)),
+    _squeeze_type,
+    "Axes of size 1 left out.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+)
 
 
 def _batch_flatten_type(call: Call) -> Type:
@@ -163,8 +210,16 @@ def _batch_flatten_type(call: Call) -> Type:
     return tensor_type((known[0], product(known[1:])), ty.dtype, vdevice=ty.vdevice)
 
 
-batch_flatten = row("nn.batch_flatten", ("data",), _batch_flatten_type, "All axes but the first in one.", family=FAMILY, extra=VIEW,
-                    lower=reorder, ref=lambda x: np.reshape(x, (x.shape[0], -1)))  # fmt: skip
+batch_flatten = row(
+    "nn.batch_flatten",
+    ("data",),
+    _batch_flatten_type,
+    "All axes but the first in one.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x: np.reshape(x, (x.shape[0], -1)),
+)
 
 
 def permutation(call: Call, ndim: int) -> tuple[int, ...]:
@@ -193,8 +248,15 @@ def _permute(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute([x.shape[a] for a in axes], lambda *i: x[[i[axes.index(a)] for a in range(x.ndim)]], "transpose")  # type: ignore[no-any-return]
 
 
-permute_dims = row("permute_dims", ("x", attribute("axes", None)), _permute_type, "Axes in another order; None reverses them.", family=FAMILY,
-                   lower=_permute, ref=lambda x, axes=None: np.transpose(x, axes))  # fmt: skip
+permute_dims = row(
+    "permute_dims",
+    ("x", attribute("axes", None)),
+    _permute_type,
+    "Axes in another order; None reverses them.",
+    family=FAMILY,
+    lower=_permute,
+    ref=lambda x, axes=None: np.transpose(x, axes),
+)
 
 
 def _broadcast_to_type(call: Call) -> Type:
@@ -202,11 +264,15 @@ def _broadcast_to_type(call: Call) -> Type:
     known = dims(ty)
     if known is not None and target.values is not None:
         if len(known) > len(target.values):
-            raise fail(call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0])
+            raise fail(
+                call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0]
+            )
         found = broadcast_dims(call, (known, target.values))
         wrong = found is not None and any([same_dim(a, b) is Answer.NO for a, b in zip(found, target.values)])
         if wrong:
-            raise fail(call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0])
+            raise fail(
+                call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0]
+            )
     shape = target.values if target.values is not None else call.args[1]
     return tensor_type(shape, ty.dtype, vdevice=ty.vdevice)
 
@@ -216,8 +282,15 @@ def _broadcast_to(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
     return te.compute(target, lambda *i: load(x, i, target), "broadcast_to")  # type: ignore[no-any-return]
 
 
-broadcast_to = row("broadcast_to", ("x", "shape"), _broadcast_to_type, "Repeated along axes of size 1 up to a shape.", family=FAMILY,
-                   lower=_broadcast_to, ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy())  # fmt: skip
+broadcast_to = row(
+    "broadcast_to",
+    ("x", "shape"),
+    _broadcast_to_type,
+    "Repeated along axes of size 1 up to a shape.",
+    family=FAMILY,
+    lower=_broadcast_to,
+    ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
+)
 
 
 def _flip_type(call: Call) -> Type:
@@ -232,8 +305,15 @@ def _flip(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")  # type: ignore[no-any-return]
 
 
-flip = row("flip", ("data", attribute("axis")), _flip_type, "Elements along an axis in reverse order.", family=FAMILY, lower=_flip,
-           ref=lambda x, axis: np.flip(x, axis).copy())  # fmt: skip
+flip = row(
+    "flip",
+    ("data", attribute("axis")),
+    _flip_type,
+    "Elements along an axis in reverse order.",
+    family=FAMILY,
+    lower=_flip,
+    ref=lambda x, axis: np.flip(x, axis).copy(),
+)
 
 
 def _repeat_type(call: Call) -> Type:
@@ -244,11 +324,17 @@ def _repeat_type(call: Call) -> Type:
     known = dims(ty)
     axis = attr(call, "axis")
     if axis is None:
-        return tensor_type((build.mul(product(known), count),), ty.dtype) if known is not None else TensorType(None, ty.dtype, 1, ty.vdevice)
+        return (
+            tensor_type((build.mul(product(known), count),), ty.dtype)
+            if known is not None
+            else TensorType(None, ty.dtype, 1, ty.vdevice)
+        )
     axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
-    return tensor_type([build.mul(d, count) if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
+    return tensor_type(
+        [build.mul(d, count) if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice
+    )
 
 
 def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
@@ -260,8 +346,15 @@ def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")  # type: ignore[no-any-return]
 
 
-repeat = row("repeat", ("data", attribute("repeats"), attribute("axis", None)), _repeat_type, "Each element several times in a row.",
-             family=FAMILY, lower=_repeat, ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis))  # fmt: skip
+repeat = row(
+    "repeat",
+    ("data", attribute("repeats"), attribute("axis", None)),
+    _repeat_type,
+    "Each element several times in a row.",
+    family=FAMILY,
+    lower=_repeat,
+    ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
+)
 
 
 def _tile_type(call: Call) -> Type:
@@ -282,8 +375,15 @@ def _tile(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[i[offset + a] % te.Value(d) for a, d in enumerate(x.shape)]], "tile")  # type: ignore[no-any-return]
 
 
-tile = row("tile", ("data", attribute("repeats")), _tile_type, "The whole tensor several times along each axis.", family=FAMILY, lower=_tile,
-           ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats))  # fmt: skip
+tile = row(
+    "tile",
+    ("data", attribute("repeats")),
+    _tile_type,
+    "The whole tensor several times along each axis.",
+    family=FAMILY,
+    lower=_tile,
+    ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
+)
 
 
 def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:

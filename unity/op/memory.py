@@ -90,30 +90,52 @@ def _same(call: Call) -> Type:
 builtin_alloc_tensor = row(
     "builtin.alloc_tensor",
     (Param("shape"), Param("dtype"), optional("runtime_device_index", 0), optional("storage_scope", "global")),
-    _alloc_tensor, "New memory of a shape and dtype, not planned.", extra=_ALLOCATES,
-)  # fmt: skip
+    _alloc_tensor,
+    "New memory of a shape and dtype, not planned.",
+    extra=_ALLOCATES,
+)
 alloc_storage = row(
-    "memory.alloc_storage", ("size", "virtual_device_index", "storage_scope", "dtype"), _storage,
-    "Memory of ``size`` elements that tensors are placed in.", extra=_ALLOCATES,
-)  # fmt: skip
+    "memory.alloc_storage",
+    ("size", "virtual_device_index", "storage_scope", "dtype"),
+    _storage,
+    "Memory of ``size`` elements that tensors are placed in.",
+    extra=_ALLOCATES,
+)
 alloc_tensor = row(
-    "memory.alloc_tensor", ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)), _tensor_in_storage,
-    "Tensor placed in a storage at a byte offset.", extra=_ALLOCATES,
-)  # fmt: skip
+    "memory.alloc_tensor",
+    ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
+    _tensor_in_storage,
+    "Tensor placed in a storage at a byte offset.",
+    extra=_ALLOCATES,
+)
 kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "The tensor is not used any more.", pure=False)
 kill_storage = row("memory.kill_storage", ("storage",), _kill, "The storage is not used any more.", pure=False)
 view = row(
-    "memory.view", ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")), _view,
-    "The same memory with another shape, dtype and start; never a copy.", extra={"aliases": True},
-)  # fmt: skip
-ensure_zero_offset = row("memory.ensure_zero_offset", ("x",), _same, "The tensor, copied if its data does not start at its memory.",
-                         extra={"aliases": True})  # fmt: skip
+    "memory.view",
+    ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")),
+    _view,
+    "The same memory with another shape, dtype and start; never a copy.",
+    extra={"aliases": True},
+)
+ensure_zero_offset = row(
+    "memory.ensure_zero_offset",
+    ("x",),
+    _same,
+    "The tensor, copied if its data does not start at its memory.",
+    extra={"aliases": True},
+)
 vm_alloc_storage = row(
-    "vm.alloc_storage", ("shape", "runtime_device_index", "dtype", optional("storage_scope", "global")), _vm_storage,
-    "Memory taken from the VM's allocator.", extra=_ALLOCATES,
-)  # fmt: skip
+    "vm.alloc_storage",
+    ("shape", "runtime_device_index", "dtype", optional("storage_scope", "global")),
+    _vm_storage,
+    "Memory taken from the VM's allocator.",
+    extra=_ALLOCATES,
+)
 vm_alloc_tensor = row(
-    "vm.alloc_tensor", ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)), _tensor_in_storage,
-    "Tensor placed in VM storage at a byte offset.", extra=_ALLOCATES,
-)  # fmt: skip
+    "vm.alloc_tensor",
+    ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
+    _tensor_in_storage,
+    "Tensor placed in VM storage at a byte offset.",
+    extra=_ALLOCATES,
+)
 vm_kill_object = row("vm.kill_object", ("obj",), _kill, "The VM drops its reference to the object.", pure=False)

@@ -13,13 +13,14 @@ import numpy as np
 
 from .. import te
 from ..ir.expr import Call
+from ..ir.op import Param
 from ..ir.relation import Answer, dims, same_dim
 from ..ir.types import TensorType, TupleType, Type
 from .elementwise import in_float32
 from .lowering import elementwise, widened
 from .reduce import accumulate, cast_tensor, mean_tensor, reduce_tensor, variance_tensor
 from .rules import attr, axes_attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
-from .table import Operator, Param, attribute, row
+from .table import Operator, attribute, row
 
 FAMILY = "nn"
 
@@ -35,7 +36,9 @@ def float_attr(call: Call, name: str, default: float | None = None) -> float:
 def _number(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', call.args[0])
+        raise fail(
+            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', call.args[0]
+        )
     return ty
 
 
@@ -44,10 +47,23 @@ def _float(call: Call) -> TensorType:
 
 
 def _activation(
-    name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[[Call, te.Value], te.Value], doc: str, *params: Param, first: str = "data"
+    name: str,
+    rule: Callable[[Call], Type],
+    ref: Any,
+    fn: Callable[[Call, te.Value], te.Value],
+    doc: str,
+    *params: Param,
+    first: str = "data",
 ) -> Operator:
-    return row(f"nn.{name}", (first, *params), rule, doc, family=FAMILY, ref=in_float32(ref),
-               lower=lambda call, x: elementwise(call, lambda v: fn(call, v), x))  # fmt: skip
+    return row(
+        f"nn.{name}",
+        (first, *params),
+        rule,
+        doc,
+        family=FAMILY,
+        ref=in_float32(ref),
+        lower=lambda call, x: elementwise(call, lambda v: fn(call, v), x),
+    )
 
 
 def _c(value: float, x: te.Value) -> te.Value:
@@ -62,12 +78,12 @@ def _phi(x: np.ndarray) -> np.ndarray:
 
 def _gelu_tanh_ref(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
-    return (0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))).astype(x.dtype)
+    return (0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))).astype(x.dtype)  # type: ignore[no-any-return]
 
 
 def _silu_ref(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
-    return (wide / (1 + np.exp(-wide))).astype(x.dtype)
+    return (wide / (1 + np.exp(-wide))).astype(x.dtype)  # type: ignore[no-any-return]
 
 
 def _softplus(call: Call, x: te.Value) -> te.Value:
@@ -80,23 +96,57 @@ def _softplus(call: Call, x: te.Value) -> te.Value:
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _GELU_TANH = math.sqrt(2 / math.pi)
 
-relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0).")
-relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
-                    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)), "x limited to [0, 6].")  # fmt: skip
-leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
-                        lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
-                        "x for positive x, alpha * x below.", attribute("alpha", 0.01))  # fmt: skip
-gelu = _activation("gelu", _float, lambda x: x * _phi(x),
-                   lambda c, x: x * (te.erf(x * _c(math.sqrt(0.5), x)) * 0.5 + 0.5), "x times the normal distribution function of x.")  # fmt: skip
-gelu_tanh = _activation("gelu_tanh", _float, _gelu_tanh_ref,
-                        lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0), "gelu approximated with tanh.")  # fmt: skip
+relu = _activation(
+    "relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0)."
+)
+relu6 = _activation(
+    "relu6",
+    _number,
+    lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
+    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)),
+    "x limited to [0, 6].",
+)
+leakyrelu = _activation(
+    "leakyrelu",
+    _float,
+    lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
+    "x for positive x, alpha * x below.",
+    attribute("alpha", 0.01),
+)
+gelu = _activation(
+    "gelu",
+    _float,
+    lambda x: x * _phi(x),
+    lambda c, x: x * (te.erf(x * _c(math.sqrt(0.5), x)) * 0.5 + 0.5),
+    "x times the normal distribution function of x.",
+)
+gelu_tanh = _activation(
+    "gelu_tanh",
+    _float,
+    _gelu_tanh_ref,
+    lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
+    "gelu approximated with tanh.",
+)
 silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "x times sigmoid of x.")
-selu = _activation("selu", _float, lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
-                   lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE, "Self-normalising unit.")  # fmt: skip
-softplus = _activation("softplus", _float,
-                       lambda x, beta=1.0, threshold=20.0: np.where(x * beta > threshold, x, np.logaddexp(0, x.astype(np.float64) * beta) / beta).astype(x.dtype),
-                       _softplus, "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
-                       attribute("beta", 1.0), attribute("threshold", 20.0))  # fmt: skip
+selu = _activation(
+    "selu",
+    _float,
+    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
+    lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
+    "Self-normalising unit.",
+)
+softplus = _activation(
+    "softplus",
+    _float,
+    lambda x, beta=1.0, threshold=20.0: np.where(
+        x * beta > threshold, x, np.logaddexp(0, x.astype(np.float64) * beta) / beta
+    ).astype(x.dtype),
+    _softplus,
+    "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
+    attribute("beta", 1.0),
+    attribute("threshold", 20.0),
+)
 
 
 def _softmax_type(call: Call) -> Type:
@@ -128,18 +178,32 @@ def _softmax(log: bool) -> Callable[..., te.Tensor]:
 
 def _softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
     away = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
-    return away / np.sum(away, axis=axis, keepdims=True)
+    return away / np.sum(away, axis=axis, keepdims=True)  # type: ignore[no-any-return]
 
 
 def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
     away = x - np.max(x, axis=axis, keepdims=True) if x.size else x
-    return away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True))
+    return away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-softmax = row("nn.softmax", ("data", attribute("axis", -1)), _softmax_type, "exp(x) divided by its sum along an axis, without overflow.",
-              family=FAMILY, lower=_softmax(False), ref=in_float32(_softmax_ref))  # fmt: skip
-log_softmax = row("nn.log_softmax", ("data", attribute("axis", -1)), _softmax_type, "Logarithm of softmax.", family=FAMILY,
-                  lower=_softmax(True), ref=in_float32(_log_softmax_ref))  # fmt: skip
+softmax = row(
+    "nn.softmax",
+    ("data", attribute("axis", -1)),
+    _softmax_type,
+    "exp(x) divided by its sum along an axis, without overflow.",
+    family=FAMILY,
+    lower=_softmax(False),
+    ref=in_float32(_softmax_ref),
+)
+log_softmax = row(
+    "nn.log_softmax",
+    ("data", attribute("axis", -1)),
+    _softmax_type,
+    "Logarithm of softmax.",
+    family=FAMILY,
+    lower=_softmax(True),
+    ref=in_float32(_log_softmax_ref),
+)
 
 
 def norm_axes(call: Call, ty: TensorType) -> tuple[int, ...]:
@@ -153,18 +217,29 @@ def norm_axes(call: Call, ty: TensorType) -> tuple[int, ...]:
 def _norm_type(weights: int) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
         ty = float_tensor(call, 0)
-        params = [tensor_arg(call, 1 + i, name) for i, name in enumerate(("weight" if weights == 1 else "gamma", "beta")[:weights])]
+        params = [
+            tensor_arg(call, 1 + i, name)
+            for i, name in enumerate(("weight" if weights == 1 else "gamma", "beta")[:weights])
+        ]
         same_dtype(call, ty, *params)
         axes = norm_axes(call, ty)
         known = dims(ty)
         for index, param in enumerate(params):
             shape = dims(param)
             if param.ndim not in (-1, len(axes)):
-                raise fail(call, "E212", f"the weight must have one axis for each of the {len(axes)} normalised axes", None, call.args[1 + index])
+                raise fail(
+                    call,
+                    "E212",
+                    f"the weight must have one axis for each of the {len(axes)} normalised axes",
+                    None,
+                    call.args[1 + index],
+                )
             if known is not None and shape is not None:
                 for a, d in zip(axes, shape):
                     if same_dim(known[a], d) is Answer.NO:
-                        raise fail(call, "E213", f"axis {a} has size {known[a]}, the weight {d}", None, call.args[1 + index])
+                        raise fail(
+                            call, "E213", f"axis {a} has size {known[a]}, the weight {d}", None, call.args[1 + index]
+                        )
         return ty
 
     return rule
@@ -192,21 +267,38 @@ def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
 
 
 def _layer_norm_ref(
-    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, axes: Any, epsilon: float = 1e-5, center: bool = True, scale: bool = True
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    axes: Any,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
 ) -> np.ndarray:
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     wide = x.astype(np.float64)
     made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
     made = made * _spread_over(gamma, x.ndim, axes) if scale else made
-    return (made + _spread_over(beta, x.ndim, axes) if center else made).astype(x.dtype)
+    return (made + _spread_over(beta, x.ndim, axes) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
 
 
 layer_norm = row(
     "nn.layer_norm",
-    ("data", "gamma", "beta", attribute("axes"), attribute("epsilon", 1e-5), attribute("center", True), attribute("scale", True)),
-    _norm_type(2), "Shifted to mean 0 and scaled to variance 1 over axes, then times gamma plus beta.", family=FAMILY,
-    lower=_layer_norm, ref=_layer_norm_ref,
-)  # fmt: skip
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("axes"),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _norm_type(2),
+    "Shifted to mean 0 and scaled to variance 1 over axes, then times gamma plus beta.",
+    family=FAMILY,
+    lower=_layer_norm,
+    ref=_layer_norm_ref,
+)
 
 
 def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
@@ -225,16 +317,25 @@ def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float =
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     wide = x.astype(np.float64)
     made = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)
-    return (made * _spread_over(weight, x.ndim, axes)).astype(x.dtype)
+    return (made * _spread_over(weight, x.ndim, axes)).astype(x.dtype)  # type: ignore[no-any-return]
 
 
-rms_norm = row("nn.rms_norm", ("data", "weight", attribute("axes"), attribute("epsilon", 1e-5)), _norm_type(1),
-               "Divided by the root of the mean square over axes, then times weight.", family=FAMILY, lower=_rms_norm, ref=_rms_norm_ref)  # fmt: skip
+rms_norm = row(
+    "nn.rms_norm",
+    ("data", "weight", attribute("axes"), attribute("epsilon", 1e-5)),
+    _norm_type(1),
+    "Divided by the root of the mean square over axes, then times weight.",
+    family=FAMILY,
+    lower=_rms_norm,
+    ref=_rms_norm_ref,
+)
 
 
 def _batch_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
-    params = [float_tensor(call, i, n) for i, n in enumerate(("data", "gamma", "beta", "moving_mean", "moving_var")) if i]
+    params = [
+        float_tensor(call, i, n) for i, n in enumerate(("data", "gamma", "beta", "moving_mean", "moving_var")) if i
+    ]
     same_dtype(call, ty, *params)
     axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
     known = dims(ty)
@@ -243,7 +344,13 @@ def _batch_norm_type(call: Call) -> Type:
         if param.ndim not in (-1, 1):
             raise fail(call, "E212", f"expected a tensor of rank 1, got rank {param.ndim}", None, call.args[index + 1])
         if known is not None and shape is not None and same_dim(known[axis], shape[0]) is Answer.NO:
-            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, the parameter {shape[0]}", None, call.args[index + 1])
+            raise fail(
+                call,
+                "E213",
+                f"axis {axis} has size {known[axis]}, the parameter {shape[0]}",
+                None,
+                call.args[index + 1],
+            )
     if bool_attr(call, "training", False):
         raise fail(call, "E214", "training=True has no lowering", "use inference form: training=False")
     return TupleType((ty, params[2], params[3]))
@@ -265,9 +372,18 @@ def _batch_norm(
 
 
 def _batch_norm_ref(
-    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, spread: np.ndarray, axis: int = 1, epsilon: float = 1e-5,
-    center: bool = True, scale: bool = True, momentum: float = 0.1, training: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    mean: np.ndarray,
+    spread: np.ndarray,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (mean, spread, gamma, beta)]
     made = (x.astype(np.float64) - m) / np.sqrt(v + epsilon)
     made = made * g if scale else made
@@ -276,11 +392,25 @@ def _batch_norm_ref(
 
 batch_norm = row(
     "nn.batch_norm",
-    ("data", "gamma", "beta", "moving_mean", "moving_var", attribute("axis", 1), attribute("epsilon", 1e-5), attribute("center", True),
-     attribute("scale", True), attribute("momentum", 0.1), attribute("training", False)),
-    _batch_norm_type, "Normalised per channel with given mean and variance; also hands these on.", family=FAMILY,
-    lower=_batch_norm, ref=_batch_norm_ref,
-)  # fmt: skip
+    (
+        "data",
+        "gamma",
+        "beta",
+        "moving_mean",
+        "moving_var",
+        attribute("axis", 1),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+        attribute("momentum", 0.1),
+        attribute("training", False),
+    ),
+    _batch_norm_type,
+    "Normalised per channel with given mean and variance; also hands these on.",
+    family=FAMILY,
+    lower=_batch_norm,
+    ref=_batch_norm_ref,
+)
 
 
 def _dropout_type(call: Call) -> Type:
@@ -293,6 +423,12 @@ def _dropout(call: Call, x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     return x, te.compute(x.shape, lambda *i: te.const(1, x.dtype), "mask")
 
 
-dropout = row("nn.dropout", ("data", attribute("rate", 0.5)), _dropout_type, "At inference the data itself, and a mask of ones.",
-              family=FAMILY, lower=_dropout, ref=lambda x, rate=0.5: (x, np.ones_like(x)))  # fmt: skip
-
+dropout = row(
+    "nn.dropout",
+    ("data", attribute("rate", 0.5)),
+    _dropout_type,
+    "At inference the data itself, and a mask of ones.",
+    family=FAMILY,
+    lower=_dropout,
+    ref=lambda x, rate=0.5: (x, np.ones_like(x)),
+)

@@ -18,7 +18,19 @@ from ..ir.relation import Answer, dims, same_dims, tensor_type
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, known_dims, result_dtype, short_name
 from .rules import (
-    ONE, attr, axes_attr, bool_attr, broadcast_dims, fail, float_tensor, int_attr, is_one, normal_axis, product, shape_arg, tensor_arg,
+    ONE,
+    attr,
+    axes_attr,
+    bool_attr,
+    broadcast_dims,
+    fail,
+    float_tensor,
+    int_attr,
+    is_one,
+    normal_axis,
+    product,
+    shape_arg,
+    tensor_arg,
 )  # fmt: skip
 from .table import Operator, attribute, row
 
@@ -44,7 +56,9 @@ def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple
 def _numbers(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0])
+        raise fail(
+            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0]
+        )
     return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
 
 
@@ -61,9 +75,13 @@ def reduce_axes(call: Call, x: te.Tensor, axes: tuple[int, ...] | None = None) -
 
 
 def reduce_tensor(
-    x: te.Tensor, axes: Sequence[int], keepdims: bool, reducer: Callable[..., te.Value],
-    source: Callable[[te.Value, list[Any]], te.Value], name: str,
-) -> te.Tensor:  # fmt: skip
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    reducer: Callable[..., te.Value],
+    source: Callable[[te.Value, list[Any]], te.Value],
+    name: str,
+) -> te.Tensor:
     """Reduce ``source(x[index], index)`` over axes; without axes or elements to reduce the source itself."""
     shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
     ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)}
@@ -86,7 +104,7 @@ def reduce_tensor(
 
 def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
     """The tensor in another dtype; itself if it has it."""
-    return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)  # type: ignore[no-any-return]
+    return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)
 
 
 def accumulate(x: te.Value) -> te.Value:
@@ -97,7 +115,9 @@ def accumulate(x: te.Value) -> te.Value:
 def _lower(reducer: Callable[..., te.Value]) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(call, x)
-        made = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: accumulate(v), short_name(call))
+        made = reduce_tensor(
+            x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: accumulate(v), short_name(call)
+        )
         return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
 
     return lower
@@ -153,7 +173,9 @@ def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return ref
 
 
-def _reduction(name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str) -> Operator:
+def _reduction(
+    name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str
+) -> Operator:
     return row(name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower)
 
 
@@ -162,7 +184,9 @@ prod = _reduction("prod", _numbers, np.prod, _lower(te.prod), "Product over axes
 max_ = _reduction("max", _numbers, np.max, _lower(te.max), "Largest over axes; NaN if any is NaN.")
 min_ = _reduction("min", _numbers, np.min, _lower(te.min), "Smallest over axes; NaN if any is NaN.")
 mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
-variance = _reduction("variance", _floats, np.var, _statistic(variance_tensor), "Mean squared distance from the mean over axes.")
+variance = _reduction(
+    "variance", _floats, np.var, _statistic(variance_tensor), "Mean squared distance from the mean over axes."
+)
 std = _reduction("std", _floats, np.std, _statistic(variance_tensor, True), "Square root of the variance.")
 
 
@@ -171,7 +195,9 @@ def _arg_type(call: Call) -> Type:
     axis = attr(call, "axis")
     axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
     known = dims(ty)
-    if known is not None and any([getattr(d, "value", 1) == 0 for i, d in enumerate(known) if axes is None or i in axes]):
+    if known is not None and any(
+        [getattr(d, "value", 1) == 0 for i, d in enumerate(known) if axes is None or i in axes]
+    ):
         raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
     return reduced_type(call, ty, DataType("int64"), axes)
 
@@ -194,7 +220,9 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
     reducer = te.comm_reducer(combine, lambda i, v: (te.const(-1, i), edge(v)), "argmax" if largest else "argmin")
 
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        axes, _ = reduce_axes(call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),))
+        axes, _ = reduce_axes(
+            call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),)
+        )
         keepdims = bool_attr(call, "keepdims")
         shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
         ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}") for n, a in enumerate(axes)}
@@ -226,10 +254,24 @@ def _arg_ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return lambda x, axis=None, keepdims=False: np.asarray(fn(x, axis=axis, keepdims=bool(keepdims))).astype(np.int64)
 
 
-argmax = row("argmax", _AXES, _arg_type, "Index of the largest element, the first of equal ones; NaN is largest.", family="reduce",
-             ref=_arg_ref(np.argmax), lower=_arg_lower(True))  # fmt: skip
-argmin = row("argmin", _AXES, _arg_type, "Index of the smallest element, the first of equal ones; NaN is smallest.", family="reduce",
-             ref=_arg_ref(np.argmin), lower=_arg_lower(False))  # fmt: skip
+argmax = row(
+    "argmax",
+    _AXES,
+    _arg_type,
+    "Index of the largest element, the first of equal ones; NaN is largest.",
+    family="reduce",
+    ref=_arg_ref(np.argmax),
+    lower=_arg_lower(True),
+)
+argmin = row(
+    "argmin",
+    _AXES,
+    _arg_type,
+    "Index of the smallest element, the first of equal ones; NaN is smallest.",
+    family="reduce",
+    ref=_arg_ref(np.argmin),
+    lower=_arg_lower(False),
+)
 
 
 def _collapse_type(call: Call) -> Type:
@@ -238,7 +280,9 @@ def _collapse_type(call: Call) -> Type:
     if known is not None and wanted is not None:
         found = broadcast_dims(call, (known, wanted))
         if len(wanted) > len(known) or (found is not None and same_dims(found, known) is Answer.NO):
-            raise fail(call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0])
+            raise fail(
+                call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0]
+            )
     return tensor_type(wanted if wanted is not None else call.args[1], ty.dtype, vdevice=ty.vdevice)
 
 
@@ -247,7 +291,12 @@ def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
     offset = x.ndim - len(target)
     for a, d in enumerate(target):
         if not is_one(d) and same_dims((d,), (x.shape[a + offset],)) is not Answer.YES:
-            raise fail(call, "E218", f"whether axis {a} was broadcast is known only at run time", "name the shape with R.match_cast")
+            raise fail(
+                call,
+                "E218",
+                f"whether axis {a} was broadcast is known only at run time",
+                "name the shape with R.match_cast",
+            )
     axes = [a for a in range(x.ndim) if a < offset or (is_one(target[a - offset]) and not is_one(x.shape[a]))]
     summed = reduce_tensor(x, axes, True, te.sum, lambda v, _: accumulate(v), "collapse_sum")
     return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")  # type: ignore[no-any-return]
@@ -257,11 +306,18 @@ def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
     wanted = tuple(shape)
     offset = data.ndim - len(wanted)
     axes = tuple([a for a in range(data.ndim) if a < offset or (wanted[a - offset] == 1 and data.shape[a] != 1)])
-    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted)
+    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted)  # type: ignore[no-any-return]
 
 
-collapse_sum_to = row("collapse_sum_to", ("data", "shape"), _collapse_type, "Sum over the axes a tensor of the shape was broadcast along.",
-                      family="reduce", lower=_collapse, ref=_collapse_ref)  # fmt: skip
+collapse_sum_to = row(
+    "collapse_sum_to",
+    ("data", "shape"),
+    _collapse_type,
+    "Sum over the axes a tensor of the shape was broadcast along.",
+    family="reduce",
+    lower=_collapse,
+    ref=_collapse_ref,
+)
 
 
 def _collapse_like_type(call: Call) -> Type:
@@ -270,6 +326,12 @@ def _collapse_like_type(call: Call) -> Type:
     return TensorType(like_ty.shape, ty.dtype, like_ty.ndim, ty.vdevice)
 
 
-collapse_sum_like = row("collapse_sum_like", ("data", "collapse_target"), _collapse_like_type, "collapse_sum_to the shape of a tensor.",
-                        family="reduce", lower=lambda call, x, like: _collapse(call, x, like.shape),
-                        ref=lambda data, target: _collapse_ref(data, target.shape))  # fmt: skip
+collapse_sum_like = row(
+    "collapse_sum_like",
+    ("data", "collapse_target"),
+    _collapse_like_type,
+    "collapse_sum_to the shape of a tensor.",
+    family="reduce",
+    lower=lambda call, x, like: _collapse(call, x, like.shape),
+    ref=lambda data, target: _collapse_ref(data, target.shape),
+)

@@ -26,7 +26,7 @@ def op_name(call: Call) -> str:
     return str(getattr(call.op, "name", "the call"))
 
 
-def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr | None = None) -> TypeRuleError:  # noqa: A002
+def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr | None = None) -> TypeRuleError:
     """The error to raise; with ``arg`` a note says what it is and where it stands."""
     notes = []
     if arg is not None:
@@ -55,8 +55,13 @@ def float_tensor(call: Call, index: int, name: str = "x") -> TensorType:
     ty = tensor_arg(call, index, name)
     if ty.dtype is not None and not ty.dtype.is_float:
         shown = getattr(call.args[index], "name", "x")
-        raise fail(call, "E211", f"expected a float tensor, got {ty.dtype.name}",
-                   f'cast first: R.astype({shown}, "float32")', call.args[index])  # fmt: skip
+        raise fail(
+            call,
+            "E211",
+            f"expected a float tensor, got {ty.dtype.name}",
+            f'cast first: R.astype({shown}, "float32")',
+            call.args[index],
+        )
     return ty
 
 
@@ -72,7 +77,9 @@ def shape_arg(call: Call, index: int, name: str = "shape") -> ShapeType:
     """Type of a shape argument. Raises E210."""
     arg = argument(call, index, name)
     if not isinstance(arg.ty, ShapeType):
-        raise fail(call, "E210", f"{name} must be a shape, got {arg.ty}", "write R.shape([n, 4]) or a tuple of dimensions", arg)
+        raise fail(
+            call, "E210", f"{name} must be a shape, got {arg.ty}", "write R.shape([n, 4]) or a tuple of dimensions", arg
+        )
     return arg.ty
 
 
@@ -167,8 +174,12 @@ def same_dtype(call: Call, *types: TensorType) -> DataType | None:
         if ty.dtype is None:
             continue
         if found is not None and found is not ty.dtype:
-            raise fail(call, "E211", f"the operands have different data types, {found.name} and {ty.dtype.name}",
-                       f'cast one of them: R.astype(x, "{found.name}")')  # fmt: skip
+            raise fail(
+                call,
+                "E211",
+                f"the operands have different data types, {found.name} and {ty.dtype.name}",
+                f'cast one of them: R.astype(x, "{found.name}")',
+            )
         found = ty.dtype
     return None if any([t.dtype is None for t in types]) and found is None else found
 
@@ -200,8 +211,12 @@ def broadcast_dims(call: Call, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, 
                 continue
             answer = same_dim(found, dim)
             if answer is Answer.NO and type(found) is IntImm and type(dim) is IntImm:
-                raise fail(call, "E213", f"dimensions {found.value} and {dim.value} (axis {axis}) do not broadcast",
-                           "sizes must be equal, or one of them 1")  # fmt: skip
+                raise fail(
+                    call,
+                    "E213",
+                    f"dimensions {found.value} and {dim.value} (axis {axis}) do not broadcast",
+                    "sizes must be equal, or one of them 1",
+                )
             if answer is not Answer.YES:
                 # an integer other than 1 decides what a symbolic dimension must become (itself or 1)
                 if type(dim) is IntImm:

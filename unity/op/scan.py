@@ -23,7 +23,19 @@ from .index import in_range, index_tensor
 from .lowering import SMALL_FLOATS, load, result_dims, result_dtype, short_name
 from .manipulate import reorder
 from .rules import (
-    ZERO, attr, bool_attr, broadcast_dims, dtype_value, fail, int_attr, is_one, normal_axis, product, same_dtype, tensor_arg, tensor_tuple,
+    ZERO,
+    attr,
+    bool_attr,
+    broadcast_dims,
+    dtype_value,
+    fail,
+    int_attr,
+    is_one,
+    normal_axis,
+    product,
+    same_dtype,
+    tensor_arg,
+    tensor_tuple,
 )  # fmt: skip
 from .table import Operator, attribute, row
 
@@ -50,7 +62,11 @@ def _scan_type(call: Call) -> Type:
         raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
     if attr(call, "axis") is None:
         known = dims(ty)
-        return tensor_type((product(known),), dtype, vdevice=ty.vdevice) if known is not None else TensorType(None, dtype, 1, ty.vdevice)
+        return (
+            tensor_type((product(known),), dtype, vdevice=ty.vdevice)
+            if known is not None
+            else TensorType(None, dtype, 1, ty.vdevice)
+        )
     normal_axis(call, int_attr(call, "axis"), ty.ndim)
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
 
@@ -74,12 +90,16 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
                 first = build.eq(i[axis], ZERO)
                 value = read(data, before if exclusive else i)
                 started = build.const(start, wide) if exclusive else value
-                return IfThenElse(first, BufferStore(out, started, tuple(i)), BufferStore(out, combine(read(out, before), value), tuple(i)))
+                return IfThenElse(
+                    first,
+                    BufferStore(out, started, tuple(i)),
+                    BufferStore(out, combine(read(out, before), value), tuple(i)),
+                )
 
             return loops(data.shape, body)
 
         made: te.Tensor = te.extern(source.shape, [source], emit, short_name(call), wide)
-        return te.compute(made.shape, lambda *i: made[i].astype(dtype), "cast") if wide is not dtype else made  # type: ignore[no-any-return]
+        return te.compute(made.shape, lambda *i: made[i].astype(dtype), "cast") if wide is not dtype else made
 
     return lower
 
@@ -93,16 +113,30 @@ def _scan_ref(fn: Any, start: int) -> Any:
             place = 0 if axis is None else axis
             made = np.roll(made, 1, place)
             np.moveaxis(made, place, 0)[:1] = start
-        return made.astype(kind)
+        return made.astype(kind)  # type: ignore[no-any-return]
 
     return ref
 
 
 _SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
-cumsum = row("cumsum", _SCAN, _scan_type, "Running sum along an axis; None flattens first.", family="reduce",
-             lower=_scan(build.add, 0), ref=_scan_ref(np.cumsum, 0))  # fmt: skip
-cumprod = row("cumprod", _SCAN, _scan_type, "Running product along an axis; None flattens first.", family="reduce",
-              lower=_scan(build.mul, 1), ref=_scan_ref(np.cumprod, 1))  # fmt: skip
+cumsum = row(
+    "cumsum",
+    _SCAN,
+    _scan_type,
+    "Running sum along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.add, 0),
+    ref=_scan_ref(np.cumsum, 0),
+)
+cumprod = row(
+    "cumprod",
+    _SCAN,
+    _scan_type,
+    "Running product along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.mul, 1),
+    ref=_scan_ref(np.cumprod, 1),
+)
 
 _COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
     "update": lambda old, new: new, "add": build.add, "mul": build.mul, "min": build.minimum, "max": build.maximum,
@@ -154,7 +188,9 @@ def _write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str
     made[at] = value if reduction == "update" else _NUMPY_COMBINE[reduction](made[at], value)
 
 
-def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update") -> np.ndarray:
+def _scatter_ref(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update"
+) -> np.ndarray:
     made = data.copy()
     index = _clamped(indices, data.shape[axis])
     for place in np.ndindex(*indices.shape):
@@ -165,10 +201,14 @@ def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axi
 
 
 scatter_elements = row(
-    "scatter_elements", ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")), _scatter_type,
-    "data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction.", family="index",
-    lower=_scatter, ref=_scatter_ref,
-)  # fmt: skip
+    "scatter_elements",
+    ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")),
+    _scatter_type,
+    "data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction.",
+    family="index",
+    lower=_scatter,
+    ref=_scatter_ref,
+)
 
 
 def _index_type(call: Call) -> Type:
@@ -176,7 +216,13 @@ def _index_type(call: Call) -> Type:
     indices = tensor_tuple(call, 1, "indices")
     for ty in indices:
         if ty.dtype is not None and not ty.dtype.is_integral:
-            raise fail(call, "E211", f"indices must be integers, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', call.args[1])
+            raise fail(
+                call,
+                "E211",
+                f"indices must be integers, got {ty.dtype.name}",
+                'cast first: R.astype(x, "int64")',
+                call.args[1],
+            )
     if data.ndim != -1 and len(indices) > data.ndim:
         raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
     known, shapes = dims(data), [dims(t) for t in indices]
@@ -198,11 +244,18 @@ def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
 
 
 def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
-    return data[tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])]
+    return data[tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])]  # type: ignore[no-any-return]
 
 
-index_tensor_op: Operator = row("index_tensor", ("data", "indices"), _index_type, "Elements at broadcast index tensors, one for each leading axis.",
-                                family="index", lower=_index, ref=_index_ref)  # fmt: skip
+index_tensor_op: Operator = row(
+    "index_tensor",
+    ("data", "indices"),
+    _index_type,
+    "Elements at broadcast index tensors, one for each leading axis.",
+    family="index",
+    lower=_index,
+    ref=_index_ref,
+)
 
 
 def _put_type(call: Call) -> Type:
@@ -223,7 +276,13 @@ def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tenso
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def pick(buffer: Buffer, i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
             offset = len(shape) - buffer.ndim
-            return read(buffer, [ZERO if is_one(d) and not is_one(shape[offset + a]) else i[offset + a] for a, d in enumerate(buffer.shape)])
+            return read(
+                buffer,
+                [
+                    ZERO if is_one(d) and not is_one(shape[offset + a]) else i[offset + a]
+                    for a, d in enumerate(buffer.shape)
+                ],
+            )
 
         def body(i: list[Var]) -> Stmt:
             at = [in_range(te.Value(pick(ins[1 + a], i[:rank], picked)), out.shape[a]).expr for a in range(count)]
@@ -235,7 +294,9 @@ def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tenso
     return _copy_then(call, [data, *indices, values], write)
 
 
-def _put_ref(data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False) -> np.ndarray:
+def _put_ref(
+    data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False
+) -> np.ndarray:
     made = data.copy()
     at = tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])
     if accumulate:
@@ -245,5 +306,12 @@ def _put_ref(data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarr
     return made
 
 
-index_put = row("index_put", ("data", "indices", "values", attribute("accumulate", False)), _put_type,
-                "data with the elements at index tensors set to values, or added to.", family="index", lower=_put, ref=_put_ref)  # fmt: skip
+index_put = row(
+    "index_put",
+    ("data", "indices", "values", attribute("accumulate", False)),
+    _put_type,
+    "data with the elements at index tensors set to values, or added to.",
+    family="index",
+    lower=_put,
+    ref=_put_ref,
+)

@@ -5,6 +5,8 @@ Bounds of slices follow Python: negative ones count from the end, those outside 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,19 @@ from ..ir.expr import Call, IntImm
 from ..ir.relation import Answer, dims, same_dim, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from .lowering import result_dims
-from .rules import ZERO, attr, axes_attr, bool_attr, fail, int_attr, normal_axis, same_dtype, same_vdevice, tensor_arg, tensor_tuple
+from .rules import (
+    ZERO,
+    attr,
+    axes_attr,
+    bool_attr,
+    fail,
+    int_attr,
+    normal_axis,
+    same_dtype,
+    same_vdevice,
+    tensor_arg,
+    tensor_tuple,
+)  # fmt: skip
 from .table import attribute, row
 
 FAMILY = "manipulate"
@@ -40,7 +54,12 @@ def _concat_type(call: Call) -> Type:
     for other in shapes[1:]:
         for a in range(rank):
             if a != axis and same_dim(shapes[0][a], other[a]) is Answer.NO:
-                raise fail(call, "E213", f"axis {a} has sizes {shapes[0][a]} and {other[a]}", "all axes but the joined one must be equal")
+                raise fail(
+                    call,
+                    "E213",
+                    f"axis {a} has sizes {shapes[0][a]} and {other[a]}",
+                    "all axes but the joined one must be equal",
+                )
     if len(shapes) != len(types):
         return TensorType(None, dtype, rank, vdevice)
     total: Expr = ZERO
@@ -68,8 +87,16 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     return te.compute(shape, body, "concat")  # type: ignore[no-any-return]
 
 
-concat = row("concat", ("tensors", attribute("axis", 0)), _concat_type, "Tensors joined along an axis.", family=FAMILY, lower=_concat,
-             ref=lambda tensors, axis=0: np.concatenate(tensors, 0 if axis is None else axis), variadic=True)  # fmt: skip
+concat = row(
+    "concat",
+    ("tensors", attribute("axis", 0)),
+    _concat_type,
+    "Tensors joined along an axis.",
+    family=FAMILY,
+    lower=_concat,
+    ref=lambda tensors, axis=0: np.concatenate(tensors, 0 if axis is None else axis),
+    variadic=True,
+)
 
 
 def _stack_type(call: Call) -> Type:
@@ -105,8 +132,16 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     return te.compute(shape, body, "stack")  # type: ignore[no-any-return]
 
 
-stack = row("stack", ("tensors", attribute("axis", 0)), _stack_type, "Tensors of one shape joined along a new axis.", family=FAMILY,
-            lower=_stack, ref=lambda tensors, axis=0: np.stack(tensors, axis), variadic=True)  # fmt: skip
+stack = row(
+    "stack",
+    ("tensors", attribute("axis", 0)),
+    _stack_type,
+    "Tensors of one shape joined along a new axis.",
+    family=FAMILY,
+    lower=_stack,
+    ref=lambda tensors, axis=0: np.stack(tensors, axis),
+    variadic=True,
+)
 
 
 def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
@@ -117,11 +152,20 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
             raise fail(call, "E214", f"the number of sections must be positive, got {parts}")
         size = build.ceildiv(extent, build.const(parts, "int64"))
         if type(extent) is IntImm and extent.value % parts:
-            raise fail(call, "E213", f"size {extent.value} does not divide into {parts} equal sections", "give the positions of the cuts instead")
+            raise fail(
+                call,
+                "E213",
+                f"size {extent.value} does not divide into {parts} equal sections",
+                "give the positions of the cuts instead",
+            )
         if type(extent) is not IntImm:
             size = build.floordiv(extent, build.const(parts, "int64"))
         return [(build.mul(size, n), size) for n in range(parts)]
-    if not isinstance(parts, tuple) or not all([isinstance(p, int) and p >= 0 for p in parts]) or list(parts) != sorted(parts):
+    if (
+        not isinstance(parts, tuple)
+        or not all([isinstance(p, int) and p >= 0 for p in parts])
+        or list(parts) != sorted(parts)
+    ):
         raise fail(call, "E214", f"indices_or_sections must be a count or rising positions, got {parts!r}")
     limit = extent.value if type(extent) is IntImm else None
     marks: list[Expr] = [ZERO]
@@ -129,7 +173,7 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
         at = build.const(p if limit is None else min(p, limit), "int64")
         marks.append(at if limit is not None else build.minimum(at, extent))
     marks.append(extent)
-    return [(a, build.sub(b, a)) for a, b in zip(marks, marks[1:])]
+    return [(a, build.sub(b, a)) for a, b in itertools.pairwise(marks)]
 
 
 def _split_type(call: Call) -> Type:
@@ -142,10 +186,19 @@ def _split_type(call: Call) -> Type:
         parts = attr(call, "indices_or_sections")
         count = parts if isinstance(parts, int) else len(parts) + 1
         return TupleType((TensorType(None, ty.dtype, ty.ndim, ty.vdevice),) * count)
-    return TupleType(tuple([
-        tensor_type([size if a == axis else d for a, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
-        for _, size in _cuts(call, known[axis])
-    ]))  # fmt: skip
+    return TupleType(
+        tuple(
+            [
+                tensor_type([size if a == axis else d for a, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
+                for _, size in _cuts(call, known[axis])
+            ]
+        )
+    )
+
+
+def shifted(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]:
+    """Elements of ``x`` counted from ``start`` along an axis."""
+    return lambda *i: x[[v + start if a == axis else v for a, v in enumerate(i)]]
 
 
 def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -153,7 +206,7 @@ def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
     made = []
     for start, size in _cuts(call, x.shape[axis]):
         shape = [size if a == axis else d for a, d in enumerate(x.shape)]
-        made.append(te.compute(shape, lambda *i, s=te.Value(start): x[[v + s if a == axis else v for a, v in enumerate(i)]], "split"))
+        made.append(te.compute(shape, shifted(x, axis, te.Value(start)), "split"))
     return tuple(made)
 
 
@@ -162,9 +215,15 @@ def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[
     return tuple([p.copy() for p in np.split(x, parts, axis)])
 
 
-split = row("split", ("x", attribute("indices_or_sections"), attribute("axis", 0)), _split_type,
-            "Parts along an axis: a number of equal sections, or the positions of the cuts.", family=FAMILY, lower=_split,
-            ref=_split_ref)  # fmt: skip
+split = row(
+    "split",
+    ("x", attribute("indices_or_sections"), attribute("axis", 0)),
+    _split_type,
+    "Parts along an axis: a number of equal sections, or the positions of the cuts.",
+    family=FAMILY,
+    lower=_split,
+    ref=_split_ref,
+)
 
 
 def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[Expr, Expr]:
@@ -233,10 +292,14 @@ def _slice_type(call: Call) -> Type:
 
 def _slice(call: Call, x: te.Tensor) -> te.Tensor:
     plan = slice_plan(call, x.shape)
-    return te.compute([n for _, n, _ in plan], lambda *i: x[[te.Value(b) + v * s for v, (b, _, s) in zip(i, plan)]], "strided_slice")  # type: ignore[no-any-return]
+    return te.compute(  # type: ignore[no-any-return]
+        [n for _, n, _ in plan], lambda *i: x[[te.Value(b) + v * s for v, (b, _, s) in zip(i, plan)]], "strided_slice"
+    )
 
 
-def _slice_ref(x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> np.ndarray:
+def _slice_ref(
+    x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
+) -> np.ndarray:
     index = [slice(None)] * x.ndim
     for n, axis in enumerate(axes):
         stop = end[n]
@@ -247,6 +310,17 @@ def _slice_ref(x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = No
 
 strided_slice = row(
     "strided_slice",
-    ("x", attribute("axes"), attribute("begin"), attribute("end"), attribute("strides", None), attribute("assume_inbound", False)),
-    _slice_type, "Part of a tensor: begin, end and stride per axis, as in Python.", family=FAMILY, lower=_slice, ref=_slice_ref,
-)  # fmt: skip
+    (
+        "x",
+        attribute("axes"),
+        attribute("begin"),
+        attribute("end"),
+        attribute("strides", None),
+        attribute("assume_inbound", False),
+    ),
+    _slice_type,
+    "Part of a tensor: begin, end and stride per axis, as in Python.",
+    family=FAMILY,
+    lower=_slice,
+    ref=_slice_ref,
+)

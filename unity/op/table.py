@@ -77,7 +77,9 @@ def bind_arguments(
         rest = list(args[len(leading) :])
     else:
         if len(args) > len(positional):
-            raise TypeRuleError("E215", f"{name} takes {len(positional)} arguments, got {len(args)}", span, help=usage(info))
+            raise TypeRuleError(
+                "E215", f"{name} takes {len(positional)} arguments, got {len(args)}", span, help=usage(info)
+            )
         for param, value in zip(positional, args):
             given[param.name] = value
     known = {p.name for p in params}
@@ -106,7 +108,9 @@ def bind_arguments(
             pending += 1
         else:
             if pending:
-                raise TypeRuleError("E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info))
+                raise TypeRuleError(
+                    "E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info)
+                )
             exprs.append(value)
     return exprs, attrs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .value import Scalar, Value, intrinsic
 
 
-def abs(x: Scalar) -> Value:  # noqa: A001
+def abs(x: Scalar) -> Value:
     """Absolute value."""
     return intrinsic("abs", x)
 
@@ -110,7 +110,7 @@ def nearbyint(x: Scalar) -> Value:
     return intrinsic("nearbyint", x)
 
 
-def round(x: Scalar) -> Value:  # noqa: A001
+def round(x: Scalar) -> Value:
     """Nearest integer, halves to even."""
     return intrinsic("round", x)
 
@@ -165,7 +165,7 @@ def hypot(x1: Scalar, x2: Scalar) -> Value:
     return intrinsic("hypot", x1, x2)
 
 
-def pow(x1: Scalar, x2: Scalar) -> Value:  # noqa: A001
+def pow(x1: Scalar, x2: Scalar) -> Value:
     """x1 to the power x2."""
     return intrinsic("pow", x1, x2)
 

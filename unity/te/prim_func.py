@@ -1,6 +1,7 @@
 """``create_prim_func``: tensors to a PrimFunc with one block per compute, serial loops, exact reads and writes.
 
-Parameters stand in the order given; tensors not given are allocated inside. The result shares no variable with the tensors.
+Parameters stand in the order given; tensors not given are allocated inside. The result shares no variable with the
+tensors.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
 from ..ir.scalar import BufferLoad, IterVar, Reduce
 from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, For, Stmt, seq
-from ..ir.types import Expr, PointerType, VOID_TYPE, prim_type
-from ..ir.walk import fresh_copy, free_vars, rewrite, substitute
+from ..ir.types import VOID_TYPE, Expr, PointerType, prim_type
+from ..ir.walk import free_vars, fresh_copy, rewrite, substitute
 from ..support.deep import deep_recursion
 from ..support.errors import TypeRuleError
 from .tensor import Compute, Extern, ProducerLoad, Tensor
@@ -101,7 +102,9 @@ class _Builder:
             func = PrimFunc((*params, *loose), buffer_map, func.body, VOID_TYPE, attrs)
         elif loose:
             names = ", ".join([v.name for v in loose])
-            raise TypeRuleError("E217", f"no argument defines the variables {names}", help="pass them: create_prim_func([A, C, n])")
+            raise TypeRuleError(
+                "E217", f"no argument defines the variables {names}", help="pass them: create_prim_func([A, C, n])"
+            )
         return fresh_copy(func)  # type: ignore[no-any-return]
 
     def load(self, node: ProducerLoad) -> Expr:
@@ -110,7 +113,9 @@ class _Builder:
     def compute(self, stage: Compute) -> Stmt:
         bodies = [rewrite(b, {ProducerLoad: self.load}) for b in stage.bodies]
         reduces = [a.iter_var for a in stage.reduce_axes]
-        if any([r.dom is not None and build.is_int(r.dom.extent, 0) for r in reduces]):  # nothing to reduce: the neutral element
+        if any(
+            [r.dom is not None and build.is_int(r.dom.extent, 0) for r in reduces]
+        ):  # nothing to reduce: the neutral element
             first = bodies[0]
             assert type(first) is Reduce
             bodies, reduces = list(first.combiner.identity), []
@@ -143,10 +148,14 @@ class _Builder:
             init = seq(*[BufferStore(b, value, index) for (b, index), value in zip(targets, reduce.combiner.identity)])
             body = self.update(reduce, targets, mapping)
             if reduce.condition is not TRUE:
-                predicate = substitute(reduce.condition, {v: x for v, x in zip([*stage.axes, *[r.var for r in reduces]], values)})
+                predicate = substitute(reduce.condition, dict(zip([*stage.axes, *[r.var for r in reduces]], values)))
         else:
-            body = seq(*[BufferStore(b, substitute(value, mapping), index) for (b, index), value in zip(targets, bodies)])
-        block = Block(tuple(iter_vars), None, None, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, init)
+            body = seq(
+                *[BufferStore(b, substitute(value, mapping), index) for (b, index), value in zip(targets, bodies)]
+            )
+        block = Block(
+            tuple(iter_vars), None, None, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, init
+        )
         stmt: Stmt = BlockRealize(tuple(values), predicate, block)
         for loop_var, low, extent in reversed(loops):
             stmt = For(loop_var, low, extent, "serial", stmt)

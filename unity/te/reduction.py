@@ -67,9 +67,9 @@ def comm_reducer(
             raise TypeRuleError("E217", f"{name} needs an axis", help='k = te.reduce_axis((0, n), "k")')
         condition: Expr = build.const(True) if where is None else to_scalar(where)
         iter_vars = tuple([a.iter_var for a in axes])
-        fields = tuple([
-            Value(Reduce(combiner, sources, iter_vars, condition, i, (), prim_type(d))) for i, d in enumerate(dtypes)
-        ])  # fmt: skip
+        fields = tuple(
+            [Value(Reduce(combiner, sources, iter_vars, condition, i, (), prim_type(d))) for i, d in enumerate(dtypes)]
+        )
         return fields if several else fields[0]
 
     reducer.__name__ = name
@@ -92,7 +92,7 @@ _max = comm_reducer(lambda x, y: Value(build.maximum(x.expr, y.expr)), lowest, "
 _min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, "min")
 
 
-def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001 - the field's name
+def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     """Sum over axes of the elements where the condition holds."""
     return _sum(expr, axis, where)  # type: ignore[no-any-return]
 
@@ -102,11 +102,11 @@ def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     return _prod(expr, axis, where)  # type: ignore[no-any-return]
 
 
-def max(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001
+def max(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     """Largest over axes; NaN if any is NaN."""
     return _max(expr, axis, where)  # type: ignore[no-any-return]
 
 
-def min(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:  # noqa: A001
+def min(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     """Smallest over axes; NaN if any is NaN."""
     return _min(expr, axis, where)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Tensors of tensor expressions: placeholders, computed tensors, opaque tensors, and ``compute`` itself.
 
-``A[i, j]`` is a ProducerLoad as a Value: which memory holds the tensor is decided by ``prim_func.py``, which turns a set of
-tensors into a PrimFunc. ProducerLoads never leave this room.
+``A[i, j]`` is a ProducerLoad as a Value: which memory holds the tensor is decided by ``prim_func.py``, which turns
+a set of tensors into a PrimFunc. ProducerLoads never leave this room.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Extern:
 class Tensor:
     """A tensor with a shape (int64 expressions) and dtype; ``op`` is None for placeholders."""
 
-    __slots__ = ("name", "shape", "data_type", "op")
+    __slots__ = ("data_type", "name", "op", "shape")
 
     def __init__(self, name: str, shape: tuple[Expr, ...], dtype: DataType, op: Compute | Extern | None = None) -> None:
         self.name = name
@@ -133,7 +133,10 @@ def compute(
     several = isinstance(made, (tuple, list))
     bodies = tuple([to_scalar(v) for v in (made if several else (made,))])
     reduces = [b for b in bodies if type(b) is Reduce]
-    if reduces and (len(reduces) != len(bodies) or any([r.axis != reduces[0].axis or r.combiner is not reduces[0].combiner for r in reduces])):
+    if reduces and (
+        len(reduces) != len(bodies)
+        or any([r.axis != reduces[0].axis or r.combiner is not reduces[0].combiner for r in reduces])
+    ):
         raise TypeRuleError("E217", "the fields of a tuple must come from one reduction")
     reduce_axes = tuple([ReduceAxis(iv) for iv in reduces[0].axis]) if reduces else ()
     for body in bodies:
@@ -149,7 +152,9 @@ def compute(
 def _check_no_inner_reduce(body: Expr) -> None:
     inner = collect(body, Reduce)
     if any([r is not body for r in inner]):
-        raise TypeRuleError("E217", "a reduction must be the whole value of a compute", help="compute the rest in a second te.compute")
+        raise TypeRuleError(
+            "E217", "a reduction must be the whole value of a compute", help="compute the rest in a second te.compute"
+        )
 
 
 def extern(

@@ -1,7 +1,7 @@
 """``Value``: a scalar expression with Python operators, the language of ``te.compute`` bodies.
 
-IR nodes have no operators; a Value wraps one and builds folded expressions through ``ir/build.py``. Python numbers adopt the
-type of the other operand. Comparisons give Values, so a Value has no truth value.
+IR nodes have no operators; a Value wraps one and builds folded expressions through ``ir/build.py``. Python numbers
+adopt the type of the other operand. Comparisons give Values, so a Value has no truth value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.expr import Var
-from ..ir.types import Expr
+from ..ir.types import Expr, prim_type
 from ..support.errors import TypeRuleError
 
 Scalar = Any
@@ -48,7 +48,9 @@ class Value:
 
     def __bool__(self) -> bool:
         raise TypeRuleError(
-            "E217", "a tensor expression has no truth value", help="use te.if_then_else, te.all, te.any instead of if, and, or"
+            "E217",
+            "a tensor expression has no truth value",
+            help="use te.if_then_else, te.all, te.any instead of if, and, or",
         )
 
     __hash__ = object.__hash__
@@ -145,7 +147,7 @@ class Value:
 
 def var(name: str, dtype: str = "int64") -> Value:
     """A scalar variable, e.g. a symbolic dimension."""
-    return Value(Var(name, build.prim_type(dtype)))
+    return Value(Var(name, prim_type(dtype)))
 
 
 def const(value: Scalar, dtype: str | DataType | None = None) -> Value:
@@ -183,7 +185,7 @@ def select(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
     return Value(build.select(to_scalar(cond), unwrap(true_value), unwrap(false_value)))
 
 
-def all(*conditions: Scalar) -> Value:  # noqa: A001 - the field's name
+def all(*conditions: Scalar) -> Value:
     """Do all conditions hold."""
     result: Any = build.const(True)
     for condition in conditions:
@@ -191,7 +193,7 @@ def all(*conditions: Scalar) -> Value:  # noqa: A001 - the field's name
     return Value(result)
 
 
-def any(*conditions: Scalar) -> Value:  # noqa: A001 - the field's name
+def any(*conditions: Scalar) -> Value:
     """Does one of the conditions hold."""
     result: Any = build.const(False)
     for condition in conditions:

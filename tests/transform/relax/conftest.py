@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import unity.op  # noqa: F401 - fills the operator table
 from unity.ir import assert_structural_equal
 from unity.ir.interpret import run
 from unity.script import parse

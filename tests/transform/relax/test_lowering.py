@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from test_simple_passes import module
 
 from unity.ir import Call, collect
 from unity.ir.interpret import run
@@ -14,7 +15,6 @@ from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.plan_memory import plan_memory
 from unity.transform.relax.rewrite_reshape import rewrite_reshape
 from unity.transform.relax.to_non_dataflow import to_non_dataflow
-from test_simple_passes import module
 
 X = np.arange(8, dtype="float32").reshape(2, 4)
 NK = 'x: R.Tensor(("n", 4), "float32")'
@@ -32,7 +32,12 @@ COPY = """
 
 
 def ops(mod, name="main"):
-    return [getattr(b.value.op, "name", "?") for block in mod[name].body.blocks for b in block.bindings if isinstance(b.value, Call)]
+    return [
+        getattr(b.value.op, "name", "?")
+        for block in mod[name].body.blocks
+        for b in block.bindings
+        if isinstance(b.value, Call)
+    ]
 
 
 def test_legalize_shares_equal_kernels():
@@ -51,7 +56,9 @@ def test_legalize_says_what_is_unknown():
 
 
 def test_legalize_passes_symbols_and_scalars():
-    mod = parse(module("n = T.int64()\na = R.full((n, 2), n)\nb = R.flatten(a)\nreturn b", 'x: R.Tensor(("n",), "float32")'))
+    mod = parse(
+        module("n = T.int64()\na = R.full((n, 2), n)\nb = R.flatten(a)\nreturn b", 'x: R.Tensor(("n",), "float32")')
+    )
     made = legalize_ops(mod)
     got = np.asarray(run(made, "main", np.zeros(3, "float32")))
     assert got.tolist() == [3] * 6
@@ -66,7 +73,11 @@ def test_lower_call_dps(check_pass):
 
 
 def test_lower_call_dps_refuses_dataflow():
-    text = module('n = T.int64()\nwith R.dataflow():\n    y = R.call_dps(M.f, (x,), R.Tensor((n, 4), "float32"))\n    R.output(y)\nreturn y', NK, COPY)
+    text = module(
+        'n = T.int64()\nwith R.dataflow():\n    y = R.call_dps(M.f, (x,), R.Tensor((n, 4), "float32"))\n    R.output(y)\nreturn y',
+        NK,
+        COPY,
+    )
     with pytest.raises(PassError, match="E541"):
         lower_call_dps(parse(text))
 
@@ -97,20 +108,31 @@ def test_plan_memory_reuses_and_keeps_results():
 
 
 def test_plan_memory_symbolic_sizes_share_only_when_equal():
-    mod = plan_memory(lowered("a = R.exp(x)\nb = R.sum(a, axis=[1])\nc = R.exp(b)\nd = R.sin(c)\ne = R.cos(d)\nreturn e"))
+    mod = plan_memory(
+        lowered("a = R.exp(x)\nb = R.sum(a, axis=[1])\nc = R.exp(b)\nd = R.sin(c)\ne = R.cos(d)\nreturn e")
+    )
     sizes = [str(c.args[0]) for c in collect(mod["main"], Call) if c.op.name == "R.memory.alloc_storage"]
     assert len(sizes) == 3
-    np.testing.assert_allclose(np.asarray(run(mod, "main", X * 0.01)), np.cos(np.sin(np.exp(np.exp(X * 0.01).sum(1)))), rtol=1e-3)
+    np.testing.assert_allclose(
+        np.asarray(run(mod, "main", X * 0.01)), np.cos(np.sin(np.exp(np.exp(X * 0.01).sum(1)))), rtol=1e-3
+    )
 
 
 def test_plan_memory_keeps_what_a_packed_function_saw():
-    mod = plan_memory(lowered('a = R.exp(x)\n_ = R.call_packed("keep", a)\nb = R.exp(a)\nc = R.exp(b)\nd = R.exp(c)\nreturn d'))
+    mod = plan_memory(
+        lowered('a = R.exp(x)\n_ = R.call_packed("keep", a)\nb = R.exp(a)\nc = R.exp(b)\nd = R.exp(c)\nreturn d')
+    )
     first = next(b for block in mod["main"].body.blocks for b in block.bindings if b.var.name == "a")
     assert first.value.op.name == "R.builtin.alloc_tensor"
 
 
 def test_plan_memory_views_prolong_life():
-    mod = parse(module("n = T.int64()\na = R.exp(x)\nv = R.flatten(a)\nb = R.sin(x)\nc = R.sin(b)\nd = R.reshape(c, (n * 4,))\ne = R.add(v, d)\nreturn e", NK))
+    mod = parse(
+        module(
+            "n = T.int64()\na = R.exp(x)\nv = R.flatten(a)\nb = R.sin(x)\nc = R.sin(b)\nd = R.reshape(c, (n * 4,))\ne = R.add(v, d)\nreturn e",
+            NK,
+        )
+    )
     made = plan_memory(lower_call_dps(legalize_ops(rewrite_reshape(mod))))
     assert ops(made).count("R.memory.view") == 2
     np.testing.assert_allclose(np.asarray(run(made, "main", X)), (np.exp(X) + np.sin(np.sin(X))).reshape(-1), rtol=1e-5)

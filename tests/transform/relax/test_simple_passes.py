@@ -1,13 +1,13 @@
 import numpy as np
 
+from unity.ir import Call, SeqExpr, collect
+from unity.ir.node import replace
 from unity.script import parse
 from unity.transform.relax.canonicalize import canonicalize
 from unity.transform.relax.dead_code import dead_code
 from unity.transform.relax.fold_constant import fold_constant
 from unity.transform.relax.normalize import normalize
 from unity.transform.relax.to_non_dataflow import to_non_dataflow
-from unity.ir import Call, SeqExpr, collect
-from unity.ir.node import replace
 
 X = np.arange(4, dtype="float32")
 
@@ -18,32 +18,42 @@ def module(body, params='x: R.Tensor((4,), "float32")', more=""):
 
 
 def test_canonicalize_aliases_and_tuples(check_pass):
-    before = module("with R.dataflow():\n    a = R.exp(x)\n    t = (a, x)\n    b = t[0]\n    c = b\n    d = R.add(c, t[1])\n    e = d\n    R.output(e)\nreturn e")
-    after = module("with R.dataflow():\n    a = R.exp(x)\n    t = (a, x)\n    e = R.add(a, x)\n    R.output(e)\nreturn e")
+    before = module(
+        "with R.dataflow():\n    a = R.exp(x)\n    t = (a, x)\n    b = t[0]\n    c = b\n    d = R.add(c, t[1])\n    e = d\n    R.output(e)\nreturn e"
+    )
+    after = module(
+        "with R.dataflow():\n    a = R.exp(x)\n    t = (a, x)\n    e = R.add(a, x)\n    R.output(e)\nreturn e"
+    )
     check_pass(canonicalize, before, after, X)
 
 
 def test_canonicalize_keeps_real_checks(check_pass):
-    text = module("y = R.match_cast(x, R.Tensor((4,), \"float32\"))\nreturn y", 'x: R.Tensor(("n",), "float32")')
+    text = module('y = R.match_cast(x, R.Tensor((4,), "float32"))\nreturn y', 'x: R.Tensor(("n",), "float32")')
     check_pass(canonicalize, text, text, X)
-    before = module("y = R.match_cast(x, R.Tensor((4,), \"float32\"))\nz = R.exp(y)\nreturn z")
+    before = module('y = R.match_cast(x, R.Tensor((4,), "float32"))\nz = R.exp(y)\nreturn z')
     check_pass(canonicalize, before, module("z = R.exp(x)\nreturn z"), X)
 
 
 def test_dead_code(check_pass):
-    more = "    @R.function(private=True)\n    def unused(x: R.Tensor((4,), \"float32\")):\n        return x\n"
+    more = '    @R.function(private=True)\n    def unused(x: R.Tensor((4,), "float32")):\n        return x\n'
     before = module("a = R.exp(x)\nb = R.sin(a)\nc = R.cos(x)\nreturn c", more=more)
     check_pass(dead_code, before, module("c = R.cos(x)\nreturn c"), X)
 
 
 def test_dead_code_keeps_effects_and_checks(check_pass):
-    text = module('_ = R.print(x, format="{}")\nm = R.match_cast(x, R.Tensor((4,), "float32"))\nreturn x', 'x: R.Tensor(("n",), "float32")')
+    text = module(
+        '_ = R.print(x, format="{}")\nm = R.match_cast(x, R.Tensor((4,), "float32"))\nreturn x',
+        'x: R.Tensor(("n",), "float32")',
+    )
     check_pass(dead_code, text, text)
 
 
 def test_dead_code_in_branches(check_pass):
     def text(inner):
-        return module(f"if c:\n    {inner}b = R.exp(x)\n    y = b\nelse:\n    y = x\nreturn y", 'x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")')
+        return module(
+            f"if c:\n    {inner}b = R.exp(x)\n    y = b\nelse:\n    y = x\nreturn y",
+            'x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")',
+        )
 
     check_pass(dead_code, text("d = R.sin(x)\n    "), text(""), X, np.array(True))
 

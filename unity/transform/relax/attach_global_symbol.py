@@ -1,7 +1,8 @@
-"""Every function gets the name it has in the module as its symbol: public ones keep theirs, kernels get one for the linker.
+"""Every function gets the name it has in the module as its symbol: public ones keep theirs, kernels get one for the
+linker.
 
-Graph functions without a symbol stay private. A symbol that differs from the name in the module is replaced by the name,
-since the name is what callers use.
+Graph functions without a symbol stay private. A symbol that differs from the name in the module is replaced by the
+name, since the name is what callers use.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ def attach_global_symbol(mod: IRModule) -> IRModule:
     """Name the tensor programs of the module."""
     changes: dict[str, Any] = {}
     for name, fn in mod.functions.items():
-        if type(fn) is PrimFunc and fn.attrs.get("global_symbol") != name:
-            changes[name] = replace(fn, attrs={**fn.attrs, "global_symbol": name})
-        elif type(fn) is Function and fn.attrs.get("global_symbol", name) != name:
+        if (type(fn) is PrimFunc and fn.attrs.get("global_symbol") != name) or (
+            type(fn) is Function and fn.attrs.get("global_symbol", name) != name
+        ):
             changes[name] = replace(fn, attrs={**fn.attrs, "global_symbol": name})
     return mod.with_functions(changes) if changes else mod

@@ -1,16 +1,17 @@
 """Simplest form of bindings: aliases, fields of known tuples and checks that always hold disappear.
 
-Rewrite: ``y = x`` -> uses of x. ``t = (a, b); u = t[0]`` -> a. ``y = R.match_cast(x, ty)`` with x of type ty -> x. A dataflow output
-that is an alias of an inner variable takes that variable's place.
+Rewrite: ``y = x`` -> uses of x. ``t = (a, b); u = t[0]`` -> a. ``y = R.match_cast(x, ty)`` with x of type ty -> x.
+A dataflow output that is an alias of an inner variable takes that variable's place.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Constant, DataflowVar, Expr, GlobalVar, IntImm, MatchCast, Tuple, TupleGetItem, Var, VarBinding
+from ...ir.expr import Constant, DataflowVar, GlobalVar, IntImm, MatchCast, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function
 from ...ir.structural import structural_equal
+from ...ir.types import Expr
 from ...ir.walk import Rewriter
 from ..base import function_pass
 from .rewriting import GraphRewriter, Replaced, each_binding
@@ -21,9 +22,14 @@ def _promote_outputs(fn: Function) -> Function:
     promoted: dict[Var, Var] = {}
     for _, binding in each_binding(fn):
         value = getattr(binding, "value", None)
-        if isinstance(binding, VarBinding) and type(binding.var) is Var and type(value) is DataflowVar and value not in promoted:
+        if (
+            isinstance(binding, VarBinding)
+            and type(binding.var) is Var
+            and type(value) is DataflowVar
+            and value not in promoted
+        ):
             promoted[value] = Var(binding.var.name, value.ty, value.span)
-    return Rewriter(mapping=promoted)(fn) if promoted else fn  # type: ignore[no-any-return]
+    return Rewriter(mapping=promoted)(fn) if promoted else fn
 
 
 def _may_replace(var: Var, value: Expr) -> bool:
@@ -51,7 +57,9 @@ def canonicalize(fn: Function) -> Function:
         return value
 
     def check(binding: MatchCast, value: Expr, rewriter: GraphRewriter) -> Replaced | None:
-        same = structural_equal(value.ty, binding.target) and isinstance(value, Var) and _may_replace(binding.var, value)
+        same = (
+            structural_equal(value.ty, binding.target) and isinstance(value, Var) and _may_replace(binding.var, value)
+        )
         return Replaced(value) if same else None
 
     made: Function = GraphRewriter(rule, check).function(fn)

@@ -1,19 +1,20 @@
 """Removal of what has no use: bindings without effect, and private functions nobody calls.
 
-Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol. A module without any public
-function keeps all its functions.
+Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol. A module
+without any public function keeps all its functions.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import BindingBlock, Call, DataflowBlock, Expr, GlobalVar, If, MatchCast, SeqExpr, Var
+from ...ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchCast, SeqExpr, Var
 from ...ir.function import Function
 from ...ir.infer import is_pure_call
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import Answer, is_subtype
+from ...ir.types import Expr
 from ...ir.walk import collect, used_vars
 from ..base import module_pass
 
@@ -22,9 +23,9 @@ def _has_effect(value: Expr) -> bool:
     if type(value) is Call:
         return not is_pure_call(value)
     if type(value) is If:
-        return any([not is_pure_call(c) for c in collect(value, Call) if not getattr(c.op, "name", "").startswith("T.")]) or bool(
-            [m for m in collect(value, MatchCast)]
-        )
+        return any(
+            [not is_pure_call(c) for c in collect(value, Call) if not getattr(c.op, "name", "").startswith("T.")]
+        ) or bool(list(collect(value, MatchCast)))
     return False
 
 
@@ -51,7 +52,9 @@ class _Cleaner:
                     kept.append(made)
                 changed = changed or made is not binding
             if kept or (not block.bindings and type(block) is DataflowBlock):
-                same = len(kept) == len(block.bindings) and all([x is y for x, y in zip(reversed(kept), block.bindings)])
+                same = len(kept) == len(block.bindings) and all(
+                    [x is y for x, y in zip(reversed(kept), block.bindings)]
+                )
                 blocks.append(block if same else type(block)(tuple(reversed(kept)), block.span))
         return SeqExpr(tuple(reversed(blocks)), expr.body, expr.span) if changed else expr
 

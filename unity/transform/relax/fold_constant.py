@@ -1,7 +1,8 @@
 """Operators on constants are computed at compile time through their numpy meaning.
 
-Only operators with a lowering are folded (the others ask about run time), only where all operands are constants, and only results
-up to ``max_bytes`` or the size of the operands: a module must not grow by megabytes because of a broadcast.
+Only operators with a lowering are folded (the others ask about run time), only where all operands are constants,
+and only results up to ``max_bytes`` or the size of the operands: a module must not grow by megabytes because of a
+broadcast.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...ffi.tensor import Tensor
-from ...ir.expr import Call, Constant, Expr, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var
+from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var
 from ...ir.function import Function
 from ...ir.op import OPS
-from ...ir.types import TensorType, TupleType, Type
+from ...ir.types import Expr, TensorType, TupleType, Type
 from ...op.rules import plain
 from ..base import function_pass
 from .rewriting import GraphRewriter

@@ -46,7 +46,9 @@ class _Killer:
                 changed = changed or inner is not binding
                 made.append(inner)
                 for kill, var in sorted(ends.get(index, ()), key=lambda item: item[0], reverse=True):
-                    made.append(VarBinding(Var(self.names.fresh("_"), VOID_TYPE), Call(op(kill), (var,), {}, (), VOID_TYPE)))
+                    made.append(
+                        VarBinding(Var(self.names.fresh("_"), VOID_TYPE), Call(op(kill), (var,), {}, (), VOID_TYPE))
+                    )
                     changed = True
                 index += 1
             blocks.append(type(block)(tuple(made), block.span))

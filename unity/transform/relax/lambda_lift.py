@@ -1,20 +1,20 @@
 """Local functions become functions of the module; what they capture becomes leading parameters.
 
 Rewrite: ``f = function(y) using x; z = f(a)`` -> ``z = M.f(x, a)``. A local function used as a value becomes
-``R.make_closure(M.f, (x,))``, and calls of variables that may hold a closure become ``R.invoke_closure``. Symbols of shapes that no
-parameter binds any more are captured as a shape.
+``R.make_closure(M.f, (x,))``, and calls of variables that may hold a closure become ``R.invoke_closure``. Symbols
+of shapes that no parameter binds any more are captured as a shape.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, Expr, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
+from ...ir.expr import Call, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.relation import bound_symbols, shape_type
-from ...ir.types import OBJECT, FuncType, PrimType, Type
-from ...ir.walk import collect, fresh_copy, free_vars, substitute
+from ...ir.types import OBJECT, Expr, FuncType, PrimType, Type
+from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from ..base import module_pass
 from .rewriting import GraphRewriter, Replaced, each_binding
 
@@ -76,10 +76,10 @@ class _Lifter:
         defined = {s for v in [*values, *inner.params] for s in bound_symbols(v.ty)}
         loose = [s for s in symbols if s not in defined]
         params = [Var(v.name, v.ty) for v in values]
-        captured: list[Expr] = list(values)
+        passed: list[Expr] = list(values)
         if loose:
             params.append(Var("symbols", shape_type(loose)))
-            captured.append(ShapeExpr(tuple(loose)))
+            passed.append(ShapeExpr(tuple(loose)))
         ref = GlobalVar(name)
         body_map: dict[Any, Any] = dict(zip(values, params))
         made = Function((*params, *inner.params), inner.body, inner.ret_ty, inner.pure, dict(inner.attrs), inner.span)
@@ -88,9 +88,11 @@ class _Lifter:
         ref = GlobalVar(name, made.ty)
         made = self.function(made, name)
         self.added[name] = made
-        return ref, tuple(captured)
+        return ref, tuple(passed)
 
-    def calls_direct(self, fn: Function, own: Var, ref: GlobalVar, params: tuple[Expr, ...], outer: dict[Var, Any]) -> Function:
+    def calls_direct(
+        self, fn: Function, own: Var, ref: GlobalVar, params: tuple[Expr, ...], outer: dict[Var, Any]
+    ) -> Function:
         """Calls of itself and of functions lifted before go to their global names."""
 
         def rule(value: Expr, rewriter: GraphRewriter) -> Any:
@@ -143,5 +145,3 @@ def lambda_lift(mod: IRModule) -> IRModule:
         if made is not fn:
             changes[name] = made
     return mod.with_functions({**changes, **lifter.added}) if changes else mod
-
-

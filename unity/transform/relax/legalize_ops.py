@@ -1,7 +1,7 @@
 """Operators to tensor programs: ``R.exp(x)`` -> ``R.call_dps(exp, (x,), R.Tensor(...))`` with ``exp`` in the module.
 
-Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A rule of one's
-own for an operator goes into the options (``custom``), which is then asked first.
+Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A
+rule of one's own for an operator goes into the options (``custom``), which is then asked first.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import te
-from ...ir.expr import Call, Constant, Expr, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
+from ...ir.expr import Call, Constant, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.op import OPS, OpInfo
 from ...ir.structural import structural_equal, structural_hash
-from ...ir.types import PrimType, ShapeType, TensorType, TupleType
+from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
 from ...op.lowering import known_dims
 from ...support.errors import UnityError
 from ..base import module_pass
@@ -144,7 +144,9 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
         if info is None or value.op.name in options.skip:
             return value
         if value.op.name in custom:
-            info = OpInfo(info.name, info.params, info.infer, info.doc, info.pure, custom[value.op.name], extra=info.extra)
+            info = OpInfo(
+                info.name, info.params, info.infer, info.doc, info.pure, custom[value.op.name], extra=info.extra
+            )
         if not callable(info.lower):
             return value
         try:

@@ -1,17 +1,17 @@
 """Which memory a variable may stand for, when it is used last, and whether it leaves the sequence.
 
-Works on one sequence of bindings after call_dps is lowered; a conditional or local function counts as one binding. Memory escapes
-when it is returned, captured by a local function, or handed to a graph function, a closure or a packed function: a packed function
-may keep its arguments (a cache does), so nothing it has seen is reused.
+Works on one sequence of bindings after call_dps is lowered; a conditional or local function counts as one binding.
+Memory escapes when it is returned, captured by a local function, or handed to a graph function, a closure or a
+packed function: a packed function may keep its arguments (a cache does), so nothing it has seen is reused.
 """
 
 from __future__ import annotations
 
-from ...ir.expr import Binding, Call, Expr, GlobalVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var
+from ...ir.expr import Binding, Call, GlobalVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.op import OPS
-from ...ir.types import ObjectType, TensorType, TupleType, Type
+from ...ir.types import Expr, ObjectType, TensorType, TupleType, Type
 from ...ir.walk import collect, free_vars
 
 ALLOCATIONS = ("R.builtin.alloc_tensor", "R.memory.alloc_tensor", "R.memory.alloc_storage")

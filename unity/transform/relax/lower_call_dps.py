@@ -1,8 +1,8 @@
 """Destination passing made explicit: ``y = R.call_dps(f, (x,), ty)`` -> ``y = R.builtin.alloc_tensor(...); f(x, y)``.
 
-Scalars of ``tir_vars`` follow the outputs. Registered functions are called through ``R.call_packed``. Several outputs become a
-tuple of tensors. Needs functions without dataflow blocks (E541); afterwards a function has calls with effects, so it is marked
-``force_pure``: its purity was checked before.
+Scalars of ``tir_vars`` follow the outputs. Registered functions are called through ``R.call_packed``. Several
+outputs become a tuple of tensors. Needs functions without dataflow blocks (E541); afterwards a function has calls
+with effects, so it is marked ``force_pure``: its purity was checked before.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir.build import const
-from ...ir.expr import Call, DataTypeImm, ExternFunc, Expr, Op, ShapeExpr, StringImm, Tuple, Var, op
+from ...ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, Var, op
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import dims
-from ...ir.types import OBJECT, ShapeType, TensorType, TupleType, Type
+from ...ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
 from ...support.errors import PassError
 from ..base import module_pass
 from .rewriting import GraphRewriter, Replaced
@@ -41,7 +41,9 @@ def _fields(value: Expr, rewriter: GraphRewriter) -> list[Expr]:
         return list(value.fields)
     ty = value.ty
     if not isinstance(ty, TupleType):
-        raise PassError("E542", "the arguments of a call_dps must be a tuple of known length", getattr(value, "span", None))
+        raise PassError(
+            "E542", "the arguments of a call_dps must be a tuple of known length", getattr(value, "span", None)
+        )
     return [rewriter.field(value, i) for i in range(len(ty.fields))]
 
 
@@ -57,8 +59,12 @@ def _scalars(value: Expr) -> list[Expr]:
 def lower(call: Call, rewriter: GraphRewriter) -> Any:
     """Emit allocations and the call; the result stands for the bound variable."""
     if rewriter.in_dataflow:
-        raise PassError("E541", "a call with an explicit output has an effect and cannot stand in a dataflow block", call.span,
-                        help="run to_non_dataflow first")  # fmt: skip
+        raise PassError(
+            "E541",
+            "a call with an explicit output has an effect and cannot stand in a dataflow block",
+            call.span,
+            help="run to_non_dataflow first",
+        )
     callee, operands = call.args[0], _fields(call.args[1], rewriter)
     scalars = _scalars(call.args[2]) if len(call.args) > 2 else []
     types: tuple[Type, ...] = call.ty_args

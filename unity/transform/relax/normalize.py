@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.builder import is_graph_call, is_unknown, join_branches
-from ...ir.expr import BindingBlock, Call, Expr, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ...ir.expr import BindingBlock, Call, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function
 from ...ir.infer import infer_call
 from ...ir.node import replace
+from ...ir.types import Expr
 from ..base import function_pass
 from .rewriting import GraphRewriter
 
@@ -36,7 +37,12 @@ def _normal(value: Expr, rewriter: GraphRewriter) -> Expr:
     if type(value) is If:
         cond = _leaf(value.cond, rewriter)
         sides = [_closed(s, rewriter) for s in (value.then_branch, value.else_branch)]
-        if cond is value.cond and sides[0] is value.then_branch and sides[1] is value.else_branch and not is_unknown(value.ty):
+        if (
+            cond is value.cond
+            and sides[0] is value.then_branch
+            and sides[1] is value.else_branch
+            and not is_unknown(value.ty)
+        ):
             return value
         return If(cond, sides[0], sides[1], join_branches(sides[0], sides[1]), value.span)
     if type(value) is SeqExpr:
@@ -57,7 +63,9 @@ def _closed(value: Expr, rewriter: GraphRewriter) -> SeqExpr:
 
 
 def _nested(value: Expr) -> bool:
-    return type(value) is Tuple and any([is_graph_call(f) or type(f) in (If, SeqExpr, TupleGetItem) or _nested(f) for f in value.fields])
+    return type(value) is Tuple and any(
+        [is_graph_call(f) or type(f) in (If, SeqExpr, TupleGetItem) or _nested(f) for f in value.fields]
+    )
 
 
 @function_pass()

@@ -21,18 +21,20 @@ from .plan_memory import plan_memory
 from .rewrite_reshape import rewrite_reshape
 from .to_non_dataflow import to_non_dataflow
 
-DEFAULT_PIPELINE = Pipeline((
-    normalize,
-    lambda_lift,
-    canonicalize,
-    fold_constant,
-    rewrite_reshape,
-    legalize_ops,
-    dead_code,
-    to_non_dataflow,
-    lower_call_dps,
-    canonicalize,
-    plan_memory,
-    kill_after_last_use,
-    attach_global_symbol,
-))  # fmt: skip
+DEFAULT_PIPELINE = Pipeline(
+    (
+        normalize,
+        lambda_lift,
+        canonicalize,
+        fold_constant,
+        rewrite_reshape,
+        legalize_ops,
+        dead_code,
+        to_non_dataflow,
+        lower_call_dps,
+        canonicalize,
+        plan_memory,
+        kill_after_last_use,
+        attach_global_symbol,
+    )
+)

@@ -1,9 +1,9 @@
-"""Reuse of memory inside a function: ``R.builtin.alloc_tensor`` -> ``R.memory.alloc_storage`` shared by tensors that are never
-alive together, and ``R.memory.alloc_tensor`` placed in it.
+"""Reuse of memory inside a function: ``R.builtin.alloc_tensor`` -> ``R.memory.alloc_storage`` shared by tensors that
+are never alive together, and ``R.memory.alloc_tensor`` placed in it.
 
-Static sizes take the smallest free storage that is large enough, else the largest free one is made larger. Symbolic sizes share only
-where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is. Each branch of a conditional is planned by
-itself.
+Static sizes take the smallest free storage that is large enough, else the largest free one is made larger.
+Symbolic sizes share only where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is.
+Each branch of a conditional is planned by itself.
 """
 
 from __future__ import annotations
@@ -13,14 +13,27 @@ from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir.build import const
-from ...ir.expr import Binding, BindingBlock, Call, DataTypeImm, Expr, If, IntImm, SeqExpr, ShapeExpr, StringImm, Var, VarBinding, op
+from ...ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataTypeImm,
+    If,
+    IntImm,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Var,
+    VarBinding,
+    op,
+)  # fmt: skip
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.names import NameSupply
 from ...ir.node import replace
 from ...ir.relation import Answer, dims, same_dim
 from ...ir.structural import structural_equal
-from ...ir.types import OBJECT, TensorType
+from ...ir.types import OBJECT, Expr, TensorType
 from ...ir.walk import used_vars
 from ...op.rules import product
 from ..base import module_pass
@@ -60,11 +73,11 @@ class _Planner:
             made: list[Binding] = []
             for binding in block.bindings:
                 storage = homes.get(binding.var)
-                if storage is not None:
+                if storage is not None and isinstance(binding, VarBinding):
                     if storage not in placed:
                         placed.add(storage)
                         made.append(VarBinding(storage.var, alloc_storage(storage)))
-                    made.append(VarBinding(binding.var, alloc_in(storage, binding), binding.span))  # type: ignore[attr-defined]
+                    made.append(VarBinding(binding.var, alloc_in(storage, binding), binding.span))
                     changed = True
                     continue
                 inner = self.inside(binding)
@@ -95,7 +108,11 @@ class _Planner:
                 assert type(value) is Call and isinstance(value.ty, TensorType)
                 size = bytes_of(value.ty)
                 if size is not None:
-                    place = (value.args[2], value.args[3]) if len(value.args) > 3 else (const(0, "int64"), StringImm("global"))
+                    place = (
+                        (value.args[2], value.args[3])
+                        if len(value.args) > 3
+                        else (const(0, "int64"), StringImm("global"))
+                    )
                     storage = self.choose(free, size, place)
                     storage.tensors.append(binding.var)
                     homes[binding.var] = storage

@@ -1,19 +1,19 @@
 """Operators that keep the order of elements become views: ``R.reshape(x, s)`` -> ``R.memory.view(x, s)``, no copy.
 
-Tensors are contiguous, so a view has the right elements. A view of a function's parameter, of a constant, or of a value of unknown
-origin is made only where it cannot leave the function: a caller must never receive memory that it, or the program, still owns.
-Such a reshape stays an operator and copies.
+Tensors are contiguous, so a view has the right elements. A view of a function's parameter, of a constant, or of a
+value of unknown origin is made only where it cannot leave the function: a caller must never receive memory that
+it, or the program, still owns. Such a reshape stays an operator and copies.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, Expr, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var, op
+from ...ir.expr import Call, If, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var, op
 from ...ir.function import Function
 from ...ir.op import OPS
 from ...ir.relation import dims
-from ...ir.types import TensorType
+from ...ir.types import Expr, TensorType
 from ..base import function_pass
 from .liveness import op_called
 from .rewriting import GraphRewriter, each_binding
@@ -56,11 +56,9 @@ class _Origins:
         stack = [value]
         while stack:
             item = stack.pop()
-            if type(item) is SeqExpr:
+            if type(item) is SeqExpr or isinstance(item, Function):
                 stack.append(item.body)
-            elif isinstance(item, Function):
-                stack.append(item.body)
-            elif hasattr(item, "then_branch"):
+            elif type(item) is If:
                 stack += [item.then_branch, item.else_branch]
             elif hasattr(item, "tuple_value"):
                 stack.append(item.tuple_value)

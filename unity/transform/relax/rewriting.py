@@ -1,7 +1,8 @@
 """``GraphRewriter``: rewrite the bindings of a graph function in order, keeping scopes, names and unchanged parts.
 
-A rule gets each bound value (its variables already replaced, its branches and local functions already rewritten) and returns the
-new value (None drops the binding). Through the rewriter it may emit bindings before it, or replace the bound variable by another expression.
+A rule gets each bound value (its variables already replaced, its branches and local functions already rewritten)
+and returns the new value (None drops the binding). Through the rewriter it may emit bindings before it, or replace
+the bound variable by another expression.
 """
 
 from __future__ import annotations
@@ -9,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...ir.expr import (
-    Binding, BindingBlock, Call, DataflowBlock, DataflowVar, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding,
-)  # fmt: skip
 from ...ir.builder import join_branches
+from ...ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)  # fmt: skip
 from ...ir.function import Function
 from ...ir.names import NameSupply
 from ...ir.node import replace
@@ -97,7 +109,7 @@ class GraphRewriter:
 
     def _sequence(self, expr: Expr) -> Expr:
         if type(expr) is not SeqExpr:
-            return self._apply(expr)
+            return self._apply(expr)  # type: ignore[no-any-return]
         blocks = [self._block(b) for b in expr.blocks]
         body = self._apply(expr.body)
         kept = tuple([b for b in blocks if b.bindings or type(b) is DataflowBlock])

@@ -34,5 +34,3 @@ def to_non_dataflow(fn: Function) -> Function:
     """Dissolve dataflow blocks."""
     made: Function = _Plain()(fn)
     return made
-
-
