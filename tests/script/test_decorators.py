@@ -111,7 +111,8 @@ def test_factories_take_values_of_their_scope() -> None:
 def test_errors_name_the_file_and_line(tmp_path: Path) -> None:
     text = (
         "from unity.script import tir as T\n\n\n"
-        'def outer():\n    @T.prim_func\n    def f(A: T.Buffer((4,), "float32")):\n        A[0] = missing\n        A[1] = T.expp(A[0])\n\n'
+        'def outer():\n    @T.prim_func\n    def f(A: T.Buffer((4,), "float32")):\n'
+        "        A[0] = missing\n        A[1] = T.expp(A[0])\n\n"
         "    return f\n"
     )
     module = load(tmp_path, text)
@@ -137,7 +138,8 @@ def load(folder: Path, text: str) -> ModuleType:
 
 def test_old_import_names(tmp_path: Path) -> None:
     text = (
-        "import unity\nfrom unity.script.tir import prim_func\nfrom unity.script import tir as TT, relax\nfrom unity.script.ir import ir_module as irm\n\n\n"
+        "import unity\nfrom unity.script.tir import prim_func\n"
+        "from unity.script import tir as TT, relax\nfrom unity.script.ir import ir_module as irm\n\n\n"
         '@prim_func\ndef g(A: TT.Buffer[(4,), "float32"]):\n    A[0] = TT.float32(1)\n\n\n'
         '@irm\nclass M:\n    @relax.function\n    def main(x: relax.Tensor((4,), "float32")):\n        return relax.add(x, x)\n'
     )  # fmt: skip

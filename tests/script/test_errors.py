@@ -144,12 +144,14 @@ def test_several_errors_in_one_go() -> None:
     assert [(e.code, e.span.line if e.span else 0) for e in found] == [
         ("E110", 3), ("E101", 4), ("E111", 5), ("E110", 6), ("E112", 8),
     ]  # fmt: skip
-    caught = str(pytest.raises(ScriptError, parse, text).value)
-    assert caught.endswith("5 errors")
+    with pytest.raises(ScriptError) as caught:
+        parse(text)
+    assert str(caught.value).endswith("5 errors")
 
 
 def test_errors_in_several_functions() -> None:
-    text = "@I.ir_module\nclass M:\n" + indented(PRIM.rstrip() + "\n    A[0] = x\n" + GRAPH.replace("f(", "g(").rstrip() + "\n    y = z\n    return y")
+    inside = PRIM + "    A[0] = x\n" + GRAPH.replace("f(", "g(") + "    y = z\n    return y"
+    text = "@I.ir_module\nclass M:\n" + indented(inside)
     assert [(e.code, e.span.line if e.span else 0) for e in errors_of(text)] == [("E110", 5), ("E110", 8)]
 
 

@@ -10,8 +10,27 @@ import pytest
 import unity
 from unity.ffi.tensor import Tensor
 from unity.ir import (
-    AllocBuffer, AttrStmt, Bind, BlockRealize, BufferStore, Call, Cast, Constant, ExternFunc, FloorDiv, For, Function, GlobalVar,
-    IfThenElse, IntImm, IRModule, PrimFunc, Ramp, TensorType, first_difference, prim_type,
+    AllocBuffer,
+    AttrStmt,
+    Bind,
+    BlockRealize,
+    BufferStore,
+    Call,
+    Cast,
+    Constant,
+    ExternFunc,
+    FloorDiv,
+    For,
+    Function,
+    GlobalVar,
+    IfThenElse,
+    IntImm,
+    IRModule,
+    PrimFunc,
+    Ramp,
+    TensorType,
+    first_difference,
+    prim_type,
 )  # fmt: skip
 from unity.script import parse, script
 from unity.support.errors import ScriptError
@@ -232,7 +251,7 @@ def test_macros_are_hygienic() -> None:
         "@T.macro\ndef add_one(X, i):\n    t = X[i] + T.float32(1)\n    X[i] = t\n"
         '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    t = A[0]\n    add_one(A, 1)\n    A[2] = t\n'
     )
-    first, second, store, last = statements(parse(text))  # type: ignore[arg-type]
+    first, second, _, last = statements(parse(text))  # type: ignore[arg-type]
     assert type(first) is Bind and type(second) is Bind
     assert last.value is first.var  # type: ignore[attr-defined]
     with pytest.raises(ScriptError, match="unknown name 'A'"):
@@ -383,7 +402,8 @@ def test_scope_lends_modules_and_graph_functions() -> None:
     lib = parse(NOW)
     twice = parse('@R.function\ndef twice(x: R.Tensor(("n",), "float32")):\n    return R.add(x, x)\n')
     text = (
-        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4, 8), \"float32\"), w: R.Tensor((8, 2), \"float32\")):\n"
+        "@I.ir_module\nclass M:\n    @R.function\n"
+        '    def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 2), "float32")):\n'
         '        y = R.call_dps(Lib.tir_mm, (x, w), R.Tensor((4, 2), "float32"))\n        return twice(R.flatten(y))\n'
     )
     mod = parse(text, scope={"Lib": lib, "twice": twice})
