@@ -423,6 +423,26 @@ def test_calls_between_functions() -> None:
     np.testing.assert_array_equal(out, v * 4 + 49)
 
 
+@pytest.mark.parametrize("lanes", (65, 100, 128, 193))
+def test_wide_vectors_of_math(lanes: int) -> None:
+    a, c = buffer("A", (lanes,)), buffer("C", (lanes,))
+    index = b.ramp(i64(0), i64(1), lanes)
+    wide = BufferLoad(a, (index,), prim_type(f"float32x{lanes}"))
+    x, out = np.linspace(-4, 4, lanes).astype("float32"), np.zeros(lanes, "float32")
+    run(prim_func([a, c], BufferStore(c, b.intrinsic("exp", wide), (index,))), x, out)
+    np.testing.assert_allclose(out, np.exp(x), rtol=1e-6)
+
+
+def test_huge_vectors_are_refused() -> None:
+    a = buffer("A", (4096,))
+    index = b.ramp(i64(0), i64(1), 4096)
+    with pytest.raises(CodegenError, match="E521"):
+        run(
+            prim_func([a], BufferStore(a, b.broadcast(b.const(1.0, "float32"), 4096), (index,))),
+            np.zeros(4096, "float32"),
+        )
+
+
 def test_recursion_is_refused() -> None:
     void = prim_type("void")
     one = prim_func([], Evaluate(Call(GlobalVar("two"), (), {}, (), void)))
@@ -561,3 +581,48 @@ def test_deep_programs() -> None:
 
 def test_pipeline_prints_and_parses() -> None:
     assert Pipeline.parse(str(CPU_PIPELINE)) == CPU_PIPELINE
+
+
+def intrinsic(name: str, dtype: str, *args: Expr) -> Call:
+    """``T.<name>(...)`` with a result type."""
+    return Call(op(f"T.{name}"), args, {}, (), prim_type(dtype))
+
+
+def test_memory_intrinsics() -> None:
+    a, c = buffer("A", (16,)), buffer("C", (4,))
+    kind = intrinsic("type_annotation", "float32")
+    pointer = intrinsic("tvm_access_ptr", "handle", kind, a.data, i64(3), i64(4), b.const(1, "int32"))
+    moved = intrinsic("ptr_byte_offset", "handle", pointer, i64(8))
+    view = Buffer(Var("P", prim_type("handle")), a.dtype, (i64(4),), name="P")
+    body = seq(
+        Evaluate(intrinsic("prefetch", "void", load(a, 2))),
+        Evaluate(intrinsic("assume", "bool", b.const(True))),
+        Bind(view.data, moved),
+        DeclBuffer(view),
+        store(c, load(view, 0), 0),
+        store(c, b.cast(intrinsic("isnullptr", "bool", moved), "float32"), 1),
+        store(c, b.cast(intrinsic("isnullptr", "bool", b.const(0, "handle")), "float32"), 2),
+        store(c, b.mul(intrinsic("undef", "float32"), b.const(0.0, "float32")), 3),
+    )
+    out = np.ones(4, "float32")
+    run(prim_func([a, c], body), np.arange(16, dtype="float32"), out)
+    assert out.tolist() == [5, 0, 1, 0]
+
+
+def test_vector_intrinsics() -> None:
+    a, c, d = buffer("A", (8,)), buffer("C", (8,)), buffer("D", (4,), "int32")
+    index = b.ramp(i64(0), i64(1), 8)
+    wide = BufferLoad(a, (index,), prim_type("float32x8"))
+    low, high = intrinsic("vectorlow", "float32x4", wide), intrinsic("vectorhigh", "float32x4", wide)
+    bytes_a = b.ramp(b.const(-2, "int8"), b.const(3, "int8"), 4)
+    bytes_b = b.broadcast(b.const(100, "int8"), 4)
+    mask = intrinsic("get_active_lane_mask", "boolx4", i64(5), i64(7))
+    body = seq(
+        BufferStore(c, intrinsic("vectorcombine", "float32x8", high, low), (index,)),
+        store(d, intrinsic("dp4a", "int32", bytes_a, bytes_b, b.const(7, "int32")), 0),
+        BufferStore(d, b.broadcast(b.const(1, "int32"), 4), (b.ramp(i64(0), i64(1), 4),), b.logical_not(mask)),
+        store(d, intrinsic("dp4a", "int32", bytes_a, bytes_b, b.const(7, "int32")), 0),
+    )
+    x, out, whole = np.arange(8, dtype="float32"), np.zeros(8, "float32"), np.zeros(4, "int32")
+    run(prim_func([a, c, d], body), x, out, whole)
+    assert out.tolist() == [4, 5, 6, 7, 0, 1, 2, 3] and whole.tolist() == [1007, 0, 1, 1]

@@ -57,8 +57,40 @@ def operands(w: FunctionWriter, expr: Binary) -> tuple[str, str, DataType]:
     return w.value(expr.a), w.value(expr.b), a
 
 
+MATH_LANES = 64
+"""Most lanes of one call: LLVM's time grows fast with wider ones."""
+
+
+def _in_halves(w: FunctionWriter, name: str, dtype: DataType, arguments: tuple[str, ...]) -> str:
+    """A math call on the lower lanes (a power of two) and on the rest, joined."""
+    ty, lanes = value_type(dtype), dtype.lanes
+    lower = 1 << ((lanes - 1).bit_length() - 1)
+    results = []
+    for first, count in ((0, lower), (lower, lanes - lower)):
+        picks = ", ".join([f"i32 {first + i}" for i in range(count)])
+        part = dtype.with_lanes(count)
+        pick = f"<{count} x i32> <{picks}>"
+        pieces = [w.emit(f"shufflevector {ty} {a}, {ty} poison, {pick}") for a in arguments]
+        if count == 1:
+            single = f"<1 x {value_type(part)}>"
+            pieces = [w.emit(f"extractelement {single} {piece}, i64 0") for piece in pieces]
+        result = math_call(w, name, part, *pieces)
+        if count == 1:
+            result = w.emit(f"insertelement {single} poison, {value_type(part)} {result}, i64 0")
+        if count < lower:  # a shuffle joins vectors of one length
+            grown = ", ".join([f"i32 {i}" if i < count else "i32 poison" for i in range(lower)])
+            short = f"<{count} x {value_type(dtype.element)}>"
+            result = w.emit(f"shufflevector {short} {result}, {short} poison, <{lower} x i32> <{grown}>")
+        results.append(result)
+    whole = ", ".join([f"i32 {i}" for i in range(lanes)])
+    half = value_type(dtype.with_lanes(lower))
+    return w.emit(f"shufflevector {half} {results[0]}, {half} {results[1]}, <{lanes} x i32> <{whole}>")
+
+
 def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) -> str:
-    """Call a function of the math library on values of one type."""
+    """Call a function of the math library on values of one type; wide vectors in parts."""
+    if dtype.lanes > MATH_LANES:
+        return _in_halves(w, name, dtype, arguments)
     symbol, needed = math_function(name, dtype.element.name, dtype.lanes)
     for key, text in needed.items():
         w.module.declare("@" + key.lstrip("@"), text)

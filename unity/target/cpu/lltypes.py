@@ -13,6 +13,8 @@ from ...ffi.dtype import DataType
 from ...support.errors import CodegenError
 from ...support.source import Span
 
+MAX_LANES = 1024
+"""Most lanes of a vector: LLVM's time and memory grow fast with wider ones."""
 _VALUE: dict[str, str] = {}
 _MEMORY: dict[str, str] = {}
 
@@ -42,6 +44,10 @@ def value_type(dtype: DataType, span: Span | None = None) -> str:
     if found is None:
         if dtype.scalable:
             raise CodegenError("E521", f"the processor target has no scalable vectors ({dtype.name})", span)
+        if dtype.lanes > MAX_LANES:
+            raise CodegenError(
+                "E521", f"{dtype.name} has more than {MAX_LANES} lanes", span, help="loop over shorter vectors"
+            )
         element = _element(dtype)
         found = _VALUE[dtype.name] = element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
     return found
