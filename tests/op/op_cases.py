@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - program text
 """Inputs for every operator: (name, inputs, attributes). Inputs are arrays, tuples of arrays, shapes (``Shape``) or numbers."""
 
 import numpy as np

@@ -1,8 +1,10 @@
+# ruff: noqa: E501 - program text
 """Types of operator calls, read from script: symbolic shapes, unknown shapes, and what is refused."""
 
 import pytest
 
 from unity.ir import structural_equal
+from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import UnityError
 
@@ -78,3 +80,6 @@ def test_refused(case):
         type_of(expression, "R.Object")
     assert caught.value.code.startswith(code), caught.value
     assert caught.value.span is not None
+
+
+assert OPERATORS  # importing the room fills the operator table

@@ -16,6 +16,7 @@ from . import (
     manipulate,
     memory,
     nn,
+    pool,
     reduce,
     scan,
     slicing,
@@ -35,6 +36,7 @@ _FAMILIES = (
     index,
     nn,
     conv,
+    pool,
     scan,
     attention,
 )

@@ -17,9 +17,9 @@ from ..ir.expr import Call, IntImm
 from ..ir.op import Param
 from ..ir.relation import Answer, dims, same_dim, tensor_type
 from ..ir.types import Expr, TensorType, Type
-from .lowering import known_dims, result_dims, result_dtype, widened
-from .reduce import accumulate, cast_tensor
-from .rules import attr, bool_attr, dtype_value, fail, float_tensor, int_attr, ints_attr, same_dtype, tensor_arg
+from .lowering import result_dims, result_dtype
+from .reduce import cast_tensor
+from .rules import attr, dtype_value, fail, int_attr, ints_attr, same_dtype, tensor_arg
 from .table import Operator, attribute, row
 
 FAMILY = "nn"
@@ -57,7 +57,7 @@ def window_size(
     return build.add(build.floordiv(room, build.const(stride, "int64")), 1)
 
 
-def _order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:
+def layout_order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:
     """Position of each axis of ``known`` in a layout. Raises E214."""
     layout = attr(call, name, default) or default
     if not isinstance(layout, str) or sorted(layout) != sorted(known):
@@ -67,8 +67,8 @@ def _order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:
 
 def _conv_layouts(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     space = "DHW"[3 - rank :]
-    data = _order(call, "data_layout", "NC" + space, "NC" + space)
-    kernel = _order(call, "kernel_layout", "OI" + space, "OI" + space)
+    data = layout_order(call, "data_layout", "NC" + space, "NC" + space)
+    kernel = layout_order(call, "kernel_layout", "OI" + space, "OI" + space)
     out = attr(call, "out_layout") or attr(call, "data_layout", "NC" + space)
     if not isinstance(out, str) or sorted(out) != sorted("NC" + space):
         raise fail(call, "E214", f"out_layout must order the axes NC{space}, got {out!r}")
@@ -175,7 +175,7 @@ def _conv(rank: int) -> Any:
     return lower
 
 
-def _windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
+def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
     """View of NC-first data as (n, c, places..., kernel...)."""
     rank = len(kernel)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
@@ -189,7 +189,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilat
     return view[tuple(index)]  # type: ignore[no-any-return]
 
 
-def _many(value: Any, count: int) -> tuple[int, ...]:
+def many(value: Any, count: int) -> tuple[int, ...]:
     made = (value,) if isinstance(value, int) else tuple(value)
     return made * count if len(made) == 1 else made
 
@@ -213,10 +213,10 @@ def _conv_ref(rank: int) -> Any:
         wide = np.float64 if np.issubdtype(dtype, np.floating) else np.int64
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
         kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(wide)
-        border = _many(padding, rank)
+        border = many(padding, rank)
         border = border * 2 if len(border) == rank else border
         data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
-        seen = _windows(data, kernel.shape[2:], _many(strides, rank), _many(dilation, rank))
+        seen = windows(data, kernel.shape[2:], many(strides, rank), many(dilation, rank))
         parts = []
         inner, each = kernel.shape[1], kernel.shape[0] // groups
         for g in range(groups):
@@ -261,230 +261,3 @@ def _conv_row(rank: int) -> Operator:
 conv1d = _conv_row(1)
 conv2d = _conv_row(2)
 conv3d = _conv_row(3)
-
-
-def _pool_type(call: Call) -> Type:
-    x = tensor_arg(call, 0, "data") if "max" in call.op.name else float_tensor(call, 0, "data")  # type: ignore[attr-defined]
-    if x.ndim not in (-1, 4):
-        raise fail(call, "E212", f"expected rank 4, got {x.ndim}", None, call.args[0])
-    order = _order(call, "layout", "NCHW", "NCHW")
-    kernel, strides, dilation = [spatial(call, n, 2) for n in ("pool_size", "strides", "dilation")]
-    before, after = pads(call, 2)
-    known = dims(x)
-    if known is None:
-        return TensorType(None, x.dtype, 4, x.vdevice)
-    made = list(known)
-    for i in range(2):
-        a = order[2 + i]
-        made[a] = window_size(
-            known[a],
-            before[i],
-            after[i],
-            build.const(kernel[i], "int64"),
-            strides[i],
-            dilation[i],
-            bool_attr(call, "ceil_mode"),
-        )
-    return tensor_type(made, x.dtype, vdevice=x.vdevice)
-
-
-def _pool(largest: bool) -> Any:
-    def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        order = _order(call, "layout", "NCHW", "NCHW")
-        kernel, strides, dilation = [spatial(call, n, 2) for n in ("pool_size", "strides", "dilation")]
-        before, after = pads(call, 2)
-        axes = order[2:]
-        shape = result_dims(call)
-        extra = (
-            [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)] if bool_attr(call, "ceil_mode") else [0, 0]
-        )
-        wide = (
-            x
-            if largest
-            else te.compute(x.shape, lambda *i: accumulate(x[i]), "wide")
-            if x.dtype in ("float16", "bfloat16")
-            else x
-        )
-        edge = te.lowest(x.dtype) if largest else te.const(0, wide.dtype)
-        padded = pad_tensor(wide, axes, before, [a + e for a, e in zip(after, extra)], edge)
-        rs = [te.reduce_axis((0, kernel[i]), f"r{'hw'[i]}") for i in range(2)]
-
-        def body(*i: te.Value) -> te.Value:
-            at: list[Any] = list(i)
-            for n, a in enumerate(axes):
-                at[a] = i[a] * strides[n] + rs[n] * dilation[n]
-            return (te.max if largest else te.sum)(padded[at], axis=rs)
-
-        made = te.compute(shape, body, "max_pool2d" if largest else "pool_sum")
-        if largest:
-            return made  # type: ignore[no-any-return]
-        counted = bool_attr(call, "count_include_pad")
-
-        def average(*i: te.Value) -> te.Value:
-            count: Any = te.const(1, "int64")
-            for n, a in enumerate(axes):
-                start = i[a] * strides[n] - before[n]
-                low, high = (-before[n], build.add(x.shape[a], after[n])) if counted else (0, x.shape[a])
-                if dilation[n] == 1:
-                    count = count * (
-                        te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64")))
-                        - te.maximum(start, te.const(low, "int64"))
-                    )
-                else:
-                    count = count * kernel[n]
-            return (made[i] / te.maximum(count, te.const(1, "int64")).astype(made.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
-
-        return te.compute(shape, average, "avg_pool2d")  # type: ignore[no-any-return]
-
-    return lower
-
-
-def _pool_ref(largest: bool) -> Any:
-    def ref(
-        x: np.ndarray,
-        pool_size: Any = 1,
-        strides: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        count_include_pad: bool = False,
-        layout: str = "NCHW",
-        out_layout: str | None = None,
-    ) -> np.ndarray:
-        data = np.transpose(x, [layout.index(c) for c in "NCHW"])
-        data = data if largest else data.astype(np.float64)
-        kernel, steps, gaps, border = _many(pool_size, 2), _many(strides, 2), _many(dilation, 2), _many(padding, 2)
-        border = border * 2 if len(border) == 2 else border
-        extra = [k * d + s for k, d, s in zip(kernel, gaps, steps)] if ceil_mode else [0, 0]
-        widths = [(0, 0), (0, 0), *[(border[i], border[2 + i] + extra[i]) for i in range(2)]]
-        fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
-        seen = _windows(np.pad(data, widths, constant_values=fill), kernel, steps, gaps)
-        ones = np.ones(data.shape)
-        if count_include_pad:
-            ones = np.pad(ones, [(0, 0), (0, 0), *[(border[i], border[2 + i]) for i in range(2)]], constant_values=1)
-            ones = np.pad(ones, [(0, 0), (0, 0), *[(0, e) for e in extra]])
-        else:
-            ones = np.pad(ones, widths)
-        count = _windows(ones, kernel, steps, gaps).sum((-1, -2))
-        made = seen.max((-1, -2)) if largest else seen.sum((-1, -2)) / np.maximum(count, 1)
-        out = []
-        for i in range(2):
-            room = data.shape[2 + i] + border[i] + border[2 + i] - ((kernel[i] - 1) * gaps[i] + 1)
-            out.append((room + (steps[i] - 1 if ceil_mode else 0)) // steps[i] + 1)
-        made = made[:, :, : out[0], : out[1]]
-        return np.transpose(made, ["NCHW".index(c) for c in layout]).astype(x.dtype)
-
-    return ref
-
-
-def _pool_params(average: bool) -> list[Param | str]:
-    found: list[Param | str] = [
-        "data",
-        attribute("pool_size", (1, 1)),
-        attribute("strides", (1, 1)),
-        attribute("padding", (0, 0)),
-        attribute("dilation", (1, 1)),
-        attribute("ceil_mode", False),
-        attribute("count_include_pad", False),
-        attribute("layout", "NCHW"),
-        attribute("out_layout", None),
-    ]
-    return found
-
-
-max_pool2d = row(
-    "nn.max_pool2d",
-    _pool_params(False),
-    _pool_type,
-    "Largest of each window.",
-    family=FAMILY,
-    lower=_pool(True),
-    ref=_pool_ref(True),
-)
-avg_pool2d = row(
-    "nn.avg_pool2d",
-    _pool_params(True),
-    _pool_type,
-    "Mean of each window; the border counts with count_include_pad.",
-    family=FAMILY,
-    lower=_pool(False),
-    ref=_pool_ref(False),
-)
-
-
-def _adaptive_type(call: Call) -> Type:
-    x = float_tensor(call, 0, "data")
-    if x.ndim not in (-1, 4):
-        raise fail(call, "E212", f"expected rank 4, got {x.ndim}", None, call.args[0])
-    order = _order(call, "layout", "NCHW", "NCHW")
-    known = dims(x)
-    if known is None or attr(call, "output_size") is None:
-        return x if known is not None else TensorType(None, x.dtype, 4, x.vdevice)
-    size = spatial(call, "output_size", 2)
-    made = list(known)
-    for i in range(2):
-        made[order[2 + i]] = build.const(size[i], "int64")
-    return tensor_type(made, x.dtype, vdevice=x.vdevice)
-
-
-def _adaptive(call: Call, x: te.Tensor) -> te.Tensor:
-    axes = _order(call, "layout", "NCHW", "NCHW")[2:]
-    shape = known_dims(call, call.ty)
-    sizes = [te.Value(shape[a]) for a in axes]
-    spans = [te.Value(x.shape[a]) for a in axes]
-    reach = [build.add(build.floordiv(build.sub(build.add(x.shape[a], shape[a]), 1), shape[a]), 1) for a in axes]
-    reach = [
-        r if build.is_int(build.floormod(x.shape[a], shape[a]), 0) is False else build.floordiv(x.shape[a], shape[a])
-        for r, a in zip(reach, axes)
-    ]
-    rs = [te.reduce_axis((0, r), f"r{'hw'[n]}") for n, r in enumerate(reach)]
-
-    def edges(i: Sequence[te.Value], n: int) -> tuple[te.Value, te.Value]:
-        place = i[axes[n]]
-        return (place * spans[n]) // sizes[n], ((place + 1) * spans[n] + sizes[n] - 1) // sizes[n]
-
-    def body(*i: te.Value) -> te.Value:
-        at: list[Any] = list(i)
-        inside = []
-        for n, a in enumerate(axes):
-            start, end = edges(i, n)
-            at[a] = start + rs[n]
-            inside.append(start + rs[n] < end)
-        value = widened(x[at])
-        return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, value.dtype)), axis=rs)
-
-    total = te.compute(shape, body, "adaptive_sum")
-
-    def average(*i: te.Value) -> te.Value:
-        count: Any = te.const(1, "int64")
-        for n in range(2):
-            start, end = edges(i, n)
-            count = count * (end - start)
-        return (total[i] / count.astype(total.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
-
-    return te.compute(shape, average, "adaptive_avg_pool2d")  # type: ignore[no-any-return]
-
-
-def _adaptive_ref(
-    x: np.ndarray, output_size: Any = None, layout: str = "NCHW", out_layout: str | None = None
-) -> np.ndarray:
-    data = np.transpose(x, [layout.index(c) for c in "NCHW"]).astype(np.float64)
-    size = data.shape[2:] if output_size is None else _many(output_size, 2)
-    made = np.empty((*data.shape[:2], *size))
-    for h in range(size[0]):
-        rows = slice(h * data.shape[2] // size[0], -(-(h + 1) * data.shape[2] // size[0]))
-        for w in range(size[1]):
-            columns = slice(w * data.shape[3] // size[1], -(-(w + 1) * data.shape[3] // size[1]))
-            made[:, :, h, w] = data[:, :, rows, columns].mean((2, 3))
-    return np.transpose(made, ["NCHW".index(c) for c in layout]).astype(x.dtype)
-
-
-adaptive_avg_pool2d = row(
-    "nn.adaptive_avg_pool2d",
-    ("data", attribute("output_size", None), attribute("layout", "NCHW"), attribute("out_layout", None)),
-    _adaptive_type,
-    "Mean of windows chosen so that the output has a given size.",
-    family=FAMILY,
-    lower=_adaptive,
-    ref=_adaptive_ref,
-)

@@ -14,7 +14,7 @@ from typing import Any
 from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.relation import Answer, dims, same_dims
-from ..ir.types import Expr, TensorType
+from ..ir.types import Expr, TensorType, TupleType
 from ..support.errors import TypeRuleError
 from .binary import (
     add,
@@ -206,11 +206,9 @@ def _permute(call: Call, g: Expr) -> list[Any]:
 
 def _concat(call: Call, g: Expr) -> list[Any]:
     source = call.args[0]
-    fields = (
-        list(source.fields)
-        if type(source) is Tuple
-        else [TupleGetItem(source, i) for i in range(len(source.ty.fields))]
-    )
+    assert isinstance(source.ty, TupleType)
+    count = len(source.ty.fields)
+    fields = list(source.fields) if type(source) is Tuple else [TupleGetItem(source, i) for i in range(count)]
     rank = len(_shape(fields[0]).values)
     axis = normal_axis(call, int_attr(call, "axis", 0), rank)
     cuts, at = [], 0

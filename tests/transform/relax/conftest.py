@@ -3,6 +3,7 @@ import pytest
 
 from unity.ir import assert_structural_equal
 from unity.ir.interpret import run
+from unity.op import OPERATORS
 from unity.script import parse
 
 
@@ -27,3 +28,6 @@ def check_pass():
         return result
 
     return check
+
+
+assert OPERATORS  # importing the room fills the operator table

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - program text
 import numpy as np
 import pytest
 from test_simple_passes import module

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - program text
 import numpy as np
 
 from unity.ir import Call, SeqExpr, collect

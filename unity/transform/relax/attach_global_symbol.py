@@ -20,8 +20,8 @@ def attach_global_symbol(mod: IRModule) -> IRModule:
     """Name the tensor programs of the module."""
     changes: dict[str, Any] = {}
     for name, fn in mod.functions.items():
-        if (type(fn) is PrimFunc and fn.attrs.get("global_symbol") != name) or (
-            type(fn) is Function and fn.attrs.get("global_symbol", name) != name
-        ):
+        kernel = type(fn) is PrimFunc
+        public = type(fn) is Function and "global_symbol" in fn.attrs
+        if (kernel or public) and fn.attrs.get("global_symbol") != name:
             changes[name] = replace(fn, attrs={**fn.attrs, "global_symbol": name})
     return mod.with_functions(changes) if changes else mod
