@@ -323,3 +323,8 @@ CASES += [
 CASES += [
     ("nn.pad", [f(3, 4)], {"pad_width": [1, 2, 2, 1], "pad_mode": m}) for m in ("reflect", "replicate", "circular")
 ]
+TIES = np.array([[3, 1, 3, np.nan, 1], [np.nan, -np.inf, 0, np.inf, 0]], "float32")
+for down in (False, True):
+    CASES += [("sort", [f(3, 4)], {"axis": 0, "descending": down}), ("argsort", [TIES], {"axis": -1, "descending": down})]
+    CASES += [("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}), ("sort", [TIES], {"descending": down})]
+    CASES += [("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}), ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down})]

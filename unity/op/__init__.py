@@ -21,6 +21,7 @@ from . import (
     reduce,
     scan,
     slicing,
+    sort,
 )  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
@@ -40,6 +41,7 @@ _FAMILIES = (
     conv,
     pool,
     scan,
+    sort,
     attention,
 )
 

@@ -1,0 +1,178 @@
+"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value.
+
+Each element's place is the number of elements before it, so the work is quadratic in the length of the axis and every place is
+independent of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.expr import Call, IntImm, Var
+from ..ir.relation import dims, tensor_type
+from ..ir.stmt import BufferStore, Stmt
+from ..ir.types import TensorType, TupleType, Type
+from .rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from .scan import loops, read
+from .table import attribute, row
+
+FAMILY = "index"
+
+
+def _places(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """For each element the number of elements that come before it."""
+    k = te.reduce_axis((0, x.shape[axis]), "k")
+
+    def body(*i: te.Value) -> te.Value:
+        here, there = x[i], x[[k if a == axis else v for a, v in enumerate(i)]]
+        tie = te.Value(build.lt(k.expr, i[axis].expr))
+        first, second = (here, there) if descending else (there, here)
+        less = first < second
+        same = first == second
+        if x.data_type.is_float:
+            nan_first, nan_second = te.isnan(first), te.isnan(second)
+            less = te.any(te.all(~nan_first, nan_second), less)
+            same = te.any(te.all(nan_first, nan_second), same)
+        return te.sum(te.any(less, te.all(same, tie)).astype("int64"), axis=k)
+
+    return te.compute(x.shape, body, "place")  # type: ignore[no-any-return]
+
+
+def _order(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """Indices of the elements in sorted order."""
+    places = _places(x, axis, descending)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            at: list[Any] = list(i)
+            at[axis] = read(ins[0], i)
+            return BufferStore(outs[0], i[axis], tuple(at))
+
+        return loops(ins[0].shape, body)
+
+    return te.extern(x.shape, [places], emit, "order", "int64")  # type: ignore[no-any-return]
+
+
+def _gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
+    return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)  # type: ignore[no-any-return]
+
+
+def _axis_of(call: Call, ndim: int) -> int:
+    return normal_axis(call, int_attr(call, "axis", -1), ndim)
+
+
+def _sort_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    bool_attr(call, "descending")
+    _axis_of(call, ty.ndim)
+    return ty
+
+
+def _argsort_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    _sort_type(call)
+    return like(ty, dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32"))
+
+
+def _sort(call: Call, x: te.Tensor) -> te.Tensor:
+    axis = _axis_of(call, x.ndim)
+    return _gathered(x, _order(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
+
+
+def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
+    order = _order(x, _axis_of(call, x.ndim), bool_attr(call, "descending"))
+    dtype = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")  # type: ignore[no-any-return]
+
+
+def _argsort_ref(x: np.ndarray, axis: int = -1, descending: bool = False, dtype: str = "int32") -> np.ndarray:
+    order = np.argsort(x, axis=axis, kind="stable")
+    if descending:
+        order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    return np.asarray(order.astype(dtype))
+
+
+def _sort_ref(x: np.ndarray, axis: int = -1, descending: bool = False) -> np.ndarray:
+    return np.take_along_axis(x, _argsort_ref(x, axis, descending, "int64"), axis)
+
+
+sort = row(
+    "sort",
+    ("data", attribute("axis", -1), attribute("descending", False)),
+    _sort_type,
+    "Elements along an axis in order, NaN largest.",
+    family=FAMILY,
+    lower=_sort,
+    ref=_sort_ref,
+)
+argsort = row(
+    "argsort",
+    ("data", attribute("axis", -1), attribute("descending", False), attribute("dtype", "int32")),
+    _argsort_type,
+    "Indices that sort along an axis; equal elements keep their order.",
+    family=FAMILY,
+    lower=_argsort,
+    ref=_argsort_ref,
+)
+
+
+def _topk_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    axis, count = _axis_of(call, ty.ndim), int_attr(call, "k", 1)
+    known = dims(ty)
+    if known is not None and type(known[axis]) is IntImm and not 0 <= count <= known[axis].value:  # type: ignore[attr-defined]
+        raise fail(call, "E214", f"k is {count}, axis {axis} has {known[axis]} elements")
+    if count < 0:
+        raise fail(call, "E214", f"k must not be negative, got {count}")
+    if attr(call, "ret_type", "both") not in ("both", "values", "indices"):
+        raise fail(call, "E214", f"ret_type must be both, values or indices, got {call.attrs['ret_type']!r}")
+    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    values = (
+        TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+        if known is None
+        else tensor_type([build.const(count, "int64") if a == axis else d for a, d in enumerate(known)], ty.dtype)
+    )
+    chosen = {"values": values, "indices": like(values, kind), "both": TupleType((values, like(values, kind)))}
+    return chosen[attr(call, "ret_type", "both")]
+
+
+def _topk(call: Call, x: te.Tensor) -> Any:
+    axis, count = _axis_of(call, x.ndim), build.const(int_attr(call, "k", 1), "int64")
+    order = _order(x, axis, bool_attr(call, "largest", True))
+    shape = [count if a == axis else d for a, d in enumerate(x.shape)]
+    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    values = _gathered(x, order, axis, shape, "topk")
+    indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
+    return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]
+
+
+def _topk_ref(
+    x: np.ndarray, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+) -> Any:
+    order = np.take(_argsort_ref(x, axis, largest, "int64"), range(k), axis)
+    values, indices = np.take_along_axis(x, order, axis), order.astype(dtype)
+    return {"values": values, "indices": indices, "both": (values, indices)}[ret_type]
+
+
+topk = row(
+    "topk",
+    (
+        "data",
+        attribute("k", 1),
+        attribute("axis", -1),
+        attribute("ret_type", "both"),
+        attribute("largest", True),
+        attribute("dtype", "int32"),
+    ),
+    _topk_type,
+    "The k largest (or smallest) elements along an axis, in order, and their indices.",
+    family=FAMILY,
+    lower=_topk,
+    ref=_topk_ref,
+)
