@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+import make_architecture_page  # noqa: E402
 import make_error_docs  # noqa: E402
 import make_language_tables  # noqa: E402
 import make_op_docs  # noqa: E402
@@ -20,6 +21,7 @@ import make_stubs  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES: dict[Path, Callable[[], str]] = {
+    DOCS / "architecture.md": make_architecture_page.build,
     DOCS / "errors.md": make_error_docs.build,
     DOCS / "operators.md": make_op_docs.render,
     DOCS / "options.md": make_option_docs.build,

@@ -170,6 +170,9 @@ def argmax(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
 def argmin(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Index of the smallest element, the first of equal ones; NaN is smallest."""
 
+def argsort(data: Any, axis: Any = -1, descending: builtins.bool = False, dtype: builtins.str = "int32") -> Any:
+    """Indices that sort along an axis; equal elements keep their order."""
+
 def asin(x: Any) -> Any:
     """Inverse sine, in radians."""
 
@@ -425,6 +428,9 @@ def sinh(x: Any) -> Any:
 def size(x: Any) -> Any:
     """Number of elements as an int64 scalar tensor."""
 
+def sort(data: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
+    """Elements along an axis in order, NaN largest."""
+
 def split(x: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
     """Parts along an axis: a number of equal sections, or the positions of the cuts."""
 
@@ -476,6 +482,16 @@ def tile(data: Any, repeats: Any) -> Any:
 
 def to_vdevice(x: Any, dst_vdevice: Any) -> Any:
     """Copy to a virtual device."""
+
+def topk(
+    data: Any,
+    k: Any = 1,
+    axis: Any = -1,
+    ret_type: builtins.str = "both",
+    largest: builtins.bool = True,
+    dtype: builtins.str = "int32",
+) -> Any:
+    """The k largest (or smallest) elements along an axis, in order, and their indices."""
 
 def tril(x: Any, k: Any = 0) -> Any:
     """Lower triangle of matrices, zero above diagonal k."""

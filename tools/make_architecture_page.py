@@ -1,0 +1,164 @@
+"""The text of ``docs/architecture.md``: rooms, where to add things, and the life of one small module.
+
+The second half is made by running the real pipelines on the module of the README, with an instrument that keeps what each
+pass changed. The target is pinned, so that the page is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unity.ir import IRModule
+from unity.script import parse, script
+from unity.target.cpu.codegen import write_module
+from unity.target.target import Target
+from unity.transform.base import PASSES, Instrument, Pass, PassContext, Pipeline
+from unity.transform.relax.pipeline import DEFAULT_PIPELINE
+from unity.transform.tir.pipeline import CPU_PIPELINE
+from unity.vm.bytecode import program_text
+from unity.vm.compile import compile_module
+
+HEAD = Path(__file__).resolve().parent / "architecture_head.md"
+TARGET = "llvm -mcpu=x86-64-v3"
+KERNEL = "tir_mm"
+SOURCE = '''\
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
+        n, k, m = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (k, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j, p in T.grid(n, m, k):
+            with T.block("mm"):
+                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
+
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        with R.dataflow():
+            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
+            lv1 = R.flatten(lv0)
+            gv0 = R.exp(lv1)
+            R.output(gv0)
+        R.call_packed("readme.add_one", gv0)
+        return gv0
+'''
+
+
+@dataclass(slots=True)
+class Watch(Instrument):
+    """Keeps a section of the page for each pass that changed something."""
+
+    heading: str
+    only: str | None = None
+    sections: list[str] = field(default_factory=list)
+    quiet: list[str] = field(default_factory=list)
+
+    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
+        shown = changed(old, new, self.only)
+        if shown:
+            self.flush()
+            self.sections += [f"{self.heading} {step}", "", summary(step), "", fence(shown), ""]
+        else:
+            self.quiet.append(f"`{step}`")
+
+    def flush(self) -> None:
+        """Name the passes that changed nothing since the last section."""
+        if self.quiet:
+            self.sections += [f"No change here: {', '.join(self.quiet)}.", ""]
+            self.quiet = []
+
+
+def functions(mod: IRModule) -> dict[str, str]:
+    """Script of each function of a module, as it stands in the module."""
+    header, *parts = re.split(r"\n(?=    @)", script(mod))
+    found = {}
+    for part in parts:
+        name = re.search(r"^    def (\w+)", part, re.M)
+        assert name is not None, header
+        found[name.group(1)] = part.rstrip()
+    return found
+
+
+def changed(old: IRModule, new: IRModule, only: str | None) -> str:
+    """Script of the functions that differ, the others named; empty when nothing differs."""
+    before, after = functions(old), functions(new)
+    if only is not None:
+        return textwrap.dedent(after[only]) if before[only] != after[only] else ""
+    if before == after:
+        return ""
+    parts = [text if text != before.get(name) else f"    # {name}: as before" for name, text in after.items()]
+    parts += [f"    # {name}: gone" for name in before if name not in after]
+    return "@I.ir_module\nclass MyModule:\n" + "\n\n".join(parts)
+
+
+def summary(step: Pass) -> str:
+    """First paragraph of a pass's docstring."""
+    paragraph = re.split(r"\n\s*\n", PASSES[step.name].doc.strip())[0]
+    return " ".join(paragraph.split())
+
+
+def fence(text: str, kind: str = "") -> str:
+    """A block of text."""
+    return f"```{kind}\n{text.rstrip()}\n```"
+
+
+def run(pipeline: Pipeline, mod: IRModule, watch: Watch) -> IRModule:
+    """Run a pipeline under the instrument."""
+    with PassContext(watch):
+        result = pipeline(mod)
+    watch.flush()
+    return result
+
+
+def excerpt(text: str) -> str:
+    """Of the LLVM IR of all kernels: the head of the example's matrix product and its shortest loop that multiplies."""
+    found = re.search(rf"^define [^\n]*{KERNEL}.*?^}}", text, re.M | re.S)
+    assert found is not None, "the kernel stands in the LLVM IR"
+    loops = re.findall(r"^(for\.(\d+):\n(?:(?!^for\.).)*?fmul.*?br label %for\.\2\n)", found.group(0), re.M | re.S)
+    assert loops, "a loop multiplies"
+    shortest = min([loop for loop, _ in loops], key=len)
+    return "\n".join([found.group(0).splitlines()[0], "  ; ...", shortest.rstrip(), "  ; ...", "}"])
+
+
+def build() -> str:
+    """The page."""
+    mod = parse(SOURCE, name="model.py")
+    assert isinstance(mod, IRModule)
+    lines = [HEAD.read_text(encoding="utf-8").rstrip(), "", "### Source", "", fence(SOURCE), ""]
+    lines += [
+        "### Parsed", "",
+        "`unity.script.parse` gives an `IRModule`. Printed, it shows what was deduced: the type of every binding.", "",
+        fence(script(mod)), "",
+    ]  # fmt: skip
+    with Target(TARGET) as target:
+        lines += ["## Graph passes", "", "`unity/transform/relax/pipeline.py`, in order. Functions that changed are shown.", ""]
+        watch = Watch("###")
+        graph = run(DEFAULT_PIPELINE, mod, watch)
+        lines += watch.sections
+        lines += [
+            "## Passes of tensor programs", "",
+            f"`unity/transform/tir/pipeline.py` lowers every tensor program of the module; `{KERNEL}` is shown.", "",
+        ]  # fmt: skip
+        watch = Watch("###", KERNEL)
+        lowered = run(CPU_PIPELINE, IRModule(dict(graph.prim_funcs()), {}, {}), watch).prim_funcs()
+        lines += watch.sections
+        text, signatures, symbols, _ = write_module(lowered, target)
+    program = compile_module(graph, signatures, symbols)
+    lines += [
+        "## LLVM IR", "",
+        f"`unity/target/cpu/` writes LLVM IR as text, for all kernels at once; this is a loop of `{KERNEL}` for "
+        f"`{TARGET}`, before LLVM's own passes.", "", fence(excerpt(text), "llvm"), "",
+        "## Bytecode", "",
+        "`unity/vm/compile.py` turns the graph functions into bytecode, the format that is saved, interpreted, and translated to "
+        "a native driver.", "", fence(program_text(program)), "",
+    ]  # fmt: skip
+    return "\n".join(lines).rstrip() + "\n"
