@@ -182,3 +182,55 @@ def test_not_a_module():
     assert caught.value.code == "E625"
     with pytest.raises(FFIError):
         unity.get_global_func("nobody.knows.this")
+
+
+VM_OPERATORS = """
+@I.ir_module
+class M:
+    @R.function(pure=False)
+    def main(x: R.Tensor(dtype="float32"), y: R.Tensor(("n", "m"), "int32")):
+        a = R.inspect.tensor_ndim(x)
+        b = R.inspect.tensor_shape_i(x, 0)
+        c = R.inspect.tensor_dtype_bits(y)
+        d = R.size(y)
+        s = R.shape_of(y)
+        t = R.shape_to_tensor(s)
+        u = R.tensor_to_shape(t)
+        _ = R.print(x, format="{}")
+        _1 = R.assert_op(R.const(True, "bool"), x, format="never")
+        return (a, b, c, d, s, t, u)
+
+    @R.function
+    def loop(i: R.Prim("int64"), x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        if i > 0:
+            y = R.add(x, x)
+            z = M.loop(i - 1, y)
+        else:
+            z = x
+        return z
+
+    @R.function
+    def local(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        @R.function
+        def inner(y: R.Tensor((n,), "float32")):
+            return R.add(x, y)
+        return inner(x)
+"""
+
+
+def test_operators_of_the_vm_recursion_and_local_functions(capsys):
+    made = unity.compile(parse(VM_OPERATORS))
+    x, ones = np.zeros((3, 4), np.float32), np.ones(3, np.float32)
+    for mode in ("native", "bytecode"):
+        vm = unity.VirtualMachine(made, exec_mode=mode)
+        ndim, extent, bits, size, shape, tensor, back = vm["main"](x, np.zeros((2, 5), np.int32))
+        assert (ndim, extent, bits, size.item(), shape, back) == (2, 3, 32, 10, (2, 5), (2, 5))
+        np.testing.assert_array_equal(tensor.numpy(), [2, 5])
+        assert capsys.readouterr().out.startswith("tensor([[0.")
+        np.testing.assert_array_equal(vm["loop"](10, ones).numpy(), ones * 1024)
+        np.testing.assert_array_equal(vm["local"](ones).numpy(), ones * 2)
+        with pytest.raises(VMError) as caught:
+            vm["main"](np.array(1, np.float32), np.zeros((2, 5), np.int32))
+        assert caught.value.code == "E605"

@@ -108,6 +108,24 @@ def shape_to_tensor(value: tuple[int, ...]) -> Tensor:
     return Tensor(np.array(value, np.int64))
 
 
+_TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+def inspect_tensor(field: str, value: Tensor, axis: int = 0) -> int:
+    """A fact about a run-time tensor. Raises VMError E605 for an axis it does not have."""
+    if field in ("shape_i", "stride_i"):
+        if not 0 <= axis < value.ndim:
+            raise VMError("E605", f"axis {axis} of a tensor of {value.ndim} dimensions")
+        return value.shape[axis] if field == "shape_i" else value.strides[axis]
+    if field == "ndim":
+        return value.ndim
+    if field == "dtype_code":
+        return _TYPE_CODES.get(value.data_type.code, 5)
+    if field == "dtype_bits":
+        return value.data_type.bits
+    return 1 if field == "dtype_lanes" else 0
+
+
 def _text(parts: tuple[Any, ...]) -> str:
     form = parts[-1] if parts and isinstance(parts[-1], str) else ""
     values = parts[:-1] if parts and isinstance(parts[-1], str) else parts
@@ -149,6 +167,8 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "shape_of": lambda value: tuple(value.shape),
     "tensor_to_shape": tensor_to_shape,
     "shape_to_tensor": shape_to_tensor,
+    "size": lambda value: Tensor(np.array(value.size, np.int64)),
+    "inspect": inspect_tensor,
     "print": print_values,
     "assert_op": assert_op,
     "null_value": lambda: None,

@@ -279,8 +279,11 @@ def _call_dps(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     """Outputs are allocated here where no pass has planned them."""
     callee, packed = call.args[0], call.args[1]
     inputs = [fc.value(f) for f in (packed.fields if type(packed) is Tuple else (packed,))]
+    types = call.ty_args
+    if len(types) == 1 and isinstance(types[0], TupleType):
+        types = types[0].fields
     extra = list(call.args[2].values) if len(call.args) > 2 and isinstance(call.args[2], ShapeExpr) else []
-    outputs = [_new_tensor(fc, ty, None, None, "new_tensor") for ty in call.ty_args]
+    outputs = [_new_tensor(fc, ty, None, None, "new_tensor") for ty in types]
     values = [*inputs, *outputs, *[fc.value(e) for e in extra]]
     if type(callee) is GlobalVar and callee.name in fc.module.program.kernels:
         kernel_on(fc, callee.name, values, call)
@@ -320,6 +323,18 @@ def _builtin(name: str) -> Lower:
     return lower
 
 
+def _inspect(field: str) -> Lower:
+    def lower(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
+        ctx = fc.context("tensor to inspect", TensorType(None, None, -1), call.span)
+        source = fc.boxed(fc.value(call.args[0]))
+        fc.emit("check_tensor", source, ctx, bc.Imm(None), bc.Imm(-1))
+        reg = fc.result("inspect", bc.Imm(field), source, *[fc.value(a) for a in call.args[1:]])
+        return fc.settle(reg, call.ty, f"result of R.inspect.tensor_{field}", var, call.span)
+
+    return lower
+
+
+_INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stride_i", "byte_offset", "elem_offset")
 OPERATORS: dict[str, Lower] = {
     "R.builtin.alloc_tensor": _builtin_alloc_tensor,
     "R.vm.alloc_storage": _alloc_storage,
@@ -349,5 +364,7 @@ OPERATORS: dict[str, Lower] = {
     "R.print": _builtin("print"),
     "R.assert_op": _builtin("assert_op"),
     "R.null_value": _builtin("null_value"),
+    "R.size": _builtin("size"),
+    **{f"R.inspect.tensor_{field}": _inspect(field) for field in _INSPECTED},
 }
 """Operators the VM executes itself, by name."""

@@ -313,7 +313,7 @@ class FunctionCompiler:
         assert type(binding) is VarBinding
         var = binding.var
         arg = self.value(value, var)
-        if is_integral(var.ty) and isinstance(arg, (bc.Size, bc.Imm)):
+        if is_integral(var.ty) and var not in self.slot_of and isinstance(arg, (bc.Size, bc.Imm)):
             dim = arg.dim if isinstance(arg, bc.Size) else int(arg.value)  # type: ignore[arg-type]
             slot = self.slot(var, f"variable {var.name}")
             self.emit("set_slot", slot, bc.Size(dim))
@@ -419,13 +419,11 @@ class FunctionCompiler:
         """Code of a branch; symbols bound inside stay inside."""
         slots = dict(self.slot_of)
         value = self.value(expr)
-        if self.registers[dst.index].kind == "tensor":
-            source = self.boxed(value)
-            known = self.registers[dst.index]
+        known = self.registers[dst.index]
+        if known.kind == "tensor" and not (isinstance(value, bc.Reg) and self.registers[value.index] == known):
+            value = self.boxed(value)
             ctx = self.context("branch of a conditional", expr.ty, getattr(expr, "span", None))
-            if not (isinstance(value, bc.Reg) and self.registers[value.index] == known):
-                self.emit("check_tensor", source, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
-                self.emit("match_shape", source, ctx, *[bc.Size(d) for d in known.dims])
-                value = source
+            self.emit("check_tensor", value, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
+            self.emit("match_shape", value, ctx, *[bc.Size(d) for d in known.dims])
         self.emit("move", value, dst=dst)
         self.slot_of = slots
