@@ -13,7 +13,7 @@ import pytest
 
 import unity
 import unity.script
-from unity.ir import Constant, ExternFunc, Function, IRModule, PrimFunc, first_difference
+from unity.ir import Call, Constant, ExternFunc, Function, IRModule, PrimFunc, first_difference
 from unity.script import ir as I, parse, relax as R, script, tir as T
 from unity.support.errors import ScriptError
 
@@ -177,3 +177,55 @@ def test_the_reader_has_no_eval() -> None:
         for word in ("eval(", "exec(", "compile(", "__import__", "literal_eval"):
             for line in text.splitlines():
                 assert word not in line.replace("re.compile(", ""), f"{path.name}: {line}"
+
+
+@T.macro
+def add_to(X, i, value):
+    t = X[i] + value * T.float32(N)
+    X[i] = t
+
+
+@T.inline
+def clear(i):
+    A[i] = T.float32(0)
+
+
+@R.macro
+def square(a):
+    b = R.multiply(a, a)
+    return b
+
+
+@T.prim_func
+def with_macros(A: T.Buffer((4,), "float32")):
+    t = A[0]
+    add_to(A, 1, t)
+    clear(2)
+    A[3] = t
+
+
+@R.function
+def squared(x: R.Tensor((4,), "float32")):
+    y = square(x)
+    return square(y)
+
+
+def test_macros_in_python_files() -> None:
+    inside = parse(
+        '@T.prim_func\ndef with_macros(A: T.Buffer((4,), "float32")):\n    t = A[0]\n    u = A[1] + t * T.float32(16)\n'
+        "    A[1] = u\n    A[2] = T.float32(0)\n    A[3] = t\n"
+    )
+    assert first_difference(with_macros, inside) is None
+    values = [b.value for block in squared.body.blocks for b in block.bindings]
+    assert [v.op.name for v in values if isinstance(v, Call)] == ["R.multiply", "R.multiply"]
+
+
+def test_an_error_in_a_macro_shows_its_line(tmp_path: Path) -> None:
+    text = (
+        "from unity.script import tir as T\n\n\n@T.macro\ndef bad(X):\n    X[0] = missing\n\n\n"
+        'def outer():\n    @T.prim_func\n    def f(A: T.Buffer((4,), "float32")):\n        bad(A)\n'
+    )
+    module = load(tmp_path, text)
+    with pytest.raises(ScriptError) as caught:
+        module.outer()
+    assert caught.value.span is not None and caught.value.span.line == 6

@@ -56,6 +56,7 @@ PRIM_CASES = [
     ("for i, j in T.grid(2, 3, 4):\n    pass", "E113", "2 names for 3", 3, 9),
     ("A[0] = A[0] in A", "E107", "operator `in`", 3, 12),
     ("A[0] = T.Ramp(0, 1, n)", "E113", "lanes", 3, 12),
+    ("if n > 0:\n    x = A[0]\nA[1] = x", "E110", "declare it before the block", 5, 12),
     ("def g(x):\n    pass", "E107", "a function inside", 3, 5),
 ]
 

@@ -19,6 +19,9 @@ from ..ir import Function, IRModule, PrimFunc
 from ..support.errors import ScriptError
 from ..support.source import Source
 from .read_module import parse
+from .read_text import read_tree
+from .scope import Macro, OutsideScope
+from .syntax import FunctionDef
 
 
 def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:
@@ -52,6 +55,27 @@ def read_function(function: FunctionType, frame: FrameType) -> Any:
     cells = function.__closure__ or ()
     closed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells) if not _is_empty(cell)}
     return parse(_source(code.co_filename, code.co_firstlineno, names), scope={**names, **closed})
+
+
+def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: bool) -> Macro:
+    """The macro of a decorated Python function: its syntax and the scope it stands in."""
+    names = _names(frame)
+    source = _source(function.__code__.co_filename, function.__code__.co_firstlineno, names)
+    tree, errors = read_tree(source)
+    if errors:
+        raise ScriptError(errors[0].code, errors[0].message, errors[0].span, errors[0].notes, errors[0].help, errors)
+    definition = tree.body[0] if tree is not None and tree.body else None
+    if not isinstance(definition, FunctionDef):
+        raise ScriptError("E122", f"the source text of {function.__name__} cannot be found")
+    return Macro(definition, OutsideScope(names), hygienic, level, source)
+
+
+def macro_decorator(target: Any, level: str, hygienic: bool, depth: int = 2) -> Any:
+    """What a macro decorator makes of a function; inside a class body the function is left for the class."""
+    frame = sys._getframe(depth)
+    if not isinstance(target, FunctionType):
+        raise ScriptError("E122", f"a macro is a function, got {type(target).__name__}")
+    return target if in_class_body(frame) else read_macro(target, frame, level, hygienic)
 
 
 def _is_empty(cell: Any) -> bool:

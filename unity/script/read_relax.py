@@ -284,12 +284,14 @@ class FunctionReader(BranchReader):
         outer, outer_result = self.scope, self.result
         self.scope = Scope(macro.scope if macro.hygienic else outer, names)
         self.result = None
+        source = self.reading.source
+        self.reading.source = macro.source or source
         self.expansion_depth += 1
         try:
             self.statements(macro.definition.body, top=True)
             return self.result
         finally:
-            self.scope, self.result = outer, outer_result
+            self.scope, self.result, self.reading.source = outer, outer_result, source
             self.expansion_depth -= 1
 
 

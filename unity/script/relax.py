@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
-from .decorator import decorate, decorate_later
+from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import CANONICAL
@@ -30,8 +30,15 @@ def function(
 
 
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
-    """A macro of graph functions: its calls are replaced by its body. Left as it is; the reader looks at its text."""
-    return fn if fn is not None else macro
+    """A macro of graph functions: its calls are replaced by its body. A name that is not a parameter is the one at the
+    definition; with ``hygienic=False`` the one at the call."""
+    if fn is not None:
+        return macro_decorator(fn, "R", hygienic)
+
+    def apply(target: Callable[..., Any]) -> Any:
+        return macro_decorator(target, "R", hygienic)
+
+    return apply
 
 
 NAMES: dict[str, str] = {

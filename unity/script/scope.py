@@ -18,6 +18,7 @@ from ..ffi.registry import PackedFunc, get_global_func, list_global_func_names
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import is_torch_tensor
 from ..ir import Expr, ExternFunc, IRModule, Node
+from ..support.source import Source
 from . import syntax as s
 from .spelling import CANONICAL, MODULE_ALIASES
 
@@ -72,12 +73,14 @@ class SymbolName:
 
 @dataclass(slots=True, eq=False)
 class Macro:
-    """``@T.macro`` / ``@T.inline`` / ``@R.macro``: definition and the scope it was defined in."""
+    """``@T.macro`` / ``@T.inline`` / ``@R.macro``: definition and the scope it was defined in. ``source`` is its own text
+    where that is not the text being read."""
 
     definition: s.FunctionDef
     scope: Scope
     hygienic: bool
     level: str
+    source: Source | None = None
 
 
 class Scope:
@@ -143,7 +146,7 @@ def outside_value(value: Any) -> Any:
     IR nodes and modules, tuples, lists and dicts of these, and the namespaces of script.
     """
     kind = type(value)
-    if kind in _PLAIN or kind is DataType:
+    if kind in _PLAIN or kind is DataType or kind is Macro:
         return value
     letter = NAMESPACES.get(id(value))
     if letter is not None:

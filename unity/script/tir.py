@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
-from .decorator import decorate, decorate_later
+from .decorator import decorate, decorate_later, macro_decorator
 from .names import ScriptName, make_name
 from .read_types import dtype_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
@@ -33,13 +33,20 @@ def prim_func(
 
 
 def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
-    """A macro of tensor programs: its calls are replaced by its body. Left as it is; the reader looks at its text."""
-    return fn if fn is not None else macro
+    """A macro of tensor programs: its calls are replaced by its body. A name that is not a parameter is the one at the
+    definition; with ``hygienic=False`` the one at the call."""
+    if fn is not None:
+        return macro_decorator(fn, "T", hygienic)
+
+    def apply(target: Callable[..., Any]) -> Any:
+        return macro_decorator(target, "T", hygienic)
+
+    return apply
 
 
 def inline(fn: Callable[..., Any]) -> Any:
     """A macro whose free names are those of the place it is called from."""
-    return fn
+    return macro_decorator(fn, "T", False)
 
 
 def _known() -> dict[str, str]:

@@ -71,6 +71,7 @@ class AssignReader(TensorExprReader):
         self.mutable: set[int] = set()
         self.loops: dict[Var, For] = {}
         self.iters: dict[Var, IterVar] = {}
+        self.ended: set[str] = set()
         self.params: list[Var] = []
         self.top: Scope | None = None
         self.expansions = 0

@@ -176,8 +176,9 @@ class FormReader(BlockReader):
         value = self.bound(path, node, ("attrs",), 1)["attrs"]
         if not isinstance(value, dict):
             raise self.error("E113", f"{path} takes a dict", node)
-        late = {key: f"tir.{key[5:]}" for key in value if isinstance(key, str) and key.startswith("tirx.")}
-        self.attrs.update({late.get(key, key): attribute_value(item) for key, item in value.items()})
+        for key, item in value.items():
+            name = self.text(key, node, "a text as key")
+            self.attrs[f"tir.{name[5:]}" if name.startswith("tirx.") else name] = attribute_value(item)
 
     def _attr(self, path: str, node: s.Call) -> None:
         for wrap in self._attr_wraps(path, node):

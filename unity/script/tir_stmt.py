@@ -70,7 +70,16 @@ class StatementReader(AssignReader):
             self.statements(body)
             return self._finish()
         finally:
+            self.ended.update(self.scope.names)
             self.scope, self.out, self.wraps = outer_scope, outer_out, outer_wraps
+
+    def unknown_name(self, node: s.Name) -> Any:
+        if node.name in self.ended and node.name not in self.symbols:
+            raise self.error(
+                "E110", f"unknown name {node.name!r}", node,
+                f"it ended with its block: declare it before the block, `{node.name}: T.float32`",
+            )  # fmt: skip
+        return super().unknown_name(node)
 
     def _finish(self) -> Stmt:
         for at, wrap in reversed(self.wraps):
@@ -332,14 +341,15 @@ class StatementReader(AssignReader):
         outer = self.scope
         self.scope = macro.scope if macro.hygienic else outer
         self.expansion_depth += 1
-        mutable = self.mutable
+        mutable, source = self.mutable, self.reading.source
+        self.reading.source = macro.source or source
         self.mutable = mutable_names(macro.definition.body, list(names))
         try:
             inner = Scope(self.scope, names)
             self.scope = inner
             self.statements(macro.definition.body)
         finally:
-            self.scope, self.mutable = outer, mutable
+            self.scope, self.mutable, self.reading.source = outer, mutable, source
             self.expansion_depth -= 1
 
     def _with(self, node: s.With) -> None:
