@@ -18,7 +18,13 @@ def _part(value: object, word: str) -> str:
 
 def _row(info: OpInfo) -> str:
     effect = "" if info.pure is True else " Has effects."
-    columns = [f"`{usage(info)}`", info.doc + effect, _part(info.lower, "yes"), _part(info.grad, "yes"), _part(info.ref, "yes")]
+    columns = [
+        f"`{usage(info)}`",
+        info.doc + effect,
+        _part(info.lower, "yes"),
+        _part(info.grad, "yes"),
+        _part(info.ref, "yes"),
+    ]
     return "| " + " | ".join([c.replace("|", "\\|") for c in columns]) + " |"
 
 
@@ -33,7 +39,13 @@ def render() -> str:
     known = {info.family for info in OPS.values()}
     for family in [*[f for f in FAMILIES if f in known], *sorted(known - set(FAMILIES))]:
         rows = sorted([info for info in OPS.values() if info.family == family], key=lambda info: info.name)
-        lines += ["", f"## {family}", "", "| operator | meaning | lowering | gradient | numpy |", "|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {family}",
+            "",
+            "| operator | meaning | lowering | gradient | numpy |",
+            "|---|---|---|---|---|",
+        ]
         lines += [_row(info) for info in rows]
     return "\n".join(lines) + "\n"
 
