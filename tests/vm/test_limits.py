@@ -265,3 +265,28 @@ def test_no_references_are_lost(mode):
     gc.collect()
     counts.append(len(gc.get_objects()))
     assert counts[1] - counts[0] < 50
+
+
+def test_deep_recursion_in_threads_with_small_stacks():
+    n = sym("n")
+    x, r = var("x", n), Var("r", ten(n))
+    straight = fn([x], [(r, call("straight", [x], ten(n)))], r)
+    vm = VirtualMachine(executable({"straight": straight}))
+    codes = []
+
+    def work():
+        try:
+            vm["straight"](f32(3))
+        except VMError as error:
+            codes.append(error.code)
+
+    before = threading.stack_size()
+    try:
+        for size in (64 << 10, 256 << 10, 1 << 20, 8 << 20):
+            threading.stack_size(size)
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    finally:
+        threading.stack_size(before)
+    assert codes == ["E632"] * 4

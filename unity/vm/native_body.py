@@ -77,7 +77,7 @@ class BodyWriter(CheckWriter):
             self.scratch = max(self.scratch, len(args))
             for position, (value, _) in enumerate(args):
                 self.store("ptr", value, "%args", 8 * position)
-            result = self.emit(f"call ptr {quoted('call.' + entry.name)}(ptr %env, ptr %args, i64 %base)")
+            result = self.emit(f"call ptr {quoted('call.' + entry.name)}(ptr %env, ptr %args, i64 %limit)")
             self.drop(args)
             self.set_object(instruction.dst, self.require_object(result))
         elif entry.kind == "packed":

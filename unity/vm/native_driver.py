@@ -14,7 +14,7 @@ from ..ffi.runtime_table import SLOTS
 from . import bytecode as bc
 from .entry import Param
 from .native_body import BodyWriter
-from .native_ir import DECLARATIONS, FIXED, STACK_BYTES, EnvLayout, FunctionWriter, quoted
+from .native_ir import DECLARATIONS, FIXED, EnvLayout, FunctionWriter, quoted
 from .native_support import SUPPORT_IR
 
 
@@ -40,9 +40,8 @@ def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvL
     body = Frame(program, fn, index, layout, used).text()
     drive = f"""
 define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
-  %frame = call ptr @llvm.frameaddress.p0(i32 0)
-  %base = ptrtoint ptr %frame to i64
-  %r = call ptr {quoted("body." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base)
+  %limit = call i64 @unity.limit(ptr %env)
+  %r = call ptr {quoted("body." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit)
   ret ptr %r
 }}
 """
@@ -58,7 +57,7 @@ class Frame(BodyWriter):
         self.instructions()
         fn, uses_arena = self.fn, not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
         head = [
-            f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %base) noinline {{",
+            f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit) noinline {{",
             "entry:",
         ]
         head += [
@@ -144,8 +143,8 @@ class Frame(BodyWriter):
     def parameters(self) -> None:
         """Depth of recursion, slots, and parameters."""
         here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
-        deep = self.emit(f"sub i64 %base, {self.emit(f'ptrtoint ptr {here} to i64')}")
-        self.report_unless(self.emit(f"icmp slt i64 {deep}, {STACK_BYTES}"), 2, str(self.index))
+        place = self.emit(f"ptrtoint ptr {here} to i64")
+        self.report_unless(self.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.index))
         for number, slot in enumerate(self.plan.slots):
             self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
         for index, param in enumerate(self.plan.params):
@@ -184,13 +183,13 @@ class InternalEntry(FunctionWriter):
             self.store("i64", self.known[slot], symbols, 8 * number)
         number = len(self.fn.params)
         lines = [
-            f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %base) {{",
+            f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %limit) {{",
             "entry:",
             *self.allocas,
         ]
         lines += [f"  %slow = alloca [{number + 1} x ptr]", *self.lines]
         lines += [
-            f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %base)",
+            f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %limit)",
             "  ret ptr %r",
             "fail:",
         ]

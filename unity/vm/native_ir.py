@@ -3,13 +3,13 @@ and the module in ``native_driver.py``.
 
 Per function three symbols:
 
-    ptr body.F(ptr env, ptr leaves, ptr symbols, i64 base)   the code; parameters as leaf records of the calling convention
+    ptr body.F(ptr env, ptr leaves, ptr symbols, i64 limit)  the code; parameters as leaf records of the calling convention
     ptr drive.F(ptr env, ptr leaves, ptr symbols)            behind the checked entry: Python calls this
-    ptr call.F(ptr env, ptr args, i64 base)                  for calls inside the program: objects, checked here
+    ptr call.F(ptr env, ptr args, i64 limit)                 for calls inside the program: objects, checked here
 
-``env`` is an array of words (``EnvLayout``): the arena, then Python objects. ``base`` is the address of the outermost frame,
-by which recursion is bounded. A tensor in a register is (%p pointer, %o Tensor object or null, %w owner of its memory or
-null); dimensions are formulas of the slots. Invariant: every reference held by a frame is dropped at its one exit.
+``env`` is an array of words (``EnvLayout``): the arena, then Python objects. ``limit`` is the lowest address the C stack
+may reach, by which recursion is bounded. A tensor in a register is (%p pointer, %o Tensor object or null, %w owner of its
+memory or null); dimensions are formulas of the slots. Invariant: every reference held by a frame is dropped at its one exit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from . import bytecode as bc
 from .entry import EntryPlan, plan_entry
 
 ARENA_WORDS = 8
-"""Words before the objects: arena address, its size, its lock, bytes wanted; the rest is spare."""
+"""Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
 FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
 """Objects every program has: callbacks of ``native_run.Callbacks`` and the table of registered functions."""
 STACK_BYTES = 3 << 20

@@ -7,7 +7,10 @@ Invariant: only the frame that has the lock takes from the arena; the others all
 from __future__ import annotations
 
 from ..ffi.runtime_table import slot_offset
-from .native_ir import ARENA_WORDS, FIXED
+from .native_ir import ARENA_WORDS, FIXED, STACK_BYTES
+
+RESERVED_BYTES = 256 << 10
+"""Part of a thread's stack that calls inside the program leave to kernels and Python (half of a small stack)."""
 
 ARENA_LIMIT = 1 << 30
 """Bytes of arena that a machine keeps between calls; what goes beyond is allocated for each call."""
@@ -46,6 +49,56 @@ next:
 done:
   ret void
 }}
+; How far down the C stack may grow from here: {STACK_BYTES} bytes, and never into the last part of the thread's own stack.
+define internal i64 @unity.limit(ptr %env) {{
+  %frame = call ptr @llvm.frameaddress.p0(i32 0)
+  %here = ptrtoint ptr %frame to i64
+  %far = sub i64 %here, {STACK_BYTES}
+  %me = call i64 @pthread_self()
+  %tp = getelementptr i8, ptr %env, i64 32
+  %known = load i64, ptr %tp
+  %same = icmp eq i64 %me, %known
+  br i1 %same, label %done, label %ask
+ask:
+  call void @unity.stack(ptr %env, i64 %me)
+  br label %done
+done:
+  %lp = getelementptr i8, ptr %env, i64 40
+  %low = load i64, ptr %lp
+  %limit = call i64 @llvm.umax.i64(i64 %low, i64 %far)
+  ret i64 %limit
+}}
+define internal void @unity.stack(ptr %env, i64 %me) noinline cold {{
+  %attr = alloca [16 x i64]
+  %addr = alloca i64
+  %size = alloca i64
+  store i64 0, ptr %addr
+  store i64 0, ptr %size
+  %rc = call i32 @pthread_getattr_np(i64 %me, ptr %attr)
+  %failed = icmp ne i32 %rc, 0
+  br i1 %failed, label %done, label %read
+read:
+  %rc2 = call i32 @pthread_attr_getstack(ptr %attr, ptr %addr, ptr %size)
+  %rc3 = call i32 @pthread_attr_destroy(ptr %attr)
+  br label %done
+done:
+  %a = load i64, ptr %addr
+  %s = load i64, ptr %size
+  %half = lshr i64 %s, 1
+  %part = call i64 @llvm.umin.i64(i64 %half, i64 {RESERVED_BYTES})
+  %low = add i64 %a, %part
+  %tp = getelementptr i8, ptr %env, i64 32
+  store i64 %me, ptr %tp
+  %lp = getelementptr i8, ptr %env, i64 40
+  store i64 %low, ptr %lp
+  ret void
+}}
+declare i64 @pthread_self()
+declare i32 @pthread_getattr_np(i64, ptr)
+declare i32 @pthread_attr_getstack(ptr, ptr, ptr)
+declare i32 @pthread_attr_destroy(ptr)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
 ; A tensor register as an object, a new reference.
 define internal ptr @unity.box(ptr %o, i64 %dtype, i64 %nd, ptr %dims, ptr %p, ptr %w) noinline {{
   %none = icmp eq ptr %o, null
