@@ -160,3 +160,16 @@ def test_untrusted_needs_module_text(saved):
     with pytest.raises(ArtifactError) as caught:
         unity.load(saved, trust=False)
     assert caught.value.code == "E804"
+
+
+def test_driver_of_another_version_is_made_again(tmp_path):
+    path = tmp_path / "old"
+    replace(program(), driver_tag="0.0.0/other").save(path)
+    vm = VirtualMachine(unity.load(path))
+    np.testing.assert_array_equal(vm["shifted"](np.zeros(4, np.float32)).numpy(), np.arange(4, dtype=np.float32))
+
+
+def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
+    path = tmp_path / "again"
+    unity.load(saved).save(path)
+    assert path.read_bytes() == saved.read_bytes()
