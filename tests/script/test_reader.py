@@ -322,6 +322,13 @@ def test_recursion_needs_a_result_type() -> None:
         parse(text.format(""))
 
 
+def test_symbols_of_the_body_do_not_leave_it() -> None:
+    fn = graph('n = T.int64()\ny = R.match_cast(x, R.Tensor((n,), "float32"))\nreturn y', "x: R.Object")
+    assert isinstance(fn.ret_ty, TensorType) and fn.ret_ty.shape is None and fn.ret_ty.ndim == 1
+    with pytest.raises(ScriptError, match="bound by no parameter"):
+        parse('@R.function\ndef f(x: R.Tensor((4,), "float32")) -> R.Tensor(("k",), "float32"):\n    return x\n')
+
+
 def test_old_call_spellings() -> None:
     now = graph('return R.call_dps("env.linear", (x, x), R.Tensor((1, 128), "float32"))')
     for line in (

@@ -15,13 +15,15 @@ from ..ir import (
     Function,
     PrimType,
     Tuple,
+    Type,
     Var,
     VarBinding,
     prim_type,
 )  # fmt: skip
 from ..ir.infer import find_impure_call
-from ..ir.relation import Answer, is_subtype
+from ..ir.relation import Answer, erase, is_subtype
 from ..ir.types import FuncType
+from ..ir.walk import free_vars, used_vars
 from ..support.errors import Note, ScriptError, UnityError
 from . import syntax as s
 from .constants import attribute_value
@@ -134,8 +136,25 @@ class FunctionReader(BranchReader):
             raise ScriptError(
                 "E118", f"the function returns {made.ty}", self.reading.span(self.return_node or node), [note]
             )
+        ret = self._result_type(ret if ret is not None else made.ty, made)
         purity = bool(pure) if pure is not None else impure is None or forced
-        return Function(tuple(self.params), made, ret if ret is not None else made.ty, purity, self.attrs, self.reading.span(node))
+        return Function(tuple(self.params), made, ret, purity, self.attrs, self.reading.span(node))
+
+    def _result_type(self, ret: Type, body: Expr) -> Type:
+        """The type callers see: symbols that only the body binds are unknown to them."""
+        known = set(self.outer_symbols)
+        for param in self.params:
+            known.update(free_vars(param.ty), [param])
+        loose = [var for var in free_vars(ret) if var not in known]
+        if not loose:
+            return ret
+        used = set(used_vars(body))
+        for var in loose:
+            if var not in used:
+                raise self.reading.error(
+                    "E110", f"the symbol {var.name!r} of the result is bound by no parameter", self.node.returns or self.node
+                )
+        return erase(ret, known)
 
     def statements(self, body: list[s.Syntax], top: bool = False) -> None:
         """Read statements into the open sequence; an error ends its own statement only."""
@@ -246,6 +265,7 @@ class FunctionReader(BranchReader):
             raise self.error("E107", "only @R.function can be nested in a graph function", node)
         inner = FunctionReader(self.reading, self.scope, node)
         inner.symbols = dict(self.symbols)
+        inner.outer_symbols = [v for v in self.symbols.values() if isinstance(v, Var)]
         inner.options = options
         inner.module_member = self.module_member  # type: ignore[method-assign]
         inner.adopt = self.adopt  # type: ignore[method-assign]

@@ -74,7 +74,8 @@ class TypeReader(ExprReader):
         super().__init__(reading, scope)
         self.symbols: dict[str, Expr] = {}
         self.defining = False
-        self.hint = ""
+        self.hint = ""  # the name that the value being read will get
+        self.naming: s.Syntax | None = None  # the expression that gets it
         self.param_name = ""
         self.declared: set[Var] = set()  # variables made by the expression at hand: a name given to one stands for it
 

@@ -55,6 +55,7 @@ class BindReader(GraphExprReader):
         self.result: Expr | None = None
         self.return_node: s.Syntax | None = None
         self.hidden: dict[str, Var] = {}
+        self.outer_symbols: list[Var] = []
 
     def _aug_assign(self, node: s.AugAssign) -> None:
         if type(node.target) is not s.Name:
@@ -71,12 +72,12 @@ class BindReader(GraphExprReader):
         if both and len(target.items) == len(node.value.items):  # type: ignore[attr-defined]
             values = []
             for part, value in zip(target.items, node.value.items):  # type: ignore[attr-defined]
-                self.hint = part.name if type(part) is s.Name else ""
+                self.hint, self.naming = (part.name if type(part) is s.Name else ""), value
                 values.append(self.evaluate(value))
             for part, value in zip(target.items, values):  # type: ignore[attr-defined]
                 self.assign(part, value, None, node)
             return
-        self.hint = target.name if type(target) is s.Name else ""
+        self.hint, self.naming = (target.name if type(target) is s.Name else ""), node.value
         if type(node.value) is s.Call and self.path(node.value.func) in ("R.match_cast", "R.match_shape"):
             self._match_cast(target, node.value)
             return

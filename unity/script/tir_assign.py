@@ -87,12 +87,12 @@ class AssignReader(TensorExprReader):
         if pairs and len(target.items) == len(node.value.items):  # type: ignore[attr-defined]
             values = []
             for part, value in zip(target.items, node.value.items):  # type: ignore[attr-defined]
-                self.hint = part.name if type(part) is s.Name else ""
+                self.hint, self.naming = (part.name if type(part) is s.Name else ""), value
                 values.append(self.evaluate(value))
             for part, value in zip(target.items, values):  # type: ignore[attr-defined]
                 self.assign_value(part, value, node)
             return
-        self.hint = target.name if type(target) is s.Name else ""
+        self.hint, self.naming = (target.name if type(target) is s.Name else ""), node.value
         if isinstance(target, s.Subscript):
             self._store(target, self.evaluate(node.value), node)
             return

@@ -107,7 +107,7 @@ class TensorExprReader(TensorValueReader):
         bound = bind_arguments(self.reading, node, f"T.{name}", ("value",), args, keywords, 0)
         dtype = DataType(name)
         if "value" not in bound or bound["value"] is None:
-            return self.declare_symbol(dtype)
+            return self.declare_symbol(dtype, node)
         value = bound["value"]
         if type(value) is str:
             if not dtype.is_float or value.lstrip("+-") not in ("inf", "nan", "infinity"):
@@ -118,9 +118,11 @@ class TensorExprReader(TensorValueReader):
             return b.const(value, dtype, span)
         return b.cast(self.expr(value, node), dtype, span)
 
-    def declare_symbol(self, dtype: DataType) -> Expr:
+    def declare_symbol(self, dtype: DataType, node: s.Call) -> Expr:
         """``n = T.int64()``: the symbol named by the target of the assignment."""
-        name = self.hint or "v"
+        if not self.hint or self.naming is not node:
+            raise self.error("E113", f"T.{dtype.name}() declares a symbol, which needs a name", node, f"write n = T.{dtype.name}()")
+        name = self.hint
         found = self.symbols.get(name)
         if isinstance(found, Var) and found.ty is prim_type(dtype):
             self.declared.add(found)
@@ -317,7 +319,7 @@ class TensorExprReader(TensorValueReader):
         args, keywords = self.arguments(node)
         keywords.pop("name", None)
         bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 0)
-        return self.declare_symbol(self.dtype(bound.get("dtype", "int64"), node))
+        return self.declare_symbol(self.dtype(bound.get("dtype", "int64"), node), node)
 
     def _range(self, path: str, node: s.Call) -> Range:
         args, keywords = self.arguments(node)

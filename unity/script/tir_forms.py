@@ -329,13 +329,13 @@ class FormReader(BlockReader):
         return wrap(self._named({name: var} if name else {}, body))
 
     def _frame_bind(self, path: str, call: s.Call, name: str, body: Callable[[], Stmt], node: s.With) -> Stmt:
-        args, keywords = self.arguments(call)
-        if not args or keywords or len(args) > 2:
+        if not 1 <= len(call.args) <= 2 or call.keywords:
             raise self.error("E112", f"{path} takes a value", call)
+        value = self.read(call.args[-1])
         outer = self.out
         self.out = []
         try:
-            var = self.bind(name or "v", self.expr(args[-1], call), call)
+            var = self.bind(name or "v", value, call)
             bind = self.out[0]
         finally:
             self.out = outer
