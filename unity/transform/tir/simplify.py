@@ -16,7 +16,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad, Cast, Select
 from ...ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
 from ...ir.types import Expr, PrimType
-from ...ir.walk import Rewriter, collect, substitute
+from ...ir.walk import Rewriter, children, substitute
 from ..base import prim_func_pass
 
 NOTHING = SeqStmt(())
@@ -28,6 +28,9 @@ class _Simplify(Rewriter):
         self.analyzer = Analyzer()
         self.indices = set(symbols)
         """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
+        self.known: dict[Expr, bool] = {}
+        """What ``over_indices`` found for each compound expression."""
+        self.asked: dict[Expr, bool] = {}
         for symbol in symbols:
             self.analyzer.bind_size(symbol)
 
@@ -46,11 +49,18 @@ class _Simplify(Rewriter):
             return False
         return self.over_indices(expr)
 
-    def over_indices(self, expr: Expr) -> bool:
-        """True when all leaves are constants, loop variables and shape symbols."""
-        return all(
-            [type(leaf) is Var and leaf in self.indices for leaf in collect(expr, (Var, BufferLoad, Call, Cast))]
-        )
+    def over_indices(self, expr: Any) -> bool:
+        """True when all leaves are constants, loop variables and shape symbols. Remembered per node: asked at every level."""
+        kind = type(expr)
+        if kind is Var:
+            return expr in self.indices
+        if kind is BufferLoad or kind is Call or kind is Cast:
+            return False
+        known = self.asked.get(expr)
+        if known is None:
+            known = all([self.over_indices(child) for child in children(expr)])
+            self.asked[expr] = known
+        return known
 
     def define(self, node: Any) -> Any:
         """Shapes of buffers stay products as written, so that allocation can check each factor."""
