@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -234,3 +235,83 @@ def test_operators_of_the_vm_recursion_and_local_functions(capsys):
         with pytest.raises(VMError) as caught:
             vm["main"](np.array(1, np.float32), np.zeros((2, 5), np.int32))
         assert caught.value.code == "E605"
+
+
+PARALLEL_AND_CALLBACK = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def par(x: T.handle, y: T.handle):
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        for i in T.parallel(n):
+            with T.block("s"):
+                vi = T.axis.spatial(n, i)
+                Y[vi] = X[vi] * T.float32(2)
+
+    @T.prim_func
+    def back(x: T.handle, y: T.handle):
+        n = T.int64()
+        X = T.match_buffer(x, (n,), "float32")
+        Y = T.match_buffer(y, (n,), "float32")
+        T.evaluate(T.call_packed("vm.seen", n, dtype="int32"))
+        for i in range(n):
+            with T.block("s"):
+                vi = T.axis.spatial(n, i)
+                Y[vi] = X[vi] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            y = R.call_dps(par, (x,), R.Tensor((n,), "float32"))
+            z = R.call_dps(back, (y,), R.Tensor((n,), "float32"))
+            R.output(z)
+        return z
+"""
+
+
+def test_parallel_loops_and_calls_out_of_tensor_programs():
+    seen = []
+
+    def look(n):
+        if n == 7:
+            raise KeyError("seven")
+        seen.append(n)
+        return 0
+
+    unity.register_func("vm.seen", look, override=True)
+    made = unity.compile(parse(PARALLEL_AND_CALLBACK))
+    wrong = []
+    for mode in ("native", "bytecode"):
+        vm = unity.VirtualMachine(made, exec_mode=mode)
+        for n in (3, 0, 300_000):
+            x = np.arange(n, dtype=np.float32)
+            np.testing.assert_array_equal(vm["main"](x).numpy(), x * 2 + 1)
+        with pytest.raises(KeyError) as caught:
+            vm["main"](np.zeros(7, np.float32))
+        assert "kernel back" in caught.value.__notes__[0] and caught.traceback[-1].name == "look"
+
+        def work(vm=vm, x=x):
+            for _ in range(5):
+                if not np.array_equal(vm["main"](x).numpy(), x * 2 + 1):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong and seen[:3] == [3, 0, 300_000] and len(seen) == 36
+
+
+def test_pipeline_as_text():
+    made = unity.compile(
+        parse(PARALLEL_AND_CALLBACK), exec_mode="bytecode",
+        pipeline="normalize,legalize_ops,to_non_dataflow,lower_call_dps,attach_global_symbol",
+    )  # fmt: skip
+    assert "driver" not in made.objects
+    unity.register_func("vm.seen", lambda n: 0, override=True)
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(unity.VirtualMachine(made)["main"](x).numpy(), x * 2 + 1)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +41,7 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
         offset = _aligned(offset + size)
     table = b"".join(rows)
     target = Path(path)
-    temporary = target.with_name(target.name + ".part")
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as file:
             file.write(_HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table)
