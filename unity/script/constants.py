@@ -16,7 +16,7 @@ from ..ir import (
     IntImm,
     Node,
     build as b,
-)  # fmt: skip  # fmt: skip
+)  # fmt: skip
 from ..support.errors import ScriptError
 from . import syntax as s
 from .plain import is_number
