@@ -1,9 +1,11 @@
 """Upgrade of old spellings: each rewrite, what stays, and that the meaning stays."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from random_modules import random_module
 
 from unity.cli.main import main
 from unity.ir import structural_equal
@@ -16,6 +18,10 @@ GRAPH = '@R.function\ndef f(x: R.Tensor((2, 3), "float16"), s: R.Shape(ndim=2)):
 
 LINES = [
     (PRIM, 'with T.sblock("b"):\n        B[0] = A[0]', 'with T.block("b"):\n        B[0] = A[0]'),
+    (PRIM, 'with T.sblock("b"):\n        C = T.alloc_buffer((4,))\n        D = T.sblock_alloc_buffer((4,))\n        B[0] = A[0]',
+     'with T.block("b"):\n        C = T.allocate_buffer((4,))\n        D = T.alloc_buffer((4,))\n        B[0] = A[0]'),
+    (PRIM, 'with T.block("b"):\n        C = T.alloc_buffer((4,))\n        B[0] = T.fabs(A[0])',
+     'with T.block("b"):\n        C = T.alloc_buffer((4,))\n        B[0] = T.abs(A[0])'),
     (PRIM, "A[0] = T.Cast('float32', T.boolean(True))", "A[0] = T.Cast('float32', T.bool(True))"),
     (PRIM, 'C = T.buffer_decl((16,), "float32", data=A.data)', 'C = T.decl_buffer((16,), "float32", data=A.data)'),
     (PRIM, "A[T.ramp(0, 1, 4)] = T.broadcast(T.float32(0), 4)", "A[T.Ramp(0, 1, 4)] = T.Broadcast(T.float32(0), 4)"),
@@ -59,6 +65,15 @@ def test_line(head, old, new):
     assert upgrade(before) == after
     assert upgrade(after) == after
     assert structural_equal(parse(before), parse(after))
+
+
+def test_tvm_text_of_random_modules_keeps_its_meaning():
+    for seed in range(40):
+        text = random_module(seed).script(dialect="tvm")
+        after = upgrade(text)
+        assert structural_equal(parse(text, check=False), parse(after, check=False)), seed
+        assert not re.search(r"T\.sblock\b|R\.call_tir|R\.call_dps_packed|R\.Any|out_ty=", after)
+        assert upgrade(after) == after
 
 
 FILE = '''"""Not script: @T.prim_func with T.sblock."""

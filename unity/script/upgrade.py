@@ -91,6 +91,7 @@ class _Upgrader:
         self.file_names, self.names = names, names
         self.outside, self.definition = outside, definition
         self.bare: dict[str, str] = {}
+        self.direct: dict[int, bool] = {}  # allocations directly in a block -> the block is written T.sblock
         self.assigned: set[str] = set()  # names the body of the module assigns
         self.read_types: dict[Place, list[Type]] | None = None
 
@@ -109,6 +110,7 @@ class _Upgrader:
             if not isinstance(top, s.FunctionDef):
                 self.assigned = {t.name for node in inner if type(node) is s.Assign for t in node.targets if type(t) is s.Name}
             pending += [node for node in inner if isinstance(node, s.FunctionDef) and not self._python(node)]
+            self.direct |= _direct_calls(inner, self.path)
             frames = {id(item.value) for node in inner if type(node) is s.With for item in node.items}
             if isinstance(top, s.FunctionDef):
                 self.signature(top)
@@ -154,7 +156,7 @@ class _Upgrader:
             new = "handle"
         else:
             row = RENAMED.get(f"{path[0]}.{node.name}")
-            if row is None or not row.same_arguments or row.old == "T.let":
+            if row is None or not row.same_arguments or row.old in ("T.let", "T.sblock_alloc_buffer"):
                 return
         end = node.end + self.base
         self.edits.replace(end - len(node.name), end, new)
@@ -220,6 +222,8 @@ class _Upgrader:
             self.rename(node.func, "allocate_buffer")
         elif path == "T.allocate_const":
             self.rename(node.func, "alloc_const")
+        elif path == "T.alloc_buffer" and id(node) in self.direct:
+            self._alloc_in_block(node)
         elif path == "R.match_cast" and written is not None and written.rpartition(".")[2] == "match_shape":
             self._match_shape(node)
         elif path in _DPS:
@@ -243,6 +247,14 @@ class _Upgrader:
                 assert keyword.name is not None
                 start = keyword.start + self.base
                 self.edits.replace(start, start + len(keyword.name), new)
+
+    def _alloc_in_block(self, node: s.Call) -> None:
+        """Directly in a ``T.sblock``, ``T.alloc_buffer`` was a statement and ``T.sblock_alloc_buffer`` memory of the block."""
+        written = (dotted(node.func) or "").rpartition(".")[2]
+        if written != "alloc_buffer":
+            self.rename(node.func, "alloc_buffer")
+        elif self.direct[id(node)]:
+            self.rename(node.func, "allocate_buffer")
 
     def _symbol(self, node: s.Call) -> None:
         """``T.var("int64")`` -> ``T.int64()``."""
@@ -382,6 +394,20 @@ class _Upgrader:
         if self.read_types is None:
             self.read_types = _read_types(self.definition, self.source)
         return self.read_types.get(self.source.line_column(node.start + self.base), [])
+
+
+def _direct_calls(nodes: list[s.Syntax], path: Callable[[s.Syntax], str | None]) -> dict[int, bool]:
+    """Calls assigned directly in the body of a block, and whether that block is written ``T.sblock``."""
+    found: dict[int, bool] = {}
+    for node in nodes:
+        items = [item.value for item in node.items if type(item.value) is s.Call] if type(node) is s.With else []
+        blocks = [call for call in items if path(call.func) == "T.block"]
+        if blocks:
+            assert type(node) is s.With
+            late = (dotted(blocks[-1].func) or "").endswith("sblock")
+            values = [stmt.value for stmt in node.body if isinstance(stmt, (s.Assign, s.AnnAssign))]
+            found |= {id(value): late for value in values}
+    return found
 
 
 def _read_types(definition: Definition, source: Source) -> dict[Place, list[Type]]:
