@@ -195,7 +195,7 @@ def test_return_value_frees_and_stops() -> None:
     loaded = Loaded({"main": func})
     x = np.array([1, 2, 3, 4], "float32")
     assert loaded("main", x) == 2 and loaded("main", x[:2].copy()) == -1 and loaded("main", x[:0].copy()) == -1
-    assert loaded.library.ir_text.count("@free(ptr %") == loaded.library.ir_text.count("ret i32 0")
+    assert loaded.library.ir_text.count("@free(ptr %") == 3  # two returns, and the end that none reaches
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float64", "bfloat16"])
