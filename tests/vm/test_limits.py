@@ -160,6 +160,25 @@ def test_long_function_and_large_sizes(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_impossible_sizes(mode):
+    from unity.ir.build import mul
+    from unity.ir.types import ShapeType
+
+    n = sym("n")
+    s, y, memory, t = Var("s", ShapeType((n,), 1)), var("y", n), Var("memory", OBJECT), var("t", n)
+    planned = [(memory, storage(mul(n, const(4, "int64")))), (t, tensor_in(memory, 0, n)), (y, alloc(n)),
+               (Var("_", OBJECT), run_kernel("relu", t, y))]
+    functions = {"plain": fn([s], [(y, alloc(n))], y), "planned": fn([s], planned, y)}
+    vm = VirtualMachine(executable(functions), exec_mode=mode)
+    for name in functions:
+        for size in (-1, -(2**62), 2**62, 2**61, 2**45):
+            with pytest.raises(VMError) as caught:
+                vm[name]((size,))
+            assert caught.value.code == "E615"
+        assert vm[name]((3,)).shape == (3,) and vm[name]((0,)).shape == (0,)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_division_by_zero_in_a_shape(mode):
     from unity.ir.build import floordiv
 

@@ -18,7 +18,7 @@ from .values import new_array
 
 def alloc_storage(size: int) -> np.ndarray:
     """Bytes that tensors are placed in."""
-    return new_array((check_extent(size),), np.dtype(np.uint8))
+    return new_tensor("uint8", size).numpy()
 
 
 def check_extent(extent: int) -> int:
@@ -34,7 +34,7 @@ def new_tensor(dtype: str, *shape: int) -> Tensor:
     total = data_type.itemsize
     for extent in shape:
         total *= check_extent(extent)
-    if total >= 2**62:
+    if total >= 2**47:
         raise VMError("E615", f"a tensor of shape {shape} is too large")
     try:
         return Tensor(new_array(shape, data_type))
