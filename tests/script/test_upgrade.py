@@ -149,10 +149,10 @@ def test_types_are_needed_only_where_they_are_missing():
 
 def test_command(tmp_path, capsys):
     file = tmp_path / "old.py"
-    file.write_text(FILE)
+    file.write_bytes(FILE.replace("\n", "\r\n").encode())
     assert main(["upgrade", "--check", str(file)]) == 1
     assert main(["upgrade", "--in-place", str(file)]) == 0
-    assert file.read_text() == upgrade(FILE)
+    assert file.read_bytes().decode() == upgrade(FILE).replace("\n", "\r\n"), "line ends stay"
     assert main(["upgrade", "--check", str(file)]) == 0
     capsys.readouterr()
 

@@ -155,7 +155,7 @@ def run_upgrade(options: argparse.Namespace) -> int:
             sys.stdout.write("".join(lines))
         elif options.in_place and file != "-":
             if after != before:
-                Path(file).write_text(after, encoding="utf-8")
+                Path(file).write_bytes(after.encode("utf-8"))
                 print(f"{file}: upgraded")
         else:
             sys.stdout.write(after)
@@ -196,7 +196,7 @@ def shown_name(file: str) -> str:
 def read_text(file: str) -> str:
     """Text of a file or of standard input. Raises OptionError E004."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8")  # line ends stay as they are
     except OSError as error:
         raise OptionError("E004", f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
