@@ -321,10 +321,11 @@ class StmtCompiler:
         buffer = stmt.buffer
         self.expr.declare(buffer)
         make = self.view_maker(buffer)
-        data = stmt.data.numpy()
+        data = stmt.data.numpy().copy()
+        data.flags.writeable = False
 
         def run(env: Env) -> None:
-            pointer = Pointer(Memory.of_array(data.copy(), buffer.name))
+            pointer = Pointer(Memory.of_array(data, buffer.name))
             env[buffer.data] = pointer
             env[buffer] = make(env, pointer)
 

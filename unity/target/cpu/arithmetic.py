@@ -36,7 +36,7 @@ from ...ir.scalar import (
     Sub,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import collect
+from ...ir.walk import children
 from ...support.errors import CodegenError
 from .lltypes import float_text, int_text, is_narrow, suffix, value_type
 from .math_library import math_function
@@ -230,12 +230,19 @@ def _compare(w: FunctionWriter, expr: Compare) -> str:
     return w.emit(f"icmp {signed if dtype.is_int else unsigned} {value_type(dtype, expr.span)} {a}, {b}")
 
 
-def is_cheap(expr: Expr) -> bool:
+def is_cheap(w: FunctionWriter, expr: Expr) -> bool:
     """True when evaluating has no effect, reads no memory and cannot fail: then lazy may be eager."""
-    for found in collect(expr, (Call, BufferLoad, Div, Mod, FloorDiv, FloorMod, Let)):
-        if type(found) is Call or type(found) is BufferLoad or type(found) is Let or not dtype_of(found).is_float:
-            return False
-    return True
+    known = w.cheap.get(expr)
+    if known is None:
+        kind = type(expr)
+        divides = kind in (Div, Mod, FloorDiv, FloorMod) and not dtype_of(expr).is_float
+        known = not divides and kind not in (Call, BufferLoad, Let)
+        for part in children(expr) if known else ():
+            if isinstance(part, Expr) and not is_cheap(w, part):
+                known = False
+                break
+        w.cheap[expr] = known
+    return known
 
 
 def guarded(w: FunctionWriter, condition: str, then: Expr, otherwise: Expr) -> str:
@@ -285,7 +292,7 @@ def choose(w: FunctionWriter, cond: Expr, then: Expr, otherwise: Expr) -> str:
     lanes = dtype_of(cond).lanes
     condition = w.value(cond)
     dtype = dtype_of(then)
-    if is_cheap(then) and is_cheap(otherwise):
+    if is_cheap(w, then) and is_cheap(w, otherwise):
         a, b = w.value(then), w.value(otherwise)
     elif lanes == 1:
         return guarded(w, condition, then, otherwise)
@@ -303,7 +310,7 @@ def _logic(w: FunctionWriter, expr: And | Or) -> str:
     is_and = type(expr) is And
     a = w.value(expr.a)
     ty = value_type(dtype)
-    if is_cheap(expr.b):
+    if is_cheap(w, expr.b):
         return w.emit(f"{'and' if is_and else 'or'} {ty} {a}, {w.value(expr.b)}")
     lanes = dtype.lanes
     ones = int_text(1, dtype)

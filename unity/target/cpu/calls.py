@@ -63,6 +63,8 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
     arguments = [_argument(w, a) for a in call.args[1:]]
     fixed = _VARIADIC.get(name)
     if fixed is not None:
+        if len(arguments) < fixed:
+            raise CodegenError("E526", f"{name} takes at least {fixed} arguments, got {len(arguments)}", call.span)
         arguments = [a if i < fixed else _promoted(w, a, call.args[1 + i]) for i, a in enumerate(arguments)]
     extend = {"i8": "signext ", "i16": "signext ", "i1": "zeroext "}
     result = dtype_of(call)
@@ -245,6 +247,8 @@ def call_kernel(w: FunctionWriter, call: Call) -> str:
         else:
             arguments.append(f"i64 {strides_of(w, buffer)[symbol.axis]}")
     result = DataType(signature.result) if signature.result else None
+    if result is not None and dtype_of(call).code != "void" and dtype_of(call) is not result:
+        raise CodegenError("E523", f"{name} returns {result.name}, taken as {dtype_of(call).name}", call.span)
     slot = ""
     if result is not None:
         slot = w.slot(memory_type(result), 16)

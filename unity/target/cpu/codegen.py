@@ -17,7 +17,9 @@ from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features, hos
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
+from ...ir.module import IRModule
 from ...ir.types import PointerType
+from ...ir.verify import violations
 from ...ir.walk import collect
 from ...support.deep import deep_recursion
 from ...support.errors import CodegenError, FFIError, InternalError
@@ -121,7 +123,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     if kernel.result is not None:
         parameters.append("ptr %result")
     w.statement(func.body)
-    w.leave("0")
+    w.leave("0" if kernel.result is None else str(kernel.message(f"{name} ended without returning a value")))
     body = "\n".join(["entry:", *w.entry, *w.lines])
     module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
     return kernel_signature(name, func, tuple(kernel.messages), tuple(kernel.packed_calls))
@@ -158,6 +160,12 @@ def _check_processor(target: Target) -> None:
             )
 
 
+def _check_functions(functions: Mapping[str, PrimFunc]) -> None:
+    """Raises CodegenError E529 where LLVM's refusal comes from a program that breaks the rules of the IR."""
+    for found in violations(IRModule(dict(functions), {}, {})):
+        raise CodegenError("E529", f"not a valid program: {found.message}", found.span, found.notes, found.help)
+
+
 def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLibrary:
     """Compile lowered tensor programs. Raises CodegenError E52x for what cannot be expressed, E530 for another target kind."""
     if target.kind != "llvm":
@@ -172,6 +180,7 @@ def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLi
     try:
         data = compile_ir(text, options)
     except FFIError as error:
+        _check_functions(functions)
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
     if folder:
         (Path(folder) / "kernels.s").write_text(assembly(text, options))

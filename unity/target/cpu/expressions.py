@@ -42,6 +42,8 @@ def _broadcast(w: FunctionWriter, expr: Broadcast) -> str:
     inner = dtype_of(expr.value)
     if inner.lanes != 1 or not isinstance(expr.lanes, int):
         raise CodegenError("E521", f"a broadcast of {inner.name} to {expr.lanes} lanes", expr.span)
+    if expr.lanes == 1:
+        return w.value(expr.value)
     if type(expr.value) is IntImm and inner.code != "handle":
         return int_text(expr.value.value, expr.ty.dtype)
     if type(expr.value) is FloatImm:

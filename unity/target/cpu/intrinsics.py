@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, Op, StringImm
+from ...ir.intrinsic import INTRINSICS
 from ...ir.scalar import BufferLoad
 from ...ir.types import Expr
 from ...support.errors import CodegenError
@@ -35,6 +36,9 @@ def _call(w: FunctionWriter, call: Call) -> str:
     if type(call.op) is not Op:
         raise CodegenError("E526", f"a tensor program cannot call a {type(call.op).__name__}", call.span)
     name = call.op.name
+    row = INTRINSICS.get(name)
+    if row is not None and not row.arity[0] <= len(call.args) <= (row.arity[1] if row.arity[1] >= 0 else len(call.args)):
+        raise CodegenError("E526", f"{name} cannot take {len(call.args)} arguments", call.span)
     rule = RULES.get(name)
     if rule is not None:
         return rule(w, call)
@@ -201,12 +205,20 @@ def _access_ptr(w: FunctionWriter, call: Call) -> str:
     """tvm_access_ptr(type annotation, data, offset in elements, extent, access mask)."""
     element = dtype_of(call.args[0])
     offset = convert(w, w.value(call.args[2]), dtype_of(call.args[2]), _I64, call.span)
-    return w.emit(f"getelementptr {memory_type(element)}, ptr {w.value(call.args[1])}, i64 {offset}")
+    return w.emit(f"getelementptr {memory_type(element)}, ptr {_pointer(w, call.args[1])}, i64 {offset}")
+
+
+def _pointer(w: FunctionWriter, expr: Expr) -> str:
+    """Operand of an address. Raises CodegenError E523 for another value."""
+    dtype = dtype_of(expr)
+    if dtype.code != "handle" or dtype.lanes != 1:
+        raise CodegenError("E523", f"an address is needed, got {dtype.name}", getattr(expr, "span", None))
+    return w.value(expr)
 
 
 def _byte_offset(w: FunctionWriter, call: Call) -> str:
     offset = convert(w, w.value(call.args[1]), dtype_of(call.args[1]), _I64, call.span)
-    return w.emit(f"getelementptr i8, ptr {w.value(call.args[0])}, i64 {offset}")
+    return w.emit(f"getelementptr i8, ptr {_pointer(w, call.args[0])}, i64 {offset}")
 
 
 def _atomic_add(w: FunctionWriter, call: Call) -> str:
@@ -216,7 +228,7 @@ def _atomic_add(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     operation = "fadd" if dtype.is_float else "add"
     return w.emit(
-        f"atomicrmw {operation} ptr {w.value(call.args[0])}, {value_type(dtype)} {w.value(call.args[1])} monotonic"
+        f"atomicrmw {operation} ptr {_pointer(w, call.args[0])}, {value_type(dtype)} {w.value(call.args[1])} monotonic"
     )
 
 
@@ -226,7 +238,7 @@ def _prefetch(w: FunctionWriter, call: Call) -> str:
     if len(numbers) != len(call.args) - 1 or write not in (0, 1) or not 0 <= locality <= 3 or kind not in (0, 1):
         raise CodegenError("E526", "T.prefetch takes constants: write 0/1, locality 0..3, data cache 0/1", call.span)
     first = call.args[0]
-    place = address(w, first.buffer, first.indices) if type(first) is BufferLoad else w.value(first)
+    place = address(w, first.buffer, first.indices) if type(first) is BufferLoad else _pointer(w, first)
     w.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {write}, i32 {locality}, i32 {kind})")
     return "undef"
 
@@ -282,7 +294,7 @@ def _dp4a(w: FunctionWriter, call: Call) -> str:
 
 
 def _is_null(w: FunctionWriter, call: Call) -> str:
-    return w.emit(f"icmp eq ptr {w.value(call.args[0])}, null")
+    return w.emit(f"icmp eq ptr {_pointer(w, call.args[0])}, null")
 
 
 def _lane_mask(w: FunctionWriter, call: Call) -> str:

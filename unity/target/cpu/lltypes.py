@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 
 from ...ffi.dtype import DataType
+from ...ir.build import round_float
 from ...support.errors import CodegenError
 from ...support.source import Span
 
@@ -57,6 +58,8 @@ def memory_type(dtype: DataType, span: Span | None = None) -> str:
     """LLVM type of a value in memory."""
     found = _MEMORY.get(dtype.name)
     if found is None:
+        if dtype.code == "void":
+            raise CodegenError("E521", "memory cannot hold values of type void", span)
         found = _MEMORY[dtype.name] = (
             value_type(dtype, span).replace("i1", "i8") if dtype.is_bool else value_type(dtype, span)
         )
@@ -80,8 +83,7 @@ def int_text(value: int, dtype: DataType) -> str:
 
 def float_text(value: float, dtype: DataType) -> str:
     """float32 or float64 constant as the exact bits LLVM wants; vectors are splats."""
-    if dtype.bits == 32:
-        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    value = round_float(value, dtype.element)
     text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     return text if dtype.lanes == 1 else f"splat ({_element(dtype)} {text})"
 

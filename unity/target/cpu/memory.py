@@ -102,6 +102,14 @@ def _linear(
     return vector, lanes, None
 
 
+def element_place(w: FunctionWriter, buffer: Buffer, pointer: str, offset: str) -> str:
+    """Pointer to an element. Vector elements lie close together in memory: LLVM's own vectors would be padded to powers of two."""
+    if offset == "0":
+        return pointer
+    ty = memory_type(buffer.dtype) if buffer.dtype.lanes == 1 else f"[{buffer.dtype.itemsize} x i8]"
+    return w.emit(f"getelementptr {ty}, ptr {pointer}, i64 {offset}")
+
+
 def _is_parameter(w: FunctionWriter, buffer: Buffer) -> bool:
     return any([b is buffer for b in w.kernel.func.buffer_map.values()])
 
@@ -113,7 +121,7 @@ def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: 
         raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
     pointer = data_pointer(w, buffer, span)
     return (
-        pointer if offset == "0" else w.emit(f"getelementptr {memory_type(buffer.dtype)}, ptr {pointer}, i64 {offset}")
+        element_place(w, buffer, pointer, offset)
     )
 
 
@@ -145,7 +153,7 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     align = _alignment(buffer)
     active = _active(w, expr.predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
-        place = w.emit(f"getelementptr {element}, ptr {pointer}, i64 {offset}") if offset != "0" else pointer
+        place = element_place(w, buffer, pointer, offset)
         ty = memory_type(result)
         if active is None or lanes == 1:
             loaded = w.emit(f"load {ty}, ptr {place}, align {align}")
@@ -191,13 +199,15 @@ def store(
             )
     text = to_memory(w, text, wanted)
     pointer = data_pointer(w, buffer, span)
+    if pointer.startswith("@"):
+        raise CodegenError("E524", f"a store into the constant {buffer.name}", span)
     element = memory_type(buffer.dtype, span)
     ty, align = memory_type(wanted), _alignment(buffer)
     active = _active(w, predicate, lanes)
     if lanes == 1 or (step == "1" and buffer.dtype.lanes == 1):
         if lanes == 1 and active is not None:
             raise CodegenError("E524", f"a predicate on a single element of {buffer.name}", span)
-        place = w.emit(f"getelementptr {element}, ptr {pointer}, i64 {offset}") if offset != "0" else pointer
+        place = element_place(w, buffer, pointer, offset)
         if active is None:
             w.do(f"store {ty} {text}, ptr {place}, align {align}")
         else:

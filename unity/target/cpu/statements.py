@@ -162,6 +162,8 @@ def _bind(w: FunctionWriter, stmt: Bind) -> None:
 def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     if stmt.buffer.data not in w.env:
         raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
+    if stmt.buffer.data not in w.buffers:  # a pointer from outside
+        w.fail_unless(w.emit(f"icmp ne ptr {w.env[stmt.buffer.data]}, null"), f"buffer {stmt.buffer.name} is declared over a null pointer")
     w.buffers.setdefault(stmt.buffer.data, stmt.buffer)
 
 
@@ -223,12 +225,15 @@ def _alloc_const(w: FunctionWriter, stmt: AllocConst) -> None:
         raise CodegenError(
             "E523", f"constant {stmt.buffer.name} ({stmt.buffer.dtype.name}) holds {array.dtype} data", stmt.span
         )
+    if not all([type(e) is IntImm for e in stmt.buffer.shape]) or math.prod([e.value for e in stmt.buffer.shape]) != array.size:  # type: ignore[attr-defined]
+        raise CodegenError("E523", f"constant {stmt.buffer.name} holds {array.size} elements, its shape says otherwise", stmt.span)
     data = array.tobytes()
     symbol = "@" + w.module.unique("const")
-    text = "".join([f"\\{byte:02X}" for byte in data])
-    body = f'c"{text}"' if data else "zeroinitializer"
+    text = data.hex("\\").upper()
+    body = f'c"\\{text}"' if data else "zeroinitializer"
     w.module.definitions[symbol] = f"{symbol} = private unnamed_addr constant [{len(data)} x i8] {body}, align 64\n"
     w.env[stmt.buffer.data] = symbol
+    w.buffers[stmt.buffer.data] = stmt.buffer
 
 
 def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
@@ -254,7 +259,7 @@ def _evaluate(w: FunctionWriter, stmt: Evaluate) -> None:
     value = stmt.value
     name = getattr(value.op, "name", "") if type(value) is Call else ""
     if name == "T.ret":
-        give_back(w, value.args[0], stmt.span)  # type: ignore[attr-defined]
+        give_back(w, value.args[0] if value.args else None, stmt.span)  # type: ignore[attr-defined]
     elif name in ("T.break_loop", "T.continue_loop"):
         leave_loop(w, name == "T.continue_loop", stmt.span)
     elif name == "T.thread_return":

@@ -126,6 +126,8 @@ class FunctionWriter:
     fast: str = ""
     """Fast-math flags of float additions and multiplications ("" or "contract reassoc ")."""
     inside_parallel: bool = False
+    cheap: dict[Expr, bool] = field(default_factory=dict)
+    """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
 
     def name(self) -> str:
         """A fresh local name."""

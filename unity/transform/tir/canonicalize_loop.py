@@ -6,15 +6,26 @@ A step that is no constant is checked to be positive first.
 
 from __future__ import annotations
 
-from ...ir.build import add, ceildiv, const, dtype_of, gt, is_int, mul
+from ...ir.build import add, ceildiv, const, dtype_of, floordiv, gt, is_int, mul, select, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import AssertStmt, For, Stmt, seq
-from ...ir.types import prim_type
+from ...ir.types import Expr, prim_type
 from ...ir.walk import rewrite, substitute
 from ...support.errors import PassError
 from ..base import prim_func_pass
+
+
+def _trips(extent: Expr, step: Expr) -> Expr:
+    """Number of steps: extent / step rounded up. ``extent + step - 1`` could leave the range of a narrow type."""
+    dtype = dtype_of(extent)
+    if type(extent) is IntImm and type(step) is IntImm:
+        return const(-(-extent.value // step.value), dtype)
+    if dtype.bits >= 32 and dtype.is_int:
+        return ceildiv(extent, step)
+    one, zero = const(1, dtype), const(0, dtype)
+    return select(gt(extent, zero), add(floordiv(sub(extent, one), step), one), zero)
 
 
 def _loop(loop: For) -> Stmt:
@@ -29,7 +40,7 @@ def _loop(loop: For) -> Stmt:
         raise PassError("E503", f"loop {var.name} steps by {step.value}", loop.span, help="a step must be positive")
     body = substitute(loop.body, {loop.loop_var: add(mul(var, step), loop.min)})
     made = replace(
-        loop, loop_var=var, min=const(0, dtype_of(var)), extent=ceildiv(loop.extent, step), step=None, body=body
+        loop, loop_var=var, min=const(0, dtype_of(var)), extent=_trips(loop.extent, step), step=None, body=body
     )
     if type(step) is IntImm:
         return made

@@ -6,14 +6,18 @@ Rewrite: ``A[i, j]`` with ``A: T.Buffer((n, m))`` -> ``A_flat[i * m + j]``. Para
 
 from __future__ import annotations
 
+import math
+
 from ...ir.buffer import Buffer
 from ...ir.build import add, broadcast, cast, const, dtype_of, mul
+from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AllocConst, BufferStore, DeclBuffer, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import rewrite
+from ...support.errors import PassError
 from ..base import prim_func_pass
 
 
@@ -41,9 +45,16 @@ class _Flattener:
                     size = mul(size, cast(extent, "int64"))
             if self._offset(buffer) is not None:
                 size = add(size, self._offset(buffer))  # type: ignore[arg-type]
+            self._check_size(buffer)
             found = replace(buffer, shape=(size,), strides=(), elem_offset=None, axis_separators=())
             self.flat[buffer] = found
         return found
+
+    def _check_size(self, buffer: Buffer) -> None:
+        """The product of constant extents must not wrap. Raises PassError E525."""
+        count = math.prod([e.value for e in buffer.shape if type(e) is IntImm])
+        if 0 not in [e.value for e in buffer.shape if type(e) is IntImm] and abs(count) * buffer.dtype.itemsize >= 1 << 47:
+            raise PassError("E525", f"buffer {buffer.name} needs {count * buffer.dtype.itemsize} bytes", buffer.span)
 
     def _offset(self, buffer: Buffer) -> Expr | None:
         """Offset of element 0; the pointer of a parameter already is at element 0."""

@@ -24,9 +24,10 @@ PRAGMA = "pragma_auto_unroll_max_step"
 
 @dataclass(slots=True, frozen=True)
 class UnrollOptions:
-    """``max_copies``: most copies of a body that one loop may become."""
+    """``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them."""
 
     max_copies: int = 512
+    max_size: int = 16384
 
 
 class _Unroll(Rewriter):
@@ -56,7 +57,7 @@ class _Unroll(Rewriter):
         asked = node.kind == "unrolled"
         if not asked and not (node.kind == "serial" and self.steps and self._size(node) <= self.steps):
             return node
-        if count > self.options.max_copies or _leaves(node.body):
+        if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
             return node
         ty = prim_type(dtype_of(node.loop_var))
         copies = [fresh_copy(node.body, {node.loop_var: add(node.min, int_imm(i, ty))}) for i in range(max(0, count))]
