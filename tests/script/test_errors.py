@@ -120,7 +120,7 @@ TOP_CASES = [
     ("class M:\n    pass\n", "E121", "no decorator"),
     ("@I.ir_module\nclass M:\n    def f(x):\n        return x\n", "E121", "no decorator"),
     ("@I.ir_module\nclass M:\n    for i in range(2):\n        pass\n", "E121", "a module holds"),
-    ("import numpy as np\n@R.function\ndef f(x: R.Object):\n    return x\n", "E107", "does nothing"),
+    ("import numpy as np\n@R.function\ndef f(x: R.Object):\n    return np.ones(3)\n", "E110", "unknown name 'np'"),
     ("@T.jit\ndef f():\n    pass\n", "E117", "T.jit"),
     ("@R.function(pur=True)\ndef f(x: R.Object):\n    return x\n", "E112", "no argument 'pur'"),
     ("@R.function\ndef f(x: R.Object, x: R.Object):\n    return x\n", "E115", "called 'x'"),

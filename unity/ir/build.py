@@ -105,7 +105,10 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
         return Broadcast(const(value, data_type.element, span), data_type.lanes, prim_type(data_type), span)
     ty = prim_type(data_type)
     if data_type.is_float:
-        return FloatImm(round_float(float(value), data_type), ty, span)
+        try:
+            return FloatImm(round_float(float(value), data_type), ty, span)
+        except OverflowError:
+            raise TypeRuleError("E201", f"an integer of {value.bit_length()} bits has no {data_type.name} value", span) from None
     if data_type.code == "handle":
         return Call(op("T.reinterpret"), (IntImm(int(value), prim_type("uint64")),), {}, (), ty, span)
     if isinstance(value, float):

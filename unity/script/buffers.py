@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ffi.dtype import DataType
-from ..ir import Buffer, Expr, IntImm, PointerType, PrimType, Range, Var, prim_type
+from ..ir import Buffer, Expr, PointerType, PrimType, Range, Var, prim_type
+from ..ir.build import unify
 from ..support.source import Span
 from . import syntax as s
 from .ranges import extent_of
@@ -47,7 +48,7 @@ class BufferSpec:
         """Check the arguments of a buffer form."""
         call = node if type(node) is s.Call else s.Call(node.start, node.end, node, [], [])
         bound = bind_arguments(reader.reading, call, path, fields, args, keywords, 1)
-        shape = reader.dimensions(bound["shape"], node)
+        shape = reader.extents(bound["shape"], node)
         dtype = reader.dtype(bound.get("dtype", "float32"), node)
         data = bound.get("data")
         if type(data) is Buffer:
@@ -89,13 +90,17 @@ def range_of(reader: TensorValueReader, node: s.Slice, dim: Expr | None) -> tupl
     step = 1 if node.step is None else reader.integer(node.step)
     if step < 1:
         raise reader.error("E113", "slice step must be positive", node)
-    lower = IntImm(0, _INT64) if node.lower is None else reader.index(reader.evaluate(node.lower), node.lower)
+    start: Any = 0 if node.lower is None else reader.evaluate(node.lower)
     if node.upper is not None:
-        upper = reader.index(reader.evaluate(node.upper), node.upper)
+        stop = reader.evaluate(node.upper)
     elif dim is not None:
-        upper = dim
+        stop = dim
     else:
         raise reader.error("E113", "the end of this slice is not known", node)
+    if type(start) is int and type(stop) is int:
+        lower, upper = reader.index(start, node), reader.index(stop, node)
+    else:  # a bare integer takes the type of the other end
+        lower, upper = unify(reader.operand(start, node), reader.operand(stop, node))
     if not isinstance(lower.ty, PrimType) or not isinstance(upper.ty, PrimType):
         raise reader.error("E113", "slice bounds must be integers", node)
     return Range(lower, extent_of(lower, upper), reader.reading.span(node)), step

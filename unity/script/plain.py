@@ -38,7 +38,8 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
             raise reading.error("E106", "this number is too large", node)
         if op != "**" and not (isinstance(left, int) and isinstance(right, int)):
             raise reading.error("E113", f"{op} needs integers", node)
-        return left**right if op == "**" else left << right if op == "<<" else left >> right
+        power = _computed(reading, operator.pow, left, right, node) if op == "**" else None
+        return power if op == "**" else left << right if op == "<<" else left >> right
     fold = _PLAIN_BINARY.get(op)
     if fold is None:
         raise reading.error("E113", f"operator {op} is not for numbers", node)
@@ -46,7 +47,19 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
         raise reading.error("E113", "division by zero", node)
     if op in ("|", "^", "&") and not (isinstance(left, int) and isinstance(right, int)):
         raise reading.error("E113", f"{op} needs integers", node)
-    result = fold(left, right)
+    result = _computed(reading, fold, left, right, node)
     if isinstance(result, int) and result.bit_length() > _MAX_BITS:
         raise reading.error("E106", "this number is too large", node)
+    return result
+
+
+def _computed(reading: Reading, fold: Callable[[Any, Any], Any], left: Any, right: Any, node: s.Syntax) -> Any:
+    try:
+        result = fold(left, right)
+    except OverflowError:
+        raise reading.error("E106", "this number is too large", node) from None
+    except ZeroDivisionError:
+        raise reading.error("E113", "division by zero", node) from None
+    if isinstance(result, complex):
+        raise reading.error("E113", "a root of a negative number", node)
     return result

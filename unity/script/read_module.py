@@ -6,6 +6,7 @@ every call of a function of the module sees its type whatever the order in the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ from .tir_function import PrimFuncReader
 
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
 _MOST_ERRORS = 100
+_LINE_MARKS = re.compile(r"\A\ufeff|^[ \t]*\f+", re.M)
+"""What Python too overlooks: a byte order mark, and form feeds that begin a line."""
 _MACROS = ("T.macro", "T.inline", "R.macro")
 
 
@@ -109,10 +112,6 @@ class ModuleReader(GraphExprReader):
                 self.scope.names[bound] = Dotted(f"I.{name}")
             elif module.startswith(("tvm.script.", "unity.script.")) and module in MODULE_ALIASES:
                 self.scope.names[bound] = Dotted(f"{MODULE_ALIASES[module]}.{name}")
-            elif module.split(".")[0] not in (*_SILENT_IMPORTS, "tvm", "unity"):
-                raise self.error(
-                    "E107", f"`import {module}` does nothing in script", stmt, "pass values with parse(text, scope={...})"
-                )
 
     def _top_assign(self, target: s.Syntax, value_node: s.Syntax) -> None:
         if type(target) is s.Name and type(value_node) is s.Call:
@@ -349,7 +348,7 @@ def parse(
     (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with every error found
     (``error.errors``).
     """
-    source = text if isinstance(text, Source) else _dedented(name, text)
+    source = text if isinstance(text, Source) else _dedented(name, _LINE_MARKS.sub("", text))
     reading = Reading(source, OutsideScope(scope or {}))
     tree, errors = read_tree(source)
     reading.errors += errors

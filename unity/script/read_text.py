@@ -221,7 +221,7 @@ def _message(problem: UnexpectedInput | TextError, text: str, source: Source) ->
         return ScriptError("E103", "unexpected indentation", Span(source, finish - len(token.value), finish))
     if token.type in ("_NEWLINE", "_DEDENT", "$END"):
         finish = place + 1
-    met = _NAMES.get(token.type, "") if token.type in ("_NEWLINE", "_DEDENT", "$END") else repr(str(token))
+    met = _NAMES[token.type].removeprefix("the ") if token.type in ("_NEWLINE", "_DEDENT", "$END") else repr(str(token))
     message = f"unexpected {met}" if len(met) < 60 else "unexpected text"
     wanted = expected_names(accepted)
     if wanted:

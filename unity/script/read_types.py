@@ -34,6 +34,7 @@ from .read_text import read_tree
 from .scope import MISSING, Dotted, Scope
 from .spelling import DTYPE_ALIASES, DTYPES
 
+_MAX_NDIM = 1000
 _INT64 = prim_type("int64")
 _BARE = {
     "R.Tensor": TensorType(), "R.Shape": ShapeType(), "R.Object": OBJECT, "R.Tuple": OBJECT,
@@ -77,6 +78,7 @@ class TypeReader(ExprReader):
         self.hint = ""  # the name that the value being read will get
         self.naming: s.Syntax | None = None  # the expression that gets it
         self.param_name = ""
+        self.let_bound: set[Var] = set()  # variables that a T.Let binds already
         self.declared: set[Var] = set()  # variables made by the expression at hand: a name given to one stands for it
 
     # ------------------------------------------------------------------------------------------------------- symbols
@@ -120,6 +122,8 @@ class TypeReader(ExprReader):
     def dimension(self, value: Any, node: s.Syntax) -> Expr:
         """A dimension: integer, integer expression, or quoted text."""
         if type(value) is int:
+            if not -(2**63) <= value < 2**63:
+                raise self.error("E106", "a dimension outside the range of int64", node)
             return IntImm(value, _INT64, self.reading.span(node))
         if type(value) is str:
             return self.dimension(self.quoted(value, node), node)
@@ -136,6 +140,20 @@ class TypeReader(ExprReader):
         if isinstance(value, ShapeExpr):
             return value.values
         return (self.dimension(value, node),)
+
+    def extents(self, value: Any, node: s.Syntax) -> tuple[Expr, ...]:
+        """Dimensions of the shape of something: none is negative."""
+        made = self.dimensions(value, node)
+        for index, extent in enumerate(made):
+            if type(extent) is IntImm and extent.value < 0:
+                raise self.error("E113", f"dimension {index} is {extent.value}: a size is not negative", node)
+        return made
+
+    def _ndim(self, bound: dict[str, Any], node: s.Syntax) -> int:
+        ndim = self.as_integer(bound.get("ndim", -1), node)
+        if not -1 <= ndim <= _MAX_NDIM:
+            raise self.error("E113", f"ndim={ndim} is no number of dimensions", node, "ndim=-1 means it is not known")
+        return ndim
 
     # --------------------------------------------------------------------------------------------------------- types
 
@@ -185,9 +203,9 @@ class TypeReader(ExprReader):
                 return self._tensor(bound, node)
             case "R.Shape":
                 if bound.get("values") is not None:
-                    values = self.dimensions(bound["values"], node)
+                    values = self.extents(bound["values"], node)
                     return ShapeType(values, len(values))
-                return ShapeType(None, self.as_integer(bound.get("ndim", -1), node))
+                return ShapeType(None, self._ndim(bound, node))
             case "R.Prim":
                 return self._prim(bound, node)
             case "R.Callable":
@@ -234,7 +252,7 @@ class TypeReader(ExprReader):
         if dtype is None and (type(shape) is str or type(shape) is DataType):
             shape, dtype = None, shape
         data_type = None if dtype is None or dtype == "" else self.dtype(dtype, node)
-        ndim = self.as_integer(bound.get("ndim", -1), node)
+        ndim = self._ndim(bound, node)
         vdevice = bound.get("vdevice")
         if isinstance(vdevice, dict):
             vdevice = f"{vdevice['target']}:{vdevice['id']}"
@@ -244,7 +262,7 @@ class TypeReader(ExprReader):
             return tensor_type(None, data_type, ndim, vdevice)
         if isinstance(shape, Expr) and isinstance(shape.ty, ShapeType) and not isinstance(shape, ShapeExpr):
             return tensor_type(shape, data_type, ndim, vdevice)
-        values = self.dimensions(shape, node)
+        values = self.extents(shape, node)
         if ndim not in (-1, len(values)):
             raise self.error("E113", f"ndim={ndim} for a shape of {len(values)} dimensions", node)
         return tensor_type(ShapeExpr(values, self.reading.span(node)), data_type, -1, vdevice)

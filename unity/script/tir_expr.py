@@ -6,6 +6,7 @@ node, ``T.max`` and its like fold.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,8 @@ class TensorExprReader(TensorValueReader):
             value = float(value)
         span = self.reading.span(node)
         if is_number(value):
+            if dtype.is_integral and not (type(value) is float and not math.isfinite(value)) and b.wrap_int(int(value), dtype) != int(value):
+                raise self.error("E106", f"{value} is outside the range of {name}", node)
             return b.const(value, dtype, span)
         return b.cast(self.expr(value, node), dtype, span)
 
@@ -284,7 +287,9 @@ class TensorExprReader(TensorValueReader):
                     raise self.error("E113", "a name is bound here", key or node)
                 value = self.read(value_node)
                 known = self.scope.get(key.name)
-                var = known if isinstance(known, Var) else Var(key.name, value.ty, self.reading.span(key))
+                fresh = isinstance(known, Var) and known not in self.let_bound
+                var = known if fresh else Var(key.name, value.ty, self.reading.span(key))
+                self.let_bound.add(var)
                 self.scope.names[key.name] = var
                 bound.append((var, value))
             body = self.read(node.args[0])

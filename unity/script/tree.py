@@ -380,7 +380,11 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
         return expression
 
     def decorated(self, c: list[Any]) -> s.Syntax:
-        definition: s.FunctionDef | s.ClassDef = c[-1]
+        definition: s.FunctionDef | s.ClassDef | s.Skipped | Token = c[-1]
+        if isinstance(definition, Token):
+            return s.Skipped(definition.start_pos, definition.end_pos)
+        if isinstance(definition, s.Skipped):
+            return definition
         definition.decorators = c[:-1]
         return definition
 

@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from .source import Span
 
 
+MAX_MESSAGE = 4000
+"""Characters of one message that are shown."""
+MAX_SHOWN = 20
+"""Errors of one text that are shown; ``errors`` holds more."""
+
+
 @dataclass(slots=True, frozen=True)
 class Note:
     """A second place or fact that helps to understand an error."""
@@ -45,6 +51,11 @@ def render_place(span: Span, indent: str = "  ") -> list[str]:
     return lines
 
 
+def _shortened(text: str) -> str:
+    """A message without the middle of an excessive one (a name of a million characters, say)."""
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 4 :]}"
+
+
 class UnityError(Exception):
     """Base of all errors of the package.
 
@@ -69,19 +80,26 @@ class UnityError(Exception):
 
     def render(self) -> str:
         """The error as text: header, place with caret, notes, help."""
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [f"error[{self.code}]: {_shortened(self.message)}"]
         if self.span is not None:
             lines += render_place(self.span)
         for note in self.notes:
-            lines.append(f"note: {note.message}")
+            lines.append(f"note: {_shortened(note.message)}")
             if note.span is not None:
                 lines += render_place(note.span)
         if self.help:
-            lines.append(f"help: {self.help}")
+            lines.append(f"help: {_shortened(self.help)}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.render()
+
+
+def render_all(errors: Sequence[UnityError]) -> str:
+    """Several errors as text, the first ``MAX_SHOWN`` of them whole."""
+    lines = [error.render() for error in errors[:MAX_SHOWN]]
+    more = f", {len(errors) - MAX_SHOWN} not shown" if len(errors) > MAX_SHOWN else ""
+    return "\n".join([*lines, f"{len(errors)} errors{more}"])
 
 
 class ScriptError(UnityError):
@@ -102,7 +120,7 @@ class ScriptError(UnityError):
     def __str__(self) -> str:
         if len(self.errors) <= 1:
             return self.render()
-        return "\n".join(e.render() for e in self.errors) + f"\n{len(self.errors)} errors"
+        return render_all(self.errors)
 
 
 class TypeRuleError(UnityError):
@@ -127,7 +145,7 @@ class VerifyError(UnityError):
     def __str__(self) -> str:
         if len(self.errors) <= 1:
             return self.render()
-        return "\n".join([e.render() for e in self.errors]) + f"\n{len(self.errors)} errors"
+        return render_all(self.errors)
 
 
 class InterpreterError(UnityError):
