@@ -599,10 +599,28 @@ class nn:
     """Operators ``R.nn.*``."""
 
     @staticmethod
+    def adaptive_avg_pool1d(
+        data: Any,
+        output_size: Any = None,
+        layout: builtins.str = "NCW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Mean of windows chosen so that the output has a given size."""
+
+    @staticmethod
     def adaptive_avg_pool2d(
         data: Any,
         output_size: Any = None,
         layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Mean of windows chosen so that the output has a given size."""
+
+    @staticmethod
+    def adaptive_avg_pool3d(
+        data: Any,
+        output_size: Any = None,
+        layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
         """Mean of windows chosen so that the output has a given size."""
@@ -619,6 +637,20 @@ class nn:
         """softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys."""
 
     @staticmethod
+    def avg_pool1d(
+        data: Any,
+        pool_size: Any = (1,),
+        strides: Any = (1,),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Mean of each window; the border counts with count_include_pad."""
+
+    @staticmethod
     def avg_pool2d(
         data: Any,
         pool_size: Any = (1, 1),
@@ -628,6 +660,20 @@ class nn:
         ceil_mode: builtins.bool = False,
         count_include_pad: builtins.bool = False,
         layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Mean of each window; the border counts with count_include_pad."""
+
+    @staticmethod
+    def avg_pool3d(
+        data: Any,
+        pool_size: Any = (1, 1, 1),
+        strides: Any = (1, 1, 1),
+        padding: Any = (0, 0, 0),
+        dilation: Any = (1, 1, 1),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
         """Mean of each window; the border counts with count_include_pad."""
@@ -744,6 +790,20 @@ class nn:
         """Logarithm of softmax."""
 
     @staticmethod
+    def max_pool1d(
+        data: Any,
+        pool_size: Any = (1,),
+        strides: Any = (1,),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Largest of each window."""
+
+    @staticmethod
     def max_pool2d(
         data: Any,
         pool_size: Any = (1, 1),
@@ -753,6 +813,20 @@ class nn:
         ceil_mode: builtins.bool = False,
         count_include_pad: builtins.bool = False,
         layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Largest of each window."""
+
+    @staticmethod
+    def max_pool3d(
+        data: Any,
+        pool_size: Any = (1, 1, 1),
+        strides: Any = (1, 1, 1),
+        padding: Any = (0, 0, 0),
+        dilation: Any = (1, 1, 1),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
         """Largest of each window."""
