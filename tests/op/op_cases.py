@@ -1,26 +1,9 @@
 # ruff: noqa: E501 - program text
 """Inputs for every operator: (name, inputs, attributes). Inputs are arrays, tuples of arrays, shapes (``Shape``) or numbers."""
 
+import nn_cases
 import numpy as np
-
-RNG = np.random.default_rng(7)
-
-
-class Shape(tuple):
-    """A shape argument."""
-
-
-def f(*shape, dtype="float32", low=-2.0, high=2.0):
-    return RNG.uniform(low, high, shape).astype(dtype)
-
-
-def i(*shape, dtype="int32", low=-5, high=6):
-    return RNG.integers(low, high, shape).astype(dtype)
-
-
-def b(*shape):
-    return RNG.integers(0, 2, shape).astype(bool)
-
+from op_values import Shape, b, f, i
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.nan, np.inf, -np.inf], "float32")
 INTS = np.array([0, 1, -1, 5, -7, 2**31 - 1, -(2**31)], "int32")
@@ -328,3 +311,4 @@ for down in (False, True):
     CASES += [("sort", [f(3, 4)], {"axis": 0, "descending": down}), ("argsort", [TIES], {"axis": -1, "descending": down})]
     CASES += [("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}), ("sort", [TIES], {"descending": down})]
     CASES += [("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}), ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down})]
+CASES += nn_cases.CASES

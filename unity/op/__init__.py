@@ -6,13 +6,17 @@
 from . import (
     attention,
     binary,
+    channel,
+    contraction,
     conv,
+    conv_transpose,
     core,
     create,
     elementwise,
     gradients,
     index,
     linalg,
+    loss,
     manipulate,
     memory,
     nn,
@@ -21,7 +25,7 @@ from . import (
     reduce,
     scan,
     slicing,
-    sort,
+    sorting,
 )  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
@@ -41,7 +45,11 @@ _FAMILIES = (
     conv,
     pool,
     scan,
-    sort,
+    sorting,
+    contraction,
+    conv_transpose,
+    loss,
+    channel,
     attention,
 )
 

@@ -1,0 +1,180 @@
+"""Transposed convolution: the map whose matrix is the transpose of a convolution's.
+
+Layouts as in conv.py; the weight is IOHW (input channels first). Every output gathers what reaches it, so outputs are
+independent of each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ir import build
+from ..ir.expr import Call, IntImm
+from ..ir.op import Param
+from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.types import Expr, TensorType, Type
+from .conv import layout_order, many, pads, spatial
+from .lowering import SMALL_FLOATS, result_dims, result_dtype
+from .reduce import cast_tensor
+from .rules import attr, dtype_value, fail, int_attr, ints_attr, same_dtype, tensor_arg
+from .table import Operator, attribute, row
+
+
+def _layouts(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    space = "DHW"[3 - rank :]
+    data = layout_order(call, "data_layout", "NC" + space, "NC" + space)
+    kernel = layout_order(call, "kernel_layout", "IO" + space, "IO" + space)
+    name = "out_layout" if attr(call, "out_layout") else "data_layout"
+    return data, kernel, layout_order(call, name, "NC" + space, "NC" + space)
+
+
+def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    value = ints_attr(call, "output_padding")
+    value = value * rank if len(value) == 1 else value
+    if len(value) != rank or any([v < 0 or (v >= s and v >= d) for v, s, d in zip(value, strides, dilation)]):
+        raise fail(
+            call, "E214", f"output_padding must be {rank} numbers from 0 below the stride or the dilation, got {value}"
+        )
+    return value
+
+
+def _type(rank: int) -> Any:
+    def rule(call: Call) -> Type:
+        x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
+        dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
+        for index, ty in enumerate((x, w)):
+            if ty.ndim not in (-1, rank + 2):
+                raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
+        data, kernel, out = _layouts(call, rank)
+        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+        before, after = pads(call, rank)
+        extra = _extra(call, rank, strides, dilation)
+        groups = int_attr(call, "groups", 1)
+        xs, ws = dims(x), dims(w)
+        if xs is None or ws is None:
+            return TensorType(None, dtype, rank + 2, x.vdevice)
+        channels, rows = xs[data[1]], ws[kernel[0]]
+        if same_dim(channels, rows) is Answer.NO:
+            raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", None, call.args[1])
+        if groups < 1 or (type(channels) is IntImm and channels.value % groups):
+            raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", None, call.args[0])
+        made: list[Expr] = [xs[data[0]], build.mul(ws[kernel[1]], groups)]
+        for i in range(rank):
+            spread = build.mul(build.sub(xs[data[2 + i]], 1), strides[i])
+            reach = build.mul(build.sub(ws[kernel[2 + i]], 1), dilation[i])
+            size = build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i])
+            if type(size) is IntImm and size.value < 0:
+                raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", None, call.args[0])
+            made.append(size)
+        return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+def _lower(rank: int) -> Any:
+    def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        data, kernel, out = _layouts(call, rank)
+        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+        before, _ = pads(call, rank)
+        groups = int_attr(call, "groups", 1)
+        dtype = result_dtype(call)
+        wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+        inner = build.floordiv(x.shape[data[1]], build.const(groups, "int64"))
+        each = te.Value(w.shape[kernel[1]])
+        rc = te.reduce_axis((0, inner), "rc")
+        rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
+
+        def body(*i: te.Value) -> te.Value:
+            n, f, *place = [i[p] for p in out]
+            channel = rc if groups == 1 else (f // each) * te.Value(inner) + rc
+            at: dict[int, Any] = {data[0]: n, data[1]: channel}
+            tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: f if groups == 1 else f % each}
+            inside = []
+            for axis in range(rank):
+                source = place[axis] + before[axis] - rs[axis] * dilation[axis]
+                where = source // strides[axis]
+                inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
+                inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
+                at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
+            value = x[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(wide)
+            return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
+
+        made = te.compute(result_dims(call), body, f"conv{rank}d_transpose")
+        return cast_tensor(made, dtype, "conv_transpose_cast")
+
+    return lower
+
+
+def _ref(rank: int) -> Any:
+    space = "DHW"[3 - rank :]
+
+    def ref(
+        x: np.ndarray,
+        w: np.ndarray,
+        strides: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        data_layout: str = "NC" + space,
+        kernel_layout: str = "IO" + space,
+        out_layout: str | None = None,
+        out_dtype: str | None = None,
+    ) -> np.ndarray:
+        dtype = np.dtype(out_dtype) if out_dtype else x.dtype
+        kind = np.int64 if dtype.kind in "iu" else np.float64
+        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(kind)
+        kernel = np.transpose(w, [kernel_layout.index(c) for c in "IO" + space]).astype(kind)
+        steps, gaps, extra, border = [many(v, rank) for v in (strides, dilation, output_padding, padding)]
+        border = border * 2 if len(border) == rank else border
+        taps, size = kernel.shape[2:], data.shape[2:]
+        full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, steps, taps, gaps, extra)]
+        inner, each = data.shape[1] // groups, kernel.shape[1]
+        made = np.zeros((data.shape[0], each * groups, *full), kind)
+        for g in range(groups):
+            for tap in np.ndindex(*taps):
+                rows = slice(g * inner, (g + 1) * inner)
+                value = np.tensordot(data[:, rows], kernel[(rows, slice(None), *tap)], ([1], [0]))
+                where = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, gaps, size, steps)]
+                made[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
+        cut = [slice(border[i], full[i] - border[rank + i]) for i in range(rank)]
+        layout = out_layout or data_layout
+        return np.transpose(made[(slice(None), slice(None), *cut)], [("NC" + space).index(c) for c in layout]).astype(
+            dtype
+        )
+
+    return ref
+
+
+def _row(rank: int) -> Operator:
+    space = "DHW"[3 - rank :]
+    params: list[Param | str] = [
+        "data",
+        "weight",
+        attribute("strides", (1,) * rank),
+        attribute("padding", (0,) * rank),
+        attribute("output_padding", (0,) * rank),
+        attribute("dilation", (1,) * rank),
+        attribute("groups", 1),
+        attribute("data_layout", "NC" + space),
+        attribute("kernel_layout", "IO" + space),
+        attribute("out_layout", None),
+        attribute("out_dtype", None),
+    ]
+    return row(
+        f"nn.conv{rank}d_transpose",
+        params,
+        _type(rank),
+        f"Transpose of a convolution over {rank} spatial axes.",
+        family="nn",
+        lower=_lower(rank),
+        ref=_ref(rank),
+    )
+
+
+conv1d_transpose = _row(1)
+conv2d_transpose = _row(2)
+conv3d_transpose = _row(3)
