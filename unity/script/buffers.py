@@ -19,7 +19,6 @@ from .read_base import bind_arguments
 if TYPE_CHECKING:
     from .tir_access import TensorValueReader
 
-_INT64 = prim_type("int64")
 FIELDS = (
     "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor", "buffer_type",
     "axis_separators",

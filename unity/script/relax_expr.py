@@ -178,6 +178,11 @@ class GraphExprReader(TensorExprReader):
             return op(path)
         return super().constant_path(path, node)
 
+    def _name(self, node: s.Name) -> Any:
+        if node.name == "_":
+            raise self.error("E113", "`_` stands for a value that is not used: give it a name", node)
+        return super()._name(node)
+
     def unknown_name(self, node: s.Name) -> Any:
         if node.name == "metadata":
             raise self.error(
@@ -307,7 +312,7 @@ class GraphExprReader(TensorExprReader):
             data_type = self.dtype(wanted, node) if wanted is not None else self._first_dtype(operands)
             if data_type is None:
                 raise self.error("E112", "the data type of the result is not known", node, 'write R.Tensor((n, m), "float32")')
-            made.append(tensor_type(self.dimensions(shape, node), data_type))
+            made.append(tensor_type(self.extents(shape, node), data_type))
         return tuple(made)
 
     def _first_dtype(self, operands: Expr) -> DataType | None:

@@ -116,7 +116,8 @@ class TensorExprReader(TensorValueReader):
             value = float(value)
         span = self.reading.span(node)
         if is_number(value):
-            if dtype.is_integral and not (type(value) is float and not math.isfinite(value)) and b.wrap_int(int(value), dtype) != int(value):
+            finite = type(value) is not float or math.isfinite(value)
+            if dtype.is_integral and finite and b.wrap_int(int(value), dtype) != int(value):
                 raise self.error("E106", f"{value} is outside the range of {name}", node)
             return b.const(value, dtype, span)
         return b.cast(self.expr(value, node), dtype, span)
@@ -124,7 +125,8 @@ class TensorExprReader(TensorValueReader):
     def declare_symbol(self, dtype: DataType, node: s.Call) -> Expr:
         """``n = T.int64()``: the symbol named by the target of the assignment."""
         if not self.hint or self.naming is not node:
-            raise self.error("E113", f"T.{dtype.name}() declares a symbol, which needs a name", node, f"write n = T.{dtype.name}()")
+            message = f"T.{dtype.name}() declares a symbol, which needs a name"
+            raise self.error("E113", message, node, f"write n = T.{dtype.name}()")
         name = self.hint
         found = self.symbols.get(name)
         if isinstance(found, Var) and found.ty is prim_type(dtype):

@@ -222,6 +222,7 @@ class FormReader(BlockReader):
             thread = self.iters[thread]
         if type(thread) is not IterVar:
             raise self.error("E113", "expected T.env_thread(...) or the name of a thread axis", node)
+        extent = b.cast(extent, b.dtype_of(thread.var))
         key = "virtual_thread" if thread.thread_tag.startswith("vthread") else "thread_extent"
         return thread.var, self.attr_wrap(thread, key, extent, node)
 

@@ -382,7 +382,7 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
     def decorated(self, c: list[Any]) -> s.Syntax:
         definition: s.FunctionDef | s.ClassDef | s.Skipped | Token = c[-1]
         if isinstance(definition, Token):
-            return s.Skipped(definition.start_pos, definition.end_pos)
+            return s.Skipped(definition.start_pos or 0, definition.end_pos or 0)
         if isinstance(definition, s.Skipped):
             return definition
         definition.decorators = c[:-1]
