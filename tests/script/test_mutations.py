@@ -15,7 +15,12 @@ from unity.script import parse, script
 from unity.support.errors import ScriptError
 
 TEXTS = [f["text"] for f in json.loads((Path(__file__).parent / "syntax_forms.json").read_text(encoding="utf-8"))]
-PIECES = ["(", ")", "[", "]", "{", "}", ":", ",", "=", "==", "+", "-", "*", "**", "/", "//", "%", "@", ".", "for", "in", "if", "else", "with", "as", "return", "T.", "R.", "I.", "x", "A", "0", "1.5", "None", "True", "not", "and", "<", "~", "cls", "M", "f", "i", "T.int64()", "T.block()", "R.Tensor", "T.reads(", "A[0]", "[1]", "{}", "R.output(", "T.match_buffer(", "T.grid(2)", "-1", "1<<4000", "T.vscale()", "...", "*x", "**x"]
+PIECES = [
+    "(", ")", "[", "]", "{", "}", ":", ",", "=", "==", "+", "-", "*", "**", "/", "//", "%", "@", ".", "for", "in",
+    "if", "else", "with", "as", "return", "T.", "R.", "I.", "x", "A", "0", "1.5", "None", "True", "not", "and",
+    "<", "~", "cls", "M", "f", "i", "T.int64()", "T.block()", "R.Tensor", "T.reads(", "A[0]", "[1]", "{}",
+    "R.output(", "T.match_buffer(", "T.grid(2)", "-1", "1<<4000", "T.vscale()", "...", "*x", "**x",
+]  # fmt: skip
 PIECES += ["\n", "    ", "\t", '"a"', "lambda x: x", "def f(x):", "import x", "T.ramp(0, 1, 4)"]
 
 
