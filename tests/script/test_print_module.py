@@ -17,6 +17,7 @@ from unity.ir import (
     Range, SeqExpr, ShapeExpr, TensorType, Tuple, Var, VarBinding, op, prim_type, seq,
 )  # fmt: skip
 from unity.ir import build as b
+from unity.script.read_module import parse
 from unity.script.show import script
 from unity.support.errors import InternalError, OptionError
 
@@ -245,3 +246,11 @@ def test_a_value_without_spelling_is_an_error_but_never_in_repr() -> None:
     assert "<object>" in repr(mod)
     with pytest.raises(InternalError, match="E902"):
         mod.script()
+
+
+def test_functions_print_themselves(capsys) -> None:
+    mod = parse('@R.function\ndef f(x: R.Tensor((2,), "float32")):\n    return R.exp(x)\n')
+    assert mod.script() == script(mod) and "def f(" in mod.script()
+    mod.show()
+    assert "def f(" in capsys.readouterr().out
+    assert "<" in mod._repr_html_()

@@ -7,7 +7,7 @@ from typing import Any
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
-from .node import Aside, Def, Node, node
+from .node import Aside, Def, Node, node, script_hook
 from .stmt import Stmt
 from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
@@ -27,6 +27,9 @@ class Function(Expr):
     def ty(self) -> FuncType:  # type: ignore[override]
         return FuncType(tuple([p.ty for p in self.params]), self.ret_ty, self.pure)
 
+    def _repr_html_(self) -> str:
+        return script_hook("html")(self)  # type: ignore[no-any-return]
+
 
 @node
 class PrimFunc(Node):
@@ -39,6 +42,9 @@ class PrimFunc(Node):
     ret_ty: Type
     attrs: dict[str, Any]
     span: Aside[Span | None] = None
+
+    def _repr_html_(self) -> str:
+        return script_hook("html")(self)  # type: ignore[no-any-return]
 
 
 BaseFunc = Function | PrimFunc

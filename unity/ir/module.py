@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..support.errors import UnityError, VerifyError
+from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import Function, PrimFunc
-from .node import PRINTER, Node, node
+from .node import PRINTER, Node, node, script_hook
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
@@ -85,30 +85,11 @@ class IRModule(Node):
             count += 1
         return f"{hint}{count}"
 
-    def script(self, dialect: str = "unity", **options: Any) -> str:
-        """The module as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
-        return _printer("script")(self, dialect=dialect, **options)  # type: ignore[no-any-return]
-
-    def show(self, **options: Any) -> None:
-        """Print the module as highlighted script."""
-        _printer("show")(self, **options)
-
     def _repr_html_(self) -> str:
-        return _printer("html")(self)  # type: ignore[no-any-return]
+        return script_hook("html")(self)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return PRINTER[0](self)
-
-
-SCRIPT_HOOKS: dict[str, Any] = {}
-"""``script``, ``show`` and ``html``: filled by the script room when it is imported."""
-
-
-def _printer(name: str) -> Any:
-    hook = SCRIPT_HOOKS.get(name)
-    if hook is None:
-        raise UnityError("E302", "printing needs the script room", help="import unity.script first")
-    return hook
 
 
 def module(functions: Mapping[str, Any], **attrs: Any) -> IRModule:

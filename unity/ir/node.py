@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
+from ..support.errors import UnityError
 from ..support.options import bool_option
 
 _T = TypeVar("_T")
@@ -50,6 +51,14 @@ class Node:
     is_reference: ClassVar[bool] = False
     """True for nodes that stand for themselves wherever they are used (variables, buffers)."""
 
+    def script(self, dialect: str = "unity", **options: Any) -> str:
+        """The node as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
+        return script_hook("script")(self, dialect=dialect, **options)  # type: ignore[no-any-return]
+
+    def show(self, **options: Any) -> None:
+        """Print the node as script, highlighted in a terminal."""
+        script_hook("show")(self, **options)
+
     def __repr__(self) -> str:
         return PRINTER[0](self)
 
@@ -61,6 +70,17 @@ def _plain_repr(value: Node) -> str:
 
 PRINTER: list[Callable[[Node], str]] = [_plain_repr]
 """The printer hook: one function from node to text, filled by the script room."""
+
+SCRIPT_HOOKS: dict[str, Any] = {}
+"""``script``, ``show`` and ``html``: filled by the script room when it is imported."""
+
+
+def script_hook(name: str) -> Any:
+    """A function of the script room. Raises UnityError E302 when that is not imported."""
+    hook = SCRIPT_HOOKS.get(name)
+    if hook is None:
+        raise UnityError("E302", "printing needs the script room", help="import unity.script first")
+    return hook
 
 
 def _role(annotation: str) -> str:

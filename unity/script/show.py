@@ -13,8 +13,8 @@ from typing import Any
 from ..ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from ..ir.expr import BindingBlock, DataflowBlock, ExternFunc, If, MatchCast, SeqExpr, VarBinding
 from ..ir.function import Function, PrimFunc
-from ..ir.module import SCRIPT_HOOKS, IRModule
-from ..ir.node import PRINTER, Node
+from ..ir.module import IRModule
+from ..ir.node import PRINTER, SCRIPT_HOOKS, Node
 from ..ir.scalar import CommReducer, IterVar
 from ..ir.stmt import Stmt
 from ..ir.types import Expr, Type
