@@ -13,9 +13,9 @@ from unity.ffi.tensor import Tensor
 from unity.ir import build as b
 from unity.ir.buffer import Buffer
 from unity.ir.expr import Call, FloatImm, GlobalVar, IntImm, StringImm, op
-from unity.ir.intrinsic import INTRINSICS
 from unity.ir.interpret import run as interpret
-from unity.ir.scalar import GT, Add, Broadcast, BufferLoad, Cast, FloorMod, Max, Ramp
+from unity.ir.intrinsic import INTRINSICS
+from unity.ir.scalar import GT, Add, Broadcast, BufferLoad, Cast, Max, Ramp
 from unity.ir.stmt import AllocBuffer, AllocConst, BufferStore, DeclBuffer, Evaluate, For, Return, Stmt, seq
 from unity.ir.types import Expr, prim_type
 from unity.support.errors import InterpreterError, UnityError
@@ -94,7 +94,8 @@ def test_a_float_constant_out_of_range_is_infinite() -> None:
 def test_intrinsics_with_wrong_arguments(name: str) -> None:
     """Whatever stands in the arguments, the error is about the program, not about the compiler."""
     a = buffer("A", (4,))
-    for args in ((), (b.const(1, "int32"),) * 2, (b.const(1.0, "float32"),) * 3, (StringImm("x"),) * 2, (b.const(0, "handle"),) * 5):
+    one, half, null = b.const(1, "int32"), b.const(0.5, "float32"), b.const(0, "handle")
+    for args in ((), (one,) * 2, (half,) * 3, (StringImm("x"),) * 2, (null,) * 5):
         for ty in ("float32", "void", "int32x4"):
             try:
                 Loaded({"main": prim_func([a], Evaluate(Call(op(name), args, {}, (), prim_type(ty))))})
@@ -168,8 +169,18 @@ def test_large_programs_compile_in_time() -> None:
         cond = GT(load(a, k % 16), b.const(k, "int32"), prim_type("bool"))
         choice = Call(op("T.if_then_else"), (cond, choice, load(a, 1)), {}, (), I32)
     i, j, k2, n = var("i"), var("j"), var("k"), var("n")
-    cell = FloorMod(b.add(b.add(i, j), k2), i64(16), I64)
-    unrolled = loop(i, 512, loop(j, 512, loop(k2, 512, store(a, b.const(1, "int32"), cell), "unrolled"), "unrolled"), "unrolled")
+    unrolled: Stmt = store(a, b.const(1, "int32"), 0)
+    for v in (var("i"), var("j"), var("k")):
+        unrolled = loop(v, 512, unrolled, "unrolled")
+    wide, m = buffer("W", (64,), "int32"), var("m")
+    lanes: Expr = load(wide, m)
+    for k in range(40):
+        cond = GT(load(wide, m), b.const(k, "int32"), prim_type("bool"))
+        lanes = Call(op("T.if_then_else"), (cond, lanes, load(wide, m)), {}, (), I32)
+    functions = {
+        "sum": prim_func([a], store(a, total, 0)), "choice": prim_func([a], store(a, choice, 0)), "loops": prim_func([a], unrolled),
+        "lanes": prim_func([wide], loop(m, 64, store(wide, lanes, m), "vectorized")),
+    }  # fmt: skip
     start = time.perf_counter()
-    Loaded({"sum": prim_func([a], store(a, total, 0)), "choice": prim_func([a], store(a, choice, 0)), "loops": prim_func([a, n], unrolled)})
+    Loaded(functions)
     assert time.perf_counter() - start < 30

@@ -163,7 +163,8 @@ def _declare(w: FunctionWriter, stmt: DeclBuffer) -> None:
     if stmt.buffer.data not in w.env:
         raise CodegenError("E524", f"buffer {stmt.buffer.name} is declared over a pointer without value", stmt.span)
     if stmt.buffer.data not in w.buffers:  # a pointer from outside
-        w.fail_unless(w.emit(f"icmp ne ptr {w.env[stmt.buffer.data]}, null"), f"buffer {stmt.buffer.name} is declared over a null pointer")
+        given = w.emit(f"icmp ne ptr {w.env[stmt.buffer.data]}, null")
+        w.fail_unless(given, f"buffer {stmt.buffer.name} is declared over a null pointer")
     w.buffers.setdefault(stmt.buffer.data, stmt.buffer)
 
 

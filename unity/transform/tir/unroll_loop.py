@@ -15,7 +15,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ...ir.types import prim_type
-from ...ir.walk import Rewriter, collect, fresh_copy
+from ...ir.walk import Rewriter, children, fresh_copy
 from ..base import prim_func_pass
 from .lower_opaque_block import _leaves
 
@@ -65,7 +65,17 @@ class _Unroll(Rewriter):
 
     def _size(self, loop: For) -> int:
         assert type(loop.extent) is IntImm
-        return loop.extent.value * len(collect(loop.body, (BufferStore, Evaluate)))
+        return loop.extent.value * _statements(loop.body)
+
+
+def _statements(body: Stmt) -> int:
+    """Stores and evaluations in a statement; a statement that stands in several places counts each time."""
+    count, rest = 0, [body]
+    while rest:
+        stmt = rest.pop()
+        count += type(stmt) is BufferStore or type(stmt) is Evaluate
+        rest += [part for part in children(stmt) if isinstance(part, Stmt)]
+    return count
 
 
 def _number(value: object) -> int:

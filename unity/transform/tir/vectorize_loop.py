@@ -331,7 +331,9 @@ def _call(s: _Lanes, expr: Call) -> Expr:
     if expr.op.name == "T.if_then_else" and dtype_of(args[0]).lanes > 1:
         cond, yes, no = args
         lanes = dtype_of(cond).lanes
-        args = [cond, masked(yes, cond, lanes), masked(no, Not(cond, cond.ty), lanes)]  # type: ignore[arg-type]
+        mask = Var("mask", cond.ty)  # named, because it goes into every read on both sides
+        chosen = (mask, masked(yes, mask, lanes), masked(no, Not(mask, mask.ty), lanes))  # type: ignore[arg-type]
+        return Let(mask, cond, replace(expr, args=chosen, ty=yes.ty))
     return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
 
 
