@@ -1,0 +1,42 @@
+"""The recursion limit of deep walks, alone and in several threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from unity.support.deep import deep_recursion
+
+
+def depth(levels: int) -> int:
+    return 0 if levels == 0 else 1 + depth(levels - 1)
+
+
+def test_the_limit_is_raised_and_put_back() -> None:
+    before = sys.getrecursionlimit()
+    with deep_recursion():
+        with deep_recursion():
+            assert depth(20_000) == 20_000
+        assert depth(20_000) == 20_000
+    assert sys.getrecursionlimit() == before
+
+
+def test_a_walk_that_ends_does_not_lower_the_limit_of_others() -> None:
+    before = sys.getrecursionlimit()
+    first_ended, second_began = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    def second() -> None:
+        with deep_recursion():
+            second_began.set()
+            first_ended.wait(10)
+            found.append(depth(20_000))
+
+    thread = threading.Thread(target=second)
+    with deep_recursion():
+        thread.start()
+        second_began.wait(10)
+    first_ended.set()
+    thread.join()
+    assert found == [20_000]
+    assert sys.getrecursionlimit() == before
