@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,7 +50,16 @@ _INTEGERS = (
     "max_shared_memory_per_block",
     "thread_warp_size",
 )
-_STACK: list[Target] = []
+
+
+class _Entered(threading.local):
+    """Targets entered by ``with``, of this thread."""
+
+    def __init__(self) -> None:
+        self.targets: list[Target] = []
+
+
+_ENTERED = _Entered()
 
 
 @dataclass(frozen=True, init=False)
@@ -135,19 +145,19 @@ class Target:
         return {"kind": self.kind, **dict(self.options)}
 
     def __enter__(self) -> Target:
-        _STACK.append(self)
+        _ENTERED.targets.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _STACK.pop()
+        _ENTERED.targets.pop()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target entered by ``with``; Raises CodegenError E531 when there is none and it must be."""
-        if _STACK:
-            return _STACK[-1]
+        if _ENTERED.targets:
+            return _ENTERED.targets[-1]
         if allow_none:
             return None
         raise CodegenError("E531", "no current target", help='enter one: `with Target("llvm"):`')

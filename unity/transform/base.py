@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace as replace_fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
@@ -262,10 +263,19 @@ def _internal(code: str, message: str, mod: IRModule) -> InternalError:
     return InternalError(code, message, help=f"the module before the pass is saved in {file.name}; please report it")
 
 
+class _Entered(threading.local):
+    """Contexts entered by ``with``, of this thread."""
+
+    def __init__(self) -> None:
+        self.contexts: list[PassContext] = []
+
+
+_ENTERED = _Entered()
+
+
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide."""
 
-    _stack: ClassVar[list[PassContext]] = []
 
     def __init__(self, *instruments: Instrument) -> None:
         self.instruments: Sequence[Instrument] = instruments
@@ -273,14 +283,15 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context, else one made from the environment options."""
-        return PassContext._stack[-1] if PassContext._stack else PassContext(*_default_instruments())
+        stack = _ENTERED.contexts
+        return stack[-1] if stack else PassContext(*_default_instruments())
 
     def __enter__(self) -> PassContext:
-        PassContext._stack.append(self)
+        _ENTERED.contexts.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        PassContext._stack.remove(self)
+        _ENTERED.contexts.remove(self)
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
         """Run one pass. An error that is not a UnityError becomes an InternalError E903 naming the pass."""
