@@ -22,10 +22,13 @@ from . import (
     nn,
     norm,
     pool,
+    powers,
     reduce,
     scan,
+    search,
     slicing,
     sorting,
+    statistics,
 )  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
 
@@ -50,6 +53,9 @@ _FAMILIES = (
     conv_transpose,
     loss,
     channel,
+    statistics,
+    search,
+    powers,
     attention,
 )
 

@@ -200,7 +200,6 @@ floor_mod = _binary(
     "floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0."
 )
 mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.")
-power = _binary("power", _floats, np.power, te.power, "x1 to the power x2 of floats.")
 atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.")
 maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Larger of two; NaN if either is NaN.")
 minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Smaller of two; NaN if either is NaN.")

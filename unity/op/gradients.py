@@ -25,7 +25,6 @@ from .binary import (
     less_equal,
     logical_and,
     multiply,
-    power,
     subtract,
     where,
 )  # fmt: skip
@@ -34,6 +33,7 @@ from .elementwise import cos, cosh, erf, exp, log, negative, rsqrt, sigmoid, sig
 from .linalg import matmul
 from .manipulate import broadcast_to, expand_dims, permutation, permute_dims, reshape
 from .nn import softmax
+from .powers import power
 from .reduce import collapse_sum_to, mean, sum_
 from .rules import attr, axes_attr, bool_attr, int_attr, normal_axis
 from .slicing import concat, split

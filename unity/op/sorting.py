@@ -1,7 +1,6 @@
 """Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value.
 
-Each element's place is the number of elements before it, so the work is quadratic in the length of the axis and every place is
-independent of the others.
+Every line is sorted by merging, n log n steps for n elements; what moves are indices, so that equal elements keep their order.
 """
 
 from __future__ import annotations
@@ -16,61 +15,109 @@ from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, IntImm, Var
 from ..ir.relation import dims, tensor_type
-from ..ir.stmt import BufferStore, Stmt
-from ..ir.types import TensorType, TupleType, Type
-from .rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from ..ir.stmt import Bind, BufferStore, For, IfThenElse, Stmt, While, seq
+from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
+from .rules import ZERO, attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .scan import loops, read
 from .table import attribute, row
 
 FAMILY = "index"
 
 
-def _places(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
-    """For each element the number of elements that come before it."""
-    k = te.reduce_axis((0, x.shape[axis]), "k")
-
-    def body(*i: te.Value) -> te.Value:
-        here, there = x[i], x[[k if a == axis else v for a, v in enumerate(i)]]
-        tie = te.Value(build.lt(k.expr, i[axis].expr))
-        first, second = (here, there) if descending else (there, here)
-        less = first < second
-        same = first == second
-        if x.data_type.is_float:
-            nan_first, nan_second = te.isnan(first), te.isnan(second)
-            less = te.any(te.all(~nan_first, nan_second), less)
-            same = te.any(te.all(nan_first, nan_second), same)
-        return te.sum(te.any(less, te.all(same, tie)).astype("int64"), axis=k)
-
-    return te.compute(x.shape, body, "place")  # type: ignore[no-any-return]
+def _before(first: Expr, second: Expr, descending: bool) -> Expr:
+    """Must the first value stand before the second (equal ones need not)."""
+    less = build.gt(first, second) if descending else build.lt(first, second)
+    if not build.dtype_of(first).is_float:
+        return less
+    nan_first, nan_second = build.ne(first, first), build.ne(second, second)
+    if descending:
+        return build.logical_or(build.logical_and(nan_first, build.logical_not(nan_second)), less)
+    return build.logical_or(build.logical_and(build.logical_not(nan_first), nan_second), less)
 
 
-def _order(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
-    """Indices of the elements in sorted order."""
-    places = _places(x, axis, descending)
+def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """Indices of the elements in sorted order, by merging runs of width 1, 2, 4, ... of each line."""
+    length = x.shape[axis]
+    rest = [d for a, d in enumerate(x.shape) if a != axis]
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        def body(i: list[Var]) -> Stmt:
-            at: list[Any] = list(i)
-            at[axis] = read(ins[0], i)
-            return BufferStore(outs[0], i[axis], tuple(at))
+        data, (order, merged, state) = ins[0], outs
+        width, left, right = [build.const(n, "int64") for n in range(3)]
 
-        return loops(ins[0].shape, body)
+        def state_of(which: Expr) -> Expr:
+            return read(state, (which,))
 
-    return te.extern(x.shape, [places], emit, "order", "int64")  # type: ignore[no-any-return]
+        def put(which: Expr, value: Expr) -> Stmt:
+            return BufferStore(state, value, (which,))
+
+        def line(i: list[Var]) -> Stmt:
+            def at(place: Expr) -> tuple[Expr, ...]:
+                return (*i[:axis], place, *i[axis:])
+
+            def value(place: Expr) -> Expr:
+                return read(data, at(read(order, at(place))))
+
+            def merge(k: Var) -> Stmt:
+                low = build.mul(build.mul(k, state_of(width)), 2)
+                start, middle, end = [Var(n, prim_type("int64")) for n in ("start", "middle", "end")]
+                place = Var("p", prim_type("int64"))
+                takes_right = build.if_then_else(
+                    build.ge(state_of(left), middle),
+                    build.const(True),
+                    build.if_then_else(
+                        build.ge(state_of(right), end),
+                        build.const(False),
+                        _before(value(state_of(right)), value(state_of(left)), descending),
+                    ),
+                )
+
+                def take(which: Expr) -> Stmt:
+                    moved = BufferStore(merged, read(order, at(state_of(which))), at(place))
+                    return seq(moved, put(which, build.add(state_of(which), 1)))
+
+                return seq(
+                    Bind(start, low),
+                    Bind(middle, build.minimum(build.add(start, state_of(width)), length)),
+                    Bind(end, build.minimum(build.add(middle, state_of(width)), length)),
+                    put(left, start),
+                    put(right, middle),
+                    For(
+                        place, start, build.sub(end, start), "serial", IfThenElse(takes_right, take(right), take(left))
+                    ),
+                )
+
+            k, n, m = [Var(name, prim_type("int64")) for name in ("k", "n", "m")]
+            runs = build.ceildiv(length, build.mul(state_of(width), 2))
+            return seq(
+                For(n, ZERO, length, "serial", BufferStore(order, n, at(n))),
+                put(width, build.const(1, "int64")),
+                While(
+                    build.lt(state_of(width), length),
+                    seq(
+                        For(k, ZERO, runs, "serial", merge(k)),
+                        For(m, ZERO, length, "serial", BufferStore(order, read(merged, at(m)), at(m))),
+                        put(width, build.mul(state_of(width), 2)),
+                    ),
+                ),
+            )
+
+        return loops(rest, line)
+
+    return te.extern([x.shape, x.shape, (3,)], [x], emit, "order", "int64")[0]  # type: ignore[no-any-return]
 
 
-def _gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
+def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)  # type: ignore[no-any-return]
 
 
-def _axis_of(call: Call, ndim: int) -> int:
+def axis_of(call: Call, ndim: int) -> int:
     return normal_axis(call, int_attr(call, "axis", -1), ndim)
 
 
 def _sort_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     bool_attr(call, "descending")
-    _axis_of(call, ty.ndim)
+    axis_of(call, ty.ndim)
     return ty
 
 
@@ -81,12 +128,12 @@ def _argsort_type(call: Call) -> Type:
 
 
 def _sort(call: Call, x: te.Tensor) -> te.Tensor:
-    axis = _axis_of(call, x.ndim)
-    return _gathered(x, _order(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
+    axis = axis_of(call, x.ndim)
+    return gathered(x, order_along(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
 
 
 def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
-    order = _order(x, _axis_of(call, x.ndim), bool_attr(call, "descending"))
+    order = order_along(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
     dtype = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
     return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")  # type: ignore[no-any-return]
 
@@ -124,7 +171,7 @@ argsort = row(
 
 def _topk_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
-    axis, count = _axis_of(call, ty.ndim), int_attr(call, "k", 1)
+    axis, count = axis_of(call, ty.ndim), int_attr(call, "k", 1)
     known = dims(ty)
     if known is not None and type(known[axis]) is IntImm and not 0 <= count <= known[axis].value:  # type: ignore[attr-defined]
         raise fail(call, "E214", f"k is {count}, axis {axis} has {known[axis]} elements")
@@ -143,11 +190,11 @@ def _topk_type(call: Call) -> Type:
 
 
 def _topk(call: Call, x: te.Tensor) -> Any:
-    axis, count = _axis_of(call, x.ndim), build.const(int_attr(call, "k", 1), "int64")
-    order = _order(x, axis, bool_attr(call, "largest", True))
+    axis, count = axis_of(call, x.ndim), build.const(int_attr(call, "k", 1), "int64")
+    order = order_along(x, axis, bool_attr(call, "largest", True))
     shape = [count if a == axis else d for a, d in enumerate(x.shape)]
     kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
-    values = _gathered(x, order, axis, shape, "topk")
+    values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]
 

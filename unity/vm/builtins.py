@@ -13,6 +13,7 @@ import numpy as np
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .dynamic import dynamic_strided_slice, nonzero, unique
 from .values import new_array
 
 
@@ -172,6 +173,9 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "print": print_values,
     "assert_op": assert_op,
     "null_value": lambda: None,
+    "nonzero": nonzero,
+    "unique": unique,
+    "dynamic_strided_slice": dynamic_strided_slice,
 }
 """Operations by name."""
 CHECKS = (

@@ -365,6 +365,9 @@ OPERATORS: dict[str, Lower] = {
     "R.assert_op": _builtin("assert_op"),
     "R.null_value": _builtin("null_value"),
     "R.size": _builtin("size"),
+    "R.nonzero": _builtin("nonzero"),
+    "R.unique": _builtin("unique"),
+    "R.dynamic_strided_slice": _builtin("dynamic_strided_slice"),
     **{f"R.inspect.tensor_{field}": _inspect(field) for field in _INSPECTED},
 }
 """Operators the VM executes itself, by name."""
