@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from fuzz_values import DTYPES, INTEGERS, MATH, NARROW, SIZES, WIDE, i64, random_array
+from vector_fuzz import random_vector
 
 from unity.ffi.dtype import DataType
 from unity.ffi.tensor import Tensor
@@ -30,7 +32,6 @@ from unity.ir.scalar import (
     NE,
     Add,
     And,
-    Broadcast,
     BufferLoad,
     Cast,
     Div,
@@ -46,7 +47,6 @@ from unity.ir.scalar import (
     Or,
     Ramp,
     Select,
-    Shuffle,
     Sub,
 )  # fmt: skip
 from unity.ir.stmt import (
@@ -69,14 +69,7 @@ from unity.ir.stmt import (
 )  # fmt: skip
 from unity.ir.types import VOID_TYPE, Expr, PointerType, prim_type
 
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-NARROW = ("float16", "bfloat16")
-WIDE = ("float32", "float64")
-DTYPES = ("bool", *INTEGERS, *NARROW, *WIDE)
 COMPARES = (EQ, NE, LT, LE, GT, GE)
-MATH = ("exp", "log", "sin", "cos", "tanh", "sigmoid", "erf", "exp2", "log1p", "rsqrt", "atan")
-SIZES = (0, 1, 5, 19)
-"""Values of the symbol in the argument sets."""
 
 
 @dataclass
@@ -86,28 +79,6 @@ class Case:
     func: PrimFunc
     arguments: list[list[Any]]
     tolerance: dict[int, float] = field(default_factory=dict)
-
-
-def i64(value: int) -> Expr:
-    return b.const(value, "int64")
-
-
-def random_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Values with the corner cases among them."""
-    kind = DataType(dtype).numpy
-    if dtype == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if DataType(dtype).is_float:
-        found = rng.standard_normal(shape) * np.exp(rng.standard_normal(shape) * 3)
-        corners = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.5, -0.5, 1e30, 255.5, -129.0, 2.0**31, -(2.0**63)])
-        with np.errstate(all="ignore"):
-            return np.where(rng.random(shape) < 0.25, rng.choice(corners, shape), found).astype(kind)
-    info = np.iinfo(kind)
-    wide = rng.integers(info.min, info.max, shape, dtype=kind, endpoint=True)
-    small = rng.integers(0, 9, shape).astype(kind)
-    corners = rng.choice(np.array([info.min, info.max, 0, 1], kind), shape)
-    pick = rng.random(shape)
-    return np.where(pick < 0.4, small, np.where(pick < 0.7, corners, wide)).astype(kind)
 
 
 class Fuzzer:
@@ -130,7 +101,9 @@ class Fuzzer:
     def buffer(self, hint: str, shape: Sequence[Any], dtype: str, **options: Any) -> Buffer:
         dims = tuple([s if isinstance(s, Expr) else i64(s) for s in shape])
         name = self.name(hint)
-        return Buffer(Var(name + "_data", PointerType(prim_type(dtype), "global")), DataType(dtype), dims, name=name, **options)
+        return Buffer(
+            Var(name + "_data", PointerType(prim_type(dtype), "global")), DataType(dtype), dims, name=name, **options
+        )
 
     def chance(self, p: float) -> bool:
         return self.rng.random() < p
@@ -142,16 +115,26 @@ class Fuzzer:
         if kind.is_bool:
             return b.const(self.chance(0.5))
         if kind.is_float:
-            return b.const(self.rng.choice([0.0, -0.0, 1.0, -1.5, 0.1, 3e4, float("inf"), -float("inf"), float("nan"), 1e-3]), dtype)
+            return b.const(
+                self.rng.choice([0.0, -0.0, 1.0, -1.5, 0.1, 3e4, float("inf"), -float("inf"), float("nan"), 1e-3]),
+                dtype,
+            )
         info = np.iinfo(kind.numpy)
-        return b.const(self.rng.choice([0, 1, 2, 3, 7, int(info.max), int(info.min), self.rng.randint(int(info.min), int(info.max))]), dtype)
+        return b.const(
+            self.rng.choice(
+                [0, 1, 2, 3, 7, int(info.max), int(info.min), self.rng.randint(int(info.min), int(info.max))]
+            ),
+            dtype,
+        )
 
     def has_positive_n(self) -> bool:
         return any([extent is self.n for _, extent in self.loops])
 
     def index(self, extent: Any, depth: int) -> Expr:
         """An index below an extent."""
-        fitting = [v for v, e in self.loops if e is extent or (isinstance(e, int) and isinstance(extent, int) and e <= extent)]
+        fitting = [
+            v for v, e in self.loops if e is extent or (isinstance(e, int) and isinstance(extent, int) and e <= extent)
+        ]
         if fitting and (self.chance(0.7) or extent == 0):
             return self.rng.choice(fitting)
         limit = extent if isinstance(extent, Expr) else i64(extent)
@@ -170,7 +153,9 @@ class Fuzzer:
         if fitting and depth > -2:
             choices += [lambda: self.load(self.rng.choice(fitting), depth - 1)] * 3
         if self.loops and DataType(dtype).is_integral:  # masked: arithmetic on bare loop variables must not overflow
-            choices += [lambda: b.intrinsic("bitwise_and", self.cast(self.rng.choice(self.loops)[0], dtype), b.const(63, dtype))] * 2
+            choices += [
+                lambda: b.intrinsic("bitwise_and", self.cast(self.rng.choice(self.loops)[0], dtype), b.const(63, dtype))
+            ] * 2
         return self.rng.choice(choices)()
 
     def cast(self, value: Expr, dtype: str) -> Expr:
@@ -214,7 +199,9 @@ class Fuzzer:
         if roll < 0.4:
             return self.rng.choice((And, Or))(self.expr("bool", depth - 1), self.expr("bool", depth - 1), ty)
         if roll < 0.5:
-            return b.intrinsic(self.rng.choice(("isnan", "isinf", "isfinite")), self.expr(self.rng.choice(NARROW + WIDE), depth - 1))
+            return b.intrinsic(
+                self.rng.choice(("isnan", "isinf", "isfinite")), self.expr(self.rng.choice(NARROW + WIDE), depth - 1)
+            )
         dtype = self.rng.choice(DTYPES)
         return self.rng.choice(COMPARES)(self.expr(dtype, depth - 1), self.expr(dtype, depth - 1), ty)
 
@@ -228,7 +215,9 @@ class Fuzzer:
         if roll < 0.7:
             return self.rng.choice((Mod, FloorMod, FloorDiv))(x, y, ty)
         if roll < 0.8:
-            sign = Select(b.intrinsic("isnan", y), b.const(-1.0, dtype), y, ty)  # the sign of a computed NaN is nobody's business
+            sign = Select(
+                b.intrinsic("isnan", y), b.const(-1.0, dtype), y, ty
+            )  # the sign of a computed NaN is nobody's business
             return b.intrinsic("copysign", x, sign) if self.chance(0.5) else b.intrinsic("nextafter", x, y)
         return b.intrinsic(self.rng.choice(("floor", "ceil", "trunc", "round", "nearbyint", "fabs", "sqrt")), x)
 
@@ -241,7 +230,9 @@ class Fuzzer:
             one, zero = b.const(1, dtype), b.const(0, dtype)
             fixed = b.const(self.rng.choice([1, 2, 3, 8, 10]), dtype)
             negative = b.const(-self.rng.choice([1, 2, 3, 8]), dtype)
-            safe = self.rng.choice([Select(EQ(y, zero, prim_type("bool")), one, y, ty), fixed, negative, b.intrinsic("bitwise_or", y, one)])
+            safe = self.rng.choice(
+                [Select(EQ(y, zero, prim_type("bool")), one, y, ty), fixed, negative, b.intrinsic("bitwise_or", y, one)]
+            )
             return self.rng.choice((FloorDiv, FloorMod, Div, Mod))(x, safe, ty)
         if roll < 0.85:
             return b.intrinsic(self.rng.choice(("bitwise_and", "bitwise_or", "bitwise_xor")), x, y)
@@ -286,7 +277,9 @@ class Fuzzer:
             step = b.const(1, b.dtype_of(var))
         return For(var, low, count, kind, seq(Bind(place, b.cast(point, "int64")), inner), step=step)
 
-    def nest(self, extents: Sequence[Any], body: Callable[[list[Expr]], Stmt], kinds: Sequence[str] | None = None) -> Stmt:
+    def nest(
+        self, extents: Sequence[Any], body: Callable[[list[Expr]], Stmt], kinds: Sequence[str] | None = None
+    ) -> Stmt:
         places: list[Expr] = []
 
         def level(k: int) -> Stmt:
@@ -328,12 +321,18 @@ class Fuzzer:
             store: Stmt = BufferStore(out, value, tuple(places))
             roll = self.rng.random()
             if roll < 0.15:
-                store = IfThenElse(self.expr("bool", 2), store, BufferStore(out, self.leaf(out.dtype.name), tuple(places)))
+                store = IfThenElse(
+                    self.expr("bool", 2), store, BufferStore(out, self.leaf(out.dtype.name), tuple(places))
+                )
             elif roll < 0.25:
-                cond = self.rng.choice(COMPARES)(BufferLoad(out, tuple(places), prim_type(out.dtype)), self.leaf(out.dtype.name), prim_type("bool"))
+                cond = self.rng.choice(COMPARES)(
+                    BufferLoad(out, tuple(places), prim_type(out.dtype)), self.leaf(out.dtype.name), prim_type("bool")
+                )
                 if tolerance == 0:  # the condition reads the cell that the branches write
                     other = BufferStore(out, self.leaf(out.dtype.name), tuple(places))
-                    store = IfThenElse(cond, seq(store, BufferStore(out, self.leaf(out.dtype.name), tuple(places))), other)
+                    store = IfThenElse(
+                        cond, seq(store, BufferStore(out, self.leaf(out.dtype.name), tuple(places))), other
+                    )
             elif roll < 0.35:
                 store = self.scratch(store)
             elif roll < 0.4 and self.kinds and self.kinds[-1] != "unrolled":
@@ -358,9 +357,13 @@ class Fuzzer:
         fill = self.loop(size, "serial", lambda p: BufferStore(local, self.expr(dtype, 1), (p,)))
         step = BufferStore(count, Add(now, b.const(1, "int32"), ty), (zero,))
         leave = IfThenElse(self.expr("bool", 1), Break() if self.chance(0.5) else Continue())
-        write = BufferStore(local, self.expr(dtype, 2), (Cast(FloorMod(now, b.const(size, "int32"), ty), prim_type("int64")),))
+        write = BufferStore(
+            local, self.expr(dtype, 2), (Cast(FloorMod(now, b.const(size, "int32"), ty), prim_type("int64")),)
+        )
         loop = While(LT(now, b.const(self.rng.randint(0, 9), "int32"), prim_type("bool")), seq(step, leave, write))
-        return seq(AllocBuffer(local), AllocBuffer(count), BufferStore(count, b.const(0, "int32"), (zero,)), fill, loop, rest)
+        return seq(
+            AllocBuffer(local), AllocBuffer(count), BufferStore(count, b.const(0, "int32"), (zero,)), fill, loop, rest
+        )
 
     def reduction(self, out: Buffer, extents: list[Any]) -> tuple[Stmt, float]:
         """A block with spatial and reduction iterators, initialisation and sometimes a predicate."""
@@ -381,9 +384,11 @@ class Fuzzer:
         del self.loops[-len(sizes) :]
         if self.chance(0.3):
             predicate = LT(loops[0], b.const(self.rng.choice((1, 4, 100)), "int64"), prim_type("bool"))
+        domains = [Range(i64(0), e if isinstance(e, Expr) else i64(e)) for e in sizes]
         block = Block(
-            tuple([IterVar(v, Range(i64(0), e if isinstance(e, Expr) else i64(e)), "R" if v is iterators[-1] else "S") for v, e in zip(iterators, sizes)]),
-            None, None, (), (), {}, self.name("block"), BufferStore(out, combine(old, new, prim_type(dtype)), cell), BufferStore(out, start, cell),
+            tuple([IterVar(v, d, "R" if v is iterators[-1] else "S") for v, d in zip(iterators, domains)]),
+            None, None, (), (), {}, self.name("block"),
+            BufferStore(out, combine(old, new, prim_type(dtype)), cell), BufferStore(out, start, cell),
         )  # fmt: skip
         made: Stmt = BlockRealize(tuple(loops), predicate, block)
         for var, extent in reversed(list(zip(loops, sizes))):
@@ -396,56 +401,12 @@ class Fuzzer:
         dtype = out.dtype.name
         if lanes == 1 or dtype in NARROW:
             return self.elementwise(out, extents)
-        wide = prim_type(DataType(dtype).with_lanes(lanes))
-        mask_type = prim_type(DataType("bool").with_lanes(lanes))
-
-        def vector(kind: str, depth: int) -> Expr:
-            ty = prim_type(DataType(kind).with_lanes(lanes))
-            roll = self.rng.random()
-            fitting = [x for x in self.inputs if x.dtype.name == kind and len(x.shape) == 1 and x.shape[0] is not self.n]
-            if depth <= 0 or roll < 0.2:
-                if fitting and self.chance(0.8):
-                    source = self.rng.choice(fitting)
-                    size: int = source.shape[0].value  # type: ignore[attr-defined]
-                    index: Expr = b.ramp(i64(self.rng.randint(0, max(0, size - lanes))), i64(1), lanes) if size >= lanes else Broadcast(i64(0), lanes, prim_type(f"int64x{lanes}"))
-                    if self.chance(0.3):
-                        index = FloorMod(vector("int64", 1), b.const(size, f"int64x{lanes}"), prim_type(f"int64x{lanes}"))
-                    predicate = vector("bool", 1) if self.chance(0.2) else None
-                    return BufferLoad(source, (index,), ty, predicate)
-                if DataType(kind).is_integral and self.chance(0.5):
-                    return Ramp(self.leaf(kind), self.leaf(kind), lanes, ty)
-                return Broadcast(self.leaf(kind), lanes, ty)
-            if roll < 0.35:
-                other = self.rng.choice([d for d in DTYPES if d not in NARROW])
-                return Cast(vector(other, depth - 1), ty) if other != kind else vector(kind, depth - 1)
-            if roll < 0.45:
-                order = tuple([i64(self.rng.randrange(2 * lanes)) for _ in range(lanes)])
-                return Shuffle((vector(kind, depth - 1), vector(kind, depth - 1)), order, ty)
-            if roll < 0.55:
-                return Select(vector("bool", depth - 1), vector(kind, depth - 1), vector(kind, depth - 1), ty)
-            if roll < 0.65:
-                return Call(op("T.if_then_else"), (vector("bool", depth - 1), vector(kind, depth - 1), vector(kind, depth - 1)), {}, (), ty)
-            if kind == "bool":
-                inner = self.rng.choice([d for d in DTYPES if d not in NARROW])
-                if self.chance(0.3):
-                    return self.rng.choice((And, Or))(vector("bool", depth - 1), vector("bool", depth - 1), ty)
-                return self.rng.choice(COMPARES)(vector(inner, depth - 1), vector(inner, depth - 1), ty)
-            a, c = vector(kind, depth - 1), vector(kind, depth - 1)
-            if DataType(kind).is_float:
-                return self.rng.choice((Add, Sub, Mul, Div, Min, Max, FloorMod))(a, c, ty)
-            if self.chance(0.3):
-                one = b.const(1, f"{kind}x{lanes}")
-                return self.rng.choice((FloorDiv, FloorMod, Div, Mod))(a, b.intrinsic("bitwise_or", c, one), ty)
-            if self.chance(0.2):
-                amount = b.intrinsic("bitwise_and", c, b.const(DataType(kind).bits - 1, f"{kind}x{lanes}"))
-                return b.intrinsic(self.rng.choice(("shift_left", "shift_right")), a, amount)
-            return self.rng.choice((Add, Sub, Mul, Min, Max))(a, c, ty)
 
         def body(places: list[Expr]) -> Stmt:
             start = i64(self.rng.randint(0, extents[-1] - lanes))
-            predicate = vector("bool", 1) if self.chance(0.3) else None
-            assert wide is not mask_type or dtype == "bool"
-            return BufferStore(out, vector(dtype, 3), (*places, Ramp(start, i64(1), lanes, prim_type(f"int64x{lanes}"))), predicate)
+            predicate = random_vector(self, "bool", lanes, 1) if self.chance(0.3) else None
+            last = Ramp(start, i64(1), lanes, prim_type(f"int64x{lanes}"))
+            return BufferStore(out, random_vector(self, dtype, lanes, 3), (*places, last), predicate)
 
         if len(extents) == 1:
             return body([]), 0
@@ -470,7 +431,16 @@ class Fuzzer:
                 value = Select(self.expr("bool", 2), read, self.leaf(dtype), prim_type(dtype))
                 return BufferStore(view, value, (p,))
 
-            block = Block((), None, None, (), (MatchBufferRegion(view, region),), {}, self.name("tile"), self.loop(extents[-1], "serial", inner))
+            block = Block(
+                (),
+                None,
+                None,
+                (),
+                (MatchBufferRegion(view, region),),
+                {},
+                self.name("tile"),
+                self.loop(extents[-1], "serial", inner),
+            )
             return BlockRealize((), self.expr("bool", 1) if self.chance(0.3) else b.const(True), block)
 
         work = self.nest(extents[:-1], body, ["serial"] * (len(extents) - 1)) if len(extents) > 1 else body([])
@@ -482,7 +452,10 @@ class Fuzzer:
         rng = self.rng
         dims: list[Any] = [1, 2, 3, 5, 8, 16, self.n]
         shaped = self.buffer("S", (self.n,), rng.choice(DTYPES))
-        self.inputs = [shaped] + [self.buffer("A", [rng.choice(dims) for _ in range(rng.choice((1, 1, 2)))], rng.choice(DTYPES)) for _ in range(3)]
+        self.inputs = [shaped] + [
+            self.buffer("A", [rng.choice(dims) for _ in range(rng.choice((1, 1, 2)))], rng.choice(DTYPES))
+            for _ in range(3)
+        ]
         self.scalars = [Var(self.name("s"), prim_type(rng.choice(DTYPES))) for _ in range(2)]
         parameters = list(self.scalars)
         outputs: list[Buffer] = []
@@ -502,7 +475,9 @@ class Fuzzer:
             tolerances.append(tolerance)
         buffers = [*self.inputs, *outputs]
         handles = [Var(x.name.lower(), prim_type("handle")) for x in buffers]
-        func = PrimFunc((*handles, *parameters), dict(zip(handles, buffers)), seq(*stmts), VOID_TYPE, {"global_symbol": "main"})
+        func = PrimFunc(
+            (*handles, *parameters), dict(zip(handles, buffers)), seq(*stmts), VOID_TYPE, {"global_symbol": "main"}
+        )
         arguments = []
         for size in SIZES:
             numbers = np.random.default_rng(rng.randrange(1 << 30))

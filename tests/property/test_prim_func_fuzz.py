@@ -90,7 +90,7 @@ def judge(case: Case, number: int, loaded: Loaded, name: str, with_lowered: bool
 def failures(seeds: range) -> list[str]:
     """Compile the programs of some seeds together and judge each; a line per disagreement."""
     cases = {f"f{seed}": random_case(seed) for seed in seeds}
-    for name, case in cases.items():
+    for case in cases.values():
         verify(case.func, 1)
     loaded = Loaded({name: case.func for name, case in cases.items()})
     found = []

@@ -184,3 +184,13 @@ def test_large_programs_compile_in_time() -> None:
     start = time.perf_counter()
     Loaded(functions)
     assert time.perf_counter() - start < 30
+
+
+def test_a_loop_that_cannot_be_unrolled_makes_no_noise(capfd: pytest.CaptureFixture[str]) -> None:
+    """LLVM prints a warning where it cannot do what metadata orders."""
+    n, i = var("n"), var("i")
+    a = buffer("A", (n,), "int32")
+    x = np.zeros(5, "int32")
+    run(prim_func([a], loop(i, n, store(a, b.const(1, "int32"), i), "unrolled")), x)
+    assert x.sum() == 5
+    assert "not unrolled" not in capfd.readouterr().err

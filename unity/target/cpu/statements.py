@@ -110,8 +110,6 @@ def _loop_hints(w: FunctionWriter, stmt: For) -> str:
     unroll = notes.get("unroll")
     if isinstance(unroll, int) and unroll > 1:
         hints.append(f'!"llvm.loop.unroll.count", i32 {unroll}')
-    if stmt.kind == "unrolled":
-        hints.append('!"llvm.loop.unroll.enable"')
     return f", !llvm.loop {w.module.loop_metadata(*hints)}" if hints else ""
 
 

@@ -1,7 +1,7 @@
 """unroll_loop: loops of kind "unrolled" with a constant extent are written out.
 
 ``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
-has at most that many statements. ``max_copies`` bounds one loop; larger loops stay, with an unrolling hint.
+has at most that many statements. ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
 """
 
 from __future__ import annotations
