@@ -10,7 +10,7 @@ from .version import VERSION
 __version__ = VERSION
 
 _NAMES = {
-    "compile": ".vm.build", "build": ".vm.build", "VirtualMachine": ".vm.machine", "load": ".vm.executable",
+    "compile": ".frontend.compile", "build": ".vm.build", "VirtualMachine": ".vm.machine", "load": ".vm.executable",
     "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",

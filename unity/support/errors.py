@@ -1,7 +1,7 @@
 """Errors with codes: one class per kind, rendered with place, caret, notes and help.
 
 Every code has a page ``support/error_docs/<code>.md`` (cause, example, fix); ``python -m unity explain E203`` shows it.
-Ranges: E0xx options and command line, E1xx script, E2xx types, E3xx verifier and interpreter, E4xx schedules,
+Ranges: E0xx options, command line and import of models, E1xx script, E2xx types, E3xx verifier and interpreter, E4xx schedules,
 E5xx passes and code generation, E6xx running in the VM, E7xx foreign functions and tensors, E8xx saved files,
 E9xx internal.
 """
@@ -174,6 +174,10 @@ class FFIError(UnityError):
 
 class ArtifactError(UnityError):
     """A saved file that is damaged, too new, or not ours."""
+
+
+class FrontendError(UnityError):
+    """A model of another framework that cannot be imported, or is called with inputs it was not imported for."""
 
 
 class OptionError(UnityError):

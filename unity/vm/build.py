@@ -83,7 +83,7 @@ def as_module(mod: object) -> IRModule:
             return module({name: Function(mod.params, mod.body, mod.ret_ty, mod.pure, attrs, mod.span)})
         return module({name: PrimFunc(mod.params, mod.buffer_map, mod.body, mod.ret_ty, attrs, mod.span)})
     raise VMError("E625", f"unity.compile takes an IRModule or a function, got {type(mod).__name__}",
-                  help="a torch model becomes a module with unity.frontend.torch")  # fmt: skip
+                  help="a torch model is compiled with unity.compile(model, example_inputs=(x,))")  # fmt: skip
 
 
 def module_text(mod: IRModule) -> tuple[str, list[Tensor]]:

@@ -1,0 +1,122 @@
+"""Calls back into torch, their report, and models that are refused with a clear error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_models import CNN, MLP, same  # noqa: E402
+
+import unity  # noqa: E402
+from unity.frontend import FallbackWarning, ImportReport, from_exported_program, from_fx  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Unknown(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.logcumsumexp(self.inner(x), dim=1)
+        return torch.linalg.qr(y @ y.T)[0].abs() + torch.logcumsumexp(y, dim=1).sum(), x.amax()
+
+
+def test_unknown_operators_call_torch_and_are_reported() -> None:
+    model, x = Unknown().eval(), torch.randn(3, 4)
+    report = ImportReport()
+    with pytest.warns(FallbackWarning, match="logcumsumexp"):
+        mod = from_exported_program(torch.export.export(model, (x,)), report=report)
+    text = mod.script()
+    assert 'R.call_pure_packed("torch.ops.aten.logcumsumexp.default"' in text and "R.matmul" in text
+    counts = {f.operator: f.count for f in report.fallbacks}
+    assert counts == {"aten.logcumsumexp.default": 2, "aten.linalg_qr.default": 1}
+    assert "test_torch_refusals.py" in report.fallbacks[0].places[0]
+    for mode in ("native", "bytecode"):
+        found = unity.VirtualMachine(unity.build(mod), exec_mode=mode)["main"](x)
+        same([v.torch() for v in found], [v.detach() for v in model(x)])
+
+
+def test_strict_refuses_unknown_operators() -> None:
+    with pytest.raises(unity.UnityError, match="logcumsumexp") as caught:
+        unity.compile(Unknown().eval(), example_inputs=(torch.randn(3, 4),), strict=True)
+    assert caught.value.code == "E010"
+    assert "torch.logcumsumexp(self.inner(x), dim=1)" in str(caught.value)
+
+
+def test_fallback_result_owns_its_memory() -> None:
+    class View(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.as_strided(x * 2, (2, 2), (1, 1)) + 1
+
+    x = torch.randn(3, 3)
+    with pytest.warns(FallbackWarning):
+        compiled = unity.compile(View(), example_inputs=(x,))
+    same(compiled(x), View()(x))
+
+
+def code_of(*args: Any, **options: Any) -> str:
+    with pytest.raises(unity.UnityError) as caught:
+        unity.compile(*args, **options)
+    return caught.value.code
+
+
+def test_training_mode_names_the_modules() -> None:
+    with pytest.raises(unity.UnityError, match=r"norm \(BatchNorm2d\)") as caught:
+        unity.compile(CNN(), example_inputs=(torch.randn(2, 3, 16, 16),))
+    assert caught.value.code == "E011"
+    drop = torch.nn.Sequential(torch.nn.Dropout(0.5))
+    with pytest.raises(unity.UnityError, match="training mode"):
+        from_exported_program(torch.export.export(drop.train(), (torch.randn(3),)))
+
+
+def test_buffer_and_input_mutation_are_refused() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            self.count.add_(1)
+            return x + self.count
+
+    class Writes(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.add_(1) * 2
+
+    for model, what in ((Counter(), "count"), (Writes(), "an input")):
+        with pytest.raises(unity.UnityError, match=what) as caught:
+            unity.compile(model, example_inputs=(torch.randn(3),))
+        assert caught.value.code == "E014"
+
+
+def test_other_refusals() -> None:
+    class Branch(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    class Masked(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[x > 0]
+
+    x = torch.randn(3)
+    assert code_of(Branch(), example_inputs=(x,)) == "E016"
+    assert code_of(Masked(), example_inputs=(x,)) == "E012"
+    assert code_of(MLP().eval()) == "E013"
+    assert code_of(MLP().to("meta").eval(), example_inputs=(torch.randn(3, 8),)) == "E015"
+    assert code_of(torch.nn.Identity(), example_inputs=(torch.randn(3, dtype=torch.complex64),)) == "E015"
+    with pytest.raises(unity.UnityError, match="E013"):
+        from_fx(3, [])  # type: ignore[arg-type]
+    with pytest.raises(unity.UnityError, match="E013"):
+        from_exported_program(3)
+
+
+def test_wrong_inputs_at_the_call() -> None:
+    compiled = unity.compile(MLP().eval(), example_inputs=(torch.randn(3, 8),))
+    for wrong in (torch.randn(3, 9), torch.randn(4, 8), torch.randn(3, 8).double()):
+        with pytest.raises(unity.UnityError):
+            compiled(wrong)

@@ -1,0 +1,375 @@
+"""Table entries: elementwise arithmetic, comparisons, conversions and reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import op
+from ..ir.types import Expr
+from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, static
+
+_SAME = {
+    "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "sign": op.sign, "sgn": op.sign,
+    "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
+}  # fmt: skip
+_FLOAT = {
+    "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
+    "cos": op.cos, "cosh": op.cosh, "erf": op.erf, "exp": op.exp, "log": op.log, "rsqrt": op.rsqrt, "sin": op.sin,
+    "sinh": op.sinh, "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh, "sigmoid": op.sigmoid,
+}  # fmt: skip
+_TESTS = {"isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfinite}
+
+
+def _unary(fn: Callable[..., Expr], floats: bool) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        return fn(c.cast(a.self, c.dtype) if floats else a.self)
+
+    return translate
+
+
+for _name, _fn in _SAME.items():
+    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, False))
+for _name, _fn in _FLOAT.items():
+    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, True))
+
+
+aten("logical_not.default")(lambda c, a: op.logical_not(c.cast(a.self, "bool")))
+
+
+def _test(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(a.self if is_float(a.self) else c.cast(a.self, "float32"))
+
+
+for _name, _fn in _TESTS.items():
+    aten(f"{_name}.default")(_test(_fn))
+
+
+@aten("round.default")
+def _round(c: Context, a: Args) -> Expr:
+    return op.round(a.self) if is_float(a.self) else a.self
+
+
+@aten("square.default")
+def _square(c: Context, a: Args) -> Expr:
+    return op.multiply(a.self, a.self)
+
+
+@aten("frac.default")
+def _frac(c: Context, a: Args) -> Expr:
+    return op.subtract(a.self, op.trunc(a.self))
+
+
+@aten("reciprocal.default")
+def _reciprocal(c: Context, a: Args) -> Expr:
+    return op.divide(number(1, c.dtype), c.cast(a.self, c.dtype))
+
+
+@aten("log2.default")
+def _log2(c: Context, a: Args) -> Expr:
+    return op.multiply(op.log(c.cast(a.self, c.dtype)), number(1 / math.log(2), c.dtype))
+
+
+@aten("nan_to_num.default")
+def _nan_to_num(c: Context, a: Args) -> Expr:
+    if not is_float(a.self):
+        return c.cast(a.self, c.dtype)
+    info = c.torch.finfo(getattr(c.torch, c.dtype))
+    limits = [info.max if a.posinf is None else a.posinf, info.min if a.neginf is None else a.neginf]
+    made = op.where(op.isnan(a.self), number(a.nan or 0.0, c.dtype), a.self)
+    x = c.emit(made)
+    x = c.emit(op.where(op.equal(x, number(math.inf, c.dtype)), number(limits[0], c.dtype), x))
+    return op.where(op.equal(x, number(-math.inf, c.dtype)), number(limits[1], c.dtype), x)
+
+
+# ---- two operands
+
+
+def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
+    made = c.cast(value, c.dtype)
+    return made if alpha == 1 else op.multiply(made, c.cast(alpha, c.dtype))
+
+
+@aten("add.Tensor", "add.Scalar")
+def _add(c: Context, a: Args) -> Expr:
+    if c.dtype == "bool":
+        return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+    return op.add(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def _sub(c: Context, a: Args) -> Expr:
+    return op.subtract(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+
+
+@aten("rsub.Scalar", "rsub.Tensor")
+def _rsub(c: Context, a: Args) -> Expr:
+    return op.subtract(c.cast(a.other, c.dtype), _scaled(c, a.self, a.alpha))
+
+
+@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+def _mul(c: Context, a: Args) -> Expr:
+    if c.dtype == "bool":
+        return op.logical_and(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+    return op.multiply(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def _div(c: Context, a: Args) -> Expr:
+    return op.divide(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def _div_mode(c: Context, a: Args) -> Expr:
+    x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
+    if a.rounding_mode == "floor":
+        return op.floor_divide(x, y)
+    if a.rounding_mode == "trunc":
+        if is_float(x):
+            return op.trunc(op.divide(x, y))
+        x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
+        return op.floor_divide(op.subtract(x, op.mod(x, y)), y)
+    return op.divide(x, y)
+
+
+def _plain(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+def _compare(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        dtype = c.promoted(a.self, a.other)
+        return fn(c.cast(a.self, dtype), c.cast(a.other, dtype))
+
+    return translate
+
+
+def _logical(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+
+
+for _names, _fn in (
+    (("floor_divide.default", "floor_divide.Scalar"), op.floor_divide),
+    (("remainder.Tensor", "remainder.Scalar"), op.floor_mod), (("fmod.Tensor", "fmod.Scalar"), op.mod),
+    (("maximum.default", "max.other"), op.maximum), (("minimum.default", "min.other"), op.minimum),
+    (("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"), op.bitwise_and),
+    (("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"), op.bitwise_or),
+    (("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"), op.bitwise_xor),
+    (("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor"), op.left_shift),
+    (("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor"), op.right_shift),
+    (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp),
+):  # fmt: skip
+    aten(*_names)(_plain(_fn))
+for _name, _fn in (("eq", op.equal), ("ne", op.not_equal), ("lt", op.less), ("le", op.less_equal),
+                   ("gt", op.greater), ("ge", op.greater_equal)):  # fmt: skip
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_compare(_fn))
+for _name, _fn in (("and", op.logical_and), ("or", op.logical_or), ("xor", op.logical_xor)):
+    aten(f"logical_{_name}.default")(_logical(_fn))
+
+
+@aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")
+def _pow(c: Context, a: Args) -> Expr:
+    exponent = a.exponent
+    if isinstance(a.self, Expr) and isinstance(exponent, (int, float)):
+        x = c.cast(a.self, c.dtype)
+        if exponent in (1, 2, 3):
+            x = c.emit(x)
+            made = x
+            for _ in range(int(exponent) - 1):
+                made = op.multiply(made, x)
+            return made
+        if exponent in (0.5, -0.5) and is_float(x):
+            return op.sqrt(x) if exponent == 0.5 else op.rsqrt(x)
+    return op.power(c.cast(a.self, c.dtype), c.cast(exponent, c.dtype))
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def _where(c: Context, a: Args) -> Expr:
+    return op.where(c.cast(a.condition, "bool"), c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(c: Context, a: Args) -> Expr:
+    return op.where(a.mask, c.cast(a.value, c.dtype), a.self)
+
+
+@aten("clamp.default", "clamp.Tensor", "clip.default", "clamp_min.default", "clamp_max.default", "hardtanh.default",
+      "clamp_min.Tensor", "clamp_max.Tensor")  # fmt: skip
+def _clamp(c: Context, a: Args) -> Expr:
+    low = getattr(a, "min", getattr(a, "min_val", None))
+    high = getattr(a, "max", getattr(a, "max_val", None))
+    made = c.cast(a.self, c.dtype)
+    if low is not None:
+        made = op.maximum(made, c.cast(low, c.dtype))
+    return made if high is None else op.minimum(made, c.cast(high, c.dtype))
+
+
+def _addc(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        made = fn(c.cast(a.tensor1, c.dtype), c.cast(a.tensor2, c.dtype))
+        return op.add(c.cast(a.self, c.dtype), made if a.value == 1 else op.multiply(made, number(a.value, c.dtype)))
+
+    return translate
+
+
+aten("addcmul.default")(_addc(op.multiply))
+aten("addcdiv.default")(_addc(op.divide))
+
+
+# ---- conversions and copies
+
+
+@aten("to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default",
+      "contiguous.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
+      "lift_fresh.default", "detach_.default", "real.default", "positive.default", "lift.default")  # fmt: skip
+def _convert(c: Context, a: Args) -> Expr:
+    return c.cast(a.self, c.dtype)
+
+
+@aten("copy.default", "fill.Tensor", "fill.Scalar")
+def _copy(c: Context, a: Args) -> Expr:
+    source = a.src if hasattr(a, "src") else a.value
+    return c.broadcast(c.cast(source, c.dtype))
+
+
+# ---- reductions
+
+
+def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
+    if value is None or value == []:
+        return None
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple([axis_of(v, rank) for v in values])
+
+
+def reduce(fn: Callable[..., Expr], x: Expr, dim: Any, keepdim: bool) -> Expr:
+    """A reduction over torch's ``dim``; a scalar is its own reduction."""
+    if rank_of(x) == 0:
+        return x
+    return fn(x, axis=_axes(dim, rank_of(x)), keepdims=bool(keepdim))
+
+
+def _reduction(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: reduce(fn, c.cast(a.self, c.dtype), getattr(a, "dim", None), getattr(a, "keepdim", False))
+
+
+aten("sum.default", "sum.dim_IntList")(_reduction(op.sum))
+aten("mean.default", "mean.dim")(_reduction(op.mean))
+aten("prod.default", "prod.dim_int")(_reduction(op.prod))
+aten("amax.default", "max.default")(_reduction(op.max))
+aten("amin.default", "min.default")(_reduction(op.min))
+
+
+@aten("any.default", "any.dim", "any.dims")
+def _any(c: Context, a: Args) -> Expr:
+    made = c.cast(c.cast(a.self, "bool"), "int32")
+    return op.astype(reduce(op.max, made, getattr(a, "dim", None), getattr(a, "keepdim", False)), "bool")
+
+
+@aten("all.default", "all.dim", "all.dims")
+def _all(c: Context, a: Args) -> Expr:
+    made = c.cast(c.cast(a.self, "bool"), "int32")
+    return op.astype(reduce(op.min, made, getattr(a, "dim", None), getattr(a, "keepdim", False)), "bool")
+
+
+def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
+    def translate(c: Context, a: Args) -> list[Expr]:
+        refuse(rank_of(a.self) == 0, "a scalar has no axis")
+        values = reduce(op.max if largest else op.min, a.self, a.dim, a.keepdim)
+        return [values, c.cast(_argument(a.self, largest, a.dim, a.keepdim), "int64")]
+
+    return translate
+
+
+def _argument(x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
+    axis = None if dim is None else axis_of(dim, rank_of(x))
+    return (op.argmax if largest else op.argmin)(x, axis=axis, keepdims=bool(keepdim))
+
+
+aten("max.dim")(_extreme(True))
+aten("min.dim")(_extreme(False))
+aten("argmax.default")(lambda c, a: c.cast(_argument(a.self, True, a.dim, a.keepdim), "int64"))
+aten("argmin.default")(lambda c, a: c.cast(_argument(a.self, False, a.dim, a.keepdim), "int64"))
+
+
+def _variance(c: Context, a: Args) -> Expr:
+    correction = getattr(a, "correction", None)
+    if correction is None:
+        correction = 1 if getattr(a, "unbiased", True) else 0
+    rank = rank_of(a.self)
+    axes = _axes(getattr(a, "dim", None), rank) or tuple(range(rank))
+    made = op.variance(a.self, axis=axes, keepdims=bool(getattr(a, "keepdim", False)))
+    if correction == 0:
+        return made
+    count = 1
+    for axis in axes:
+        count *= static(shape_of(a.self)[axis], "the number of elements")
+    refuse(count <= correction, "too few elements for the correction")
+    return op.multiply(made, number(count / (count - correction), c.dtype))
+
+
+aten("var.correction", "var.dim", "var.default")(_variance)
+aten("std.correction", "std.dim", "std.default")(lambda c, a: op.sqrt(_variance(c, a)))
+
+
+@aten("logsumexp.default")
+def _logsumexp(c: Context, a: Args) -> Expr:
+    x = c.emit(c.cast(a.self, c.dtype))
+    axes = _axes(a.dim, rank_of(x))
+    high = c.emit(op.max(x, axis=axes, keepdims=True))
+    high = c.emit(op.where(op.isfinite(high), high, number(0, c.dtype)))
+    made = op.add(op.log(op.sum(op.exp(op.subtract(x, high)), axis=axes, keepdims=True)), high)
+    return made if a.keepdim else c.reshape(made)
+
+
+@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim")
+def _vector_norm(c: Context, a: Args) -> Expr:
+    order = a.ord if hasattr(a, "ord") else a.p
+    order = 2 if order is None else order
+    x = c.emit(c.cast(a.self, c.dtype))
+    if order == 2:
+        return op.sqrt(reduce(op.sum, op.multiply(x, x), a.dim, a.keepdim))
+    if order == 1:
+        return reduce(op.sum, op.abs(x), a.dim, a.keepdim)
+    refuse(order != math.inf, f"norms of order {order} are not expressible")
+    return reduce(op.max, op.abs(x), a.dim, a.keepdim)
+
+
+def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        made = c.cast(a.self, c.dtype)
+        return made if rank_of(made) == 0 else fn(made, axis=axis_of(a.dim, rank_of(made)), dtype=c.dtype)
+
+    return translate
+
+
+aten("cumsum.default")(_scan(op.cumsum))
+aten("cumprod.default")(_scan(op.cumprod))
+
+
+# ---- losses
+
+
+def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
+    return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x, axis=None, keepdims=False)
+
+
+@aten("mse_loss.default")
+def _mse(c: Context, a: Args) -> Expr:
+    away = c.emit(op.subtract(a.self, a.target))
+    return _reduced(c, op.multiply(away, away), a.reduction)
+
+
+@aten("l1_loss.default")
+def _l1(c: Context, a: Args) -> Expr:
+    return _reduced(c, op.abs(op.subtract(a.self, a.target)), a.reduction)
+
+
+@aten("smooth_l1_loss.default")
+def _smooth_l1(c: Context, a: Args) -> Expr:
+    refuse(a.beta <= 0, "a threshold of 0")
+    away = c.emit(op.abs(op.subtract(a.self, a.target)))
+    curved = op.multiply(op.multiply(away, away), number(0.5 / a.beta, c.dtype))
+    flat = op.subtract(away, number(0.5 * a.beta, c.dtype))
+    return _reduced(c, op.where(op.less(away, number(a.beta, c.dtype)), curved, flat), a.reduction)

@@ -1,0 +1,260 @@
+"""Table entries: matrix products, activations, softmax, normalisations and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import op
+from ..ir.expr import TupleGetItem
+from ..ir.types import Expr
+from .aten_shape import cut, swap
+from .context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)  # fmt: skip
+
+# ---- products
+
+
+@aten("matmul.default", "bmm.default", "mm.default", "mv.default", "dot.default")
+def _matmul(c: Context, a: Args) -> Expr:
+    other = next(v for v in (getattr(a, n, None) for n in ("other", "mat2", "vec", "tensor")) if v is not None)
+    return op.matmul(a.self, other)
+
+
+@aten("linear.default")
+def _linear(c: Context, a: Args) -> Expr:
+    made = op.matmul(a.input, swap(a.weight, 0, 1) if rank_of(a.weight) == 2 else a.weight)
+    return made if a.bias is None else op.add(made, a.bias)
+
+
+@aten("addmm.default", "baddbmm.default", "addmv.default")
+def _addmm(c: Context, a: Args) -> Expr:
+    left = next(v for v in (getattr(a, n, None) for n in ("mat1", "batch1", "mat")) if v is not None)
+    right = next(v for v in (getattr(a, n, None) for n in ("mat2", "batch2", "vec")) if v is not None)
+    product = op.matmul(left, right)
+    if a.alpha != 1:
+        product = op.multiply(product, number(a.alpha, c.dtype))
+    if a.beta == 0:
+        return product
+    return op.add(product, a.self if a.beta == 1 else op.multiply(a.self, number(a.beta, c.dtype)))
+
+
+@aten("outer.default")
+def _outer(c: Context, a: Args) -> Expr:
+    return op.multiply(c.cast(c.reshape(a.self, [*shape_of(a.self), 1]), c.dtype), c.cast(a.vec2, c.dtype))
+
+
+# ---- activations
+
+aten("silu.default")(lambda c, a: op.nn_silu(a.self))
+aten("relu6.default")(lambda c, a: op.nn_relu6(a.self))
+aten("selu.default")(lambda c, a: op.nn_selu(a.self))
+
+
+@aten("gelu.default")
+def _gelu(c: Context, a: Args) -> Expr:
+    return op.nn_gelu_tanh(a.self) if a.approximate == "tanh" else op.nn_gelu(a.self)
+
+
+@aten("leaky_relu.default")
+def _leaky_relu(c: Context, a: Args) -> Expr:
+    return op.nn_leakyrelu(a.self, alpha=float(a.negative_slope))
+
+
+@aten("prelu.default")
+def _prelu(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.self)
+    weight = a.weight
+    if rank >= 2 and rank_of(weight) == 1:
+        weight = c.reshape(weight, [shape_of(weight)[0], *([1] * (rank - 2))])
+    x = a.self
+    return op.where(op.greater(x, number(0, c.dtype)), x, op.multiply(x, weight))
+
+
+@aten("softplus.default")
+def _softplus(c: Context, a: Args) -> Expr:
+    return op.nn_softplus(a.self, beta=float(a.beta), threshold=float(a.threshold))
+
+
+@aten("mish.default")
+def _mish(c: Context, a: Args) -> Expr:
+    return op.multiply(a.self, op.tanh(op.nn_softplus(a.self)))
+
+
+@aten("log_sigmoid.default")
+def _log_sigmoid(c: Context, a: Args) -> Expr:
+    return op.negative(op.nn_softplus(op.negative(a.self), beta=1.0, threshold=1000.0))
+
+
+def _hard_gate(c: Context, x: Expr) -> Expr:
+    return op.divide(op.nn_relu6(op.add(x, number(3, c.dtype))), number(6, c.dtype))
+
+
+aten("hardsigmoid.default")(lambda c, a: _hard_gate(c, a.self))
+aten("hardswish.default")(lambda c, a: op.multiply(a.self, _hard_gate(c, a.self)))
+
+
+def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) -> Expr:
+    """scale * (x above 0, alpha * (exp(inner * x) - 1) below)."""
+    below = op.minimum(x, number(0, c.dtype))
+    grown = op.exp(below if inner == 1 else op.multiply(below, number(inner, c.dtype)))
+    low = op.multiply(op.subtract(grown, number(1, c.dtype)), number(alpha, c.dtype))
+    made = op.where(op.greater(x, number(0, c.dtype)), x, low)
+    return made if scale == 1 else op.multiply(made, number(scale, c.dtype))
+
+
+aten("elu.default")(lambda c, a: _exponential(c, a.self, a.alpha, a.scale, a.input_scale))
+aten("celu.default")(lambda c, a: _exponential(c, a.self, a.alpha, 1, 1 / a.alpha))
+
+
+@aten("glu.default")
+def _glu(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    half = c.shape[axis]
+    first, second = cut(a.self, axis, to_dim(0), half), cut(a.self, axis, half, half)
+    return op.multiply(first, op.sigmoid(second))
+
+
+@aten("threshold.default")
+def _threshold(c: Context, a: Args) -> Expr:
+    return op.where(op.greater(a.self, number(a.threshold, c.dtype)), a.self, number(a.value, c.dtype))
+
+
+@aten("dropout.default", "feature_dropout.default", "alpha_dropout.default", "native_dropout.default")
+def _dropout(c: Context, a: Args) -> Any:
+    active = a.train and a.p != 0
+    refuse(active, "dropout in training mode draws random numbers")
+    return [a.input, None] if isinstance(c.value, (list, tuple)) else a.input
+
+
+# ---- softmax
+
+
+def _softmax(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        refuse(rank_of(a.self) == 0, "a scalar")
+        return fn(c.cast(a.self, c.dtype), axis=axis_of(a.dim, rank_of(a.self)))
+
+    return translate
+
+
+aten("softmax.int", "_softmax.default")(_softmax(op.nn_softmax))
+aten("log_softmax.int", "_log_softmax.default")(_softmax(op.nn_log_softmax))
+
+
+# ---- normalisations
+
+
+def _weights(c: Context, shape: tuple[Expr, ...], weight: Expr | None, bias: Expr | None) -> tuple[Expr, Expr]:
+    made = [number(v, c.dtype) if given is None else given for v, given in ((1, weight), (0, bias))]
+    return tuple([c.broadcast(m, shape) if rank_of(m) == 0 else m for m in made])  # type: ignore[return-value]
+
+
+@aten("layer_norm.default")
+def _layer_norm(c: Context, a: Args) -> Expr:
+    rank, count = rank_of(a.input), len(a.normalized_shape)
+    gamma, beta = _weights(c, shape_of(a.input)[rank - count :], a.weight, a.bias)
+    given: dict[str, Any] = {"center": a.bias is not None, "scale": a.weight is not None}
+    return op.nn_layer_norm(a.input, gamma, beta, axes=tuple(range(-count, 0)), epsilon=float(a.eps), **given)
+
+
+@aten("native_layer_norm.default")
+def _native_layer_norm(c: Context, a: Args) -> list[Any]:
+    return [_layer_norm(c, a), None, None]
+
+
+@aten("rms_norm.default")
+def _rms_norm(c: Context, a: Args) -> Expr:
+    rank, count = rank_of(a.input), len(a.normalized_shape)
+    weight, _ = _weights(c, shape_of(a.input)[rank - count :], a.weight, None)
+    eps = a.eps if a.eps is not None else c.torch.finfo(getattr(c.torch, c.dtype)).eps
+    return op.nn_rms_norm(a.input, weight, axes=tuple(range(-count, 0)), epsilon=float(eps))
+
+
+@aten("group_norm.default")
+def _group_norm(c: Context, a: Args) -> Expr:
+    gamma, beta = _weights(c, shape_of(a.input)[1:2], a.weight, a.bias)
+    given: dict[str, Any] = {"num_groups": static(to_dim(a.num_groups)), "channel_axis": 1, "epsilon": float(a.eps)}
+    return op.nn_group_norm(a.input, gamma, beta, **given)
+
+
+@aten("native_group_norm.default")
+def _native_group_norm(c: Context, a: Args) -> list[Any]:
+    a.num_groups = a.group
+    return [_group_norm(c, a), None, None]
+
+
+@aten("instance_norm.default")
+def _instance_norm(c: Context, a: Args) -> Expr:
+    refuse(not a.use_input_stats, "stored statistics")
+    gamma, beta = _weights(c, shape_of(a.input)[1:2], a.weight, a.bias)
+    channels = static(shape_of(a.input)[1], "the number of channels")
+    return op.nn_group_norm(a.input, gamma, beta, num_groups=channels, channel_axis=1, epsilon=float(a.eps))
+
+
+def batch_norm(c: Context, x: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr, eps: float) -> Expr:
+    """Batch normalisation with given statistics."""
+    gamma, beta = _weights(c, shape_of(x)[1:2], weight, bias)
+    return TupleGetItem(c.emit(op.nn_batch_norm(x, gamma, beta, mean, var, axis=1, epsilon=float(eps))), 0)
+
+
+@aten("batch_norm.default")
+def _batch_norm(c: Context, a: Args) -> Expr:
+    refuse(a.training or a.running_mean is None, "statistics of the batch itself")
+    return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
+
+
+@aten("_native_batch_norm_legit_no_training.default")
+def _native_batch_norm(c: Context, a: Args) -> list[Any]:
+    return [batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps), None, None]
+
+
+# ---- attention
+
+
+@aten("scaled_dot_product_attention.default")
+def _attention(c: Context, a: Args) -> Expr:
+    refuse(bool(a.dropout_p), "dropout draws random numbers")
+    query, key, value = a.query, a.key, a.value
+    if a.enable_gqa:
+        heads = static(shape_of(query)[-3], "the number of heads")
+        query, key, value = [_grouped(t, heads) for t in (query, key, value)]
+    width = shape_of(query)[-1]
+    scale = a.scale if a.scale is not None else 1 / math.sqrt(static(width, "the width of a head"))
+    scores: Expr = op.matmul(op.multiply(query, number(scale, c.dtype)), swap(key, -1, -2))
+    rows, columns = shape_of(query)[-2], shape_of(key)[-2]
+    low = number(-math.inf, c.dtype)
+    if a.is_causal:
+        i = c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
+        scores = op.where(op.less_equal(op.arange(0, columns, 1, dtype="int64"), i), scores, low)
+    if a.attn_mask is None:
+        return op.matmul(op.nn_softmax(scores, axis=-1), value)
+    masked = op.where(a.attn_mask, scores, low) if dtype_of(a.attn_mask) == "bool" else op.add(scores, a.attn_mask)
+    scores = c.emit(masked)
+    # torch: a row whose every place is masked gives zeros, not NaN
+    empty = op.equal(op.max(scores, axis=-1, keepdims=True), low)
+    weights = op.where(empty, number(0, c.dtype), op.nn_softmax(scores, axis=-1))
+    return op.matmul(weights, value)
+
+
+def _grouped(x: Expr, heads: int) -> Expr:
+    own = static(shape_of(x)[-3], "the number of heads")
+    return x if own == heads else op.repeat(x, heads // own, axis=rank_of(x) - 3)
+
+
+@aten("_scaled_dot_product_flash_attention_for_cpu.default")
+def _flash_attention(c: Context, a: Args) -> list[Any]:
+    a.enable_gqa = False
+    return [_attention(c, a), None]

@@ -1,0 +1,329 @@
+"""Table entries: shape and order of elements, joining, cutting, creation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import op
+from ..ir import build
+from ..ir.expr import IntImm, ShapeExpr
+from ..ir.relation import Answer, same_dim
+from ..ir.types import Expr
+from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, static, to_dim
+
+
+@aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unsqueeze.default",
+      "squeeze.default", "squeeze.dim", "squeeze.dims", "unflatten.int", "reshape_as.default", "view_as.default",
+      "ravel.default")  # fmt: skip
+def _reshape(c: Context, a: Args) -> Expr:
+    return c.reshape(a.self)
+
+
+@aten("expand.default", "expand_as.default", "broadcast_to.default")
+def _expand(c: Context, a: Args) -> Expr:
+    return c.broadcast(a.self)
+
+
+@aten("broadcast_tensors.default")
+def _broadcast_tensors(c: Context, a: Args) -> list[Expr]:
+    return [c.broadcast(t) for t in a.tensors]
+
+
+def permute(x: Expr, axes: list[int]) -> Expr:
+    """Axes in another order; the tensor itself where the order stays."""
+    return x if axes == list(range(len(axes))) else op.permute_dims(x, tuple(axes))
+
+
+def swap(x: Expr, first: int, second: int) -> Expr:
+    """Two axes exchanged."""
+    rank = rank_of(x)
+    axes = list(range(rank))
+    if rank:
+        i, j = axis_of(first, rank), axis_of(second, rank)
+        axes[i], axes[j] = axes[j], axes[i]
+    return permute(x, axes)
+
+
+@aten("permute.default")
+def _permute(c: Context, a: Args) -> Expr:
+    return permute(a.self, [axis_of(d, rank_of(a.self)) for d in a.dims])
+
+
+aten("transpose.int")(lambda c, a: swap(a.self, a.dim0, a.dim1))
+aten("swapaxes.default")(lambda c, a: swap(a.self, a.axis0, a.axis1))
+aten("mT.default")(lambda c, a: swap(a.self, -1, -2))
+aten("t.default")(lambda c, a: swap(a.self, 0, 1) if rank_of(a.self) == 2 else a.self)
+aten("numpy_T.default")(lambda c, a: permute(a.self, list(range(rank_of(a.self)))[::-1]))
+
+
+@aten("movedim.int")
+def _movedim(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.self)
+    axes = list(range(rank))
+    axes.insert(axis_of(a.destination, rank), axes.pop(axis_of(a.source, rank)))
+    return permute(a.self, axes)
+
+
+# ---- cutting
+
+
+def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
+    """``size`` elements along an axis from ``begin``; torch has shown that they are there."""
+    if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
+        return x
+    end = build.add(begin, size) if step == 1 else build.add(begin, build.add(build.mul(build.sub(size, 1), step), 1))
+    first, last = [v.value if type(v) is IntImm else v for v in (begin, end)]
+    return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
+
+
+def _begin(value: Any, extent: Expr) -> Expr:
+    """First element of a slice as torch (and Python) takes it."""
+    if value is None:
+        return build.const(0, "int64")
+    start = to_dim(value)
+    if type(start) is IntImm:
+        if start.value < 0:
+            return build.maximum(build.add(extent, start), build.const(0, "int64"))
+        return start if type(extent) is not IntImm else build.minimum(start, extent)
+    return start
+
+
+@aten("slice.Tensor")
+def _slice(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    size = c.shape[axis]
+    if type(size) is IntImm and size.value == 0:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), size, static(to_dim(a.step), "the step"))
+
+
+@aten("narrow.default")
+def _narrow(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), c.shape[axis])
+
+
+def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
+    at = to_dim(index)
+    if type(at) is not IntImm or at.value < 0:
+        refuse(type(at) is not IntImm, "the index is a run-time number")
+        at = build.add(shape_of(x)[axis], at)
+    return c.reshape(cut(x, axis, at, build.const(1, "int64")), shape)
+
+
+@aten("select.int")
+def _select(c: Context, a: Args) -> Expr:
+    return _one(c, a.self, axis_of(a.dim, rank_of(a.self)), a.index, c.shape)
+
+
+@aten("unbind.int")
+def _unbind(c: Context, a: Args) -> list[Expr]:
+    axis = axis_of(a.dim, rank_of(a.self))
+    return [_one(c, a.self, axis, i, c.symbols.dims(v.shape)) for i, v in enumerate(c.value)]
+
+
+@aten("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default", "tensor_split.sections")
+def _split(c: Context, a: Args) -> list[Expr]:
+    axis = axis_of(a.dim, rank_of(a.self))
+    start: Expr = build.const(0, "int64")
+    parts = []
+    for value in c.value:
+        size = c.symbols.dims(value.shape)[axis]
+        parts.append(cut(a.self, axis, start, size))
+        start = build.add(start, size)
+    return parts
+
+
+@aten("diff.default")
+def _diff(c: Context, a: Args) -> Expr:
+    refuse(a.n != 1, "differences of higher order")
+    rank = rank_of(a.self)
+    axis = axis_of(a.dim, rank)
+    ends = [t for t in (a.prepend, a.self, a.append) if t is not None]
+    x = c.emit(op.concat(ends, axis=axis)) if len(ends) > 1 else a.self
+    size = c.shape[axis]
+    later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
+    return op.not_equal(later, earlier) if c.dtype == "bool" else op.subtract(later, earlier)
+
+
+# ---- joining
+
+
+@aten("cat.default", "concat.default", "concatenate.default")
+def _cat(c: Context, a: Args) -> Expr:
+    rank = len(c.shape)
+    parts = [c.cast(t, c.dtype) for t in a.tensors if rank_of(t) == rank]  # torch skips empty tensors of rank 1
+    refuse(not parts, "nothing to join")
+    return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis_of(a.dim, rank))
+
+
+@aten("stack.default")
+def _stack(c: Context, a: Args) -> Expr:
+    return op.stack([c.cast(t, c.dtype) for t in a.tensors], axis=axis_of(a.dim, len(c.shape)))
+
+
+@aten("roll.default")
+def _roll(c: Context, a: Args) -> Expr:
+    refuse(not a.dims, "a roll of the flattened tensor")
+    x: Expr = a.self
+    for shift, dim in zip(a.shifts, a.dims):
+        axis = axis_of(dim, rank_of(x))
+        extent = static(shape_of(x)[axis], "the size of a rolled axis")
+        by = static(to_dim(shift), "the shift") % extent if extent else 0
+        if by:
+            x = c.emit(x)
+            tail = cut(x, axis, to_dim(extent - by), to_dim(by))
+            x = op.concat([tail, cut(x, axis, to_dim(0), to_dim(extent - by))], axis=axis)
+    return x
+
+
+@aten("repeat.default", "tile.default")
+def _repeat(c: Context, a: Args) -> Expr:
+    counts = a.repeats if hasattr(a, "repeats") else a.dims
+    counts = [static(to_dim(n), "the number of repeats") for n in counts]
+    rank = rank_of(a.self)
+    counts = [1] * (rank - len(counts)) + counts
+    refuse(not counts, "a scalar repeated along no axis")
+    x = c.reshape(a.self, [to_dim(1)] * (len(counts) - rank) + list(shape_of(a.self)))
+    return op.tile(x, tuple(counts))
+
+
+@aten("repeat_interleave.self_int")
+def _repeat_interleave(c: Context, a: Args) -> Expr:
+    refuse(a.dim is None, "a repeat of the flattened tensor")
+    return op.repeat(a.self, static(to_dim(a.repeats), "the number of repeats"), axis=axis_of(a.dim, rank_of(a.self)))
+
+
+@aten("flip.default")
+def _flip(c: Context, a: Args) -> Expr:
+    x: Expr = a.self
+    for dim in a.dims:
+        x = op.flip(x, axis=axis_of(dim, rank_of(a.self)))
+    return x
+
+
+@aten("tril.default", "triu.default")
+def _tril(c: Context, a: Args) -> Expr:
+    name = str(c.node_target)
+    if c.dtype == "bool":
+        made = (op.tril if "tril" in name else op.triu)(op.astype(a.self, "int32"), a.diagonal)
+        return op.astype(made, "bool")
+    return (op.tril if "tril" in name else op.triu)(a.self, a.diagonal)
+
+
+@aten("meshgrid.indexing", "meshgrid.default")
+def _meshgrid(c: Context, a: Args) -> list[Expr]:
+    count = len(a.tensors)
+    order = list(range(count))
+    if getattr(a, "indexing", "ij") == "xy" and count >= 2:
+        order[0], order[1] = 1, 0
+    made = []
+    for place, tensor in zip(order, a.tensors):
+        length = shape_of(tensor)[0] if rank_of(tensor) else to_dim(1)
+        shape = [length if i == place else to_dim(1) for i in range(count)]
+        made.append(c.broadcast(c.reshape(tensor, shape)))
+    return made
+
+
+@aten("pixel_shuffle.default")
+def _pixel_shuffle(c: Context, a: Args) -> Expr:
+    *lead, channels, height, width = shape_of(a.self)
+    r, n = a.upscale_factor, len(lead)
+    inner = build.floordiv(channels, build.const(r * r, "int64"))
+    x = c.reshape(a.self, [*lead, inner, r, r, height, width])
+    return c.reshape(permute(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]))
+
+
+@aten("pixel_unshuffle.default")
+def _pixel_unshuffle(c: Context, a: Args) -> Expr:
+    *lead, channels, height, width = shape_of(a.self)
+    r, n = a.downscale_factor, len(lead)
+    size = build.const(r, "int64")
+    x = c.reshape(a.self, [*lead, channels, build.floordiv(height, size), r, build.floordiv(width, size), r])
+    return c.reshape(permute(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3]))
+
+
+# ---- creation
+
+
+@aten("arange.default", "arange.start", "arange.start_step")
+def _arange(c: Context, a: Args) -> Expr:
+    start, step = getattr(a, "start", 0), getattr(a, "step", 1)
+    return op.arange(start, a.end, 1 if step is None else step, dtype=c.dtype)
+
+
+@aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
+def _full(c: Context, a: Args) -> Expr:
+    value = a.fill_value if hasattr(a, "fill_value") else a.s
+    if isinstance(value, Expr):
+        return op.full(ShapeExpr(c.shape), build.cast(value, c.dtype), c.dtype)
+    return c.broadcast(number(value, c.dtype)) if c.shape else number(value, c.dtype)
+
+
+@aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
+      "empty_like.default", "new_empty.default", "empty_permuted.default")  # fmt: skip
+def _zeros(c: Context, a: Args) -> Expr:
+    return op.zeros(ShapeExpr(c.shape), c.dtype)
+
+
+@aten("ones.default", "ones_like.default", "new_ones.default")
+def _ones(c: Context, a: Args) -> Expr:
+    return op.ones(ShapeExpr(c.shape), c.dtype)
+
+
+@aten("eye.default", "eye.m")
+def _eye(c: Context, a: Args) -> Expr:
+    rows, columns = [static(d) for d in c.shape]
+    return op.eye(rows, columns, dtype=c.dtype)
+
+
+@aten("linspace.default")
+def _linspace(c: Context, a: Args) -> Expr:
+    refuse(a.steps < 2 or c.dtype not in ("float32", "float64"), "this range")
+    return c.cast(c.constant(c.torch.linspace(a.start, a.end, a.steps, dtype=getattr(c.torch, c.dtype))), c.dtype)
+
+
+@aten("slice_scatter.default")
+def _slice_scatter(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    refuse(a.step != 1, "a step")
+    return _replaced(c, a.self, axis, _begin(a.start, shape_of(a.self)[axis]), a.src)
+
+
+@aten("select_scatter.default")
+def _select_scatter(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    extent, index = shape_of(a.self)[axis], static(to_dim(a.index), "the index")
+    at = build.add(extent, index) if index < 0 else to_dim(index)
+    shape = [to_dim(1) if i == axis else d for i, d in enumerate(shape_of(a.self))]
+    return _replaced(c, a.self, axis, at, c.reshape(a.src, shape))
+
+
+def _replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
+    """The tensor with the elements from ``begin`` along an axis replaced."""
+    extent, after = shape_of(x)[axis], build.add(begin, shape_of(part)[axis])
+    pieces = [cut(x, axis, to_dim(0), begin), c.cast(part, c.dtype), cut(x, axis, after, build.sub(extent, after))]
+    kept = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
+    return kept[0] if len(kept) == 1 else op.concat(kept, axis=axis)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
+
+
+@aten("constant_pad_nd.default", "pad.default")
+def _pad(c: Context, a: Args) -> Expr:
+    mode = _PAD_MODES[getattr(a, "mode", "constant")]
+    widths = [static(to_dim(w), "the width of a border") for w in a.pad]
+    rank = rank_of(a.self)
+    before, after = [0] * rank, [0] * rank
+    x = a.self
+    for i in range(len(widths) // 2):
+        axis = rank - 1 - i
+        low, high = widths[2 * i], widths[2 * i + 1]
+        if low < 0 or high < 0:
+            extent = shape_of(x)[axis]
+            x = cut(x, axis, to_dim(max(-low, 0)), build.add(extent, min(low, 0) + min(high, 0)))
+        before[axis], after[axis] = max(low, 0), max(high, 0)
+    value = a.value or 0.0
+    pads = tuple([w for both in zip(before, after) for w in both])
+    return op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value))

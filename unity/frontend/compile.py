@@ -1,0 +1,138 @@
+"""``unity.compile`` for modules and for torch models; the latter become callables that take and return torch tensors."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..ffi.tensor import Tensor
+from ..ir.function import Function, PrimFunc
+from ..ir.module import IRModule
+from ..support.errors import FrontendError
+from ..support.extras import require
+from ..target.target import Target
+from ..transform.base import Pipeline
+from ..vm import build
+from ..vm.executable import Executable
+from ..vm.machine import VirtualMachine
+from .exported import export, from_exported_program, output_constants
+from .report import FallbackWarning, ImportReport
+
+_TRAINING_MODULES = ("Dropout", "BatchNorm", "RReLU", "InstanceNorm")
+
+
+def compile(
+    mod: IRModule | Function | PrimFunc | Any,
+    target: str | Target | None = None,
+    *,
+    example_inputs: tuple[Any, ...] | None = None,
+    example_kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    exec_mode: str = "native",
+    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
+    tir_pipeline: Pipeline | None = None,
+) -> Any:
+    """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
+
+    A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes`` as in ``torch.export``); an
+    ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
+    ``tir_pipeline`` the lowering of tensor programs. Raises VerifyError, PassError, CodegenError, VMError E62x,
+    FrontendError E010 to E016.
+    """
+    if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
+        return build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    program = mod
+    if not hasattr(mod, "graph_signature"):
+        if example_inputs is None:
+            raise FrontendError("E013", "a torch model is compiled for example inputs",
+                                help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
+        refuse_training(mod)
+        program = export(mod, tuple(example_inputs), dynamic_shapes, dict(example_kwargs or {}))
+    report = ImportReport()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        module = from_exported_program(program, strict=strict, report=report)
+    if report.fallbacks:
+        warnings.warn(str(report), FallbackWarning, stacklevel=2)
+    executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    return CompiledModel(program, module, executable, exec_mode, report)
+
+
+def _is_torch(value: object) -> bool:
+    """True for torch modules and exported programs; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
+
+
+def refuse_training(model: Any) -> None:
+    """Raise FrontendError E011 where a submodule in training mode would behave differently; names them."""
+    found = [
+        f"{path or 'the model'} ({type(m).__name__})"
+        for path, m in model.named_modules()
+        if m.training and any([k in type(m).__name__ for k in _TRAINING_MODULES]) and getattr(m, "p", 1)
+    ]
+    if found:
+        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+        raise FrontendError("E011", f"in training mode: {', '.join(found[:4])}{more}", help="call model.eval() first")
+
+
+class CompiledModel:
+    """A compiled torch model: call it as the model. ``module`` is the imported IRModule, ``report`` says what runs in torch."""
+
+    def __init__(
+        self, program: Any, module: IRModule, executable: Executable, exec_mode: str, report: ImportReport
+    ) -> None:
+        self.module = module
+        self.executable = executable
+        self.report = report
+        self.vm = VirtualMachine(executable, exec_mode=exec_mode)
+        self._main = self.vm["main"]
+        self._torch = require("torch")
+        self._tree = self._torch.utils._pytree
+        self._in_spec, self._out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+        specs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        self._fixed = [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in specs]
+        self._outputs = output_constants(program)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
+        if set(kwargs) == set(self._kwarg_names()):
+            kwargs = {name: kwargs[name] for name in self._kwarg_names()}
+        leaves, spec = self._tree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            raise FrontendError("E017", f"the inputs are nested as {_one_line(spec)}, the model was exported for "
+                                f"{_one_line(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+        inputs = []
+        for leaf, (fixed, value) in zip(leaves, self._fixed):
+            if not fixed:
+                inputs.append(self._input(leaf))
+            elif leaf is not value and leaf != value:
+                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
+                                    help="compile again for this value")  # fmt: skip
+        found = iter(self._main(*inputs))
+        made = [self._output(next(found)) if computed else value for computed, value in self._outputs]
+        return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _kwarg_names(self) -> list[str]:
+        return list(self._in_spec.children()[1].context) if len(self._in_spec.children()) > 1 else []
+
+    def _input(self, leaf: Any) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
+        return leaf
+
+    def _output(self, value: Any) -> Any:
+        return value.torch() if isinstance(value, Tensor) else value
+
+    def __repr__(self) -> str:
+        return f"CompiledModel({self._main.signature})"
+
+
+def _one_line(spec: Any) -> str:
+    return " ".join(str(spec).split())
+
+
+__all__ = ["CompiledModel", "compile", "refuse_training"]

@@ -1,0 +1,333 @@
+"""``from_exported_program`` and ``from_fx``: a torch model as an IRModule with one function ``main``.
+
+Parameters and buffers are constants over torch's own memory, or inputs with ``keep_params_as_input``. Inputs and outputs are the
+leaves of the model's nested arguments and result, in order; ``compile.py`` folds them back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import op, script as _script  # noqa: F401 - importing script fills the printer hooks
+from ..ffi.tensor import Tensor
+from ..ir import build
+from ..ir.builder import BlockBuilder
+from ..ir.expr import Constant, Tuple, Var
+from ..ir.function import Function
+from ..ir.module import IRModule
+from ..ir.relation import tensor_type
+from ..ir.types import Expr, prim_type
+from ..support.errors import FFIError, FrontendError
+from ..support.extras import require
+from .context import Context, dtype_name
+from .graph import GraphImporter
+from .report import FallbackWarning, Gap, ImportReport
+from .symbols import Symbols
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """How a program is imported; see ``from_exported_program``."""
+
+    keep_params_as_input: bool = False
+    unwrap_unit_return_tuple: bool = False
+    no_bind_return_tuple: bool = False
+    strict: bool = False
+
+
+def from_exported_program(
+    exported_program: Any,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    strict: bool = False,
+    report: ImportReport | None = None,
+) -> IRModule:
+    """The module of a ``torch.export.ExportedProgram``.
+
+    Symbolic sizes become symbols; their ranges are checked on entry and stand in the attribute ``range_constraints``. With
+    ``keep_params_as_input`` parameters follow the inputs (``num_input`` counts those) and their values stand in the attribute
+    ``params``; see ``detach_params``. Operators without translation are called back in torch, listed in ``report`` and in a
+    FallbackWarning; ``strict`` makes them an error. Raises FrontendError E010 to E015.
+    """
+    options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict)
+    found = report if report is not None else ImportReport()
+    made = _Import(exported_program, options, found).module()
+    if found.fallbacks:
+        warnings.warn(str(found), FallbackWarning, stacklevel=2)
+    return made
+
+
+def functional(exported_program: Any) -> Any:
+    """The program without in-place operators (torch rewrites them, views included). Raises FrontendError E013."""
+    torch = require("torch")
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
+                            help="export the model first: torch.export.export(model, args)")  # fmt: skip
+    changed = [n for n in exported_program.graph.nodes if _is_mutable(n.target) or _is_higher_order(torch, n)]
+    return exported_program.run_decompositions({}) if changed else exported_program
+
+
+def _is_mutable(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _is_higher_order(torch: Any, node: Any) -> bool:
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+class _Import:
+    """One run of ``from_exported_program``."""
+
+    def __init__(self, exported_program: Any, options: Options, report: ImportReport) -> None:
+        self.program = functional(exported_program)
+        self.options = options
+        self.builder = BlockBuilder()
+        self.symbols = Symbols()
+        self.context = Context(self.builder, self.symbols)
+        self.graph = GraphImporter(self.context, options.strict, report)
+        self.inputs: list[Var] = []
+        self.weights: list[tuple[Var, Tensor]] = []
+        self._shared: dict[Any, Expr] = {}
+
+    def module(self) -> IRModule:
+        self._refuse_mutation()
+        self._placeholders()
+        params = [*self.inputs, *[v for v, _ in self.weights]]
+        attrs: dict[str, Any] = {}
+        if self.options.keep_params_as_input:
+            attrs["num_input"] = len(self.inputs)
+            attrs["params"] = tuple([t for _, t in self.weights])
+        ranges = self._ranges()
+        if ranges:
+            attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
+        with self.builder.function("main", params, attrs):
+            self._check_ranges(ranges)
+            if self._only_pure():
+                self.builder.begin_dataflow()
+            self.graph.run(self.program.graph.nodes)
+            result = self._result()
+            self.builder.end_dataflow()
+            self.builder.emit_func_output(result)
+        return self.builder.get()
+
+    def _only_pure(self) -> bool:
+        """False where an operator draws random numbers or asserts: its binding cannot stand in a dataflow block."""
+        seeded = self.context.torch.Tag.nondeterministic_seeded
+        for node in self.program.graph.nodes:
+            if str(node.target) == "aten._assert_scalar.default":
+                return False
+            if seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target):
+                return False
+        return True
+
+    def _refuse_mutation(self) -> None:
+        for spec in self.program.graph_signature.output_specs:
+            if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION"):
+                what = "an input" if spec.kind.name == "USER_INPUT_MUTATION" else "a buffer or parameter"
+                raise FrontendError("E014", f"the model changes {what} in place: {spec.target}",
+                                    help="return the new value as a further result instead")  # fmt: skip
+
+    # ---- inputs
+
+    def _placeholders(self) -> None:
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        pairs = list(zip(nodes, self.program.graph_signature.input_specs))
+        for node, spec in pairs:  # inputs first: they bind the symbols
+            if spec.kind.name == "USER_INPUT" and type(spec.arg).__name__ != "ConstantArgument":
+                self.graph.values[node] = self._input(node)
+            elif spec.kind.name == "USER_INPUT":
+                self.graph.values[node] = spec.arg.value
+        for node, spec in pairs:
+            if spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+                if node.users:
+                    self.graph.values[node] = self._weight(node.name, spec.target)
+            elif spec.kind.name != "USER_INPUT":
+                raise FrontendError("E012", f"an input of kind {spec.kind.name} cannot be imported: {spec.target}")
+
+    def _input(self, node: Any) -> Expr:
+        value = node.meta["val"]
+        torch = self.context.torch
+        if isinstance(value, torch.Tensor):
+            shape = [self.symbols.bind(d) for d in value.shape]
+            var = Var(node.name, tensor_type(shape, self._dtype(value, f"the input {node.name}")))
+        elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            bound = self.symbols.bind(value)
+            var = bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
+        else:
+            raise FrontendError("E013", f"the input {node.name} of type {type(value).__name__} cannot be imported")
+        self.inputs.append(var)
+        return var
+
+    def _dtype(self, value: Any, what: str) -> str:
+        try:
+            return dtype_name(value.dtype)
+        except (Gap, FFIError) as error:
+            raise FrontendError("E015", f"{what} cannot be imported: {error}") from error
+
+    def _weight(self, name: str, target: str) -> Expr:
+        value = self.program.state_dict.get(target)
+        value = self.program.constants[target] if value is None else value
+        self._dtype(value, target)
+        if value.device.type != "cpu" or value.layout is not self.context.torch.strided:
+            raise FrontendError("E015", f"{target} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
+                                help="move the model first: model.cpu()")  # fmt: skip
+        key = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride()) if value.numel() else target
+        found = self._shared.get(key)
+        if found is None:
+            made: Constant = self.context.constant(value.detach().contiguous())
+            found = made
+            if self.options.keep_params_as_input:
+                var = Var(name, made.ty)
+                self.weights.append((var, made.data))
+                found = var
+            self._shared[key] = found
+        return found
+
+    # ---- ranges
+
+    def _ranges(self) -> list[tuple[str, int | None, int | None]]:
+        """(symbol, least, most) of the symbols of the inputs. torch's own least sizes 0, 1, 2 are no promise of the user."""
+        found = []
+        for symbol, bounds in self.program.range_constraints.items():
+            if self.symbols.known(str(symbol)) is None:
+                continue
+            low = int(bounds.lower) if getattr(bounds.lower, "is_Integer", False) and bounds.lower > 2 else None
+            high = int(bounds.upper) if getattr(bounds.upper, "is_Integer", False) else None
+            if low is not None or high is not None:
+                found.append((str(symbol), low, high))
+        return found
+
+    def _check_ranges(self, ranges: Sequence[tuple[str, int | None, int | None]]) -> None:
+        for name, low, high in ranges:
+            var = self.symbols.known(name)
+            assert var is not None
+            checks = [build.ge(var, low)] if low is not None else []
+            checks += [build.le(var, high)] if high is not None else []
+            cond = checks[0] if len(checks) == 1 else build.logical_and(checks[0], checks[1])
+            limits = " and ".join([t for t in (f"at least {low}" if low is not None else "",
+                                               f"at most {high}" if high is not None else "") if t])  # fmt: skip
+            text = f"{self._dimension(var)} must be {limits}, got {{}}"
+            self.builder.emit(op.assert_op(cond, var, format=text))
+
+    def _dimension(self, var: Var) -> str:
+        for param in self.inputs:
+            if param is var:
+                return param.name
+            for axis, dim in enumerate(getattr(getattr(param.ty, "shape", None), "values", ())):
+                if dim is var:
+                    return f"{param.name}.shape[{axis}]"
+        return var.name
+
+    # ---- outputs
+
+    def _result(self) -> Expr:
+        output = next(n for n in self.program.graph.nodes if n.op == "output")
+        leaves = []
+        for raw in output.args[0]:
+            value = self.graph.value_of(raw)
+            if isinstance(value, Expr):
+                leaves.append(value)
+        if self.options.unwrap_unit_return_tuple and len(leaves) == 1:
+            return self._output(leaves[0])
+        made = Tuple(tuple([self._output(v) for v in leaves]))
+        return made if self.options.no_bind_return_tuple else self.builder.emit_output(made)
+
+    def _output(self, value: Expr) -> Expr:
+        if isinstance(value, Var) and type(value) is not Var:  # a dataflow variable is not visible outside
+            return self.builder.emit_output(value)
+        return value
+
+
+def output_constants(exported_program: Any) -> list[tuple[bool, Any]]:
+    """For every leaf of the result: (is it computed, its value where it is not)."""
+    made = []
+    for spec in exported_program.graph_signature.output_specs:
+        constant = type(spec.arg).__name__ == "ConstantArgument"
+        made.append((not constant, spec.arg.value if constant else None))
+    return made
+
+
+def from_fx(
+    graph_module: Any,
+    input_info: Sequence[tuple[Sequence[Any], str]],
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    strict: bool = False,
+    report: ImportReport | None = None,
+) -> IRModule:
+    """The module of a ``torch.fx.GraphModule`` for inputs given as (shape, dtype), e.g. ``[((1, 3, 224, 224), "float32")]``.
+
+    A size given as text is symbolic. The graph is lowered to ATen by ``torch.export``, so both importers share one table. Raises
+    FrontendError E013 and those of ``from_exported_program``.
+    """
+    torch = require("torch")
+    if not isinstance(graph_module, torch.nn.Module):
+        raise FrontendError("E013", f"expected a torch.fx.GraphModule, got {type(graph_module).__name__}",
+                            help="trace the model first: torch.fx.symbolic_trace(model)")  # fmt: skip
+    program = export(graph_module, *sample_inputs(torch, input_info))
+    return from_exported_program(
+        program, keep_params_as_input=keep_params_as_input, unwrap_unit_return_tuple=unwrap_unit_return_tuple,
+        no_bind_return_tuple=no_bind_return_tuple, strict=strict, report=report,
+    )  # fmt: skip
+
+
+def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
+    """(inputs of zeros, dynamic shapes or None) of given shapes and dtypes."""
+    symbols: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    samples, shapes = [], []
+    for shape, dtype in input_info:
+        kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+        if not isinstance(kind, torch.dtype):
+            raise FrontendError("E015", f"torch has no data type {dtype}")
+        dynamic = {}
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                sizes.setdefault(dim, 4 + len(sizes))
+                dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
+        samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
+        shapes.append(dynamic)
+    return tuple(samples), shapes if symbols else None
+
+
+def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
+    """``torch.export.export`` without gradients; its failure as FrontendError E016 with torch's words."""
+    torch = require("torch")
+    if isinstance(dynamic_shapes, list):
+        names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
+        dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
+    refuse_foreign(model)
+    try:
+        with torch.no_grad():
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise FrontendError("E016", f"torch.export does not take this model: {type(error).__name__}: {error}",
+                            help="see torch's message for the line; torch.cond expresses branches on data") from error  # fmt: skip
+
+
+def refuse_foreign(model: Any) -> None:
+    """Raise FrontendError E015 for weights on another device or in another layout, with the path."""
+    for path, value in [*model.named_parameters(), *model.named_buffers()]:
+        if value.device.type != "cpu" or str(value.layout) != "torch.strided":
+            raise FrontendError("E015", f"{path} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
+                                help="move the model first: model.cpu()")  # fmt: skip
+
+
+def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
+    """The module without the values of its parameters, and these by function: ``mod, params = detach_params(mod)``."""
+    params: dict[str, list[Tensor]] = {}
+    changed = {}
+    for name, fn in mod.graph_functions().items():
+        if "params" in fn.attrs:
+            params[name] = list(fn.attrs["params"])
+            attrs = {k: v for k, v in fn.attrs.items() if k != "params"}
+            changed[name] = Function(fn.params, fn.body, fn.ret_ty, fn.pure, attrs, fn.span)
+    return mod.with_functions(changed), params

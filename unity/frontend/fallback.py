@@ -1,0 +1,106 @@
+"""Calls back into torch: an operator without translation becomes a typed call of a registered function of its name.
+
+The call carries everything: its first argument is a JSON template of the operator's arguments in which ``{"$": i}`` stands for
+the i-th following operand. Registered functions see zero-copy torch tensors; a result never shares memory with an operand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ..ffi.registry import get_global_func, register_func
+from ..ffi.tensor import Tensor
+from ..ir.builder import make_call
+from ..ir.expr import Call, ExternFunc, StringImm, op
+from ..ir.types import Expr, Type
+from ..support.extras import require
+from .report import Gap
+
+PREFIX = "torch.ops."
+
+
+def call_torch(target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: bool) -> Call:
+    """A call of a torch operator with a given result type; its function gets registered. Raises Gap."""
+    operands: list[Expr] = []
+    template = json.dumps([_encode(list(args), operands), _encode(kwargs, operands)])
+    name = PREFIX + str(target)
+    if get_global_func(name, allow_missing=True) is None:
+        register_func(name, torch_function(target))
+    kind = op("R.call_pure_packed" if pure else "R.call_packed")
+    return make_call(kind, [ExternFunc(name), StringImm(template), *operands], None, (ty,))
+
+
+def register_torch_operator(name: str) -> None:
+    """Register ``torch.ops.<namespace>.<operator>.<overload>`` for a saved program loaded in another process."""
+    target: Any = require("torch").ops
+    for part in name.removeprefix(PREFIX).split("."):
+        target = getattr(target, part)
+    register_func(PREFIX + str(target), torch_function(target), override=True)
+
+
+def torch_function(target: Any) -> Callable[..., Any]:
+    """The registered function of a torch operator: ``f(template, *operands)``."""
+    torch = require("torch")
+
+    def run(template: str, *operands: Any) -> Any:
+        values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
+        args, kwargs = _decode(_parsed(str(template)), values, torch)
+        with torch.no_grad():
+            made = target(*args, **kwargs)
+        taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
+        return _result(made, taken, torch)
+
+    return run
+
+
+def _result(made: Any, taken: set[int], torch: Any) -> Any:
+    if isinstance(made, (list, tuple)):
+        return tuple([_result(m, taken, torch) for m in made])
+    if not isinstance(made, torch.Tensor):
+        return made
+    plain = made.resolve_conj().resolve_neg().contiguous()
+    return Tensor.from_torch(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
+
+
+@cache
+def _parsed(template: str) -> Any:
+    return json.loads(template)
+
+
+def _encode(value: Any, operands: list[Expr]) -> Any:
+    if isinstance(value, Expr):
+        operands.append(value)
+        return {"$": len(operands) - 1}
+    if isinstance(value, (list, tuple)):
+        return [_encode(v, operands) for v in value]
+    if isinstance(value, dict):
+        return {"keys": {k: _encode(v, operands) for k, v in value.items()}}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    kind = type(value).__name__
+    if kind in ("dtype", "memory_format", "layout"):
+        return {"torch": str(value).removeprefix("torch.")}
+    if kind == "device":
+        return {"device": str(value)}
+    raise Gap(f"an argument of type {kind} cannot be written down")
+
+
+def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(v, operands, torch) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "$":
+        return operands[inner]
+    if kind == "keys":
+        return {k: _decode(v, operands, torch) for k, v in inner.items()}
+    if kind == "torch":
+        return getattr(torch, inner)
+    return torch.device(inner) if kind == "device" else float(inner)

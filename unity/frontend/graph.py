@@ -1,0 +1,193 @@
+"""From a graph of ATen calls (torch.fx nodes with metadata) to bindings: looks each operator up in the table.
+
+Invariant: every value has the dtype and the sizes torch inferred for it. Sizes that cannot be proven equal become a match_cast,
+which checks them when the program runs; a translation of another type is discarded for a call back into torch.
+"""
+
+from __future__ import annotations
+
+import linecache
+import operator
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from .. import op
+from ..ir.expr import Call, Constant, TupleGetItem, Var
+from ..ir.node import replace
+from ..ir.relation import Answer, is_subtype
+from ..ir.types import Expr, TensorType
+from ..support.errors import FrontendError, TypeRuleError
+from ..support.source import Source, Span
+from .context import Args, Context, Result
+from .fallback import call_torch
+from .report import Gap, ImportReport
+from .torch_table import ATEN
+
+_CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+                    "aten.sym_constrain_range.default")  # fmt: skip
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+class GraphImporter:
+    """Translates nodes in order; ``values`` maps nodes to expressions (or lists of them)."""
+
+    def __init__(self, context: Context, strict: bool, report: ImportReport) -> None:
+        self.context = context
+        self.strict = strict
+        self.report = report
+        self.values: dict[Any, Result] = {}
+        self._sources: dict[tuple[str, int], Source] = {}
+
+    def run(self, nodes: Iterable[Any]) -> None:
+        """Translate all operator nodes; placeholders must stand in ``values`` already."""
+        for node in nodes:
+            if node.op == "call_function":
+                self.values[node] = self._node(node)
+
+    def value_of(self, raw: Any) -> Any:
+        """An argument of a node with nodes replaced by their values."""
+        if isinstance(raw, (list, tuple)):
+            return [self.value_of(v) for v in raw]
+        if type(raw).__name__ == "Node":
+            found = self.values.get(raw)
+            if found is None:
+                raise FrontendError("E012", f"{raw.name} has no value at this place", help="report this model")
+            return found
+        return raw
+
+    def _node(self, node: Any) -> Result:
+        c = self.context
+        name = str(node.target)
+        c.value, c.node_target = node.meta.get("val"), name
+        if node.target is operator.getitem:
+            return self.value_of(node.args[0])[node.args[1]]
+        if name in _CHECKS_OF_TORCH:
+            return None
+        try:
+            if name == "aten._assert_scalar.default":
+                return self._assert(node)
+            if isinstance(c.value, (int, c.torch.SymInt, c.torch.SymBool)):
+                return c.symbols.expr(c.value)
+        except Gap as gap:
+            raise self._refused(node, str(gap)) from gap
+        if not isinstance(node.target, c.torch._ops.OpOverload):
+            raise self._refused(node, "it is no operator but a function of functions")
+        return self._operator(node, name)
+
+    def _assert(self, node: Any) -> None:
+        raw = node.args[0]
+        cond = self.value_of(raw) if type(raw).__name__ == "Node" else raw
+        if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
+            self.context.emit(op.assert_op(cond, format=str(node.args[1])))
+
+    def _operator(self, node: Any, name: str) -> Result:
+        c = self.context
+        c.span = self.span(node)
+        args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
+        self._check_mode(node, self._bind(node.target, args, kwargs))
+        entry = ATEN.get(name)
+        reason = "no graph operator expresses it"
+        if entry is not None:
+            try:
+                made = self._finish(node, entry(c, self._bind(node.target, args, kwargs)))
+                self.report.imported += 1
+                return made
+            except Gap as gap:
+                reason = str(gap)
+            except TypeRuleError as error:
+                reason = error.message
+        if self.strict:
+            raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
+                                help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
+        try:
+            ty = c.type_of(c.value)
+            pure = c.torch.Tag.nondeterministic_seeded not in node.target.tags
+            made = c.builder.emit(self._spanned(call_torch(node.target, args, kwargs, ty, pure)), node.name)
+        except Gap as gap:
+            raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
+        self.report.add(name, reason, self.place(node))
+        return list(self._fields(made)) if isinstance(c.value, (list, tuple)) else made
+
+    def _fields(self, made: Var) -> list[Expr]:
+        count = len(self.context.value)
+        return [self.context.builder.emit(TupleGetItem(made, i)) for i in range(count)]
+
+    @staticmethod
+    def _bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
+        """Arguments by the names of the operator's schema, defaults filled in."""
+        bound = {}
+        given = iter(args)
+        for argument in target._schema.arguments:
+            if argument.kwarg_only or argument.name in kwargs:
+                bound[argument.name] = kwargs.get(argument.name, argument.default_value)
+            else:
+                bound[argument.name] = next(given, argument.default_value)
+        return Args(**bound)
+
+    def _check_mode(self, node: Any, a: Args) -> None:
+        """Refuse operators of training. Raises FrontendError E011."""
+        name = str(node.target)
+        drops = "dropout" in name and getattr(a, "train", False) and getattr(a, "p", 0)
+        batch = name.startswith("aten.batch_norm") and a.training
+        if drops or batch:
+            raise FrontendError("E011", f"{module_path(node)} is in training mode", self.span(node),
+                                help="call model.eval() before the model is exported")  # fmt: skip
+
+    # ---- results
+
+    def _finish(self, node: Any, made: Result) -> Result:
+        value = self.context.value
+        if not isinstance(made, list):
+            return self._checked(made, value, node.name)
+        used = {user.args[1] for user in node.users if user.target is operator.getitem}
+        if any([made[i] is None for i in used]):
+            raise Gap("an output besides the first is used")
+        return [None if m is None else self._checked(m, v, node.name) for m, v in zip(made, value)]
+
+    def _checked(self, expr: Expr, value: Any, name: str) -> Expr:
+        c = self.context
+        wanted = c.type_of(value)
+        answer = is_subtype(expr.ty, wanted)
+        if answer is Answer.NO or not isinstance(expr.ty, TensorType) or expr.ty.dtype is not wanted.dtype:  # type: ignore[attr-defined]
+            raise Gap(f"the translation has type {expr.ty}, torch's result {wanted}")
+        if not isinstance(expr, (Var, Constant)):
+            expr = c.builder.emit(self._spanned(expr), name)
+        return expr if answer is Answer.YES else c.builder.match_cast(expr, wanted, name)
+
+    def _spanned(self, expr: Expr) -> Expr:
+        if type(expr) is Call and expr.span is None and self.context.span is not None:
+            return replace(expr, span=self.context.span)
+        return expr
+
+    # ---- where a node comes from
+
+    def span(self, node: Any) -> Span | None:
+        """The line of the model's source a node was traced from."""
+        found = _STACK_LINE.findall(node.meta.get("stack_trace") or "")
+        lines = [(f, int(n)) for f, n, _ in found if "/torch/" not in f and not f.startswith("torch/")]
+        if not lines:
+            return None
+        source = self._sources.get(lines[-1])
+        if source is None:
+            text = linecache.getline(*lines[-1]).rstrip("\n")
+            source = self._sources[lines[-1]] = Source(lines[-1][0], text, lines[-1][1])
+        start = len(source.text) - len(source.text.lstrip())
+        return Span(source, start, len(source.text))
+
+    def place(self, node: Any) -> str:
+        """Module path and source line of a node, for reports."""
+        span = self.span(node)
+        return f"{module_path(node)} ({span.source.name}:{span.line})" if span is not None else module_path(node)
+
+    def _refused(self, node: Any, reason: str) -> FrontendError:
+        return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),
+                             help=f"it stands in {module_path(node)}")  # fmt: skip
+
+
+def module_path(node: Any) -> str:
+    """Path of the innermost torch module a node belongs to; ``the model`` for the outermost."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = re.sub(r"^L\['self'\]\.?", "", path)
+    return path or "the model"

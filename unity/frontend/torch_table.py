@@ -1,0 +1,17 @@
+"""The whole table of torch operators: importing this module fills ``ATEN``. One entry per overload name."""
+
+from __future__ import annotations
+
+from . import aten_index, aten_math, aten_nn, aten_shape, aten_window
+from .context import ATEN
+
+SOURCES = (aten_index, aten_math, aten_nn, aten_shape, aten_window)
+"""The files the table is made of."""
+
+
+def supported() -> list[str]:
+    """Names of all torch operators with a translation, sorted."""
+    return sorted(ATEN)
+
+
+__all__ = ["ATEN", "SOURCES", "supported"]
