@@ -1,6 +1,7 @@
 # ruff: noqa: E501 - program text
 """Inputs for every operator: (name, inputs, attributes). Inputs are arrays, tuples of arrays, shapes (``Shape``) or numbers."""
 
+import image_cases
 import nn_cases
 import numpy as np
 import order_cases
@@ -312,4 +313,4 @@ for down in (False, True):
     CASES += [("sort", [f(3, 4)], {"axis": 0, "descending": down}), ("argsort", [TIES], {"axis": -1, "descending": down})]
     CASES += [("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}), ("sort", [TIES], {"descending": down})]
     CASES += [("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}), ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down})]
-CASES += [*nn_cases.CASES, *order_cases.CASES]
+CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES]

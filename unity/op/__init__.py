@@ -24,6 +24,8 @@ from . import (
     pool,
     powers,
     reduce,
+    resize,
+    sample,
     scan,
     search,
     slicing,
@@ -56,6 +58,8 @@ _FAMILIES = (
     statistics,
     search,
     powers,
+    resize,
+    sample,
     attention,
 )
 

@@ -1,0 +1,217 @@
+"""Resizing of images: nearest, linear and cubic. Sampling at given places: sample.py.
+
+A target pixel has a source coordinate, which ``coordinate_transformation_mode`` gives; coordinates are float64, so that no
+rounding moves a pixel. Taps outside the image take its border.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ir import build
+from ..ir.expr import Call
+from ..ir.relation import dims, tensor_type
+from ..ir.types import Expr, TensorType, Type
+from .conv import layout_order
+from .lowering import result_dims, result_dtype, widened
+from .nn import float_attr
+from .rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
+from .table import attribute, row
+
+FAMILY = "image"
+_METHODS = ("nearest_neighbor", "linear", "cubic")
+_MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+_ROUNDING = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _choice(call: Call, name: str, default: str, known: tuple[str, ...]) -> str:
+    value = attr(call, name, default) or default
+    if value not in known:
+        raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {value!r}")
+    return str(value)
+
+
+def _resize_type(call: Call) -> Type:
+    x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
+    method = _choice(call, "method", "linear", _METHODS)
+    _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+    _choice(call, "rounding_method", "round", _ROUNDING)
+    float_attr(call, "cubic_alpha", -0.75)
+    bool_attr(call, "cubic_exclude")
+    if x.ndim not in (-1, 4):
+        raise fail(call, "E212", f"expected rank 4, got {x.ndim}", None, call.args[0])
+    if size.ndim not in (-1, 2):
+        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", None, call.args[1])
+    if method != "nearest_neighbor" and x.dtype is not None and not x.dtype.is_float:
+        raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", call.args[0])
+    order = layout_order(call, "layout", "NCHW", "NCHW")
+    dtype = dtype_value(call, attr(call, "out_dtype")) or x.dtype
+    known = dims(x)
+    if known is None or size.values is None:
+        return TensorType(None, dtype, 4, x.vdevice)
+    made = list(known)
+    for a, d in zip(order[2:], size.values):
+        if build.is_int(known[a], 0) and not build.is_int(d, 0):
+            raise fail(call, "E213", f"axis {a} of the image has no pixel", None, call.args[0])
+        made[a] = d
+    return tensor_type(made, dtype, vdevice=x.vdevice)
+
+
+def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr) -> te.Value:
+    """Source coordinate of a target pixel along one axis, float64."""
+    mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+    at = place.astype("float64")
+    old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
+    if mode == "asymmetric":
+        return at * old / new
+    if mode == "align_corners":
+        return te.select(
+            new > 1.0, at * (old - 1.0) / te.maximum(new - 1.0, te.const(1.0, "float64")), te.const(0.0, "float64")
+        )
+    half = (at + 0.5) * old / new - 0.5
+    return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
+
+
+def cubic_weights(offset: Any, alpha: float) -> list[Any]:
+    """Weights of the four taps around a coordinate ``offset`` behind the second of them."""
+    made = []
+    for tap in range(4):
+        away = offset + 1.0 - tap if tap < 2 else tap - 1.0 - offset
+        if tap in (1, 2):
+            made.append(((alpha + 2.0) * away - (alpha + 3.0)) * away * away + 1.0)
+        else:
+            made.append(((away - 5.0) * alpha * away + 8.0 * alpha) * away - 4.0 * alpha)
+    return made
+
+
+def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
+    """A coordinate rounded to a pixel."""
+    if rounding in ("floor", "ceil"):
+        return floor(x) if rounding == "floor" else ceil(x)
+    return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
+
+
+def _taps(call: Call, place: te.Value, extent: Expr, target: Expr) -> list[tuple[te.Value, te.Value]]:
+    """(pixel, weight) of what a target pixel is made of along one axis."""
+    method = _choice(call, "method", "linear", _METHODS)
+    x = _coordinate(call, place, extent, target)
+    last = te.Value(build.sub(extent, 1))
+    one = te.const(1.0, "float64")
+
+    def clamp(pixel: te.Value) -> te.Value:
+        return te.maximum(te.minimum(pixel, last), te.const(0, "int64"))
+
+    if method == "nearest_neighbor":
+        rounding = _choice(call, "rounding_method", "round", _ROUNDING)
+        return [(clamp(nearest(x, rounding, te.floor, te.ceil).astype("int64")), one)]
+    low = te.floor(x)
+    first, offset = low.astype("int64"), x - low
+    if method == "linear":
+        return [(clamp(first), one - offset), (clamp(first + 1), offset)]
+    weights = cubic_weights(offset, float_attr(call, "cubic_alpha", -0.75))
+    pixels = [first + (n - 1) for n in range(4)]
+    if bool_attr(call, "cubic_exclude"):
+        weights = [te.select(te.all(p >= 0, p <= last), w, te.const(0.0, "float64")) for p, w in zip(pixels, weights)]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return [(clamp(p), w) for p, w in zip(pixels, weights)]
+
+
+def _resize(call: Call, x: te.Tensor, size: Any) -> te.Tensor:
+    axes = layout_order(call, "layout", "NCHW", "NCHW")[2:]
+    shape, dtype = result_dims(call), result_dtype(call)
+    exact = _choice(call, "method", "linear", _METHODS) == "nearest_neighbor"
+
+    def body(*i: te.Value) -> te.Value:
+        taps = [_taps(call, i[a], x.shape[a], shape[a]) for a in axes]
+        total: Any = None
+        for (row_at, row_weight), (column_at, column_weight) in itertools.product(*taps):
+            at: list[Any] = list(i)
+            at[axes[0]], at[axes[1]] = row_at, column_at
+            if exact:
+                return x[at].astype(dtype)
+            value = widened(x[at])
+            part = value * (row_weight * column_weight).astype(value.dtype)
+            total = part if total is None else total + part
+        return total.astype(dtype)  # type: ignore[no-any-return]
+
+    return te.compute(shape, body, "resize2d")  # type: ignore[no-any-return]
+
+
+def _axis_matrix(n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool) -> np.ndarray:
+    """(m, n) weights of source pixels for target pixels."""
+    made = np.zeros((m, n))
+    for y in range(m):
+        if mode == "align_corners":
+            x = y * (n - 1) / (m - 1) if m > 1 else 0.0
+        elif mode == "asymmetric":
+            x = y * n / m
+        else:
+            x = (y + 0.5) * n / m - 0.5 if m > 1 or mode == "half_pixel" else 0.0
+        low = int(np.floor(x))
+        if method == "nearest_neighbor":
+            taps = [(int(nearest(x, rounding, np.floor, np.ceil)), 1.0)]
+        elif method == "linear":
+            taps = [(low, 1 - (x - low)), (low + 1, x - low)]
+        else:
+            taps = []
+            for p in range(low - 1, low + 3):
+                d = abs(x - p)
+                near = (alpha + 2) * d**3 - (alpha + 3) * d**2 + 1
+                taps.append((p, near if d <= 1 else alpha * (d**3 - 5 * d**2 + 8 * d - 4)))
+        if exclude and method == "cubic":
+            taps = [(p, w) for p, w in taps if 0 <= p < n]
+            total = sum([w for _, w in taps])
+            taps = [(p, w / total) for p, w in taps]
+        for p, w in taps:
+            made[y, min(max(p, 0), n - 1)] += w
+    return made
+
+
+def _resize_ref(
+    x: np.ndarray,
+    size: Any,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    out_dtype: Any = None,
+) -> np.ndarray:
+    order = [layout.index(c) for c in "NCHW"]
+    data = np.transpose(x, order).astype(np.float64)
+    rows, columns = [
+        _axis_matrix(
+            n, m, method, coordinate_transformation_mode, rounding_method or "round", cubic_alpha, bool(cubic_exclude)
+        )
+        for n, m in zip(data.shape[2:], size)
+    ]
+    made = np.einsum("nchw,yh,xw->ncyx", data, rows, columns)
+    return np.transpose(made, ["NCHW".index(c) for c in layout]).astype(np.dtype(out_dtype) if out_dtype else x.dtype)
+
+
+resize2d = row(
+    "image.resize2d",
+    (
+        "data",
+        "size",
+        attribute("layout", "NCHW"),
+        attribute("method", "linear"),
+        attribute("coordinate_transformation_mode", "half_pixel"),
+        attribute("rounding_method", "round"),
+        attribute("cubic_alpha", -0.75),
+        attribute("cubic_exclude", False),
+        attribute("out_dtype", None),
+    ),
+    _resize_type,
+    "Images in another height and width: nearest_neighbor, linear or cubic.",
+    family=FAMILY,
+    lower=_resize,
+    ref=_resize_ref,
+)
