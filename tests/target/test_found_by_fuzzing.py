@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernels import run as run_compiled
 
+from unity.ffi.dtype import DataType
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run as run_interpreted
 from unity.ir.module import IRModule
@@ -143,3 +144,23 @@ def test_halves_of_short_vectors() -> None:
     C[T.Ramp(2, 1, 2)] = T.vectorcombine(A[3], A[2], dtype="int32x2")
 """
     both(text, np.array([5, 6, 7, 8], "int32"), np.zeros(4, "int32"), np.array([5, 6, 8, 7], "int32"))
+
+
+@pytest.mark.parametrize("dtype", ("int64", "uint64"))
+@pytest.mark.parametrize("target", ("bfloat16", "float16", "float8_e5m2"))
+def test_large_integers_round_once(dtype: str, target: str) -> None:
+    """Just above the half between two bfloat16 values, where float64 would already have rounded to the half."""
+    values = [2**62 + 2**54 + 1, 2**62 + 2**54, 2**62 + 2**54 - 1, 2**62 + 3 * 2**54 - 1, 2**60 + 2**52 + 1, 2**53 + 1, 5, 2047, 2049]
+    x = np.array([*values, *[-v if dtype == "int64" else v for v in values]], dtype)
+    text = f"""def main(A: T.Buffer((18,), "{dtype}"), C: T.Buffer((18,), "{target}")):
+    for i in {{loop}}(18):
+        C[i] = T.Cast("{target}", A[i])
+"""
+    expected = np.zeros(18, DataType(target).numpy)
+    run_interpreted(read(text.format(loop="range")), None, x, expected)
+    for loop in ("range", "T.vectorized"):
+        given = np.zeros_like(expected)
+        run_compiled(read(text.format(loop=loop)), x, given)
+        np.testing.assert_array_equal(given.astype("float32"), expected.astype("float32"))
+    if target == "bfloat16":
+        assert float(expected[0]) == 2.0**62 + 2.0**55 and float(expected[1]) == 2.0**62

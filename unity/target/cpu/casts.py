@@ -17,6 +17,22 @@ from .writer import EXPRESSIONS, FunctionWriter
 _F32 = DataType("float32")
 
 
+def _rounded_to_odd(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A 64-bit integer as one that float64 holds exactly: beyond 2**53 lost bits set the last one kept, so that a later
+    rounding to fewer bits sees on which side of a half the number lies."""
+    ty, mask = value_type(dtype), value_type(DataType("bool").with_lanes(dtype.lanes))
+    kept, place = 1 << 53, 1 << 11
+    lost = w.emit(f"and {ty} {text}, {int_text(place - 1, dtype)}")
+    odd = w.emit(f"or {ty} {w.emit(f'xor {ty} {text}, {lost}')}, {int_text(place, dtype)}")
+    inexact = w.emit(f"icmp ne {ty} {lost}, {int_text(0, dtype)}")
+    if dtype.is_int:
+        moved = w.emit(f"add {ty} {text}, {int_text(kept, dtype)}")
+        large = w.emit(f"icmp ugt {ty} {moved}, {int_text(2 * kept, dtype)}")
+    else:
+        large = w.emit(f"icmp ugt {ty} {text}, {int_text(kept, dtype)}")
+    return w.emit(f"select {mask} {w.emit(f'and {mask} {inexact}, {large}')}, {ty} {odd}, {ty} {text}")
+
+
 def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, span: Span | None = None) -> str:
     """A value of one type as another. Raises CodegenError E522 where no conversion exists."""
     if source is target:
@@ -29,6 +45,8 @@ def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, sp
     if is_narrow(target):
         if not source.is_float:  # integers of up to 53 bits are exact in float64, so only one rounding follows
             middle = DataType("float64").with_lanes(source.lanes)
+            if source.is_integral and source.bits == 64:
+                text = _rounded_to_odd(w, text, source)
             return narrow(w, convert(w, text, source, middle, span), target, middle)
         return narrow(w, text, target, source)
     from_type, to_type = value_type(source, span), value_type(target, span)
