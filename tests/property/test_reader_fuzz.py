@@ -41,6 +41,7 @@ PIECES = [
     "not ", "and ", "or ", "if ", "else ", "for i in x", "lambda x: x", "in ", "is ", "def ", "class ", "return ", "with ",
     "T", "R", "I", "T.grid(4, 4)", "T.int64()", "T.int64", "T.handle", "T.Buffer", "R.Tensor", "R.add", "R.Tuple", "R.Shape", "x", "n",
     "'float32'", "'float99'", "'n'", "'n +'", "'nan'", "()", "[]", "{}", "(1,)", "[None]", "{1: 2}", "{'a': []}", "1:2", "::-1", "*x", "**x",
+    "R.call_packed(func=x, args=x)", "A.access_ptr({})",
     "T.axis.remap('SSR', [i, j, k])", "T.serial(0, -1)", "T.float8_e4m3fn(1)", "T.bool", "R.const([1, [2]], 'int8')", "R.prim_value('a')",
 ]  # fmt: skip
 

@@ -90,3 +90,17 @@ def test_broken_header_is_one_error() -> None:
 def test_names_of_the_end() -> None:
     assert problem("@").message.startswith("unexpected end of the line, expected")
     assert problem("x = \\").message.startswith("unexpected end of the text, expected")
+
+
+def test_a_function_called_like_a_namespace() -> None:
+    error = problem('@R.function\ndef T[n: T.int64](x: R.Tensor((n,), "float32")):\n    return A\n')
+    assert error.code == "E110"
+
+
+def test_access_masks_are_numbers() -> None:
+    assert problem(HEADER + "    T.evaluate(A.access_ptr({}))\n").code == "E113"
+
+
+def test_arguments_by_name_of_a_call_with_many() -> None:
+    text = '@R.function\ndef f(x: R.Tensor((2,), "float32")):\n    y = R.call_packed(func="f", args=x)\n    return y\n'
+    assert problem(text).code == "E215"

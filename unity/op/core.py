@@ -282,7 +282,10 @@ def _device_name(value: object) -> str:
 
 def _to_vdevice(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    return TensorType(ty.shape, ty.dtype, ty.ndim, _device_name(plain(call.attrs.get("dst_vdevice"))))
+    device = plain(call.attrs.get("dst_vdevice"))
+    if not isinstance(device, str) and not (isinstance(device, dict) and {"target", "id"} <= device.keys()):
+        raise fail(call, "E214", f"dst_vdevice must be a device, got {device!r}", 'write "llvm:0" or I.vdevice("llvm")')
+    return TensorType(ty.shape, ty.dtype, ty.ndim, _device_name(device))
 
 
 to_vdevice = row("to_vdevice", ("x", attribute("dst_vdevice")), _to_vdevice, "Copy to a virtual device.")

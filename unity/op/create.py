@@ -127,6 +127,8 @@ def _range_of(call: Call) -> tuple[Any, Any, Any]:
     for value, arg in zip(values, call.args):
         if not isinstance(value, (int, float)) and not isinstance(arg.ty, PrimType):
             raise fail(call, "E210", f"the bounds must be scalars, got {arg.ty}", None, arg)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise fail(call, "E214", f"the bounds must be finite, got {value}", None, arg)
     if len(values) == 1:
         return 0, values[0], 1
     return values[0], values[1], values[2] if len(values) > 2 else 1
@@ -189,10 +191,13 @@ arange = row(
 
 
 def _eye_type(call: Call) -> Type:
-    n = int_attr(call, "n")
-    m = attr(call, "m")
+    n, k = int_attr(call, "n"), int_attr(call, "k", 0)
+    m = n if attr(call, "m") is None else int_attr(call, "m")
+    for name, value, least in (("n", n, 0), ("m", m, 0), ("k", k, -(2**31))):
+        if not least <= value < 2**31:
+            raise fail(call, "E214", f"{name}={value} is out of range")
     dtype = dtype_value(call, attr(call, "dtype")) or DataType("float32")
-    return tensor_type([build.const(v, "int64") for v in (n, n if m is None else m)], dtype)
+    return tensor_type([build.const(v, "int64") for v in (n, m)], dtype)
 
 
 def _eye(call: Call) -> te.Tensor:

@@ -15,7 +15,7 @@ from ..ir.expr import Call, IntImm
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
 from .lowering import result_dims
-from .rules import attr, fail, int_attr, normal_axis, tensor_arg
+from .rules import argument, attr, fail, int_attr, normal_axis, tensor_arg
 from .table import attribute, row
 
 FAMILY = "index"
@@ -59,7 +59,7 @@ def _take_type(call: Call) -> Type:
         if ty.ndim not in (1, -1):
             raise fail(call, "E214", f"axis is needed for a tensor of rank {ty.ndim}")
         axis = 0
-    elif ty.ndim != -1 or axis < 0:
+    else:
         axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is None or picked is None:
@@ -158,7 +158,7 @@ gather_elements = row(
 
 def _one_hot_type(call: Call) -> Type:
     indices = index_tensor(call, 0)
-    values = [call.args[1].ty, call.args[2].ty]
+    values = [argument(call, 1, "on_value").ty, argument(call, 2, "off_value").ty]
     if not isinstance(values[0], PrimType) or values[0] is not values[1]:
         raise fail(
             call, "E211", f"on_value and off_value must be scalars of one data type, got {values[0]} and {values[1]}"

@@ -144,7 +144,7 @@ def _expand_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     raw = attr(call, "axis")
     raw = (raw,) if isinstance(raw, int) else raw
-    if not isinstance(raw, tuple):
+    if not isinstance(raw, tuple) or not all([isinstance(a, int) for a in raw]):
         raise fail(call, "E214", f"axis must be integers, got {raw!r}")
     if ty.ndim == -1:
         return TensorType(None, ty.dtype, -1, ty.vdevice)

@@ -6,19 +6,32 @@ of the promised kind or raises; unknown (dtype None, shape None) is passed on, n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ..ffi.dtype import DataType
 from ..ir.build import const, floordiv, mul
 from ..ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
+from ..ir.op import OPS, REQUIRED, OpInfo
 from ..ir.relation import Answer, dims, same_dim, tensor_type
 from ..ir.scalar import Mul
 from ..ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
-from ..support.errors import Note, TypeRuleError
+from ..support.errors import FFIError, Note, TypeRuleError
 
+_INTEGER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
+"""Integers as the printer writes them outside of shapes; messages show the number alone."""
 ONE = const(1, "int64")
 ZERO = const(0, "int64")
+
+
+def usage(info: OpInfo) -> str:
+    """One line showing how the operator is called."""
+    parts = []
+    for p in info.params:
+        text = f"*{p.name}" if p.kind == "exprs" else p.name
+        parts.append(text if p.default is REQUIRED else f"{text}={p.default!r}")
+    return f"{info.name}({', '.join(parts)})"
 
 
 def op_name(call: Call) -> str:
@@ -31,7 +44,9 @@ def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr
     notes = []
     if arg is not None:
         notes.append(Note(f"{getattr(arg, 'name', 'the argument')} has type {arg.ty}", getattr(arg, "span", None)))
-    return TypeRuleError(code, f"{op_name(call)}: {message}", call.span, notes, help)
+    info = OPS.get(op_name(call))
+    shown = _INTEGER.sub(r"\1", f"{op_name(call)}: {message}")
+    return TypeRuleError(code, shown, call.span, notes, help or (info and usage(info)))
 
 
 def argument(call: Call, index: int, name: str) -> Expr:
@@ -110,7 +125,10 @@ def dtype_value(call: Call, value: Any, name: str = "dtype") -> DataType | None:
         return None if value.code == "void" else value
     if not isinstance(value, str):
         raise fail(call, "E214", f"{name} must be a data type, got {value!r}")
-    return DataType(value)
+    try:
+        return DataType(value)
+    except FFIError as problem:
+        raise fail(call, "E214", f"{name}: {problem.message}", problem.help) from None
 
 
 def int_attr(call: Call, name: str, default: int | None = None) -> int:
@@ -143,6 +161,8 @@ def ints_attr(call: Call, name: str, count: int | None = None) -> tuple[int, ...
 
 def normal_axis(call: Call, axis: int, ndim: int, name: str = "axis") -> int:
     """Axis counted from the front. Raises E214 out of range; ``ndim`` -1 accepts only non-negative axes."""
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise fail(call, "E214", f"{name} must be an integer, got {axis!r}")
     if ndim == -1:
         if axis < 0:
             raise fail(call, "E214", f"{name} {axis} needs a known rank", "give the rank: R.Tensor(ndim=...)")

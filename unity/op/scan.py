@@ -151,7 +151,7 @@ def _scatter_type(call: Call) -> Type:
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
     normal_axis(call, int_attr(call, "axis", 0), data.ndim)
-    if attr(call, "reduction", "update") not in _COMBINE:
+    if attr(call, "reduction", "update") not in tuple(_COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(_COMBINE)}, got {call.attrs['reduction']!r}")
     return data
 

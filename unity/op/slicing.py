@@ -144,12 +144,26 @@ stack = row(
 )
 
 
-def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
-    """(start, size) of each part of a split."""
+_MOST_SECTIONS = 10_000
+
+
+def _sections(call: Call) -> int | tuple[int, ...]:
+    """How a split is given: a number of equal sections, or rising positions. Raises E214."""
     parts = attr(call, "indices_or_sections")
     if isinstance(parts, int):
-        if parts < 1:
-            raise fail(call, "E214", f"the number of sections must be positive, got {parts}")
+        if not 1 <= parts <= _MOST_SECTIONS:
+            raise fail(call, "E214", f"the number of sections must be from 1 to {_MOST_SECTIONS}, got {parts}")
+        return parts
+    known = isinstance(parts, tuple) and all([isinstance(p, int) and 0 <= p < 2**63 for p in parts])
+    if not known or list(parts) != sorted(parts):
+        raise fail(call, "E214", f"indices_or_sections must be a count or rising positions, got {parts!r}")
+    return tuple(parts)
+
+
+def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
+    """(start, size) of each part of a split."""
+    parts = _sections(call)
+    if isinstance(parts, int):
         size = build.ceildiv(extent, build.const(parts, "int64"))
         if type(extent) is IntImm and extent.value % parts:
             raise fail(
@@ -161,12 +175,6 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
         if type(extent) is not IntImm:
             size = build.floordiv(extent, build.const(parts, "int64"))
         return [(build.mul(size, n), size) for n in range(parts)]
-    if (
-        not isinstance(parts, tuple)
-        or not all([isinstance(p, int) and p >= 0 for p in parts])
-        or list(parts) != sorted(parts)
-    ):
-        raise fail(call, "E214", f"indices_or_sections must be a count or rising positions, got {parts!r}")
     limit = extent.value if type(extent) is IntImm else None
     marks: list[Expr] = [ZERO]
     for p in parts:
@@ -183,7 +191,7 @@ def _split_type(call: Call) -> Type:
     axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
     known = dims(ty)
     if known is None:
-        parts = attr(call, "indices_or_sections")
+        parts = _sections(call)
         count = parts if isinstance(parts, int) else len(parts) + 1
         return TupleType((TensorType(None, ty.dtype, ty.ndim, ty.vdevice),) * count)
     return TupleType(
@@ -264,7 +272,8 @@ def _clamp(value: Any, extent: Expr, step: int) -> Expr:
 def slice_plan(call: Call, shape: tuple[Expr, ...]) -> list[tuple[Expr, Expr, int]]:
     """(start, size, step) per axis of a strided_slice."""
     axes = axes_attr(call, "axes", len(shape))
-    assert axes is not None
+    if axes is None:
+        raise fail(call, "E214", "axes must be integers, got None")
     begin, end, strides = attr(call, "begin"), attr(call, "end"), attr(call, "strides")
     strides = (1,) * len(axes) if strides is None else strides
     for name, values in (("begin", begin), ("end", end), ("strides", strides)):

@@ -21,6 +21,7 @@ from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
 from ..support.errors import TypeRuleError
 from ..support.source import Span
+from .rules import usage
 
 _DEFAULT_DTYPES = {bool: "bool", int: "int64", float: "float32"}
 
@@ -41,6 +42,8 @@ def to_expr(value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, int, float)):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TypeRuleError("E211", "this integer is outside the range of int64", help="write a float")
         return const(value, _DEFAULT_DTYPES[type(value)])
     if isinstance(value, str):
         return StringImm(value)
@@ -53,7 +56,9 @@ def to_expr(value: Any) -> Expr:
         return ShapeExpr(tuple(parts))
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         return constant(value)
-    raise TypeRuleError("E210", f"a value of type {type(value).__name__} is no expression")
+    raise TypeRuleError(
+        "E210", f"a value of type {type(value).__name__} is no expression", help="give an expression, a number or an array"
+    )
 
 
 def bind_arguments(
@@ -89,6 +94,8 @@ def bind_arguments(
         if key in given:
             raise TypeRuleError("E215", f"{name} got {key!r} twice", span, help=usage(info))
         if variadic is not None and key == variadic.name:
+            if not isinstance(value, (tuple, list)):
+                raise TypeRuleError("E215", f"{name}: {key} must be a tuple of arguments", span, help=usage(info))
             rest = list(value)
             continue
         given[key] = value
@@ -100,10 +107,10 @@ def bind_arguments(
             exprs.extend(rest)
             continue
         value = given.get(param.name, param.default)
-        if value is REQUIRED:
+        if value is REQUIRED or (value is None and param.default is REQUIRED and param.kind == "expr"):
             raise TypeRuleError("E215", f"{name}: argument {param.name!r} is missing", span, help=usage(info))
         if param.kind == "attr":
-            attrs[param.name] = frozen(value)
+            attrs[param.name] = frozen(value, f"{name}: {param.name}")
         elif value is None:
             pending += 1
         else:
@@ -115,18 +122,20 @@ def bind_arguments(
     return exprs, attrs
 
 
-def frozen(value: Any) -> Any:
-    """Lists become tuples, as a reader gives them: attributes are compared by value and never change."""
-    return tuple([frozen(v) for v in value]) if type(value) in (list, tuple) else value
-
-
-def usage(info: OpInfo) -> str:
-    """One line showing how the operator is called."""
-    parts = []
-    for p in info.params:
-        text = f"*{p.name}" if p.kind == "exprs" else p.name
-        parts.append(text if p.default is REQUIRED else f"{text}={p.default!r}")
-    return f"{info.name}({', '.join(parts)})"
+def frozen(value: Any, what: str = "an attribute") -> Any:
+    """Lists become tuples and numpy values Python's, as a reader gives them: attributes are compared by value and never
+    change. Raises TypeRuleError E214 for what no attribute holds."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(v, what) for v in value])
+    if isinstance(value, np.ndarray):
+        return frozen(value.tolist(), what)
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str, dict, DataType, Expr)):
+        return value
+    raise TypeRuleError(
+        "E214", f"{what} cannot be a value of type {type(value).__name__}", help="write a number, a text, or a tuple of these"
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -166,7 +175,9 @@ def _adopt(expr: Expr, dtype: DataType) -> Expr:
         return constant(expr.value, dtype) if dtype.is_float else expr
     if type(expr) is IntImm:
         if dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
-            raise TypeRuleError("E211", f"{expr.value} is no {dtype.name} value", expr.span)
+            raise TypeRuleError(
+                "E211", f"{expr.value} is no {dtype.name} value", expr.span, help="cast the tensor first: R.astype(x, ...)"
+            )
         return constant(expr.value, dtype)
     return expr
 

@@ -54,7 +54,7 @@ class FunctionReader(BranchReader):
         node = self.node
         self.scope = Scope(self.scope)
         for symbol in node.type_params:
-            ty = _INT64 if symbol.bound is None else self.type_of(symbol.bound)
+            ty = self.symbol_type(symbol)
             self.symbols[symbol.name] = Var(symbol.name, ty, self.reading.span(symbol))
         self.defining = True
         for param in node.params:

@@ -26,9 +26,10 @@ from ..ir import (
     prim_type,
 )  # fmt: skip
 from ..ir.relation import tensor_type
+from ..support.errors import UnityError
 from ..support.source import Source
 from . import syntax as s
-from .read_base import Reading, bind_arguments
+from .read_base import Reading, Silent, bind_arguments
 from .read_expr import ExprReader
 from .read_text import read_tree
 from .scope import MISSING, Dotted, Scope
@@ -167,6 +168,18 @@ class TypeReader(ExprReader):
         if type(node) is s.String and not node.value.isidentifier():
             return self.quoted(node.value, node)
         return self.evaluate(node)
+
+    def symbol_type(self, param: s.TypeParameter) -> Type:
+        """Type of a symbol given in brackets, ``def f[n: T.int64](...)``; int64 after an error, which is recorded."""
+        if param.bound is None:
+            return _INT64
+        try:
+            return self.type_of(param.bound)
+        except Silent:
+            pass
+        except UnityError as problem:
+            self.reading.record(problem, param)
+        return _INT64
 
     def type_of(self, node: s.Syntax) -> Type:
         """An expression that must be a type."""

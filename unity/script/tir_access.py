@@ -302,6 +302,7 @@ class TensorValueReader(TypeReader):
             if bits is None:
                 raise self.error("E113", f"access mask {mask!r}: write r, w or rw", node)
             mask = bits
+        mask = self.as_integer(mask, node)
         offset = self.index(bound.get("offset", 0), node)
         extent = bound.get("extent")
         if extent is None:

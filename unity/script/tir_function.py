@@ -26,7 +26,6 @@ from .read_base import Silent
 from .scope import POISON, Dotted, Scope
 from .tir_forms import FormReader
 
-_INT64 = prim_type("int64")
 _HANDLE = prim_type("handle")
 Wrap = Callable[[Stmt], Stmt]
 
@@ -42,7 +41,7 @@ class PrimFuncReader(FormReader):
         before = len(self.reading.errors)
         self.scope = self.top = Scope(self.scope)
         for symbol in node.type_params:
-            self.symbols[symbol.name] = Var(symbol.name, self._symbol_type(symbol))
+            self.symbols[symbol.name] = Var(symbol.name, self.symbol_type(symbol))
         pending: list[tuple[Var, BufferSpec, str]] = []
         self.defining = True
         declared = {p.name for p in node.params if p.annotation is not None}
@@ -67,9 +66,6 @@ class PrimFuncReader(FormReader):
             return None
         ordered = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
         return PrimFunc(tuple(self.params), ordered, body, ret_ty, self.attrs, self.reading.span(node))
-
-    def _symbol_type(self, param: s.TypeParameter) -> Type:
-        return _INT64 if param.bound is None else self.type_of(param.bound)
 
     def _return_type(self, node: s.FunctionDef) -> Type:
         if node.returns is None:
