@@ -11,7 +11,8 @@ from .types import Expr, PrimType, Type
 
 @node
 class Cast(Expr):
-    """Conversion of a value to ``ty``: C rules, float to int truncates."""
+    """Conversion of a value to ``ty``: C rules where C has one. Float to integer truncates and saturates, NaN gives 0, on every
+    backend; integers wrap; to bool is "not zero"."""
 
     value: Expr
     ty: PrimType
