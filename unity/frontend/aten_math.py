@@ -11,7 +11,7 @@ from ..ir.types import Expr
 from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, static
 
 _SAME = {
-    "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc, "sign": op.sign, "sgn": op.sign,
+    "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
     "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
 }  # fmt: skip
 _FLOAT = {
@@ -44,6 +44,13 @@ def _test(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
 
 for _name, _fn in _TESTS.items():
     aten(f"{_name}.default")(_test(_fn))
+
+
+@aten("sign.default", "sgn.default")
+def _sign(c: Context, a: Args) -> Expr:
+    if not is_float(a.self):
+        return op.sign(a.self)
+    return op.where(op.isnan(a.self), number(0, c.dtype), op.sign(a.self))  # torch: the sign of NaN is 0
 
 
 @aten("round.default")
