@@ -5,6 +5,7 @@ import image_cases
 import nn_cases
 import numpy as np
 import order_cases
+import scatter_cases
 from op_values import Shape, b, f, i
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.nan, np.inf, -np.inf], "float32")
@@ -313,4 +314,4 @@ for down in (False, True):
     CASES += [("sort", [f(3, 4)], {"axis": 0, "descending": down}), ("argsort", [TIES], {"axis": -1, "descending": down})]
     CASES += [("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}), ("sort", [TIES], {"descending": down})]
     CASES += [("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}), ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down})]
-CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES]
+CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES, *scatter_cases.CASES]

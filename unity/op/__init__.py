@@ -23,10 +23,12 @@ from . import (
     norm,
     pool,
     powers,
+    quantization,
     reduce,
     resize,
     sample,
     scan,
+    scatter,
     search,
     slicing,
     sorting,
@@ -60,6 +62,8 @@ _FAMILIES = (
     powers,
     resize,
     sample,
+    scatter,
+    quantization,
     attention,
 )
 

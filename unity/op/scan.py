@@ -138,7 +138,7 @@ cumprod = row(
     ref=_scan_ref(np.cumprod, 1),
 )
 
-_COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
+COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
     "update": lambda old, new: new, "add": build.add, "mul": build.mul, "min": build.minimum, "max": build.maximum,
 }  # fmt: skip
 _NUMPY_COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -151,12 +151,12 @@ def _scatter_type(call: Call) -> Type:
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
     normal_axis(call, int_attr(call, "axis", 0), data.ndim)
-    if attr(call, "reduction", "update") not in tuple(_COMBINE):
-        raise fail(call, "E214", f"reduction must be one of {', '.join(_COMBINE)}, got {call.attrs['reduction']!r}")
+    if attr(call, "reduction", "update") not in tuple(COMBINE):
+        raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     return data
 
 
-def _copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
+def copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         copied = loops(ins[0].shape, lambda i: BufferStore(outs[0], read(ins[0], i), tuple(i)), "c")
         return seq(copied, write(ins, outs[0]))
@@ -166,7 +166,7 @@ def _copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
-    combine = _COMBINE[attr(call, "reduction", "update")]
+    combine = COMBINE[attr(call, "reduction", "update")]
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:
@@ -176,15 +176,15 @@ def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor
 
         return loops(ins[1].shape, body)
 
-    return _copy_then(call, [data, indices, updates], write)
+    return copy_then(call, [data, indices, updates], write)
 
 
-def _clamped(index: np.ndarray, size: int) -> np.ndarray:
+def clamped(index: np.ndarray, size: int) -> np.ndarray:
     wide = index.astype(np.int64)
     return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
 
 
-def _write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str) -> None:
+def write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str) -> None:
     made[at] = value if reduction == "update" else _NUMPY_COMBINE[reduction](made[at], value)
 
 
@@ -192,11 +192,11 @@ def _scatter_ref(
     data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update"
 ) -> np.ndarray:
     made = data.copy()
-    index = _clamped(indices, data.shape[axis])
+    index = clamped(indices, data.shape[axis])
     for place in np.ndindex(*indices.shape):
         at = list(place)
         at[axis] = int(index[place])
-        _write_ref(made, tuple(at), updates[place], reduction)
+        write_ref(made, tuple(at), updates[place], reduction)
     return made
 
 
@@ -244,7 +244,7 @@ def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
 
 
 def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
-    return data[tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])]  # type: ignore[no-any-return]
+    return data[tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])]  # type: ignore[no-any-return]
 
 
 index_tensor_op: Operator = row(
@@ -266,7 +266,7 @@ def _put_type(call: Call) -> Type:
 
 
 def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tensor) -> te.Tensor:
-    combine = build.add if bool_attr(call, "accumulate") else _COMBINE["update"]
+    combine = build.add if bool_attr(call, "accumulate") else COMBINE["update"]
     picked = broadcast_dims(call, [t.shape for t in indices])
     if picked is None:
         raise fail(call, "E218", "the shapes of the indices are not known to fit")
@@ -291,14 +291,14 @@ def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tenso
 
         return loops(area, body)
 
-    return _copy_then(call, [data, *indices, values], write)
+    return copy_then(call, [data, *indices, values], write)
 
 
 def _put_ref(
     data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False
 ) -> np.ndarray:
     made = data.copy()
-    at = tuple([_clamped(t, data.shape[a]) for a, t in enumerate(indices)])
+    at = tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])
     if accumulate:
         np.add.at(made, at, values)
     else:

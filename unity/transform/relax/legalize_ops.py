@@ -114,9 +114,10 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
         args = (*args, ShapeExpr(tuple(symbols)))
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
     outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
-    ty = call.ty if len(outs) == len(types) else TupleType(outs) if len(outs) > 1 else outs[0]
+    whole = len(outs) == len(types) and (len(outs) > 1 or not several)
+    ty = call.ty if whole else TupleType(outs) if len(outs) > 1 else outs[0]
     lowered = Call(op("R.call_dps"), args, {}, outs, ty, call.span)
-    if len(outs) == len(types):
+    if whole:
         return lowered
     held = rewriter.emit(lowered)
     parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
