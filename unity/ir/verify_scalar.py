@@ -44,6 +44,10 @@ from .verify_report import Report
 
 _ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
 _COMPARE = (EQ, NE, LT, LE, GT, GE)
+_ADDRESS_AT = {
+    "T.atomic_add": 0, "T.handle_add_byte_offset": 0, "T.ptr_byte_offset": 0, "T.isnullptr": 0, "T.tvm_access_ptr": 1,
+}  # fmt: skip
+"""Position of the argument that must be an address."""
 _MIXED = ("T.ldexp", "T.shift_left", "T.shift_right", "T.q_multiply_shift", "T.q_multiply_shift_per_axis")
 
 
@@ -263,7 +267,7 @@ class ScalarVerifier:
         if predicate is not None:
             self(predicate)
             dtype = element_type(predicate.ty)
-            if dtype is None or not dtype.is_bool or dtype.lanes != lanes:
+            if dtype is None or not dtype.is_bool or dtype.lanes != lanes or lanes == 1:
                 self.report.add(
                     "E342", f"the predicate of an access to {buffer.name} must be bool with {lanes} lanes", node.span
                 )
@@ -297,6 +301,7 @@ class ScalarVerifier:
         if len(expr.args) < least or (most >= 0 and len(expr.args) > most):
             self.report.add("E347", f"{row.name} cannot take {len(expr.args)} arguments", expr.span)
             return
+        self._argument_kinds(expr, row.name)
         if row.name == "T.if_then_else":
             self._choice(expr, *expr.args)
         elif row.result == "same":
@@ -305,6 +310,18 @@ class ScalarVerifier:
                     self._same(expr, expr.args[0], other, f"arguments of {row.name}")
             if element_type(expr.ty) is not element_type(expr.args[0].ty):
                 self.bad(expr, f"{row.name} of {element_type(expr.args[0].ty)} has type {element_type(expr.ty)}")
+
+    def _argument_kinds(self, expr: Call, name: str) -> None:
+        """Addresses and vectors where an intrinsic needs them."""
+        place = _ADDRESS_AT.get(name)
+        if place is not None:
+            dtype = element_type(expr.args[place].ty)
+            if dtype is None or dtype.code != "handle":
+                self.bad(expr, f"{name} needs an address, got {dtype}")
+        if name in ("T.vectorlow", "T.vectorhigh"):
+            dtype = element_type(expr.args[0].ty)
+            if dtype is None or dtype.lanes % 2:
+                self.bad(expr, f"{name} needs a vector of an even number of lanes, got {dtype}")
 
     def _function_call(self, expr: Call, callee: GlobalVar) -> None:
         if self.mod is None:
@@ -320,6 +337,10 @@ class ScalarVerifier:
                     "E337", f"{callee.name} takes {len(fn.params)} arguments, got {len(expr.args)}", expr.span
                 )
                 return
+            taken = element_type(expr.ty)
+            given_back = fn.ret_ty.dtype if isinstance(fn.ret_ty, PrimType) else DataType("void")
+            if given_back.code != "void" and taken is not given_back and (taken is None or taken.code != "void"):
+                self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr.span)
             for param, arg in zip(fn.params, expr.args):
                 wanted, given = element_type(param.ty), element_type(arg.ty)
                 if wanted is not given:

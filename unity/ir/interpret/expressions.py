@@ -179,6 +179,8 @@ class ExprCompiler:
         times = lanes_of(expr.ty.dtype) // inner
         if inner > 1:
             return lambda env: value(env) * times
+        if times == 1:
+            return value
         return lambda env: (value(env),) * times
 
     def _shuffle(self, expr: Shuffle) -> Closure:

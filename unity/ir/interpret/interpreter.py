@@ -11,6 +11,7 @@ from ...support.errors import InterpreterError
 from ..expr import ExternFunc
 from ..function import Function, PrimFunc
 from ..module import IRModule
+from ..verify import violations
 from .graph import GraphEvaluator, registered
 from .machine import Machine
 from .primfunc import CompiledPrimFunc
@@ -40,6 +41,10 @@ class Interpreter:
                 raise InterpreterError("E325", f"{name} recurses too deeply") from None
             except MemoryError:
                 raise InterpreterError("E319", f"{name} needs more memory than there is") from None
+            except (TypeError, ValueError, IndexError, AttributeError) as error:
+                for found in violations(self.mod):  # closures trust the verifier: ask it what they stumbled over
+                    raise InterpreterError("E326", f"not a valid program: {found.message}", found.span, found.notes) from error
+                raise
 
     def _params(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         fn = self.mod[name]

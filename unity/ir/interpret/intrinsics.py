@@ -357,7 +357,7 @@ def _call_extern(compiler: Any, call: Call) -> Closure:
     if function is None:
         return _call_registered(compiler, call)
     result = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
-    fit = fits(result)
+    fit = fits(result) if result.is_float else caster(DataType("float64"), result)
     scalars = Call(call.op, call.args[1:], call.attrs, call.ty_args, call.ty, call.span)
     return per_lane(scalars, args, lambda *values: fit(function(*values)))
 
