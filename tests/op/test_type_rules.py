@@ -43,7 +43,7 @@ GOOD = [
     ("R.permute_dims(t, axes=[0, -1, 1])", 'R.Tensor((2, 4, 3), "float16")'),
     ("R.expand_dims(x, axis=[0, -1])", 'R.Tensor((1, n, 4, 1), "float32")'),
     ("R.squeeze(y, axis=[1])", 'R.Tensor((n,), "float32")'),
-    ("R.concat((x, x), axis=0)", 'R.Tensor((n + n, 4), "float32")'),
+    ("R.concat((x, x), axis=0)", 'R.Tensor((n * 2, 4), "float32")'),
     ("R.concat((x, y), axis=1)", 'R.Tensor((n, 5), "float32")'),
     ("R.split(x, 2, axis=1)", 'R.Tuple(R.Tensor((n, 2), "float32"), R.Tensor((n, 2), "float32"))'),
     ("R.strided_slice(x, axes=[1], begin=[1], end=[3])", 'R.Tensor((n, 2), "float32")'),

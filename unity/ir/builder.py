@@ -86,7 +86,8 @@ class BlockBuilder:
         yield
         if self._result is None:
             raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
-        fn = self.finish_function(list(params), self._result, attrs, pure)
+        known = [var for param in params for var in (param, *free_vars(param.ty))]
+        fn = self.finish_function(list(params), self._result, attrs, pure, erase(self._result.ty, known))
         if not private:
             fn = replace(fn, attrs={"global_symbol": name, **fn.attrs})
         self._module = self._module.with_functions({name: fn})

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.relation import Answer, dims, same_dim, tensor_type
@@ -65,6 +66,7 @@ def _concat_type(call: Call) -> Type:
     total: Expr = ZERO
     for s in shapes:
         total = build.add(total, s[axis])
+    total = Analyzer().simplify(total)
     return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
 
 
