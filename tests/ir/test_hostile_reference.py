@@ -6,7 +6,20 @@ import numpy as np
 import pytest
 from samples import buffer, i64, load, prim_func
 
-from unity.ir import Add, Broadcast, BufferStore, Call, Evaluate, FloatImm, GlobalVar, IntImm, IRModule, Return, op, prim_type
+from unity.ir import (
+    Add,
+    Broadcast,
+    BufferStore,
+    Call,
+    Evaluate,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    IRModule,
+    Return,
+    op,
+    prim_type,
+)
 from unity.ir.build import call_extern, const
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run

@@ -108,7 +108,9 @@ def test_a_scalar_let_around_a_vector() -> None:
 
 def test_a_shuffle_under_a_mask_reads_all_its_lanes() -> None:
     text = """def main(A: T.Buffer((4,), "int32"), C: T.Buffer((4,), "int32")):
-    C[T.Ramp(0, 1, 4)] = T.if_then_else(A[T.Ramp(0, 1, 4)] > T.Broadcast(1, 4), T.Shuffle([A[T.Ramp(0, 1, 4)]], [3, 2, 1, 0]), T.Broadcast(9, 4))
+    C[T.Ramp(0, 1, 4)] = T.if_then_else(
+        A[T.Ramp(0, 1, 4)] > T.Broadcast(1, 4), T.Shuffle([A[T.Ramp(0, 1, 4)]], [3, 2, 1, 0]), T.Broadcast(9, 4)
+    )
 """
     both(text, np.array([0, 1, 2, 3], "int32"), np.zeros(4, "int32"), np.array([9, 9, 1, 0], "int32"))
 
@@ -150,7 +152,8 @@ def test_halves_of_short_vectors() -> None:
 @pytest.mark.parametrize("target", ("bfloat16", "float16", "float8_e5m2"))
 def test_large_integers_round_once(dtype: str, target: str) -> None:
     """Just above the half between two bfloat16 values, where float64 would already have rounded to the half."""
-    values = [2**62 + 2**54 + 1, 2**62 + 2**54, 2**62 + 2**54 - 1, 2**62 + 3 * 2**54 - 1, 2**60 + 2**52 + 1, 2**53 + 1, 5, 2047, 2049]
+    half = 2**62 + 2**54
+    values = [half + 1, half, half - 1, 2**62 + 3 * 2**54 - 1, 2**60 + 2**52 + 1, 2**53 + 1, 5, 2047, 2049]
     x = np.array([*values, *[-v if dtype == "int64" else v for v in values]], dtype)
     text = f"""def main(A: T.Buffer((18,), "{dtype}"), C: T.Buffer((18,), "{target}")):
     for i in {{loop}}(18):

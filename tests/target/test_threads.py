@@ -46,7 +46,8 @@ def test_parallel_loops_with_failing_iterations() -> None:
     n, j = var("n"), var("j")
     local = buffer("local", (n,), "float64")
     body = seq(
-        AllocBuffer(local), store(local, b.const(1.0, "float64"), 0), AssertStmt(NE(load(a, j), bad, prim_type("bool")), "bad value"),
+        AllocBuffer(local), store(local, b.const(1.0, "float64"), 0),
+        AssertStmt(NE(load(a, j), bad, prim_type("bool")), "bad value"),
         store(c, Cast(load(local, 0), I32), j),
     )  # fmt: skip
     loaded = Loaded({"divide": func, "heap": prim_func([a, c, bad, n], loop(j, 64, body, "parallel"))})
