@@ -181,6 +181,8 @@ INDEXING: dict[str, Case] = {
     "index": lambda x: x[torch.tensor([2, 0, -1])],
     "index_axis": lambda x: x[:, torch.tensor([[1, 0], [5, 2]])],
     "index_two": lambda x: x[torch.tensor([0, 3]), torch.tensor([5, 1])],
+    "index_inner": lambda x: x[None][:, torch.tensor([0, 3]), torch.tensor([5, 1])],
+    "index_apart": lambda x: x[:, :, None][torch.tensor([0, 3]), :, torch.tensor([0, 0])],
     "select": lambda x: x.index_select(1, torch.tensor([4, 0])),
     "gather": lambda x: x.gather(1, INDEX),
     "take_along": lambda x: x.take_along_dim(INDEX, 1),
@@ -216,6 +218,8 @@ WINDOWS: dict[str, Case] = {
 QUERY = torch.randn(2, 4, 5, 8)
 SHARED = torch.randn(2, 2, 7, 8)
 PRODUCTS: dict[str, Case] = {
+    "einsum": lambda x: torch.einsum("bhid,bhjd->bhij", QUERY, QUERY),
+    "cosine": lambda x: F.cosine_similarity(x, x * x),
     "matmul": lambda x: x @ x.t(),
     "vector": lambda x: x @ x[0],
     "dot": lambda x: torch.dot(x[0], x[1]),

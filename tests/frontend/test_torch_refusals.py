@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,9 @@ import unity  # noqa: E402
 from unity.frontend import FallbackWarning, ImportReport, from_exported_program, from_fx  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Unknown(torch.nn.Module):
@@ -59,6 +65,27 @@ def test_fallback_result_owns_its_memory() -> None:
     same(compiled(x), View()(x))
 
 
+def test_sizes_known_only_from_data() -> None:
+    class Masked(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[x > 0] * 2, torch.nonzero(x)
+
+    with pytest.warns(FallbackWarning):
+        compiled = unity.compile(Masked(), example_inputs=(torch.randn(9),))
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        x = torch.randn(9)
+        same(compiled(x), Masked()(x))
+
+
+def test_recurrent_layers_run_as_one_call() -> None:
+    model, x = torch.nn.LSTM(4, 5, 2).eval(), torch.randn(6, 3, 4)
+    with pytest.warns(FallbackWarning, match="lstm"):
+        compiled = unity.compile(model, example_inputs=(x,))
+    with torch.no_grad():
+        same(compiled(x), model(x))
+
+
 def code_of(*args: Any, **options: Any) -> str:
     with pytest.raises(unity.UnityError) as caught:
         unity.compile(*args, **options)
@@ -99,13 +126,13 @@ def test_other_refusals() -> None:
         def forward(self, x: Any) -> Any:
             return x if x.sum() > 0 else -x
 
-    class Masked(torch.nn.Module):
+    class Complex(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return x[x > 0]
+            return torch.fft.rfft(x).abs()
 
     x = torch.randn(3)
     assert code_of(Branch(), example_inputs=(x,)) == "E016"
-    assert code_of(Masked(), example_inputs=(x,)) == "E012"
+    assert code_of(Complex(), example_inputs=(x,)) == "E012"
     assert code_of(MLP().eval()) == "E013"
     assert code_of(MLP().to("meta").eval(), example_inputs=(torch.randn(3, 8),)) == "E015"
     assert code_of(torch.nn.Identity(), example_inputs=(torch.randn(3, dtype=torch.complex64),)) == "E015"
@@ -120,3 +147,14 @@ def test_wrong_inputs_at_the_call() -> None:
     for wrong in (torch.randn(3, 9), torch.randn(4, 8), torch.randn(3, 8).double()):
         with pytest.raises(unity.UnityError):
             compiled(wrong)
+
+
+def test_modules_compile_without_importing_torch() -> None:
+    program = """
+import sys, unity
+mod = unity.script.parse('@I.ir_module\\nclass M:\\n    @R.function\\n    def main(x: R.Tensor((2,), "float32")):\\n        return R.add(x, x)')
+unity.compile(mod)
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

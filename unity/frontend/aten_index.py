@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import op
 from ..ir.expr import IntImm
 from ..ir.types import Expr
+from .aten_shape import permute
 from .context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, static, to_dim
 
 
@@ -32,15 +33,21 @@ def _gather(c: Context, a: Args) -> Expr:
     return op.gather_elements(a.self, a.index, axis=axis_of(a.dim, rank_of(a.self)))
 
 
-@aten("index.Tensor")
+@aten("index.Tensor", "_unsafe_index.Tensor")
 def _index(c: Context, a: Args) -> Expr:
     given = [(axis, t) for axis, t in enumerate(a.indices) if t is not None]
     refuse(any([dtype_of(t) in ("bool", "uint8") for _, t in given]), "indexing by a mask")
     if len(given) == 1:
         axis, index = given[0]
         return op.take(a.self, index, axis=axis)
-    refuse([axis for axis, _ in given] != list(range(len(given))), "index tensors that do not stand on the first axes")
-    return op.index_tensor(a.self, [c.cast(t, "int64") for _, t in given])
+    axes = [axis for axis, _ in given]
+    others = [i for i in range(rank_of(a.self)) if i not in axes]
+    made = op.index_tensor(permute(a.self, axes + others), [c.cast(t, "int64") for _, t in given])
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return made  # indices apart from each other: torch puts their axes first
+    count = rank_of(made) - len(others)
+    places = list(range(count, rank_of(made)))
+    return permute(made, [*places[: axes[0]], *range(count), *places[axes[0] :]])
 
 
 @aten("index_put.default", "_unsafe_index_put.default")

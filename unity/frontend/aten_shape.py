@@ -122,7 +122,14 @@ def _unbind(c: Context, a: Args) -> list[Expr]:
     return [_one(c, a.self, axis, i, c.symbols.dims(v.shape)) for i, v in enumerate(c.value)]
 
 
-@aten("split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default", "tensor_split.sections")
+@aten(
+    "split.Tensor",
+    "split.sizes",
+    "split_with_sizes.default",
+    "chunk.default",
+    "tensor_split.sections",
+    "unsafe_split.Tensor",
+)
 def _split(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
     start: Expr = build.const(0, "int64")

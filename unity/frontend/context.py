@@ -92,6 +92,14 @@ class Context:
             return tensor_type(self.symbols.dims(value.shape), dtype_name(value.dtype))
         raise Gap(f"a result of type {type(value).__name__} has no type")
 
+    def open_type_of(self, value: Any) -> Type:
+        """As ``type_of``, but a shape with sizes only the data knows is left open."""
+        if isinstance(value, (list, tuple)):
+            return TupleType(tuple([self.open_type_of(v) for v in value]))
+        if isinstance(value, self.torch.Tensor) and not self.symbols.knows(value.shape):
+            return tensor_type(None, dtype_name(value.dtype), value.dim())
+        return self.type_of(value)
+
     # ---- values
 
     def emit(self, expr: Expr) -> Expr:

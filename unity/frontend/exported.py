@@ -26,6 +26,7 @@ from .context import Context, dtype_name
 from .graph import GraphImporter
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
+from .torch_table import ATEN
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,22 +64,30 @@ def from_exported_program(
 
 
 def functional(exported_program: Any) -> Any:
-    """The program without in-place operators (torch rewrites them, views included). Raises FrontendError E013."""
+    """The program without in-place operators (torch rewrites them, views included) and unknown ones torch can express by others.
+
+    Raises FrontendError E013.
+    """
     torch = require("torch")
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
-    changed = [n for n in exported_program.graph.nodes if _is_mutable(n.target) or _is_higher_order(torch, n)]
-    return exported_program.run_decompositions({}) if changed else exported_program
+    targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
+    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(KEPT_WHOLE)}
+    known = torch.export.default_decompositions() if wanted else {}
+    table = {t: known[t] for t in wanted if t in known}
+    if not table and not any([_is_mutable(t) or isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
+        return exported_program
+    return exported_program.run_decompositions(table)
+
+
+KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
+"""Operators torch could only decompose by unrolling a loop, or into checks with effects."""
 
 
 def _is_mutable(target: Any) -> bool:
     schema = getattr(target, "_schema", None)
     return schema is not None and schema.is_mutable
-
-
-def _is_higher_order(torch: Any, node: Any) -> bool:
-    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 class _Import:

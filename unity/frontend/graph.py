@@ -101,17 +101,23 @@ class GraphImporter:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
-            ty = c.type_of(c.value)
+            ty = c.open_type_of(c.value)
             pure = c.torch.Tag.nondeterministic_seeded not in node.target.tags
             made = c.builder.emit(self._spanned(call_torch(node.target, args, kwargs, ty, pure)), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node))
-        return list(self._fields(made)) if isinstance(c.value, (list, tuple)) else made
+        if not isinstance(c.value, (list, tuple)):
+            return self._closed(made, c.value)
+        return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
 
-    def _fields(self, made: Var) -> list[Expr]:
-        count = len(self.context.value)
-        return [self.context.builder.emit(TupleGetItem(made, i)) for i in range(count)]
+    def _closed(self, made: Var, value: Any) -> Expr:
+        """The result of a call with sizes only the data knows bound to symbols."""
+        if isinstance(made.ty, TensorType) and made.ty.shape is None:
+            for size in value.shape:
+                self.context.symbols.bind(size)
+            return self.context.builder.match_cast(made, self.context.type_of(value), made.name)
+        return made
 
     @staticmethod
     def _bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:

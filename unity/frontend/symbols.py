@@ -48,6 +48,11 @@ class Symbols:
             self._vars.setdefault(str(symbol), Var(str(symbol), prim_type("int64")))
         return self.expr(value)
 
+    def knows(self, shape: Sequence[Any]) -> bool:
+        """Are all symbols of a shape bound?"""
+        sizes = [d for d in shape if not isinstance(d, int)]
+        return all([str(s) in self._vars for d in sizes for s in d.node.expr.free_symbols])
+
     def known(self, name: str) -> Var | None:
         """Variable of a symbol by name."""
         return self._vars.get(name)
