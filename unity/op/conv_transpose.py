@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
@@ -65,7 +66,7 @@ def _type(rank: int) -> Any:
         for i in range(rank):
             spread = build.mul(build.sub(xs[data[2 + i]], 1), strides[i])
             reach = build.mul(build.sub(ws[kernel[2 + i]], 1), dilation[i])
-            size = build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i])
+            size = Analyzer().simplify(build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i]))
             if type(size) is IntImm and size.value < 0:
                 raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", None, call.args[0])
             made.append(size)

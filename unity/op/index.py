@@ -187,6 +187,7 @@ def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.
 
 def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:
     axis = axis % (indices.ndim + 1)
+    on_value, off_value = [np.float32(v) if type(v) is float else v for v in (on_value, off_value)]
     ladder = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
     return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)  # type: ignore[no-any-return]
 

@@ -169,6 +169,12 @@ argsort = row(
 )
 
 
+def _kept(count: int, extent: Expr) -> Expr:
+    """Elements that are left of an axis: ``count``, or all of a symbolic axis that turns out to be shorter."""
+    wanted = build.const(count, "int64")
+    return wanted if type(extent) is IntImm else build.minimum(wanted, extent)
+
+
 def _topk_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     axis, count = axis_of(call, ty.ndim), int_attr(call, "k", 1)
@@ -183,16 +189,16 @@ def _topk_type(call: Call) -> Type:
     values = (
         TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
         if known is None
-        else tensor_type([build.const(count, "int64") if a == axis else d for a, d in enumerate(known)], ty.dtype)
+        else tensor_type([_kept(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
     )
     chosen = {"values": values, "indices": like(values, kind), "both": TupleType((values, like(values, kind)))}
     return chosen[attr(call, "ret_type", "both")]
 
 
 def _topk(call: Call, x: te.Tensor) -> Any:
-    axis, count = axis_of(call, x.ndim), build.const(int_attr(call, "k", 1), "int64")
+    axis, count = axis_of(call, x.ndim), int_attr(call, "k", 1)
     order = order_along(x, axis, bool_attr(call, "largest", True))
-    shape = [count if a == axis else d for a, d in enumerate(x.shape)]
+    shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
     kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
     values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
@@ -202,7 +208,7 @@ def _topk(call: Call, x: te.Tensor) -> Any:
 def _topk_ref(
     x: np.ndarray, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
 ) -> Any:
-    order = np.take(_argsort_ref(x, axis, largest, "int64"), range(k), axis)
+    order = np.take(_argsort_ref(x, axis, largest, "int64"), range(min(k, x.shape[axis])), axis)
     values, indices = np.take_along_axis(x, order, axis), order.astype(dtype)
     return {"values": values, "indices": indices, "both": (values, indices)}[ret_type]
 
@@ -218,7 +224,7 @@ topk = row(
         attribute("dtype", "int32"),
     ),
     _topk_type,
-    "The k largest (or smallest) elements along an axis, in order, and their indices.",
+    "The k largest (or smallest) elements along an axis (all of a symbolic axis with fewer), in order, and their indices.",
     family=FAMILY,
     lower=_topk,
     ref=_topk_ref,
