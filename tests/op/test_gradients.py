@@ -90,6 +90,42 @@ CASES += [
     ("nn.silu", [f(5, low=-1)], {}),
 ]
 CASES += [("nn.softmax", [f(2, 3)], {}), ("nn.log_softmax", [f(2, 3)], {"axis": 0})]
+CASES += [
+    ("nn.layer_norm", [f(2, 3, 4), f(3, 4), f(3, 4)], {"axes": [1, 2]}),
+    ("nn.layer_norm", [f(2, 4), f(4), f(4)], {"axes": [-1], "center": False, "scale": False}),
+    ("nn.layer_norm", [f(4), f(4), f(4)], {"axes": [0]}),
+    ("nn.rms_norm", [f(2, 4), f(4)], {"axes": [-1]}),
+    ("nn.group_norm", [f(2, 4, 3), f(4), f(4)], {"num_groups": 2}),
+    ("nn.instance_norm", [f(2, 3, 4), f(3), f(3)], {"axes": [2]}),
+    ("nn.batch_norm", [f(2, 3, 2), f(3), f(3), f(3), f(3)], {}),
+    ("nn.conv1d", [f(2, 3, 6), f(2, 3, 2)], {"strides": 2, "padding": [1, 0]}),
+    ("nn.conv2d", [f(1, 4, 5, 4), f(2, 2, 3, 2)], {"groups": 2, "strides": [2, 1], "padding": 1}),
+    ("nn.conv3d", [f(1, 1, 3, 2, 3), f(2, 1, 2, 1, 2)], {"dilation": [1, 1, 2]}),
+    ("nn.conv1d_transpose", [f(1, 2, 4), f(2, 3, 3)], {"strides": 2, "padding": 1, "output_padding": 1}),
+    ("nn.conv2d_transpose", [f(1, 2, 2, 3), f(2, 1, 2, 2)], {"groups": 2, "strides": [1, 2]}),
+    ("nn.conv3d_transpose", [f(1, 1, 2, 2, 2), f(1, 1, 2, 1, 2)], {}),
+    ("take", [f(4, 3), np.array([[0, 2], [2, -1]])], {"axis": 0}),
+    ("take", [f(2, 4), np.array([1, 5, 1])], {"axis": -1, "mode": "wrap"}),
+    ("cumsum", [f(2, 3)], {"axis": 1, "exclusive": True}),
+    ("cumsum", [f(2, 3)], {}),
+    ("strided_slice", [f(5, 4)], {"axes": [0, 1], "begin": [1, -3], "end": [5, 4], "strides": [2, 1]}),
+    ("gather_elements", [f(4, 3), np.array([[0, 1, 3], [0, -1, 3]])], {"axis": 0}),
+    ("einsum", [(f(2, 3), f(3, 4), f(4))], {"subscripts": "ij,jk,k->i"}),
+    ("einsum", [(f(2, 3, 2), f(2, 4))], {"subscripts": "...ab,bc->...c"}),
+    ("outer", [f(2), f(3)], {}),
+    ("flip", [f(2, 3)], {"axis": 1}),
+    ("nn.nll_loss", [f(4, 3), np.array([0, 2, -100, 1])], {}),
+    ("nn.nll_loss", [f(2, 3, 2), np.array([[0, 2], [1, 1]])], {"reduction": "none", "ignore_index": 1}),
+    ("nn.cross_entropy_with_logits", [f(2, 3), f(2, 3)], {}),
+    ("logsumexp", [f(2, 3)], {"axis": 1}),
+    ("nn.softplus", [f(4)], {"beta": 2.0}),
+]
+for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
+    for kind in ("max", "avg"):
+        CASES += [
+            (f"nn.{kind}_pool{n}d", [f(*shape)], {"pool_size": 2, "strides": 2, "padding": 1}),
+            (f"nn.{kind}_pool{n}d", [f(*shape)], {"pool_size": 2, "count_include_pad": True}),
+        ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(CASES)])
