@@ -65,7 +65,8 @@ def _take_type(call: Call) -> Type:
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
         return TensorType(None, ty.dtype, rank, ty.vdevice)
-    if type(known[axis]) is IntImm and known[axis].value == 0:
+    extent = known[axis]
+    if type(extent) is IntImm and extent.value == 0:
         raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[0])
     return tensor_type((*known[:axis], *picked, *known[axis + 1 :]), ty.dtype, vdevice=ty.vdevice)
 

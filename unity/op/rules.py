@@ -46,7 +46,7 @@ def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr
         notes.append(Note(f"{getattr(arg, 'name', 'the argument')} has type {arg.ty}", getattr(arg, "span", None)))
     info = OPS.get(op_name(call))
     shown = _INTEGER.sub(r"\1", f"{op_name(call)}: {message}")
-    return TypeRuleError(code, shown, call.span, notes, help or (info and usage(info)))
+    return TypeRuleError(code, shown, call.span, notes, help or (usage(info) if info is not None else None))
 
 
 def argument(call: Call, index: int, name: str) -> Expr:

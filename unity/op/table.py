@@ -21,7 +21,7 @@ from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
 from ..support.errors import TypeRuleError
 from ..support.source import Span
-from .rules import usage
+from .rules import usage as usage
 
 _DEFAULT_DTYPES = {bool: "bool", int: "int64", float: "float32"}
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from .source import Span
 
-
 MAX_MESSAGE = 4000
 """Characters of one message that are shown."""
 MAX_SHOWN = 20
@@ -136,7 +135,7 @@ class VerifyError(UnityError):
         message: str,
         span: Span | None = None,
         notes: Sequence[Note] = (),
-        help: str | None = None,  # noqa: A002
+        help: str | None = None,
         errors: Sequence[VerifyError] = (),
     ) -> None:
         super().__init__(code, message, span, notes, help)
