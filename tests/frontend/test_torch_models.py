@@ -77,6 +77,25 @@ def test_dynamic_batch_and_length_in_one_build() -> None:
         same(compiled(ids), model(ids).detach())
 
 
+class Causal(torch.nn.Module):
+    """Attention over a key-value cache of another, symbolic length."""
+
+    def forward(self, q: Any, cache: Any) -> Any:
+        keys = torch.cat([cache["k"], q], 2)
+        mask = torch.ones(q.shape[2], keys.shape[2], dtype=torch.bool).tril(keys.shape[2] - q.shape[2])
+        return torch.nn.functional.scaled_dot_product_attention(q, keys, keys, attn_mask=mask), {"k": keys}
+
+
+def test_key_value_cache_of_symbolic_length() -> None:
+    dim = torch.export.Dim
+    shapes = ({2: dim("n")}, {"k": {2: dim("past")}})
+    example = (torch.randn(1, 2, 4, 8), {"k": torch.randn(1, 2, 6, 8)})
+    compiled = unity.compile(Causal(), example_inputs=example, dynamic_shapes=shapes, strict=True)
+    for new, past in ((1, 9), (5, 0), (3, 4)):
+        q, cache = torch.randn(1, 2, new, 8), {"k": torch.randn(1, 2, past, 8)}
+        same(compiled(q, cache), Causal()(q, cache))
+
+
 def test_ranges_are_checked_on_entry() -> None:
     dim = torch.export.Dim("batch", min=4, max=9)
     compiled = unity.compile(MLP().eval(), example_inputs=(torch.randn(5, 8),), dynamic_shapes=({0: dim},))

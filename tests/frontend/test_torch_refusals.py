@@ -152,7 +152,8 @@ def test_wrong_inputs_at_the_call() -> None:
 def test_modules_compile_without_importing_torch() -> None:
     program = """
 import sys, unity
-mod = unity.script.parse('@I.ir_module\\nclass M:\\n    @R.function\\n    def main(x: R.Tensor((2,), "float32")):\\n        return R.add(x, x)')
+lines = ["@I.ir_module", "class M:", "    @R.function", "    def main(x: R.Tensor((2,), 'float32')):", "        return R.add(x, x)"]
+mod = unity.script.parse("\\n".join(lines))
 unity.compile(mod)
 assert "torch" not in sys.modules
 """

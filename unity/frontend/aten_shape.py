@@ -210,12 +210,15 @@ def _flip(c: Context, a: Args) -> Expr:
 
 
 @aten("tril.default", "triu.default")
-def _tril(c: Context, a: Args) -> Expr:
-    name = str(c.node_target)
-    if c.dtype == "bool":
-        made = (op.tril if "tril" in name else op.triu)(op.astype(a.self, "int32"), a.diagonal)
-        return op.astype(made, "bool")
-    return (op.tril if "tril" in name else op.triu)(a.self, a.diagonal)
+def _triangle(c: Context, a: Args) -> Expr:
+    lower = "tril" in c.node_target
+    if isinstance(a.diagonal, int) and c.dtype != "bool":
+        return (op.tril if lower else op.triu)(a.self, a.diagonal)
+    rows, columns = shape_of(a.self)[-2:]
+    i = c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
+    edge = op.add(i, c.cast(a.diagonal, "int64"))
+    inside = (op.greater_equal if lower else op.less_equal)(edge, op.arange(0, columns, 1, dtype="int64"))
+    return op.logical_and(a.self, inside) if c.dtype == "bool" else op.where(inside, a.self, number(0, c.dtype))
 
 
 @aten("meshgrid.indexing", "meshgrid.default")
