@@ -14,6 +14,7 @@ from . import (
     create,
     elementwise,
     gradients,
+    gradients_attention,
     gradients_nn,
     index,
     linalg,
@@ -84,4 +85,14 @@ def __getattr__(name: str) -> Operator:
 
 _BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
 
-__all__ = ["OPERATORS", "Operator", "bind_arguments", "constant", "gradients", "gradients_nn", "to_expr", "usage"]
+__all__ = [
+    "OPERATORS",
+    "Operator",
+    "bind_arguments",
+    "constant",
+    "gradients",
+    "gradients_attention",
+    "gradients_nn",
+    "to_expr",
+    "usage",
+]
