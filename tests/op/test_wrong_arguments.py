@@ -106,6 +106,7 @@ def test_wrong_arguments(name):
         ("R.arange", [2, float("inf"), 3], {}, "finite"),
         ("R.astype", [VARS[0]], {"dtype": "float99"}, "unknown data type"),
         ("R.add", [VARS[0], 10**30], {}, "int64"),
+        ("R.nn.attention", [Var("q", tensor_type((N, N, N, N), "float32"))] * 3, {"window_size": 4}, "sliding window"),
         ("R.add", [VARS[0], None], {}, "'x2' is missing"),
         ("R.flip", [VARS[0]], {"axis": object()}, "R.flip: axis cannot be a value of type object"),
     ],

@@ -161,6 +161,12 @@ def acosh(x: Any) -> Any:
 def add(x1: Any, x2: Any) -> Any:
     """x1 + x2."""
 
+def all(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
+    """Are all elements over axes not 0."""
+
+def any(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
+    """Is any element over axes not 0."""
+
 def arange(start: Any, end: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """start, start + step, ... below end; with one bound it is the end."""
 
@@ -209,6 +215,14 @@ def bitwise_xor(x1: Any, x2: Any) -> Any:
 def broadcast_to(x: Any, shape: Any) -> Any:
     """Repeated along axes of size 1 up to a shape."""
 
+def bucketize(
+    input_tensor: Any,
+    boundaries: Any,
+    out_int32: builtins.bool = False,
+    right: builtins.bool = False,
+) -> Any:
+    """For each value the number of rising boundaries below it (not above it, with right)."""
+
 def ceil(x: Any) -> Any:
     """Smallest integer not below x."""
 
@@ -236,8 +250,17 @@ def cumprod(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.
 def cumsum(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.bool = False) -> Any:
     """Running sum along an axis; None flattens first."""
 
+def dequantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "float32") -> Any:
+    """(data - zero_point) * scale in a float type."""
+
 def divide(x1: Any, x2: Any) -> Any:
     """x1 / x2 of floats."""
+
+def dynamic_strided_slice(x: Any, begin: Any, end: Any, strides: Any) -> Any:
+    """Part of a tensor: begin, end and stride of every axis in tensors, as in Python."""
+
+def einsum(operands: Any, subscripts: Any) -> Any:
+    """Sum of products of a tuple of tensors, as the letters of the subscripts say."""
 
 def equal(x1: Any, x2: Any) -> Any:
     """x1 == x2."""
@@ -256,6 +279,9 @@ def expand_dims(x: Any, axis: Any) -> Any:
 
 def eye(n: Any, m: Any = None, k: Any = 0, dtype: builtins.str = "float32") -> Any:
     """Ones on diagonal k, zeros elsewhere."""
+
+def eye_like(x: Any, k: Any = 0, dtype: Any = None) -> Any:
+    """Ones on diagonal k, zeros elsewhere, in the shape of a matrix."""
 
 def flatten(x: Any) -> Any:
     """All elements in one axis."""
@@ -281,11 +307,23 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
 def gather_elements(data: Any, indices: Any, axis: Any = 0) -> Any:
     """out[i, j] = data[indices[i, j], j] for axis 0."""
 
+def gather_nd(data: Any, indices: Any, batch_dims: Any = 0) -> Any:
+    """Slices of data at the index tuples in the last axis of indices."""
+
 def greater(x1: Any, x2: Any) -> Any:
     """x1 > x2."""
 
 def greater_equal(x1: Any, x2: Any) -> Any:
     """x1 >= x2."""
+
+def hamming_window(
+    window_size: Any,
+    periodic: builtins.bool = True,
+    alpha: Any = 0.54,
+    beta: Any = 0.46,
+    dtype: builtins.str = "float32",
+) -> Any:
+    """alpha - beta * cos(2 pi i / n), over n = window_size (periodic) or window_size - 1."""
 
 def hint_on_device(x: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
     """Says on which device the value should live; a copy where it does not."""
@@ -332,6 +370,9 @@ def logical_or(x1: Any, x2: Any) -> Any:
 def logical_xor(x1: Any, x2: Any) -> Any:
     """Exactly one holds."""
 
+def logsumexp(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
+    """Logarithm of the sum of exponentials over axes, without overflow."""
+
 def make_closure(func: Any, args: Any) -> Any:
     """Function with its captured values as a value."""
 
@@ -347,6 +388,12 @@ def maximum(x1: Any, x2: Any) -> Any:
 def mean(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Mean over axes."""
 
+def median(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
+    """The lower of the middle values over axes, and its index where it is one axis; NaN if any is NaN (the last of them)."""
+
+def meshgrid(tensors: Any, indexing: builtins.str = "ij") -> Any:
+    """Each of n vectors repeated over a grid with one axis for each; indexing xy swaps the first two axes."""
+
 def min(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Smallest over axes; NaN if any is NaN."""
 
@@ -356,11 +403,17 @@ def minimum(x1: Any, x2: Any) -> Any:
 def mod(x1: Any, x2: Any) -> Any:
     """Remainder with the sign of x1; integers by 0 give 0."""
 
+def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any, dtype: builtins.str = "int64") -> Any:
+    """For each uniform sample the first class of its row whose running probability is above it."""
+
 def multiply(x1: Any, x2: Any) -> Any:
     """x1 * x2."""
 
 def negative(x: Any) -> Any:
     """-x."""
+
+def nonzero(x: Any) -> Any:
+    """Indices of the elements that are not 0, one row for each axis and one column for each element."""
 
 def not_equal(x1: Any, x2: Any) -> Any:
     """x1 != x2."""
@@ -377,11 +430,14 @@ def ones(shape: Any, dtype: Any) -> Any:
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """A tensor of ones in the shape of another."""
 
+def outer(x1: Any, x2: Any) -> Any:
+    """Products of all pairs of elements of two vectors."""
+
 def permute_dims(x: Any, axes: Any = None) -> Any:
     """Axes in another order; None reverses them."""
 
 def power(x1: Any, x2: Any) -> Any:
-    """x1 to the power x2 of floats."""
+    """x1 to the power x2; integers wrap, and a negative exponent gives the integer part."""
 
 def print(*values: Any, format: builtins.str = "") -> Any:
     """Print values through a format with {} places."""
@@ -389,11 +445,17 @@ def print(*values: Any, format: builtins.str = "") -> Any:
 def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Product over axes."""
 
+def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
+    """round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point."""
+
 def repeat(data: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element several times in a row."""
 
 def reshape(x: Any, shape: Any) -> Any:
     """The same elements in another shape; one dimension may be -1."""
+
+def reverse_sequence(data: Any, seq_lengths: Any, seq_axis: Any = 1, batch_axis: Any = 0) -> Any:
+    """The first seq_lengths[b] elements of each sequence in reverse; a length above the axis counts as the whole."""
 
 def right_shift(x1: Any, x2: Any) -> Any:
     """Bits moved down, keeping the sign."""
@@ -406,6 +468,17 @@ def rsqrt(x: Any) -> Any:
 
 def scatter_elements(data: Any, indices: Any, updates: Any, axis: Any = 0, reduction: builtins.str = "update") -> Any:
     """data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction."""
+
+def scatter_nd(data: Any, indices: Any, updates: Any, reduction: builtins.str = "update") -> Any:
+    """data with the slices at the index tuples in the last axis of indices set to updates, or combined by the reduction."""
+
+def searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    right: builtins.bool = False,
+    out_int32: builtins.bool = False,
+) -> Any:
+    """Where each value would be put into the sorted last axis: before equal elements, or after them with right."""
 
 def shape_of(x: Any) -> Any:
     """Shape of a tensor as a value."""
@@ -427,6 +500,9 @@ def sinh(x: Any) -> Any:
 
 def size(x: Any) -> Any:
     """Number of elements as an int64 scalar tensor."""
+
+def slice_scatter(input_tensor: Any, src: Any, start: Any, end: Any, step: Any = 1, axis: Any = 0) -> Any:
+    """A tensor with input_tensor[start:end:step] along an axis set to src."""
 
 def sort(data: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
     """Elements along an axis in order, NaN largest."""
@@ -491,7 +567,7 @@ def topk(
     largest: builtins.bool = True,
     dtype: builtins.str = "int32",
 ) -> Any:
-    """The k largest (or smallest) elements along an axis, in order, and their indices."""
+    """The k largest (or smallest) elements along an axis (all of a symbolic axis with fewer), in order, and their indices."""
 
 def tril(x: Any, k: Any = 0) -> Any:
     """Lower triangle of matrices, zero above diagonal k."""
@@ -501,6 +577,16 @@ def triu(x: Any, k: Any = 0) -> Any:
 
 def trunc(x: Any) -> Any:
     """Integer part."""
+
+def unique(
+    x: Any,
+    sorted: builtins.bool = True,
+    return_index: builtins.bool = False,
+    return_inverse: builtins.bool = False,
+    return_counts: builtins.bool = False,
+    axis: Any = None,
+) -> Any:
+    """Different elements (or slices along an axis) in order, and where wanted their first index, the way back and how often."""
 
 def variance(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Mean squared distance from the mean over axes."""
@@ -532,6 +618,38 @@ class builtin:
     @staticmethod
     def stop_lift_params(x: Any) -> Any:
         """Identity that keeps weight computations behind it out of transform_params."""
+
+class image:
+    """Operators ``R.image.*``."""
+
+    @staticmethod
+    def affine_grid(data: Any, size: Any, align_corners: builtins.bool = True) -> Any:
+        """Places of the pixels of an image of a given size under affine maps (batch, 2, 3)."""
+
+    @staticmethod
+    def grid_sample(
+        data: Any,
+        grid: Any,
+        method: builtins.str = "bilinear",
+        layout: builtins.str = "NCHW",
+        padding_mode: builtins.str = "zeros",
+        align_corners: builtins.bool = True,
+    ) -> Any:
+        """Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic."""
+
+    @staticmethod
+    def resize2d(
+        data: Any,
+        size: Any,
+        layout: builtins.str = "NCHW",
+        method: builtins.str = "linear",
+        coordinate_transformation_mode: builtins.str = "half_pixel",
+        rounding_method: builtins.str = "round",
+        cubic_alpha: Any = -0.75,
+        cubic_exclude: builtins.bool = False,
+        out_dtype: Any = None,
+    ) -> Any:
+        """Images in another height and width: nearest_neighbor, linear or cubic."""
 
 class inspect:
     """Operators ``R.inspect.*``."""
@@ -633,6 +751,7 @@ class nn:
         bias: Any = None,
         scale: Any = None,
         causal_mask: Any = None,
+        window_size: Any = None,
     ) -> Any:
         """softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys."""
 
@@ -714,6 +833,22 @@ class nn:
         """Convolution over 1 spatial axes (no flipping of the kernel)."""
 
     @staticmethod
+    def conv1d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = (1,),
+        padding: Any = (0,),
+        output_padding: Any = (0,),
+        dilation: Any = (1,),
+        groups: Any = 1,
+        data_layout: builtins.str = "NCW",
+        kernel_layout: builtins.str = "IOW",
+        out_layout: Any = None,
+        out_dtype: Any = None,
+    ) -> Any:
+        """Transpose of a convolution over 1 spatial axes."""
+
+    @staticmethod
     def conv2d(
         data: Any,
         weight: Any,
@@ -729,6 +864,22 @@ class nn:
         """Convolution over 2 spatial axes (no flipping of the kernel)."""
 
     @staticmethod
+    def conv2d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = (1, 1),
+        padding: Any = (0, 0),
+        output_padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        groups: Any = 1,
+        data_layout: builtins.str = "NCHW",
+        kernel_layout: builtins.str = "IOHW",
+        out_layout: Any = None,
+        out_dtype: Any = None,
+    ) -> Any:
+        """Transpose of a convolution over 2 spatial axes."""
+
+    @staticmethod
     def conv3d(
         data: Any,
         weight: Any,
@@ -742,6 +893,26 @@ class nn:
         out_dtype: Any = None,
     ) -> Any:
         """Convolution over 3 spatial axes (no flipping of the kernel)."""
+
+    @staticmethod
+    def conv3d_transpose(
+        data: Any,
+        weight: Any,
+        strides: Any = (1, 1, 1),
+        padding: Any = (0, 0, 0),
+        output_padding: Any = (0, 0, 0),
+        dilation: Any = (1, 1, 1),
+        groups: Any = 1,
+        data_layout: builtins.str = "NCDHW",
+        kernel_layout: builtins.str = "IODHW",
+        out_layout: Any = None,
+        out_dtype: Any = None,
+    ) -> Any:
+        """Transpose of a convolution over 3 spatial axes."""
+
+    @staticmethod
+    def cross_entropy_with_logits(predictions: Any, labels: Any) -> Any:
+        """Minus the sum of predictions times labels, divided by the size of the first axis where there are more."""
 
     @staticmethod
     def dropout(data: Any, rate: Any = 0.5) -> Any:
@@ -768,6 +939,19 @@ class nn:
         scale: builtins.bool = True,
     ) -> Any:
         """Normalised over groups of channels and all places, then times gamma plus beta per channel."""
+
+    @staticmethod
+    def instance_norm(
+        data: Any,
+        gamma: Any,
+        beta: Any,
+        axes: Any,
+        channel_axis: Any = 1,
+        epsilon: Any = 1e-05,
+        center: builtins.bool = True,
+        scale: builtins.bool = True,
+    ) -> Any:
+        """Shifted to mean 0 and scaled to variance 1 over axes of each instance, then times gamma plus beta of the channel."""
 
     @staticmethod
     def layer_norm(
@@ -832,8 +1016,26 @@ class nn:
         """Largest of each window."""
 
     @staticmethod
+    def nll_loss(
+        predictions: Any,
+        targets: Any,
+        weights: Any = None,
+        reduction: builtins.str = "mean",
+        ignore_index: Any = -100,
+    ) -> Any:
+        """Minus the log probability of the target class, weighted; the mean divides by the sum of the weights."""
+
+    @staticmethod
     def pad(data: Any, pad_width: Any, pad_mode: builtins.str = "constant", pad_value: Any = 0.0) -> Any:
         """A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around."""
+
+    @staticmethod
+    def pixel_shuffle(data: Any, upscale_factor: Any) -> Any:
+        """Channels laid out as blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r)."""
+
+    @staticmethod
+    def prelu(data: Any, alpha: Any, axis: Any = 1) -> Any:
+        """x for positive x, alpha of its channel times x below."""
 
     @staticmethod
     def relu(data: Any) -> Any:
