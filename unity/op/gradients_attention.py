@@ -38,6 +38,8 @@ def _attention(call: Call, g: Expr) -> list[Any]:
     (_, queries, heads, depth), (_, keys, key_heads, _) = sizes[0], sizes[1]
     if heads != key_heads:
         raise fail(call, "E214", f"the gradient needs equal heads, got {heads} and {key_heads}")
+    if attr(call, "window_size") is not None:
+        raise fail(call, "E214", "the gradient needs attention without a window")
     q, k, v, flow = [permute_dims(t, axes=_HEADS_FIRST) for t in (*call.args[:3], g)]
     dtype = q.ty.dtype  # type: ignore[attr-defined]
     raw = attr(call, "scale")
