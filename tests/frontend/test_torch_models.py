@@ -107,6 +107,21 @@ def test_ranges_are_checked_on_entry() -> None:
             compiled(torch.randn(wrong, 8))
 
 
+def test_sizes_derived_from_a_symbol() -> None:
+    class Pairs(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.view(-1, 2, 4).sum(1)
+
+    dim = 2 * torch.export.Dim("k", max=10)
+    compiled = unity.compile(Pairs(), example_inputs=(torch.randn(4, 4),), dynamic_shapes=({0: dim},), strict=True)
+    for size in (2, 8):
+        x = torch.randn(size, 4)
+        same(compiled(x), Pairs()(x))
+    for wrong in (7, 22):
+        with pytest.raises(unity.UnityError, match="E635"):
+            compiled(torch.randn(wrong, 4))
+
+
 def test_printed_module_parses_back() -> None:
     program = torch.export.export(MLP().eval(), (torch.randn(3, 8),))
     mod, _ = detach_params(from_exported_program(program, keep_params_as_input=True))

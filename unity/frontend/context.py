@@ -97,6 +97,11 @@ class Context:
         if isinstance(value, (list, tuple)):
             return TupleType(tuple([self.open_type_of(v) for v in value]))
         if isinstance(value, self.torch.Tensor) and not self.symbols.knows(value.shape):
+            for size in value.shape:
+                refuse(
+                    not self.symbols.knows([size]) and not size.node.expr.is_Symbol,
+                    f"the size {size} depends on the data",
+                )
             return tensor_type(None, dtype_name(value.dtype), value.dim())
         return self.type_of(value)
 

@@ -163,7 +163,10 @@ class _Import:
         value = node.meta["val"]
         torch = self.context.torch
         if isinstance(value, torch.Tensor):
-            shape = [self.symbols.bind(d) for d in value.shape]
+            try:
+                shape = [self.symbols.bind(d) for d in value.shape]
+            except Gap as gap:
+                raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
             var = Var(node.name, tensor_type(shape, self._dtype(value, f"the input {node.name}")))
         elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             bound = self.symbols.bind(value)
@@ -224,14 +227,17 @@ class _Import:
             text = f"{self._dimension(var)} must be {limits}, got {{}}"
             self.builder.emit(op.assert_op(cond, var, format=text))
 
-    def _dimension(self, var: Var) -> str:
+        for contract in self.symbols.contracts:
+            self.builder.emit(op.assert_op(contract, format=f"the sizes of the inputs do not fit: {contract}"))
+
+    def _dimension(self, var: Expr) -> str:
         for param in self.inputs:
             if param is var:
                 return param.name
             for axis, dim in enumerate(getattr(getattr(param.ty, "shape", None), "values", ())):
                 if dim is var:
                     return f"{param.name}.shape[{axis}]"
-        return var.name
+        return str(var)
 
     # ---- outputs
 

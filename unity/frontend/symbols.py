@@ -35,27 +35,46 @@ _FUNCTIONS: dict[str, Callable[[list[Expr]], Expr]] = {
 
 
 class Symbols:
-    """Variables of the sympy symbols met so far."""
+    """Expressions of the sympy symbols met so far, and what must hold for them (``contracts``)."""
 
     def __init__(self) -> None:
-        self._vars: dict[str, Var] = {}
+        self._known: dict[str, Expr] = {}
+        self.contracts: list[Expr] = []
 
     def bind(self, value: Any) -> Expr:
-        """Expression of a size that stands in a parameter: its symbols become known."""
+        """Expression of a size that stands in a parameter: its symbols become known.
+
+        A size such as ``2 * k + 1`` becomes a variable of its own, from which ``k`` follows. Raises Gap.
+        """
         if isinstance(value, int):
             return build.const(value, "int64")
-        for symbol in sorted(value.node.expr.free_symbols, key=str):
-            self._vars.setdefault(str(symbol), Var(str(symbol), prim_type("int64")))
+        size = value.node.expr
+        unknown = [s for s in size.free_symbols if str(s) not in self._known]
+        if size.is_Symbol and unknown:
+            self._known[str(size)] = Var(str(size), prim_type("int64"))
+        elif unknown:
+            return self._solve(size, unknown)
         return self.expr(value)
+
+    def _solve(self, size: Any, unknown: list[Any]) -> Expr:
+        symbol = unknown[0]
+        factor, rest = size.coeff(symbol, 1), size.subs(symbol, 0)
+        if len(unknown) > 1 or not factor.is_Integer or factor == 0 or size != factor * symbol + rest:
+            raise Gap(f"the size {size} does not determine its symbols")
+        var = Var(f"{symbol}_size", prim_type("int64"))
+        offset, times = self._convert(rest), build.const(int(factor), "int64")
+        found = self._known[str(symbol)] = build.floordiv(build.sub(var, offset), times)
+        self.contracts.append(build.eq(build.add(build.mul(found, times), offset), var))
+        return var
 
     def knows(self, shape: Sequence[Any]) -> bool:
         """Are all symbols of a shape bound?"""
         sizes = [d for d in shape if not isinstance(d, int)]
-        return all([str(s) in self._vars for d in sizes for s in d.node.expr.free_symbols])
+        return all([str(s) in self._known for d in sizes for s in d.node.expr.free_symbols])
 
-    def known(self, name: str) -> Var | None:
-        """Variable of a symbol by name."""
-        return self._vars.get(name)
+    def known(self, name: str) -> Expr | None:
+        """Expression of a symbol by name."""
+        return self._known.get(name)
 
     def expr(self, value: Any) -> Expr:
         """Expression of an int, bool, SymInt or SymBool. Raises Gap."""
@@ -76,7 +95,7 @@ class Symbols:
         if kind in ("BooleanTrue", "BooleanFalse"):
             return build.const(bool(e), "bool")
         if e.is_Symbol:
-            found = self._vars.get(str(e))
+            found = self._known.get(str(e))
             if found is None:
                 raise Gap(f"the size {e} depends on the data")
             return found
