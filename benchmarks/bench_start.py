@@ -69,7 +69,9 @@ def main() -> None:
         lines = text.count("\n")
         mod = parse(text)
         read, written = cpu(lambda text=text: parse(text), 3), cpu(mod.script, 3)
-        print(f"{lines:6} lines: parse {read * 1e3:7.1f} ms ({read / lines * 1e6:5.1f} us a line), print {written * 1e3:6.1f} ms")
+        print(
+            f"{lines:6} lines: parse {read * 1e3:7.1f} ms ({read / lines * 1e6:5.1f} us a line), print {written * 1e3:6.1f} ms"
+        )
     python = sys.executable
     path = {"PYTHONPATH": str(ROOT)}
     bare = process_seconds([python, "-c", "pass"], path)

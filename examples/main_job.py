@@ -3,9 +3,7 @@
 import numpy as np
 
 import unity
-from unity.script import ir as I
-from unity.script import relax as R
-from unity.script import tir as T
+from unity.script import ir as I, relax as R, tir as T
 
 
 @unity.register_func("custom_inplace_update")

@@ -24,7 +24,7 @@ from unity.vm.compile import compile_module
 HEAD = Path(__file__).resolve().parent / "architecture_head.md"
 TARGET = "llvm -mcpu=x86-64-v3"
 KERNEL = "tir_mm"
-SOURCE = '''\
+SOURCE = """\
 @I.ir_module
 class MyModule:
     @T.prim_func
@@ -50,7 +50,7 @@ class MyModule:
             R.output(gv0)
         R.call_packed("readme.add_one", gv0)
         return gv0
-'''
+"""
 
 
 @dataclass(slots=True)
@@ -140,7 +140,12 @@ def build() -> str:
         fence(script(mod)), "",
     ]  # fmt: skip
     with Target(TARGET) as target:
-        lines += ["## Graph passes", "", "`unity/transform/relax/pipeline.py`, in order. Functions that changed are shown.", ""]
+        lines += [
+            "## Graph passes",
+            "",
+            "`unity/transform/relax/pipeline.py`, in order. Functions that changed are shown.",
+            "",
+        ]
         watch = Watch("###")
         graph = run(DEFAULT_PIPELINE, mod, watch)
         lines += watch.sections

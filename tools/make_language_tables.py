@@ -44,7 +44,10 @@ def table(head: str, rows: list[tuple[str, ...]]) -> str:
     """A table of Markdown."""
     columns = head.count("|") + 1
     lines = [f"| {head} |", "|" + "---|" * columns]
-    return "\n".join([*lines, *["| " + " | ".join([cell.replace("|", "\\|") for cell in row]) + " |" for row in rows]]) + "\n"
+    return (
+        "\n".join([*lines, *["| " + " | ".join([cell.replace("|", "\\|") for cell in row]) + " |" for row in rows]])
+        + "\n"
+    )
 
 
 def renamed() -> str:
@@ -77,7 +80,9 @@ def loops() -> str:
         rows.append((f"`{name}`", f"{kind} loop", ", ".join(also)))
     for kind, name in AXIS_CANONICAL.items():
         also = [f"`{text}`" for text, other in AXES.items() if other == kind and text != name]
-        rows.append((f"`{name}`", {"S": "spatial axis", "R": "reduction axis"}.get(kind, f"{kind} axis"), ", ".join(also)))
+        rows.append(
+            (f"`{name}`", {"S": "spatial axis", "R": "reduction axis"}.get(kind, f"{kind} axis"), ", ".join(also))
+        )
     return table("name | meaning | also", rows)
 
 

@@ -92,7 +92,10 @@ def tir_rows() -> list[str]:
         rows[dtype] = [f"class {dtype}(_Value):", *doc_lines(doc, "    ")]
     for dtype in WIDE:
         for lanes in LANES:
-            rows[f"{dtype}x{lanes}"] = [f"class {dtype}x{lanes}(_Value):", *doc_lines(f"{lanes} lanes of {dtype}.", "    ")]
+            rows[f"{dtype}x{lanes}"] = [
+                f"class {dtype}x{lanes}(_Value):",
+                *doc_lines(f"{lanes} lanes of {dtype}.", "    "),
+            ]
     for old, renamed in RENAMED.items():
         if old.startswith("T."):
             rows[old[2:]] = [f"{old[2:]} = {renamed.new[2:]}"]
@@ -103,7 +106,9 @@ def flat(rows: dict[str, list[str]], written: str) -> list[str]:
     """The rows whose names are not written by hand; earlier names last."""
     known = {a or b for a, b in TOP.findall(written)}
     kept = {name: lines for name, lines in rows.items() if name not in known}
-    ordered = [lines for lines in kept.values() if len(lines) > 1] + [lines for lines in kept.values() if len(lines) == 1]
+    ordered = [lines for lines in kept.values() if len(lines) > 1] + [
+        lines for lines in kept.values() if len(lines) == 1
+    ]
     return [line for lines in ordered for line in ["", *lines]]
 
 

@@ -123,5 +123,7 @@ def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_as_a_process() -> None:
-    done = subprocess.run([sys.executable, "-m", "unity", "version"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "unity", "version"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 and done.stdout.startswith("unity ")

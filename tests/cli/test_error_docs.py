@@ -14,7 +14,9 @@ assert _spec is not None and _spec.loader is not None
 docs = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(docs)
 
-SHAPE = re.compile(r"# (E\d{3}): [^\n]+\n\n\*\*Cause\.\*\* .+?\n\n(?:\*\*Example\.\*\* .+?\n\n)?\*\*Fix\.\*\* .+\n\Z", re.S)
+SHAPE = re.compile(
+    r"# (E\d{3}): [^\n]+\n\n\*\*Cause\.\*\* .+?\n\n(?:\*\*Example\.\*\* .+?\n\n)?\*\*Fix\.\*\* .+\n\Z", re.S
+)
 
 
 def test_every_code_used_has_a_page() -> None:

@@ -1,6 +1,6 @@
 """The main job in the spellings of three years, as text."""
 
-CANONICAL = '''
+CANONICAL = """
 @I.ir_module
 class MyIRModule:
     @T.prim_func
@@ -26,9 +26,9 @@ class MyIRModule:
             R.output(gv0)
         R.call_packed("e2e.custom_inplace_update", gv0)
         return gv0
-'''
+"""
 
-YEAR_2021 = '''
+YEAR_2021 = """
 @tvm.script.ir_module
 class MyIRModule:
     @T.prim_func
@@ -53,9 +53,9 @@ class MyIRModule:
             R.output(gv0)
         R.call_packed("e2e.custom_inplace_update", gv0)
         return gv0
-'''
+"""
 
-YEAR_2026 = '''
+YEAR_2026 = """
 @I.ir_module
 class MyIRModule:
     @T.prim_func(s_tir=True)
@@ -85,4 +85,4 @@ class MyIRModule:
             R.output(gv0)
         _ = R.call_packed("e2e.custom_inplace_update", gv0)
         return gv0
-'''
+"""

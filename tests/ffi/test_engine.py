@@ -16,7 +16,7 @@ from unity.ffi.object_cache import ObjectCache, content_key
 from unity.support.errors import FFIError
 
 ADD = "define i64 @add_k(i64 %a) {{\n  %r = add i64 %a, {}\n  ret i64 %r\n}}\n"
-EXTERN = "declare i64 @outside(i64)\ndefine i64 @twice(i64 %a) {\n  %b = call i64 @outside(i64 %a)\n  %r = add i64 %b, %b\n  ret i64 %r\n}\n"  # noqa: E501
+EXTERN = "declare i64 @outside(i64)\ndefine i64 @twice(i64 %a) {\n  %b = call i64 @outside(i64 %a)\n  %r = add i64 %b, %b\n  ret i64 %r\n}\n"
 UNARY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - program text
 """Inputs for products, transposed convolutions, pooling over other axes, losses and channel operators."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - program text
 """Inputs for every operator: (name, inputs, attributes). Inputs are arrays, tuples of arrays, shapes (``Shape``) or numbers."""
 
 import image_cases
@@ -311,7 +310,16 @@ CASES += [
 ]
 TIES = np.array([[3, 1, 3, np.nan, 1], [np.nan, -np.inf, 0, np.inf, 0]], "float32")
 for down in (False, True):
-    CASES += [("sort", [f(3, 4)], {"axis": 0, "descending": down}), ("argsort", [TIES], {"axis": -1, "descending": down})]
-    CASES += [("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}), ("sort", [TIES], {"descending": down})]
-    CASES += [("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}), ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down})]
+    CASES += [
+        ("sort", [f(3, 4)], {"axis": 0, "descending": down}),
+        ("argsort", [TIES], {"axis": -1, "descending": down}),
+    ]
+    CASES += [
+        ("argsort", [i(2, 6, low=0, high=3)], {"descending": down, "dtype": "int64"}),
+        ("sort", [TIES], {"descending": down}),
+    ]
+    CASES += [
+        ("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}),
+        ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down}),
+    ]
 CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES, *scatter_cases.CASES]

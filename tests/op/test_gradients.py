@@ -120,7 +120,11 @@ CASES += [
     ("logsumexp", [f(2, 3)], {"axis": 1}),
     ("nn.softplus", [f(4)], {"beta": 2.0}),
     ("nn.attention", [f(1, 2, 2, 3), f(1, 3, 2, 3), f(1, 3, 2, 2)], {}),
-    ("nn.attention", [f(1, 2, 2, 2), f(1, 3, 2, 2), f(1, 3, 2, 2), f(1, 1, 2, 3)], {"causal_mask": "BottomRight", "scale": 0.7}),
+    (
+        "nn.attention",
+        [f(1, 2, 2, 2), f(1, 3, 2, 2), f(1, 3, 2, 2), f(1, 1, 2, 3)],
+        {"causal_mask": "BottomRight", "scale": 0.7},
+    ),
 ]
 for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
     for kind in ("max", "avg"):

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - program text
 """Types of operator calls, read from script: symbolic shapes, unknown shapes, and what is refused."""
 
 import pytest

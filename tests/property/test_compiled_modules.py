@@ -10,7 +10,7 @@ import pytest
 from generate import GraphGenerator, Program
 
 import unity
-import unity.op  # noqa: F401 - fills the operator table
+import unity.op
 from unity.ir.interpret import run
 
 

@@ -19,7 +19,20 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ir import BlockBuilder, Expr, If, IRModule, SeqExpr, ShapeExpr, Tuple, TupleGetItem, Var, VarBinding, build as b, prim_type
+from unity.ir import (
+    BlockBuilder,
+    Expr,
+    If,
+    IRModule,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    build as b,
+    prim_type,
+)
 from unity.ir.builder import join_branches
 from unity.ir.expr import BindingBlock
 from unity.ir.interpret import run
@@ -108,7 +121,9 @@ class Graph:
         dtype = value.ty.dtype
         if dtype is None or dtype.is_bool:
             return OPERATORS["R.zeros_like"](value)
-        name = self.rng.choice(("R.abs", "R.nn.relu", "R.add", "R.maximum") if dtype.is_float else ("R.maximum", "R.bitwise_and"))
+        name = self.rng.choice(
+            ("R.abs", "R.nn.relu", "R.add", "R.maximum") if dtype.is_float else ("R.maximum", "R.bitwise_and")
+        )
         return OPERATORS[name](value, value) if len(OPS[name].params) == 2 else OPERATORS[name](value)
 
     def branch(self, bb: BlockBuilder, value: Expr) -> SeqExpr:
@@ -168,7 +183,9 @@ def same(actual: Any, expected: Any, place: str) -> None:
         loose = str(x.dtype) in ("float16", "bfloat16")
         left, right = x.astype("float64"), y.astype("float64")
         wide = float(np.max(np.abs(right[np.isfinite(right)]), initial=1.0))
-        np.testing.assert_allclose(left, right, rtol=2e-2 if loose else 1e-4, atol=(2e-2 if loose else 1e-5) * wide, err_msg=place)
+        np.testing.assert_allclose(
+            left, right, rtol=2e-2 if loose else 1e-4, atol=(2e-2 if loose else 1e-5) * wide, err_msg=place
+        )
 
 
 def outcome(run_it: Any) -> Any:
@@ -196,7 +213,11 @@ def check(seed: int) -> int:
     for step in DEFAULT_PIPELINE:
         after = Pipeline((step,))(after)
         with np.errstate(all="ignore"):
-            same(run(after, "main", *copy.deepcopy(inputs[0])), expected[0], f"pass {step.name}, {place}\n{after.script()}")
+            same(
+                run(after, "main", *copy.deepcopy(inputs[0])),
+                expected[0],
+                f"pass {step.name}, {place}\n{after.script()}",
+            )
     for mode in ("bytecode", "native"):
         machine = unity.VirtualMachine(unity.compile(mod, exec_mode=mode), exec_mode=mode)
         for args, wanted in zip(inputs, expected):
@@ -217,7 +238,9 @@ def test_operators_in_graphs(part: int) -> None:
 @pytest.mark.parametrize("mode", ["bytecode", "native"])
 def test_fewer_elements_than_topk_keeps(mode: str) -> None:
     text = '@R.function\ndef main(x: R.Tensor((3, "n"), "float32")):\n    return R.topk(x, k=2, axis=1)\n'
-    machine = unity.VirtualMachine(unity.compile(IRModule({"main": parse(text)}, {}, {}), exec_mode=mode), exec_mode=mode)
+    machine = unity.VirtualMachine(
+        unity.compile(IRModule({"main": parse(text)}, {}, {}), exec_mode=mode), exec_mode=mode
+    )
     for size in (0, 1, 2, 5):
         x = np.random.default_rng(size).random((3, size), "float32")
         values, indices = machine["main"](x)

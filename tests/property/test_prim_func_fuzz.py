@@ -44,7 +44,10 @@ def compiled_arguments(arguments: list[Any]) -> list[Any]:
 
 def interpreter_arguments(arguments: list[Any]) -> list[Any]:
     """Scalars as the interpreter takes them."""
-    return [a.copy() if isinstance(a, np.ndarray) else float(a) if from_numpy(a.dtype).is_float else a.item() for a in arguments]
+    return [
+        a.copy() if isinstance(a, np.ndarray) else float(a) if from_numpy(a.dtype).is_float else a.item()
+        for a in arguments
+    ]
 
 
 def difference(ours: np.ndarray, expected: np.ndarray, ulp: float) -> str:

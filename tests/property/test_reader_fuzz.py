@@ -32,7 +32,7 @@ EXPRESSIONS = [
     "R.str('a')", "R.add(x, x)", "R.tuple(x, x)", "R.call_packed('f', x)", "R.exp", "R.dtype('int8')", "R.ExternFunc('f')", "range(3)", "len(x)",
     "[i for i in range(3)]", "(lambda a: a)(1)", "x if x else x",
 ]  # fmt: skip
-LIMIT_SECONDS = 2.0
+LIMIT_SECONDS = 20  # a hang, on any machine
 LONGEST_MESSAGE = 20_000
 PIECES = [
     "(", ")", "[", "]", "{", "}", ":", ",", ".", "=", "==", "->", "@", "*", "**", "//", "%", "<<", "-", "~", "|", ";", "\\",
@@ -115,7 +115,9 @@ def test_damaged_programs(part: int) -> None:
 
 
 def tensor(expression: str) -> str:
-    return f'@T.prim_func\ndef f(A: T.Buffer((16,), "float32"), n: T.int64):\n    A[0] = T.cast({expression}, "float32")\n'
+    return (
+        f'@T.prim_func\ndef f(A: T.Buffer((16,), "float32"), n: T.int64):\n    A[0] = T.cast({expression}, "float32")\n'
+    )
 
 
 def graph(expression: str) -> str:
@@ -152,8 +154,10 @@ def nested(count: int) -> dict[str, str]:
         }
     deep = "".join([" " * (k + 4) + f"for i{k} in range(2):\n" for k in range(count // 10)])
     made["blocks"] = tensor("1") + deep
-    made["else if"] = tensor("1") + "    if n > 0:\n        pass\n" + "".join(
-        [f"    elif n > {k}:\n        A[0] = 1.0\n" for k in range(count // 5)]
+    made["else if"] = (
+        tensor("1")
+        + "    if n > 0:\n        pass\n"
+        + "".join([f"    elif n > {k}:\n        A[0] = 1.0\n" for k in range(count // 5)])
     )
     made["decorators"] = "@T.prim_func\n" * count + "def f():\n    pass\n"
     made["parameters"] = "@T.prim_func\ndef f(" + ", ".join([f"a{k}: T.int64" for k in range(count)]) + "):\n    pass\n"
@@ -167,4 +171,10 @@ def nested(count: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", nested(1))
 def test_size_and_depth(name: str) -> None:
-    try_text(nested(10_000 if name not in ("parameters", "unknown names", "one line", "R sum", "T and", "T comparison") else 2_000)[name])
+    try_text(
+        nested(
+            10_000
+            if name not in ("parameters", "unknown names", "one line", "R sum", "T and", "T comparison")
+            else 2_000
+        )[name]
+    )

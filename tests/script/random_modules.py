@@ -9,13 +9,77 @@ import numpy as np
 from unity.ffi.dtype import DataType
 from unity.ffi.tensor import Tensor
 from unity.ir import (
-    EQ, GE, GT, LE, LT, NE, OBJECT, VOID_TYPE, Add, AllocBuffer, And, AssertStmt, Bind, BindingBlock, Block, BlockRealize,
-    Broadcast, Buffer, BufferLoad, BufferRegion, BufferStore, Call, Cast, Constant, DataflowBlock, DataflowVar, Evaluate,
-    Expr, ExternFunc, FloatImm, FloorDiv, FloorMod, For, Function, GlobalVar, If, IfThenElse, IntImm, IRModule, IterVar, Let,
-    MatchCast, Max, Min, Mod, Mul, Not, Or, PointerType, PrimFunc, PrimType, Ramp, Range, Select, SeqExpr, ShapeExpr, Stmt,
-    StringImm, Sub, TensorType, Tuple, TupleGetItem, TupleType, Var, VarBinding, While, op, prim_type, seq,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    OBJECT,
+    VOID_TYPE,
+    Add,
+    AllocBuffer,
+    And,
+    AssertStmt,
+    Bind,
+    BindingBlock,
+    Block,
+    BlockRealize,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Call,
+    Cast,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Evaluate,
+    Expr,
+    ExternFunc,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    For,
+    Function,
+    GlobalVar,
+    If,
+    IfThenElse,
+    IntImm,
+    IRModule,
+    IterVar,
+    Let,
+    MatchCast,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PointerType,
+    PrimFunc,
+    PrimType,
+    Ramp,
+    Range,
+    Select,
+    SeqExpr,
+    ShapeExpr,
+    Stmt,
+    StringImm,
+    Sub,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    VarBinding,
+    While,
+    build as b,
+    op,
+    prim_type,
+    seq,
 )  # fmt: skip
-from unity.ir import build as b
 from unity.ir.scalar import Div
 
 I64, I32, F32, F64, U8, BOOL = [prim_type(n) for n in ("int64", "int32", "float32", "float64", "uint8", "bool")]
@@ -60,7 +124,11 @@ class PrimMaker:
             return Select(self.expr(BOOL, depth - 1), self.expr(ty, depth - 1), self.expr(ty, depth - 1), ty)
         if pick < 0.2:
             return Call(
-                op("T.if_then_else"), (self.expr(BOOL, depth - 1), self.expr(ty, depth - 1), self.expr(ty, depth - 1)), {}, (), ty
+                op("T.if_then_else"),
+                (self.expr(BOOL, depth - 1), self.expr(ty, depth - 1), self.expr(ty, depth - 1)),
+                {},
+                (),
+                ty,
             )
         if pick < 0.24 and self.lets:
             value_ty = rng.choice((I64, F32))
@@ -109,7 +177,9 @@ class PrimMaker:
             strides = tuple([IntImm(rng.randint(1, 4), I64) for _ in dims])
         offset = IntImm(0, I64) if rng.random() < 0.1 else None
         name = rng.choice(NAMES)
-        return Buffer(Var(name, PointerType(ty, scope)), ty.dtype, tuple(dims), strides, offset, name, rng.choice((64, 64, 16)))
+        return Buffer(
+            Var(name, PointerType(ty, scope)), ty.dtype, tuple(dims), strides, offset, name, rng.choice((64, 64, 16))
+        )
 
     def store(self) -> Stmt:
         buffer = self.rng.choice(self.buffers)
@@ -118,7 +188,9 @@ class PrimMaker:
             lanes = 4
             index = Ramp(self.expr(I64, 1), IntImm(1, I64), lanes, prim_type("int64x4"))
             first = tuple([self.expr(I64, 1) for _ in buffer.shape[:-1]])
-            return BufferStore(buffer, Broadcast(self.expr(ty, 1), lanes, prim_type(ty.dtype.with_lanes(lanes))), (*first, index))
+            return BufferStore(
+                buffer, Broadcast(self.expr(ty, 1), lanes, prim_type(ty.dtype.with_lanes(lanes))), (*first, index)
+            )
         return BufferStore(buffer, self.expr(ty, 3), tuple([self.expr(I64, 2) for _ in buffer.shape]))
 
     def region(self) -> BufferRegion:
@@ -126,7 +198,9 @@ class PrimMaker:
         ranges = []
         for _ in buffer.shape:
             low = self.expr(I64, 2)
-            extent = self.rng.choice((IntImm(1, I64), IntImm(4, I64), self.expr(I64, 1), Sub(self.expr(I64, 1), low, I64)))
+            extent = self.rng.choice(
+                (IntImm(1, I64), IntImm(4, I64), self.expr(I64, 1), Sub(self.expr(I64, 1), low, I64))
+            )
             ranges.append(Range(low, extent))
         return BufferRegion(buffer, tuple(ranges))
 
@@ -179,7 +253,9 @@ class PrimMaker:
             values.append(value)
         predicate: Expr = IntImm(1, BOOL) if rng.random() < 0.7 else self.expr(BOOL, 2)
         self.vars += [a.var for a in axes]
-        regions = [tuple([self.region() for _ in range(rng.randint(0, 2))]) if rng.random() < 0.4 else None for _ in "rw"]
+        regions = [
+            tuple([self.region() for _ in range(rng.randint(0, 2))]) if rng.random() < 0.4 else None for _ in "rw"
+        ]
         count = len(self.buffers)
         allocated = tuple([self.buffer([], "shared") for _ in range(rng.randint(0, 1))])
         self.buffers += allocated
@@ -259,7 +335,9 @@ class GraphMaker:
             return Call(op("R.call_dps"), (GlobalVar(self.kernel), Tuple((a, c))), {}, (self.ty,), self.ty), self.ty
         if pick < 0.62:
             pair = (self.ty, self.ty)
-            call = Call(op("R.call_dps"), (ExternFunc("my.f"), Tuple((a,)), ShapeExpr((self.n,))), {}, pair, TupleType(pair))
+            call = Call(
+                op("R.call_dps"), (ExternFunc("my.f"), Tuple((a,)), ShapeExpr((self.n,))), {}, pair, TupleType(pair)
+            )
             return call, TupleType(pair)
         if pick < 0.68:
             data = np.array([[rng.choice((0.1, -0.0, 2.0, float("inf"))) for _ in range(4)]], "float32")

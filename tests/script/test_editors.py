@@ -14,7 +14,15 @@ SAMPLES = sorted((Path(__file__).parent / "editor").glob("*.py"))
 
 def mypy(*arguments, cwd):
     env = {**os.environ, "MYPYPATH": str(ROOT)}
-    command = [sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent", f"--cache-dir={cwd}/cache", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--follow-imports=silent",
+        f"--cache-dir={cwd}/cache",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=cwd, env=env)
 
 
@@ -24,7 +32,7 @@ def test_samples_pass_a_type_checker_and_run(tmp_path):
         "from unity.script import relax as R, tir as T\n"
         "R.no_such_operator\n"
         "T.exp()\n"
-        'R.nn.softmax(1, axes=2)\n'
+        "R.nn.softmax(1, axes=2)\n"
         'def f(A: T.Buffer((4,), "float32")) -> None: ...\n'
     )
     result = mypy(*[str(sample) for sample in SAMPLES], str(wrong), cwd=tmp_path)
@@ -47,5 +55,8 @@ def test_every_name_of_a_namespace_stands_in_its_stub():
         assert namespace.__file__ is not None
         stub = Path(namespace.__file__).with_suffix(".pyi").read_text()
         for name in dir(namespace):
-            found = any(text in stub for text in (f"def {name}(", f"class {name}(", f"class {name}:", f"\n{name} =", f"as {name}"))
+            found = any(
+                text in stub
+                for text in (f"def {name}(", f"class {name}(", f"class {name}:", f"\n{name} =", f"as {name}")
+            )
             assert found, f"{namespace.__name__}.{name}"

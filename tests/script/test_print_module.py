@@ -12,11 +12,42 @@ import pytest
 from unity.ffi.dtype import DataType
 from unity.ffi.tensor import Tensor
 from unity.ir import (
-    OBJECT, VOID_TYPE, BindingBlock, Block, BlockRealize, Buffer, BufferLoad, BufferStore, Call, Constant, DataflowBlock,
-    DataflowVar, Evaluate, Expr, ExternFunc, For, Function, GlobalVar, If, IntImm, IRModule, IterVar, PointerType, PrimFunc,
-    Range, SeqExpr, ShapeExpr, TensorType, Tuple, Var, VarBinding, op, prim_type, seq,
+    OBJECT,
+    VOID_TYPE,
+    BindingBlock,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Evaluate,
+    Expr,
+    ExternFunc,
+    For,
+    Function,
+    GlobalVar,
+    If,
+    IntImm,
+    IRModule,
+    IterVar,
+    PointerType,
+    PrimFunc,
+    Range,
+    SeqExpr,
+    ShapeExpr,
+    TensorType,
+    Tuple,
+    Var,
+    VarBinding,
+    build as b,
+    op,
+    prim_type,
+    seq,
 )  # fmt: skip
-from unity.ir import build as b
 from unity.script.read_module import parse
 from unity.script.show import script
 from unity.support.errors import InternalError, OptionError

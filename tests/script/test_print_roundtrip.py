@@ -172,7 +172,9 @@ def test_random_modules(start: int) -> None:
         check(random_module(seed), verify=False)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn"]
+)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2), (200,)])
 def test_constants_keep_every_bit(dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(7)

@@ -14,9 +14,25 @@ import pytest
 import unity.script.show  # noqa: F401 - fills the printer hook
 from unity.ffi.dtype import DataType
 from unity.ir import (
-    EQ, LT, Add, And, Cast, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Min, Mul, Not, Or, Sub, Var, prim_type,
+    EQ,
+    LT,
+    Add,
+    And,
+    Cast,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Sub,
+    Var,
+    build as b,
+    prim_type,
 )  # fmt: skip
-from unity.ir import build as b
 from unity.script.highlight import ansi, html_block, tokens
 from unity.script.show import script
 from unity.script.show_core import quote
@@ -161,7 +177,7 @@ def test_deep_sums_print(right: bool) -> None:
 
 
 def test_colours_only_add() -> None:
-    text = script(Add(X, IntImm(3, I64), I64)) + ' # note "x" \'y\'\n@T.prim_func\n    ^^^ here'
+    text = script(Add(X, IntImm(3, I64), I64)) + " # note \"x\" 'y'\n@T.prim_func\n    ^^^ here"
     assert "".join([piece for _, piece in tokens(text)]) == text
 
     assert re.sub(r"\x1b\[[0-9;]*m", "", ansi(text)) == text

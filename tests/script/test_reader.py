@@ -144,7 +144,9 @@ def test_a_name_assigned_again_is_a_cell() -> None:
 
 
 def test_names_of_sibling_blocks_do_not_meet() -> None:
-    one, two = statements(prim("for i in range(4):\n    x = A[i]\n    A[i] = x\nfor i in range(4):\n    x = A[i]\n    A[i] = x"))
+    one, two = statements(
+        prim("for i in range(4):\n    x = A[i]\n    A[i] = x\nfor i in range(4):\n    x = A[i]\n    A[i] = x")
+    )
     assert type(one.body.stmts[0]) is Bind and type(two.body.stmts[0]) is Bind  # type: ignore[attr-defined]
 
 
@@ -255,7 +257,10 @@ def test_macros_are_hygienic() -> None:
     assert type(first) is Bind and type(second) is Bind
     assert last.value is first.var  # type: ignore[attr-defined]
     with pytest.raises(ScriptError, match="unknown name 'A'"):
-        parse("@T.macro\ndef m(i):\n    A[i] = T.float32(0)\n" + '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    m(0)\n')
+        parse(
+            "@T.macro\ndef m(i):\n    A[i] = T.float32(0)\n"
+            + '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    m(0)\n'
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- graph functions
@@ -279,13 +284,13 @@ def test_nested_calls_are_bound_one_by_one() -> None:
 
 
 def test_symbols_of_a_signature_are_one_variable() -> None:
-    fn = graph("n = T.int64()\ny: R.Tensor((n, 4), \"float32\") = R.add(x, x)\nreturn y")
+    fn = graph('n = T.int64()\ny: R.Tensor((n, 4), "float32") = R.add(x, x)\nreturn y')
     symbol = fn.params[0].ty.shape.values[0]  # type: ignore[union-attr]
     assert bindings(fn)[0].var.ty.shape.values[0] is symbol  # type: ignore[attr-defined]
     unquoted = graph("return x", 'x: R.Tensor((n, m * 2), "float32"), y: R.Tensor((m,), "float32")')
     dims = unquoted.params[0].ty.shape.values  # type: ignore[union-attr]
     assert dims[1].a is unquoted.params[1].ty.shape.values[0]  # type: ignore[union-attr]
-    typed = parse("@R.function\ndef f[n: T.int64](x: R.Tensor((n,), \"float32\")):\n    return x\n")
+    typed = parse('@R.function\ndef f[n: T.int64](x: R.Tensor((n,), "float32")):\n    return x\n')
     assert typed.params[0].ty.shape.values[0].name == "n"  # type: ignore[union-attr]
 
 
@@ -300,9 +305,9 @@ def test_purity_is_inferred_and_checked() -> None:
 def test_functions_see_each_other_in_any_order() -> None:
     mod = parse(
         "@I.ir_module\nclass M:\n"
-        "    @R.function\n    def main(x: R.Tensor((4,), \"float32\")):\n        y = helper(x)\n        return M.other(y)\n"
-        "    @R.function\n    def helper(x: R.Tensor((\"n\",), \"float32\")):\n        return R.exp(x)\n"
-        "    @R.function(private=True)\n    def other(x: R.Tensor((\"n\",), \"float32\")):\n        return R.add(x, x)\n"
+        '    @R.function\n    def main(x: R.Tensor((4,), "float32")):\n        y = helper(x)\n        return M.other(y)\n'
+        '    @R.function\n    def helper(x: R.Tensor(("n",), "float32")):\n        return R.exp(x)\n'
+        '    @R.function(private=True)\n    def other(x: R.Tensor(("n",), "float32")):\n        return R.add(x, x)\n'
     )
     assert isinstance(mod, IRModule)
     assert list(mod.functions) == ["main", "helper", "other"]
@@ -314,7 +319,7 @@ def test_functions_see_each_other_in_any_order() -> None:
 
 def test_recursion_needs_a_result_type() -> None:
     text = (
-        "@I.ir_module\nclass M:\n    @R.function\n    def f(c: R.Tensor((), \"bool\"), x: R.Object){}:\n"
+        '@I.ir_module\nclass M:\n    @R.function\n    def f(c: R.Tensor((), "bool"), x: R.Object){}:\n'
         "        if c:\n            y = M.f(c, x)\n        else:\n            y = x\n        return y\n"
     )
     assert isinstance(parse(text.format(" -> R.Object")), IRModule)
@@ -365,17 +370,27 @@ def test_scope_lends_values() -> None:
     first = bindings(fn)[0].value  # type: ignore[attr-defined]
     assert type(first) is Call and type(first.args[1]) is Constant
     assert np.shares_memory(first.args[1].data.numpy(), data)
-    prim_text = '@T.prim_func\ndef f(A: T.Buffer((N * 2,), "float32")):\n    for i in range(N):\n        A[i] = T.float32(F)\n'
-    assert first_difference(
-        parse(prim_text, scope={"N": np.int64(8), "F": 2.5}),
-        parse('@T.prim_func\ndef f(A: T.Buffer((16,), "float32")):\n    for i in range(8):\n        A[i] = T.float32(2.5)\n'),
-    ) is None
+    prim_text = (
+        '@T.prim_func\ndef f(A: T.Buffer((N * 2,), "float32")):\n    for i in range(N):\n        A[i] = T.float32(F)\n'
+    )
+    assert (
+        first_difference(
+            parse(prim_text, scope={"N": np.int64(8), "F": 2.5}),
+            parse(
+                '@T.prim_func\ndef f(A: T.Buffer((16,), "float32")):\n    for i in range(8):\n        A[i] = T.float32(2.5)\n'
+            ),
+        )
+        is None
+    )
 
 
 def test_scope_lends_functions() -> None:
-    add = prim("for i in range(4):\n    B[i] = A[i] + T.float32(1)", 'A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")')
+    add = prim(
+        "for i in range(4):\n    B[i] = A[i] + T.float32(1)",
+        'A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")',
+    )
     text = (
-        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4,), \"float32\")):\n"
+        '@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4,), "float32")):\n'
         '        y = R.call_dps(add, (x,), R.Tensor((4,), "float32"))\n'
         '        return R.call_dps(add, (y,), R.Tensor((4,), "float32"))\n'
     )

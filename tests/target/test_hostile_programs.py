@@ -145,7 +145,13 @@ def test_sizes_whose_product_wraps() -> None:
 @pytest.mark.parametrize("kind", ("serial", "parallel", "vectorized", "unrolled"))
 def test_steps_of_loops_over_narrow_types(kind: str) -> None:
     a = buffer("A", (256,), "int32")
-    for dtype, extent, step in (("int8", 127, 2), ("int8", 100, 127), ("uint8", 255, 2), ("uint8", 0, 3), ("int64", 20, 7)):
+    for dtype, extent, step in (
+        ("int8", 127, 2),
+        ("int8", 100, 127),
+        ("uint8", 255, 2),
+        ("uint8", 0, 3),
+        ("int64", 20, 7),
+    ):
         i, e, s = var("i", dtype), var("e", dtype), var("s", dtype)
         body = store(a, b.const(1, "int32"), Cast(i, I64))
         fixed = For(i, b.const(0, dtype), b.const(extent, dtype), kind, body, step=b.const(step, dtype))

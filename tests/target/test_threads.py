@@ -42,7 +42,9 @@ def test_parallel_loops_with_failing_iterations() -> None:
     a, c, bad, i = buffer("A", (4096,), "int32"), buffer("C", (4096,), "int32"), var("bad", "int32"), var("i")
     check = AssertStmt(NE(load(a, i), bad, prim_type("bool")), "bad value")
     divisor = Sub(load(a, i), b.const(5000, "int32"), I32)
-    func = prim_func([a, c, bad], loop(i, 4096, seq(check, store(c, FloorDiv(load(a, i), divisor, I32), i)), "parallel"))
+    func = prim_func(
+        [a, c, bad], loop(i, 4096, seq(check, store(c, FloorDiv(load(a, i), divisor, I32), i)), "parallel")
+    )
     n, j = var("n"), var("j")
     local = buffer("local", (n,), "float64")
     body = seq(

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from vm_doubles import *  # noqa: F403
 
 import unity
-from vm_doubles import *  # noqa: F403
 from unity.support.errors import ArtifactError
 from unity.vm import artifact
 from unity.vm.machine import VirtualMachine

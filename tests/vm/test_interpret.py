@@ -1,10 +1,15 @@
 """The bytecode and its interpreter against numpy."""
 
+import threading
+
 import numpy as np
 import pytest
+from vm_doubles import *  # noqa: F403
 
 import unity
-from vm_doubles import *  # noqa: F403
+from unity.ir.build import add, gt, mul, sub
+from unity.ir.relation import tensor_type as tt
+from unity.ir.types import ShapeType
 from unity.support.errors import VMError
 from unity.vm.machine import VirtualMachine
 
@@ -46,7 +51,6 @@ def test_storage_plan_and_inplace_parameter(mode):
     n = sym("n")
     x, y, s, t1, t2, out = var("x", n), var("y", n), Var("s", OBJECT), var("t1", n), var("t2", n), var("out", n)
     u1, u2, u3 = Var("_", OBJECT), Var("_", OBJECT), Var("_", OBJECT)
-    from unity.ir.build import mul
 
     body = [
         (s, storage(mul(n, const(8, "int64")))),
@@ -97,7 +101,6 @@ def test_conditional_and_recursion(mode):
     z = Var("z", x.ty)
     main = fn([x, c], [(z, If(c, then, SeqExpr((), x), x.ty))], z)
     k = Var("k", I64)
-    from unity.ir.build import gt, sub
 
     a, b, r = var("a", n), var("b", n), Var("r", OBJECT)
     n2 = sym("n")
@@ -133,7 +136,6 @@ def test_constants_tuples_scalars_shapes(mode):
     n, k = sym("n"), Var("k", I64)
     x, y, t = var("x", n), var("y", 4), Var("t", OBJECT)
     weights = np.arange(4, dtype=np.float32)
-    from unity.ir.build import add
 
     z, w = var("z", 4), Var("w", ten(4))
     body = [
@@ -155,7 +157,6 @@ def test_constants_tuples_scalars_shapes(mode):
 def test_tuple_and_shape_parameters(mode):
     n, m = sym("n"), sym("m")
     pair = Var("pair", TupleType((ten(n), ten(n))))
-    from unity.ir.types import ShapeType
 
     s = Var("s", ShapeType((n, m), 2))
     a, b, r = Var("a", ten(n)), Var("b", ten(n)), var("r", n)
@@ -246,7 +247,6 @@ def test_closures_and_function_values(mode):
 
 def test_match_cast(mode):
     n, m = sym("n"), sym("m")
-    from unity.ir.relation import tensor_type as tt
 
     x = Var("x", tt(None, "float32", 1))
     y, r = Var("y", ten(m)), var("r", m)
@@ -264,7 +264,6 @@ def test_match_cast(mode):
 
 def test_views(mode):
     n = sym("n")
-    from unity.ir.build import mul
 
     x, y, r = var("x", n, 4), Var("y", ten(mul(n, const(4, "int64")))), var("r", mul(n, const(4, "int64")))
     view = Call(op("R.memory.view"), (x, y.ty.shape), {}, (), y.ty)
@@ -306,7 +305,6 @@ def test_bad_inputs(mode, index):
 
 def test_formula_dimension(mode):
     n = sym("n")
-    from unity.ir.build import add
 
     x, y = Var("x", ten(add(n, const(1, "int64")))), var("y", n)
     vm = machine({"main": fn([x, y], [], Tuple((x, y)))}, mode)
@@ -342,7 +340,6 @@ def test_stateful_and_saved_functions(mode):
 
 
 def test_threads(mode):
-    import threading
 
     vm = machine({"main": two_layers()}, mode)
     failures = []
@@ -374,6 +371,6 @@ def test_torch_tensors(mode):
     torch = pytest.importorskip("torch")
     vm = machine({"main": two_layers()}, mode)
     x, w, b = torch.randn(3, 4), torch.randn(4, 5), torch.randn(5)
-    y, r = vm["main"](x, w, b)
+    y, _ = vm["main"](x, w, b)
     torch.testing.assert_close(y.torch(), x @ w)
     torch.testing.assert_close(vm["main"](x, w, b)[1].torch(), torch.relu(b + b))

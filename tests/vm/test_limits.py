@@ -1,12 +1,17 @@
 """What must not crash: recursion through closures, threads without the GIL, wrong objects of every kind, long functions."""
 
+import gc
+import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
+from vm_doubles import *  # noqa: F403
 
 import unity
-from vm_doubles import *  # noqa: F403
+from unity.ir.build import floordiv, mul
+from unity.ir.types import ShapeType
 from unity.script import parse
 from unity.support.errors import UnityError, VMError
 from unity.vm.machine import VirtualMachine
@@ -65,10 +70,14 @@ def test_recursion_in_a_thread_and_across_packed_calls(mode):
 def test_large_kernels_run_beside_other_threads():
     n = sym("n")
     x, y, s, t = var("x", n), var("y", n), Var("s", OBJECT), var("t", n)
-    from unity.ir.build import mul
 
-    body = [(s, storage(mul(n, const(4, "int64")))), (t, tensor_in(s, 0, n)), (Var("_", OBJECT), run_kernel("add", x, x, t)),
-            (y, alloc(n)), (Var("_", OBJECT), run_kernel("relu", t, y))]
+    body = [
+        (s, storage(mul(n, const(4, "int64")))),
+        (t, tensor_in(s, 0, n)),
+        (Var("_", OBJECT), run_kernel("add", x, x, t)),
+        (y, alloc(n)),
+        (Var("_", OBJECT), run_kernel("relu", t, y)),
+    ]
     vm = VirtualMachine(executable({"main": fn([x], body, y)}))
     wrong, count = [], [0]
 
@@ -100,7 +109,6 @@ def test_wrong_objects(mode):
     k, flag, f = Var("k", I64), Var("flag", prim_type("bool")), Var("f", prim_type("float32"))
     n, m = sym("n"), sym("m")
     x, pair = var("x", n, 4), Var("pair", TupleType((ten(n), ten(m, dtype="int8"))))
-    from unity.ir.types import ShapeType
 
     shape = Var("shape", ShapeType((n, m), 2))
     main = fn([x, k, flag, f, pair, shape], [], Tuple((x, k, flag, f, pair, shape)))
@@ -119,7 +127,12 @@ def test_wrong_objects(mode):
                 refused += 1
                 assert error.code.startswith("E6"), error
     assert refused > 0.9 * len(good) * len(WRONG) - 12
-    for wrong_pair in [(f32(2),), (f32(2), np.zeros(5, np.int8), 1), (f32(3), np.zeros(5, np.int8)), (f32(2), np.zeros(6, np.int8))]:
+    for wrong_pair in [
+        (f32(2),),
+        (f32(2), np.zeros(5, np.int8), 1),
+        (f32(3), np.zeros(5, np.int8)),
+        (f32(2), np.zeros(6, np.int8)),
+    ]:
         with pytest.raises(VMError):
             vm["main"](*good[:4], wrong_pair, good[5])
     assert vm["main"](*good)[1] == 3
@@ -147,7 +160,6 @@ def test_long_function_and_large_sizes(mode):
         current = out
     vm = VirtualMachine(executable({"main": fn([x], bindings, current)}), exec_mode=mode)
     np.testing.assert_array_equal(vm["main"](np.ones(3, np.float32)).numpy(), np.full(3, 301, np.float32))
-    from unity.ir.build import mul
 
     y = Var("y", ten(mul(n, const(2**58, "int64"))))
     huge = fn([x], [(y, alloc(mul(n, const(2**58, "int64"))))], y)
@@ -161,13 +173,15 @@ def test_long_function_and_large_sizes(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_impossible_sizes(mode):
-    from unity.ir.build import mul
-    from unity.ir.types import ShapeType
 
     n = sym("n")
     s, y, memory, t = Var("s", ShapeType((n,), 1)), var("y", n), Var("memory", OBJECT), var("t", n)
-    planned = [(memory, storage(mul(n, const(4, "int64")))), (t, tensor_in(memory, 0, n)), (y, alloc(n)),
-               (Var("_", OBJECT), run_kernel("relu", t, y))]
+    planned = [
+        (memory, storage(mul(n, const(4, "int64")))),
+        (t, tensor_in(memory, 0, n)),
+        (y, alloc(n)),
+        (Var("_", OBJECT), run_kernel("relu", t, y)),
+    ]
     functions = {"plain": fn([s], [(y, alloc(n))], y), "planned": fn([s], planned, y)}
     vm = VirtualMachine(executable(functions), exec_mode=mode)
     for name in functions:
@@ -180,7 +194,6 @@ def test_impossible_sizes(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_division_by_zero_in_a_shape(mode):
-    from unity.ir.build import floordiv
 
     n, m = sym("n"), sym("m")
     x, y, z = var("x", n), var("y", m), Var("z", ten(floordiv(n, m)))
@@ -247,9 +260,6 @@ class M:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_references_are_lost(mode):
-    import gc
-    import sys
-    import weakref
 
     def fail(_):
         raise ValueError("no")
@@ -258,8 +268,13 @@ def test_no_references_are_lost(mode):
     unity.register_func("test.pass", lambda t: t, override=True)
     n = sym("n")
     x, y, s, t, z, r = var("x", n), var("y", n), Var("s", OBJECT), var("t", n), var("z", n), Var("r", ten(n))
-    body = [(s, storage(1024)), (t, tensor_in(s, 0, n)), (Var("_", OBJECT), run_kernel("add", x, x, t)),
-            (z, packed("test.pass", [t], ten(n))), (y, dps("relu", [z], y.ty))]
+    body = [
+        (s, storage(1024)),
+        (t, tensor_in(s, 0, n)),
+        (Var("_", OBJECT), run_kernel("add", x, x, t)),
+        (z, packed("test.pass", [t], ten(n))),
+        (y, dps("relu", [z], y.ty)),
+    ]
     pair = Var("pair", OBJECT)
     good = fn([x], [*body, (pair, Tuple((y, x)))], Tuple((pair, y)))
     bad = fn([x], [*body, (r, packed("test.refuse", [y], ten(n)))], r)

@@ -105,7 +105,9 @@ y = vm["main"](np.ones((2, 3), np.float32), np.ones((3, 4), np.float32))
 assert np.allclose(y.numpy(), np.exp(3.0) + 1), y
 assert not [m for m in sys.modules if m.startswith(("lark", "torch", "unity.ir", "unity.script", "unity.target"))]
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -134,7 +134,9 @@ def run_opt(options: argparse.Namespace) -> int:
     pipeline = Pipeline.parse(options.passes)
     mod = read_script(options.file)
     if not isinstance(mod, IRModule):
-        raise OptionError("E004", "opt needs a module, the file holds a single function", help="wrap it in @I.ir_module")
+        raise OptionError(
+            "E004", "opt needs a module, the file holds a single function", help="wrap it in @I.ir_module"
+        )
     write(script(pipeline(mod), options.dialect), options.color)
     return FINE
 
@@ -174,7 +176,9 @@ def run_explain(options: argparse.Namespace) -> int:
     code = code if code.startswith("E") else f"E{code}"
     if code not in pages:
         close = difflib.get_close_matches(code, pages, n=3)
-        raise OptionError("E005", f"no error code {options.code!r}", help=f"close: {', '.join(close)}" if close else None)
+        raise OptionError(
+            "E005", f"no error code {options.code!r}", help=f"close: {', '.join(close)}" if close else None
+        )
     print(pages[code].read_text(encoding="utf-8").rstrip())
     return FINE
 
@@ -196,7 +200,9 @@ def shown_name(file: str) -> str:
 def read_text(file: str) -> str:
     """Text of a file or of standard input. Raises OptionError E004."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8")  # line ends stay as they are
+        return (
+            sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8")
+        )  # line ends stay as they are
     except OSError as error:
         raise OptionError("E004", f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:

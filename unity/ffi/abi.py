@@ -73,7 +73,8 @@ def evaluate(dim: Dim, symbols: list[int] | tuple[int, ...]) -> int:
         return dim
     kind = dim[0]
     if kind == "sym":
-        return symbols[dim[1]]
+        value: int = symbols[dim[1]]
+        return value
     if kind == "select":
         return evaluate(dim[2] if evaluate(dim[1], symbols) else dim[3], symbols)
     if kind == "not":

@@ -108,7 +108,9 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
         try:
             return FloatImm(round_float(float(value), data_type), ty, span)
         except OverflowError:
-            raise TypeRuleError("E201", f"an integer of {value.bit_length()} bits has no {data_type.name} value", span) from None
+            raise TypeRuleError(
+                "E201", f"an integer of {value.bit_length()} bits has no {data_type.name} value", span
+            ) from None
     if data_type.code == "handle":
         return Call(op("T.reinterpret"), (IntImm(int(value), prim_type("uint64")),), {}, (), ty, span)
     if isinstance(value, float):

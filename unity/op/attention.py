@@ -31,7 +31,9 @@ def _attention_type(call: Call) -> Type:
                 call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index]
             )
     if attr(call, "window_size") is not None:
-        raise fail(call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias")
+        raise fail(
+            call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias"
+        )
     if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
         raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
     a, b, c = shapes
@@ -98,7 +100,12 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
 
 
 def _attention_ref(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: Any = None, scale: Any = None, causal_mask: Any = None,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    bias: Any = None,
+    scale: Any = None,
+    causal_mask: Any = None,
     window_size: None = None,
 ) -> np.ndarray:
     a, b, c = [np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v)]
@@ -116,9 +123,14 @@ def _attention_ref(
 attention = row(
     "nn.attention",
     (
-        "query", "key", "value", optional("bias"), attribute("scale", None), attribute("causal_mask", None),
+        "query",
+        "key",
+        "value",
+        optional("bias"),
+        attribute("scale", None),
+        attribute("causal_mask", None),
         attribute("window_size", None),
-    ),  # fmt: skip
+    ),
     _attention_type,
     "softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys.",
     family=FAMILY,

@@ -57,7 +57,9 @@ def to_expr(value: Any) -> Expr:
     if isinstance(value, (Tensor, np.ndarray, np.generic)):
         return constant(value)
     raise TypeRuleError(
-        "E210", f"a value of type {type(value).__name__} is no expression", help="give an expression, a number or an array"
+        "E210",
+        f"a value of type {type(value).__name__} is no expression",
+        help="give an expression, a number or an array",
     )
 
 
@@ -134,7 +136,9 @@ def frozen(value: Any, what: str = "an attribute") -> Any:
     if value is None or isinstance(value, (bool, int, float, str, dict, DataType, Expr)):
         return value
     raise TypeRuleError(
-        "E214", f"{what} cannot be a value of type {type(value).__name__}", help="write a number, a text, or a tuple of these"
+        "E214",
+        f"{what} cannot be a value of type {type(value).__name__}",
+        help="write a number, a text, or a tuple of these",
     )
 
 
@@ -176,7 +180,10 @@ def _adopt(expr: Expr, dtype: DataType) -> Expr:
     if type(expr) is IntImm:
         if dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
             raise TypeRuleError(
-                "E211", f"{expr.value} is no {dtype.name} value", expr.span, help="cast the tensor first: R.astype(x, ...)"
+                "E211",
+                f"{expr.value} is no {dtype.name} value",
+                expr.span,
+                help="cast the tensor first: R.astype(x, ...)",
             )
         return constant(expr.value, dtype)
     return expr

@@ -62,12 +62,20 @@ class BufferSpec:
         if offset is not None:
             offset = reader.dimension(offset, node)
         default_scope = data.ty.scope if data is not None and isinstance(data.ty, PointerType) else "global"
-        scope = reader.text(bound.get("scope") or default_scope, node, "a scope such as \"shared\"")
+        scope = reader.text(bound.get("scope") or default_scope, node, 'a scope such as "shared"')
         align = reader.as_integer(bound.get("align", 64), node)
         factor = reader.as_integer(bound.get("offset_factor", 1), node)
         separators = tuple([reader.as_integer(item, node) for item in bound.get("axis_separators") or ()])
         return BufferSpec(
-            shape, dtype, data, strides, offset, scope, align if align > 0 else 64, factor if factor > 0 else 1, separators
+            shape,
+            dtype,
+            data,
+            strides,
+            offset,
+            scope,
+            align if align > 0 else 64,
+            factor if factor > 0 else 1,
+            separators,
         )
 
     def make(self, name: str, span: Span | None) -> Buffer:

@@ -31,7 +31,9 @@ def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor
     wanted = None if dtype is None else reader.dtype(dtype, node)
     plain = _plain_numbers(reader, value, node)
     try:
-        if wanted is not None and wanted.is_uint:  # mixed with small ones, numbers of 64 bits would pass through float64
+        if (
+            wanted is not None and wanted.is_uint
+        ):  # mixed with small ones, numbers of 64 bits would pass through float64
             return Tensor(np.array(plain, wanted.numpy))
         return tensor(plain, wanted)
     except (ValueError, TypeError, OverflowError) as problem:

@@ -29,7 +29,9 @@ def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:
     lines = linecache.getlines(filename, dict(names))
     if not lines:
         raise ScriptError(
-            "E122", f"the source text of {filename!r} cannot be found", help="give the text itself: unity.script.parse(text)"
+            "E122",
+            f"the source text of {filename!r} cannot be found",
+            help="give the text itself: unity.script.parse(text)",
         )
     return lines
 

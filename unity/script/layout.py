@@ -109,7 +109,11 @@ class Layout(PostLex):
         if width > indents[-1]:
             if len(indents) > MAX_INDENTS:
                 raise TextError(
-                    "E105", f"more than {MAX_INDENTS} levels of indentation", (token.end_pos or 0) - width, token.end_pos, None
+                    "E105",
+                    f"more than {MAX_INDENTS} levels of indentation",
+                    (token.end_pos or 0) - width,
+                    token.end_pos,
+                    None,
                 )
             indents.append(width)
             yield Token.new_borrow_pos("_INDENT", token.value[-width:], token)

@@ -32,7 +32,9 @@ class ScriptName:
         if self._harmless:
             return self
         raise ScriptError(
-            "E123", f"{self._path} has a meaning only inside script", help="call it in a function under @R.function or @T.prim_func"
+            "E123",
+            f"{self._path} has a meaning only inside script",
+            help="call it in a function under @R.function or @T.prim_func",
         )
 
     def __getitem__(self, item: Any) -> Any:

@@ -68,7 +68,9 @@ def bind_arguments(
             raise reading.error("E112", f"{name} got {key!r} twice", node)
         if key not in fields:
             known = ", ".join(fields) or "none"
-            raise reading.error("E112", f"{name} has no argument {key!r}", node, suggest(key, fields) or f"it has: {known}")
+            raise reading.error(
+                "E112", f"{name} has no argument {key!r}", node, suggest(key, fields) or f"it has: {known}"
+            )
         bound[key] = value
     for field in fields[:required]:
         if field not in bound:

@@ -470,4 +470,3 @@ class ExprReader:
 
 def _has_star(nodes: list[s.Syntax]) -> bool:
     return s.Starred in [type(node) for node in nodes]
-

@@ -98,7 +98,9 @@ class ModuleReader(GraphExprReader):
             case s.Refused():
                 self._refused(stmt)
             case _:
-                raise self.error("E121", "only imports, names, functions and one module stand at the top of a text", stmt)
+                raise self.error(
+                    "E121", "only imports, names, functions and one module stand at the top of a text", stmt
+                )
 
     def _import(self, stmt: s.Import) -> None:
         for module, name, bound in stmt.names:
@@ -149,7 +151,10 @@ class ModuleReader(GraphExprReader):
             if path is not None and path[0] in "TRI":
                 raise self.error("E117", f"the decorator {path} is not part of script", decorator)
         raise self.error(
-            "E121", f"the function {node.name!r} has no decorator of script", node, "write @R.function or @T.prim_func above it"
+            "E121",
+            f"the function {node.name!r} has no decorator of script",
+            node,
+            "write @R.function or @T.prim_func above it",
         )
 
     def read_functions(self) -> None:
@@ -215,7 +220,11 @@ class ModuleReader(GraphExprReader):
         if entry is None:
             if name in self.functions:
                 value = self.functions[name]
-                return GlobalVar(name, value.ty, span) if isinstance(value, (Function, ExternFunc)) else GlobalVar(name, span=span)
+                return (
+                    GlobalVar(name, value.ty, span)
+                    if isinstance(value, (Function, ExternFunc))
+                    else GlobalVar(name, span=span)
+                )
             hint = suggest(name, [*self.nodes, *self.functions])
             raise self.error("E110", f"the module has no function {name!r}", node, hint)
         if entry[0] == "T.prim_func":
@@ -230,7 +239,10 @@ class ModuleReader(GraphExprReader):
             if self.reading.errors:
                 raise Silent
             raise self.error(
-                "E114", f"{name!r} calls itself: its result type must be written", node, "write `-> R.Tensor(...)` in its signature"
+                "E114",
+                f"{name!r} calls itself: its result type must be written",
+                node,
+                "write `-> R.Tensor(...)` in its signature",
             )
         return GlobalVar(name, declared, span)
 
@@ -307,12 +319,19 @@ class ModuleReader(GraphExprReader):
             case s.Refused():
                 self._refused(stmt)
             case _:
-                raise self.error("E121", "a module holds functions, I.module_attrs, I.module_global_infos and names", stmt)
+                raise self.error(
+                    "E121", "a module holds functions, I.module_attrs, I.module_global_infos and names", stmt
+                )
 
     def _module_call(self, call: s.Call) -> None:
         path = self.path(call.func)
         args, keywords = self.arguments(call)
-        if path not in ("I.module_attrs", "I.module_global_infos") or len(args) != 1 or keywords or not isinstance(args[0], dict):
+        if (
+            path not in ("I.module_attrs", "I.module_global_infos")
+            or len(args) != 1
+            or keywords
+            or not isinstance(args[0], dict)
+        ):
             raise self.error("E121", "a module holds functions, I.module_attrs, I.module_global_infos and names", call)
         (self.attrs if path == "I.module_attrs" else self.global_infos).update(attribute_value(args[0]))
 

@@ -152,7 +152,9 @@ class FunctionReader(BranchReader):
         for var in loose:
             if var not in used:
                 raise self.reading.error(
-                    "E110", f"the symbol {var.name!r} of the result is bound by no parameter", self.node.returns or self.node
+                    "E110",
+                    f"the symbol {var.name!r} of the result is bound by no parameter",
+                    self.node.returns or self.node,
                 )
         return erase(ret, known)
 
@@ -179,7 +181,10 @@ class FunctionReader(BranchReader):
 
     def _refuse_statement(self, node: s.Syntax) -> None:
         reasons = {
-            s.For: ("`for` has no place in a graph function", "write a recursive function, or a loop in a @T.prim_func"),
+            s.For: (
+                "`for` has no place in a graph function",
+                "write a recursive function, or a loop in a @T.prim_func",
+            ),
             s.While: ("`while` has no place in a graph function", "write a recursive function"),
             s.Assert: ("`assert` has no place in a graph function", "use R.assert_op(condition, format=...)"),
             s.Break: ("`break` has no place in a graph function", None),
@@ -225,7 +230,7 @@ class FunctionReader(BranchReader):
             path = self.path(value_node.func)
             match path:
                 case "R.func_attr":
-                    value, = self.arguments(value_node)[0][:1] or (None,)
+                    (value,) = self.arguments(value_node)[0][:1] or (None,)
                     if not isinstance(value, dict):
                         raise self.error("E113", "R.func_attr takes a dict", node)
                     self.attrs.update(attribute_value(value))
@@ -328,7 +333,9 @@ def function_options(reader: Any, node: s.FunctionDef, wanted: str) -> dict[str,
             for keyword in call.keywords:
                 if keyword.name not in _OPTIONS[wanted]:
                     known = ", ".join(_OPTIONS[wanted])
-                    raise reader.error("E112", f"{wanted} has no argument {keyword.name!r}", keyword, f"it has: {known}")
+                    raise reader.error(
+                        "E112", f"{wanted} has no argument {keyword.name!r}", keyword, f"it has: {known}"
+                    )
                 value = reader.evaluate(keyword.value)
                 if type(value) is not bool:
                     raise reader.error("E113", f"{keyword.name} must be True or False", keyword)

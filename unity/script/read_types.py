@@ -270,7 +270,7 @@ class TypeReader(ExprReader):
         if isinstance(vdevice, dict):
             vdevice = f"{vdevice['target']}:{vdevice['id']}"
         elif vdevice is not None:
-            vdevice = self.text(vdevice, node, "a device such as \"llvm:0\"")
+            vdevice = self.text(vdevice, node, 'a device such as "llvm:0"')
         if shape is None:
             return tensor_type(None, data_type, ndim, vdevice)
         if isinstance(shape, Expr) and isinstance(shape.ty, ShapeType) and not isinstance(shape, ShapeExpr):

@@ -21,7 +21,11 @@ def function(
     *, pure: bool | None = None, private: bool = False, check_well_formed: bool = True
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
-    fn: Callable[..., Any] | None = None, *, pure: bool | None = None, private: bool = False, check_well_formed: bool = True
+    fn: Callable[..., Any] | None = None,
+    *,
+    pure: bool | None = None,
+    private: bool = False,
+    check_well_formed: bool = True,
 ) -> Any:
     """Read the function as a graph function. Without ``pure`` the purity is inferred from the body."""
     if fn is not None:

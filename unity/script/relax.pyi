@@ -32,9 +32,7 @@ class _Value:
 class Tensor(_Value):
     """The type of tensors: ``R.Tensor((n, 4), "float32")``."""
 
-    def __new__(
-        cls, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: builtins.int = -1
-    ) -> Any: ...
+    def __new__(cls, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: builtins.int = -1) -> Any: ...
 
 class Shape(_Value):
     """The type of shape values: ``R.Shape([n, 4])``."""

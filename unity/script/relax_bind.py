@@ -107,7 +107,11 @@ class BindReader(GraphExprReader):
             self.declared.discard(value)
             self.scope.names[target.name] = value
             return
-        if not isinstance(value, (Expr, tuple, list)) and not is_number(value) and type(value).__name__ not in _CONSTANTS:
+        if (
+            not isinstance(value, (Expr, tuple, list))
+            and not is_number(value)
+            and type(value).__name__ not in _CONSTANTS
+        ):
             if isinstance(value, str):
                 raise self.error("E113", "text is written R.str(...)", node)
             self.scope.names[target.name] = value  # a module alias, a type, a macro
@@ -148,7 +152,9 @@ class BindReader(GraphExprReader):
                 raise self.error("E118", f"a value of type {found} never has type {ty}", place)
             found = ty
         inside = self.dataflow and name not in self.outputs
-        var = (DataflowVar if inside else Var)(name or self.builder.get_unique_name("gv"), found, self.reading.span(place))
+        var = (DataflowVar if inside else Var)(
+            name or self.builder.get_unique_name("gv"), found, self.reading.span(place)
+        )
         self.builder.emit_binding(VarBinding(var, normal, self.reading.span(place)))
         return var
 

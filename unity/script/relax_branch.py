@@ -29,7 +29,9 @@ _INT64 = prim_type("int64")
 _LEAF_STMTS = (s.Pass, s.Skipped)
 
 
-_LEAF_CALLS = frozenset(("R.const", "R.const_bytes", "R.shape", "R.tuple", "R.prim_value", "R.str", "R.dtype", "R.ExternFunc"))
+_LEAF_CALLS = frozenset(
+    ("R.const", "R.const_bytes", "R.shape", "R.tuple", "R.prim_value", "R.str", "R.dtype", "R.ExternFunc")
+)
 
 
 class BranchReader(BindReader):
@@ -65,7 +67,9 @@ class BranchReader(BindReader):
             value = inner.names.get(name)
             if value is None:
                 if len(self.reading.errors) == before:
-                    self.reading.record(self.reading.error("E120", f"output {name!r} is not bound in this block", node), node)
+                    self.reading.record(
+                        self.reading.error("E120", f"output {name!r} is not bound in this block", node), node
+                    )
                 value = POISON
             outer.names[name] = value
         for name, value in inner.names.items():
@@ -88,7 +92,9 @@ class BranchReader(BindReader):
             call = stmt.value if type(stmt) is s.ExprStmt else None
             if type(call) is s.Call and self.path(call.func) == "R.output":
                 if place != len(body) - 1:
-                    self.reading.record(self.reading.error("E120", "R.output must be the last line of the block", stmt), stmt)
+                    self.reading.record(
+                        self.reading.error("E120", "R.output must be the last line of the block", stmt), stmt
+                    )
                 for arg in call.args:
                     if type(arg) is not s.Name:
                         self.reading.record(self.reading.error("E120", "R.output takes names", arg), arg)
@@ -151,7 +157,10 @@ class BranchReader(BindReader):
         name = _bound_name(last)
         if isinstance(last, s.Return):
             raise self.error(
-                "E116", "return stands only at the end of the function", last, "bind the value to a name in both branches"
+                "E116",
+                "return stands only at the end of the function",
+                last,
+                "bind the value to a name in both branches",
             )
         if name is None or last is None:
             raise self.error("E116", "a branch ends by binding its value to a name", last or node)

@@ -154,7 +154,9 @@ class GraphExprReader(TensorExprReader):
         if type(value) is IRModule:
             found = value.functions.get(node.name)
             if found is None:
-                raise self.error("E110", f"the module has no function {node.name!r}", node, suggest(node.name, value.functions))
+                raise self.error(
+                    "E110", f"the module has no function {node.name!r}", node, suggest(node.name, value.functions)
+                )
             return found
         if isinstance(value, Expr) and isinstance(value.ty, TensorType):
             if node.name == "shape":
@@ -168,7 +170,9 @@ class GraphExprReader(TensorExprReader):
             if name == "astype":
                 args, keywords = self.arguments(node)
                 return self.operator("R.astype", [value, *args], keywords, node)
-            raise self.error("E111", f"no method {name!r} here", node.func, f"use R.{name}(...)" if f"R.{name}" in OPS else None)
+            raise self.error(
+                "E111", f"no method {name!r} here", node.func, f"use R.{name}(...)" if f"R.{name}" in OPS else None
+            )
         return super().call_method(value, name, node)
 
     # ----------------------------------------------------------------------------------------------------------- calls
@@ -276,7 +280,9 @@ class GraphExprReader(TensorExprReader):
             if not isinstance(operands.ty, TupleType):
                 operands = Tuple((operands,), span)
         if bound.get("out_ty") is None:
-            raise self.error("E112", f"{path} needs the type of its result", node, 'write it last: R.Tensor((n, m), "float32")')
+            raise self.error(
+                "E112", f"{path} needs the type of its result", node, 'write it last: R.Tensor((n, m), "float32")'
+            )
         ty_args = self._out_types(bound["out_ty"], dtype, operands, node)
         call_args = [func, operands]
         if bound.get("tir_vars") is not None:
@@ -311,7 +317,9 @@ class GraphExprReader(TensorExprReader):
         for shape, wanted in zip(shapes, dtypes):
             data_type = self.dtype(wanted, node) if wanted is not None else self._first_dtype(operands)
             if data_type is None:
-                raise self.error("E112", "the data type of the result is not known", node, 'write R.Tensor((n, m), "float32")')
+                raise self.error(
+                    "E112", "the data type of the result is not known", node, 'write R.Tensor((n, m), "float32")'
+                )
             made.append(tensor_type(self.extents(shape, node), data_type))
         return tuple(made)
 

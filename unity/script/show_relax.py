@@ -10,8 +10,25 @@ from typing import Any
 
 from ..ir import types as ty
 from ..ir.expr import (
-    BindingBlock, Call, Constant, DataflowBlock, DataflowVar, DataTypeImm, ExternFunc, FloatImm, GlobalVar, If, IntImm,
-    MatchCast, Op, SeqExpr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    Op,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
 )  # fmt: skip
 from ..ir.function import Function, PrimFunc
 from ..ir.op import OPS, REQUIRED, OpInfo
@@ -256,7 +273,13 @@ def _write_binding(p: Printer, binding: Any, target: str | None) -> None:
         p.bound.add(var)
         function(p, value, target or p.name_of(var), nested=True)
         return
-    if target is None and var.name == "_" and var not in p.names.by_node and kind is Call and same_type(var.ty, value.ty):
+    if (
+        target is None
+        and var.name == "_"
+        and var not in p.names.by_node
+        and kind is Call
+        and same_type(var.ty, value.ty)
+    ):
         p.line("_ = " if p.dialect.tvm else "")
         if not p.dialect.tvm:
             p.pending[var] = len(p.out) - 1

@@ -21,7 +21,11 @@ from ..ir.types import Expr, PrimType, prim_type
 from .ranges import stop_of
 from .show_core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 from .spelling import (
-    INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY,
+    INFIX_BY_NODE,
+    LEVEL_ATOM,
+    LEVEL_COMPARE,
+    LEVEL_NOT,
+    LEVEL_UNARY,
 )  # fmt: skip
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)

@@ -53,7 +53,10 @@ def _known() -> dict[str, str]:
     aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
     plain = {name: f"``{name}`` of script." for name in (*SPECIAL_NAMES, *FORM_NAMES, *AXES, *LOOPS, "T.grid")}
     forms = {name: f"``{name}({', '.join(form.fields)})``." for name, form in NODE_FORMS.items()}
-    types = {f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type." for name in (*DTYPES, "handle", "void")}
+    types = {
+        f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type."
+        for name in (*DTYPES, "handle", "void")
+    }
     rows = {name: row.doc or f"Intrinsic ``{name}``." for name, row in INTRINSICS.items()}
     return aliases | rows | plain | forms | types
 
@@ -69,7 +72,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({"prim_func", "macro", "inline", *[name[2:].partition(".")[0] for name in _known() if name.startswith("T.")]})
+    return sorted(
+        {"prim_func", "macro", "inline", *[name[2:].partition(".")[0] for name in _known() if name.startswith("T.")]}
+    )
 
 
 NAMESPACES[id(sys.modules[__name__])] = "T"

@@ -75,7 +75,12 @@ class Buffer:
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> None:
         """A vector stored to consecutive elements."""
     def access_ptr(
-        self, access_mask: Any, ptr_type: Any = "handle", content_lanes: builtins.int = 1, offset: Any = 0, extent: Any = None
+        self,
+        access_mask: Any,
+        ptr_type: Any = "handle",
+        content_lanes: builtins.int = 1,
+        offset: Any = 0,
+        extent: Any = None,
     ) -> Any:
         """Pointer to the memory, with what is read ("r") and written ("w")."""
     def scope(self) -> builtins.str:

@@ -50,7 +50,6 @@ _BUFFER_MAKERS = frozenset(("T.Buffer",))
 _LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
 
 
-
 @dataclass(slots=True, frozen=True)
 class Cell:
     """A name that stands for a mutable scalar kept in a buffer without axes."""
@@ -77,7 +76,9 @@ class TensorValueReader(TypeReader):
             return value.var
         if type(value) is Buffer:
             raise self.error(
-                "E113", f"{value.name} is a buffer, not a value", node,
+                "E113",
+                f"{value.name} is a buffer, not a value",
+                node,
                 f"write {value.name}[...] for an element, {value.name}.data for the pointer",
             )
         raise self.error("E113", "expected a scalar expression", node)
@@ -164,9 +165,7 @@ class TensorValueReader(TypeReader):
             for part in value if isinstance(value, (tuple, list)) else (value,):
                 found.append(self.index(part, node))
         if len(found) != len(buffer.shape):
-            raise self.error(
-                "E112", f"{buffer.name} has {len(buffer.shape)} axes, got {len(found)} indices", node
-            )
+            raise self.error("E112", f"{buffer.name} has {len(buffer.shape)} axes, got {len(found)} indices", node)
         return tuple(found)
 
     def index_items(self, node: s.Subscript) -> list[Any]:
@@ -291,7 +290,9 @@ class TensorValueReader(TypeReader):
             return self.load(buffer, tuple(indices), node, mask)
         return self.vstore(buffer, indices, bound, mask, node)
 
-    def vstore(self, buffer: Buffer, indices: list[Expr], bound: dict[str, Any], mask: Expr | None, node: s.Call) -> Any:
+    def vstore(
+        self, buffer: Buffer, indices: list[Expr], bound: dict[str, Any], mask: Expr | None, node: s.Call
+    ) -> Any:
         """``A.vstore(...)``: a statement."""
         raise self.error("E113", "vstore is a statement", node)
 

@@ -39,7 +39,6 @@ _HANDLE = prim_type("handle")
 Wrap = Callable[[Stmt], Stmt]
 
 
-
 class BlockContext:
     """What the statements of a block say about it."""
 
@@ -54,7 +53,6 @@ class BlockContext:
         self.alloc_buffers: list[Buffer] = []
         self.match_buffers: list[Any] = []
         self.init: Stmt | None = None
-
 
 
 class AssignReader(TensorExprReader):
@@ -76,6 +74,7 @@ class AssignReader(TensorExprReader):
         self.top: Scope | None = None
         self.expansions = 0
         self.expansion_depth = 0
+
     # ------------------------------------------------------------------------------------------------------ assignments
 
     def _assign(self, node: s.Assign) -> None:
@@ -161,7 +160,9 @@ class AssignReader(TensorExprReader):
         return cell
 
     def _store_cell(self, cell: Cell, value: Any, node: s.Syntax) -> None:
-        stored = b.const(value, cell.buffer.dtype) if is_number(value) else b.cast(self.expr(value, node), cell.buffer.dtype)
+        stored = (
+            b.const(value, cell.buffer.dtype) if is_number(value) else b.cast(self.expr(value, node), cell.buffer.dtype)
+        )
         self.out.append(BufferStore(cell.buffer, stored, (), None, self.reading.span(node)))
 
     def _ann_assign(self, node: s.AnnAssign) -> None:
@@ -178,7 +179,9 @@ class AssignReader(TensorExprReader):
                     raise self.error("E113", "an array of scalars is declared without value", node)
                 self.scope.names[target.name] = self.declare_buffer(annotation, target.name, node)
                 return
-            if isinstance(annotation, Var):  # T.handle("float32") in a body declares a pointer; here only its type counts
+            if isinstance(
+                annotation, Var
+            ):  # T.handle("float32") in a body declares a pointer; here only its type counts
                 annotation = annotation.ty
             ty = self.as_type(annotation, node.annotation)
         if node.value is None:
@@ -243,7 +246,9 @@ class AssignReader(TensorExprReader):
                 stored = b.cast(stored, dtype)
         self.out.append(BufferStore(buffer, stored, indices, mask, span))
 
-    def vstore(self, buffer: Buffer, indices: list[Expr], bound: dict[str, Any], mask: Expr | None, node: s.Call) -> Any:
+    def vstore(
+        self, buffer: Buffer, indices: list[Expr], bound: dict[str, Any], mask: Expr | None, node: s.Call
+    ) -> Any:
         value = self.expr(bound["value"], node)
         lanes = b.dtype_of(value).lanes // buffer.dtype.lanes
         if lanes > 1 and indices and b.dtype_of(indices[-1]).lanes == 1:

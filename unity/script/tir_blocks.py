@@ -33,7 +33,6 @@ _INT64 = prim_type("int64")
 _TRUE = b.const(True)
 
 
-
 class BlockReader(StatementReader):
     """Reads blocks."""
 
@@ -101,7 +100,9 @@ class BlockReader(StatementReader):
                 raise self.error("E113", f"{letter!r} is no kind of axis", node, f"one of: {', '.join(AXIS_LETTERS)}")
             loop = self.loops.get(value) if isinstance(value, Var) else None
             if loop is None:
-                raise self.error("E113", "T.axis.remap takes loop variables", node, "write T.axis.spatial(extent, value)")
+                raise self.error(
+                    "E113", "T.axis.remap takes loop variables", node, "write T.axis.spatial(extent, value)"
+                )
             name = hints[place] if place < len(hints) else f"v{value.name}"
             made.append(self._add_axis(block, kind, name, Range(loop.min, loop.extent), value, node))
         return made[0] if len(made) == 1 and len(hints) <= 1 else made

@@ -58,7 +58,6 @@ _BUFFER_MAKERS = frozenset(("T.Buffer",))
 _LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
 
 
-
 class TensorExprReader(TensorValueReader):
     """Evaluates expressions of tensor programs."""
 
@@ -72,7 +71,9 @@ class TensorExprReader(TensorValueReader):
             return self.make_type(path, node, [self.evaluate(item) for item in node.items], {})
         name = dtype_name(path)
         if name is not None:
-            return BufferSpec(tuple([self.index(self.evaluate(item), item) for item in node.items]), DataType(name), scope="local")
+            return BufferSpec(
+                tuple([self.index(self.evaluate(item), item) for item in node.items]), DataType(name), scope="local"
+            )
         return super().subscript_path(path, node)
 
     def buffer_spec(self, path: str, node: s.Syntax, args: list[Any], keywords: dict[str, Any]) -> BufferSpec:
@@ -350,7 +351,9 @@ class TensorExprReader(TensorValueReader):
         result = self.apply_lambda(function, list(variables))
         results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
         exprs = tuple([self.expr(item, function) for item in results])
-        return CommReducer(tuple(variables[:count]), tuple(variables[count:]), exprs, tuple(identity), self.reading.span(node))
+        return CommReducer(
+            tuple(variables[:count]), tuple(variables[count:]), exprs, tuple(identity), self.reading.span(node)
+        )
 
     def _iter_var(self, path: str, node: s.Call) -> IterVar:
         if len(node.args) != 4 or type(node.args[0]) is not s.Name:

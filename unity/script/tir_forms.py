@@ -369,7 +369,9 @@ class FormReader(BlockReader):
             frame = stmt.items[0].value if type(stmt) is s.With and len(stmt.items) == 1 else None
             part = self.path(frame.func) if type(frame) is s.Call else None
             if part not in ("T.Then", "T.Else") or part in branches:
-                raise self.error("E116", "with T.If(...) holds one `with T.Then()` and perhaps one `with T.Else()`", stmt)
+                raise self.error(
+                    "E116", "with T.If(...) holds one `with T.Then()` and perhaps one `with T.Else()`", stmt
+                )
             assert isinstance(stmt, s.With)
             branches[part] = self.sequence_of(stmt.body)
         if "T.Then" not in branches:

@@ -30,7 +30,6 @@ _HANDLE = prim_type("handle")
 Wrap = Callable[[Stmt], Stmt]
 
 
-
 class PrimFuncReader(FormReader):
     """Reads one ``@T.prim_func``."""
 
@@ -87,7 +86,10 @@ class PrimFuncReader(FormReader):
             raise self.error("E114", f"parameter {param.name!r} cannot have a default value", param)
         if param.annotation is None:
             raise self.error(
-                "E114", f"parameter {param.name!r} needs a type", param, 'write for example T.Buffer((16,), "float32") or T.handle'
+                "E114",
+                f"parameter {param.name!r} needs a type",
+                param,
+                'write for example T.Buffer((16,), "float32") or T.handle',
             )
         if param.name in [p.name for p in self.params] or param.name in [name for _, _, name in pending]:
             raise self.error("E115", f"two parameters are called {param.name!r}", param)
@@ -105,7 +107,10 @@ class PrimFuncReader(FormReader):
             ty = self.as_type(value, param.annotation)
             if isinstance(ty, TensorType):
                 raise self.error(
-                    "E114", "a tensor program takes buffers, not tensors", param.annotation, 'write T.Buffer((16,), "float32")'
+                    "E114",
+                    "a tensor program takes buffers, not tensors",
+                    param.annotation,
+                    'write T.Buffer((16,), "float32")',
                 )
             known = self.symbols.get(param.name)
             var = known if isinstance(known, Var) and known.ty is ty else Var(param.name, ty, span)

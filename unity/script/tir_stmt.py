@@ -122,7 +122,10 @@ class StatementReader(AssignReader):
 
     def _import(self, node: s.Import) -> None:
         raise self.error(
-            "E107", "script does not have `import` inside a function", node, "use the T functions, or pass values by scope="
+            "E107",
+            "script does not have `import` inside a function",
+            node,
+            "use the T functions, or pass values by scope=",
         )
 
     def _break(self, node: s.Break) -> None:
@@ -153,7 +156,10 @@ class StatementReader(AssignReader):
         macro = self.macro_of(node)
         if macro is None:
             raise self.error(
-                "E107", "a function inside a tensor program", node, "define it beside this one and call it, or make it a @T.macro"
+                "E107",
+                "a function inside a tensor program",
+                node,
+                "define it beside this one and call it, or make it a @T.macro",
             )
         self.scope.names[node.name] = macro
 

@@ -365,9 +365,7 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
         type_params = c[2] if len(c) == 6 else []
         params, returns, body = c[-3:]
         name = _check_name(c[1])
-        return s.FunctionDef(
-            c[0].start_pos, c[1].end_pos, name, c[1].start_pos, [], type_params, params, returns, body
-        )
+        return s.FunctionDef(c[0].start_pos, c[1].end_pos, name, c[1].start_pos, [], type_params, params, returns, body)
 
     def bases(self, c: list[Any]) -> list[s.Syntax]:
         return c

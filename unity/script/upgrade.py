@@ -108,7 +108,9 @@ class _Upgrader:
             self.bare = {name: CANONICAL.get(path, path) for name, path in _UNQUALIFIED.items() if name not in taken}
             inner = nodes_of(top)
             if not isinstance(top, s.FunctionDef):
-                self.assigned = {t.name for node in inner if type(node) is s.Assign for t in node.targets if type(t) is s.Name}
+                self.assigned = {
+                    t.name for node in inner if type(node) is s.Assign for t in node.targets if type(t) is s.Name
+                }
             pending += [node for node in inner if isinstance(node, s.FunctionDef) and not self._python(node)]
             self.direct |= _direct_calls(inner, self.path)
             frames = {id(item.value) for node in inner if type(node) is s.With for item in node.items}
@@ -196,7 +198,12 @@ class _Upgrader:
             items = node.args if type(node) is s.Call else node.items  # type: ignore[attr-defined]
             for dim in items[0].items if items and isinstance(items[0], (s.TupleLit, s.ListLit)) else ():
                 used = {part.name for part in [dim, *nodes_of(dim)] if isinstance(part, s.Name)}
-                if used and not used & known and type(dim) in (s.Name, s.BinOp) and not any([self._outer(n) for n in used]):
+                if (
+                    used
+                    and not used & known
+                    and type(dim) in (s.Name, s.BinOp)
+                    and not any([self._outer(n) for n in used])
+                ):
                     start, end = self.at(dim)
                     self.edits.replace(start, end, f'"{self.source.text[start:end]}"')
 
@@ -361,7 +368,9 @@ class _Upgrader:
             return [self.take(item) for item in dtype.value.items]
         if dtype is not None:
             return [self.take(dtype.value)] * count
-        found: list[DataType] = [ty.dtype for ty in self.types_at(node) if isinstance(ty, TensorType) and ty.dtype is not None]
+        found: list[DataType] = [
+            ty.dtype for ty in self.types_at(node) if isinstance(ty, TensorType) and ty.dtype is not None
+        ]
         return [f'"{item.name}"' for item in found]
 
     # ------------------------------------------------------------------------------------------------------------- text
@@ -420,7 +429,9 @@ def _read_types(definition: Definition, source: Source) -> dict[Place, list[Type
     for root in roots:
         for node in collect(root, (Call, MatchCast)):
             if node.span is not None:
-                found[node.span.line, node.span.column] = [node.target] if type(node) is MatchCast else list(node.ty_args)
+                found[node.span.line, node.span.column] = (
+                    [node.target] if type(node) is MatchCast else list(node.ty_args)
+                )
     return found
 
 

@@ -276,7 +276,6 @@ _ENTERED = _Entered()
 class PassContext:
     """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide."""
 
-
     def __init__(self, *instruments: Instrument) -> None:
         self.instruments: Sequence[Instrument] = instruments
 

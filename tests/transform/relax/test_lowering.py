@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - program text
 import numpy as np
 import pytest
 from test_simple_passes import module

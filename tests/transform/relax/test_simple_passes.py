@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - program text
 import numpy as np
 
 from unity.ir import Call, SeqExpr, collect

@@ -43,7 +43,9 @@ class Interpreter:
                 raise InterpreterError("E319", f"{name} needs more memory than there is") from None
             except (TypeError, ValueError, IndexError, AttributeError) as error:
                 for found in violations(self.mod):  # closures trust the verifier: ask it what they stumbled over
-                    raise InterpreterError("E326", f"not a valid program: {found.message}", found.span, found.notes) from error
+                    raise InterpreterError(
+                        "E326", f"not a valid program: {found.message}", found.span, found.notes
+                    ) from error
                 raise
 
     def _params(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:

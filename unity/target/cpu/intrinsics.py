@@ -37,7 +37,9 @@ def _call(w: FunctionWriter, call: Call) -> str:
         raise CodegenError("E526", f"a tensor program cannot call a {type(call.op).__name__}", call.span)
     name = call.op.name
     row = INTRINSICS.get(name)
-    if row is not None and not row.arity[0] <= len(call.args) <= (row.arity[1] if row.arity[1] >= 0 else len(call.args)):
+    if row is not None and not row.arity[0] <= len(call.args) <= (
+        row.arity[1] if row.arity[1] >= 0 else len(call.args)
+    ):
         raise CodegenError("E526", f"{name} cannot take {len(call.args)} arguments", call.span)
     rule = RULES.get(name)
     if rule is not None:

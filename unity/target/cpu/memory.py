@@ -120,9 +120,7 @@ def address(w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: 
     if lanes > 1 and step is None:
         raise CodegenError("E524", f"the address of a vector of elements of {buffer.name}", span)
     pointer = data_pointer(w, buffer, span)
-    return (
-        element_place(w, buffer, pointer, offset)
-    )
+    return element_place(w, buffer, pointer, offset)
 
 
 def _active(w: FunctionWriter, predicate: Expr | None, lanes: int) -> str | None:

@@ -224,8 +224,11 @@ def _alloc_const(w: FunctionWriter, stmt: AllocConst) -> None:
         raise CodegenError(
             "E523", f"constant {stmt.buffer.name} ({stmt.buffer.dtype.name}) holds {array.dtype} data", stmt.span
         )
-    if not all([type(e) is IntImm for e in stmt.buffer.shape]) or math.prod([e.value for e in stmt.buffer.shape]) != array.size:  # type: ignore[attr-defined]
-        raise CodegenError("E523", f"constant {stmt.buffer.name} holds {array.size} elements, its shape says otherwise", stmt.span)
+    extents = [e.value for e in stmt.buffer.shape if isinstance(e, IntImm)]
+    if len(extents) != len(stmt.buffer.shape) or math.prod(extents) != array.size:
+        raise CodegenError(
+            "E523", f"constant {stmt.buffer.name} holds {array.size} elements, its shape says otherwise", stmt.span
+        )
     data = array.tobytes()
     symbol = "@" + w.module.unique("const")
     text = data.hex("\\").upper()

@@ -53,7 +53,10 @@ class _Flattener:
     def _check_size(self, buffer: Buffer) -> None:
         """The product of constant extents must not wrap. Raises PassError E525."""
         count = math.prod([e.value for e in buffer.shape if type(e) is IntImm])
-        if 0 not in [e.value for e in buffer.shape if type(e) is IntImm] and abs(count) * buffer.dtype.itemsize >= 1 << 47:
+        if (
+            0 not in [e.value for e in buffer.shape if type(e) is IntImm]
+            and abs(count) * buffer.dtype.itemsize >= 1 << 47
+        ):
             raise PassError("E525", f"buffer {buffer.name} needs {count * buffer.dtype.itemsize} bytes", buffer.span)
 
     def _offset(self, buffer: Buffer) -> Expr | None:
