@@ -6,9 +6,6 @@ constants only, of the dtype and rank of its signature, and sizes that were comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from ..ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource
 from ..ffi.dtype import DataType
 from ..ir.expr import Call, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm, Tuple, Var
@@ -17,12 +14,8 @@ from ..ir.relation import dims
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import VMError
 from . import bytecode as bc
+from .compile_function import FunctionCompiler, LowerCall
 from .dims import map_symbols, product
-
-if TYPE_CHECKING:
-    from .compile import FunctionCompiler
-
-Lower = Callable[["FunctionCompiler", Call, "Var | None"], bc.Arg]
 
 
 def compile_call(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
@@ -311,7 +304,7 @@ def _shape_of(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     return fc.result("shape_of", fc.value(call.args[0]))
 
 
-def _builtin(name: str) -> Lower:
+def _builtin(name: str) -> LowerCall:
     def lower(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
         attrs = [bc.Imm(v) for v in call.attrs.values() if isinstance(v, (int, float, str))]
         reg = fc.result(name, *[fc.value(a) for a in call.args], *attrs)
@@ -323,7 +316,7 @@ def _builtin(name: str) -> Lower:
     return lower
 
 
-def _inspect(field: str) -> Lower:
+def _inspect(field: str) -> LowerCall:
     def lower(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
         ctx = fc.context("tensor to inspect", TensorType(None, None, -1), call.span)
         source = fc.boxed(fc.value(call.args[0]))
@@ -335,7 +328,7 @@ def _inspect(field: str) -> Lower:
 
 
 _INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stride_i", "byte_offset", "elem_offset")
-OPERATORS: dict[str, Lower] = {
+OPERATORS: dict[str, LowerCall] = {
     "R.builtin.alloc_tensor": _builtin_alloc_tensor,
     "R.vm.alloc_storage": _alloc_storage,
     "R.vm.alloc_tensor": _alloc_tensor,
