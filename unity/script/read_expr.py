@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ffi.dtype import DataType
-from ..ir import Expr, GlobalVar, IntImm
+from ..ir import Expr, GlobalVar
 from . import syntax as s
 from .plain import PLAIN_COMPARE, fold_binary, is_number
 from .read_base import Reading, Silent, suggest
+from .read_value import ValueReader
 from .scope import MISSING, POISON, Dotted, Member, Scope, SymbolName, canonical_path
-from .spelling import MODULE_ALIASES, R_TYPES
+from .spelling import MODULE_ALIASES, UNQUALIFIED
 
-_UNQUALIFIED = {name: f"R.{name}" for name in (*R_TYPES, "dataflow", "output", "call_tir", "call_dps", "match_shape")}
-_UNQUALIFIED |= {"ir_module": "I.ir_module", "prim_func": "T.prim_func"}
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))
 _MAX_PATH = 12
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "int": int, "float": float, "bool": bool}
@@ -38,15 +36,14 @@ _REFUSED = {
 }
 
 
-class ExprReader:
+class ExprReader(ValueReader):
     """Evaluates syntax to values in a scope. One per function (or per module body)."""
 
     level = "module"
 
     def __init__(self, reading: Reading, scope: Scope) -> None:
-        self.reading = reading
-        self.scope = scope
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        super().__init__(reading, scope)
+        self._handlers = {
             s.Name: self._name, s.Number: self._plain, s.String: self._plain, s.Literal: self._plain,
             s.TupleLit: self._tuple, s.ListLit: self._list, s.DictLit: self._dict, s.Attribute: self._attribute,
             s.Call: self._call, s.Subscript: self._subscript, s.BinOp: self._binop, s.Compare: self._compare,
@@ -55,14 +52,6 @@ class ExprReader:
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------------- plumbing
-
-    def error(self, code: str, message: str, node: s.Syntax, help: str | None = None) -> Exception:
-        """An error to raise."""
-        return self.reading.error(code, message, node, help)
-
-    def evaluate(self, node: s.Syntax) -> Any:
-        """The value of an expression."""
-        return self._handlers[type(node)](node)
 
     def _plain(self, node: Any) -> Any:
         if node.value is ...:
@@ -104,8 +93,8 @@ class ExprReader:
         if value is MISSING:
             if name in MODULE_ALIASES:
                 return Dotted(MODULE_ALIASES[name] if name not in ("tvm", "unity") else name)
-            if name in _UNQUALIFIED:
-                return Dotted(_UNQUALIFIED[name])
+            if name in UNQUALIFIED:
+                return Dotted(UNQUALIFIED[name])
             if name in _BUILTINS:
                 return Dotted(name)
         elif type(value) is SymbolName:
@@ -271,6 +260,8 @@ class ExprReader:
             for item in items[1:]:
                 result = self._fold(path, result, item, node)
             return result
+        if path == "float" and first in ("inf", "-inf", "nan") and len(args) == 1:
+            return float(first)
         if is_number(first) and path in ("abs", "int", "float", "bool"):
             return _CONVERSIONS[path](first)
         if path == "range" and all([type(arg) is int for arg in args]) and len(args) <= 3:
@@ -318,36 +309,6 @@ class ExprReader:
                 raise self.error("E113", f"index {index} of {len(value)} elements", node)
             return value[index]
         raise self.error("E113", "this value takes no index", node)
-
-    def integer(self, node: s.Syntax) -> int:
-        """An expression that must be an integer known while reading."""
-        return self.as_integer(self.evaluate(node), node)
-
-    def as_integer(self, value: Any, node: s.Syntax) -> int:
-        """A value as integer known while reading. Raises E113."""
-        if type(value) is int:
-            return value
-        if type(value) is IntImm:
-            return value.value
-        if type(value) is bool:
-            return int(value)
-        raise self.error("E113", "expected an integer known while reading", node)
-
-    def text(self, value: Any, node: s.Syntax, what: str = "a text") -> str:
-        """A value as text. Raises E113."""
-        if type(value) is str:
-            return value
-        raise self.error("E113", f"expected {what}", node)
-
-    def dtype(self, value: Any, node: s.Syntax) -> DataType:
-        """A value as data type: a text, a DataType, or ``T.float32``."""
-        if type(value) is DataType:
-            return value
-        if type(value) is str:
-            return DataType(value)
-        if type(value) is Dotted and value.text.startswith("T."):
-            return DataType(value.text[2:])
-        raise self.error("E113", 'expected a data type such as "float32"', node)
 
     def _binop(self, node: s.BinOp) -> Any:
         spine = [node]  # long chains `a + b + c` lean to the left: walk them in a loop
@@ -445,27 +406,6 @@ class ExprReader:
             return
         for part, item in self.unpack(target, value):
             self.bind_target(part, item)
-
-    def unpack(self, target: s.Syntax, value: Any) -> list[tuple[s.Syntax, Any]]:
-        """Pairs of target part and value for a tuple target, one starred part allowed."""
-        if not isinstance(target, (s.TupleLit, s.ListLit)):
-            raise self.error("E113", "cannot assign to this", target)
-        if not isinstance(value, (tuple, list)):
-            raise self.error("E113", "this value has no parts to unpack", target)
-        parts = target.items
-        stars = [index for index, part in enumerate(parts) if type(part) is s.Starred]
-        if not stars:
-            if len(parts) != len(value):
-                raise self.error("E113", f"{len(parts)} names for {len(value)} values", target)
-            return list(zip(parts, value))
-        if len(stars) > 1 or len(value) < len(parts) - 1:
-            raise self.error("E113", f"{len(parts)} names for {len(value)} values", target)
-        at, rest = stars[0], len(value) - (len(parts) - stars[0] - 1)
-        starred = parts[at]
-        assert type(starred) is s.Starred
-        pairs = list(zip(parts[:at], value[:at]))
-        pairs.append((starred.value, list(value[at:rest])))
-        return pairs + list(zip(parts[at + 1 :], value[rest:]))
 
 
 def _has_star(nodes: list[s.Syntax]) -> bool:

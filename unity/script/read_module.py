@@ -22,7 +22,8 @@ from .constants import attribute_value
 from .read_base import Reading, Silent, suggest
 from .read_relax import FunctionReader, function_options
 from .read_text import read_tree
-from .relax_expr import GraphExprReader, vdevice
+from .relax_expr import GraphExprReader
+from .relax_forms import vdevice
 from .scope import POISON, Dotted, Macro, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from .spelling import MODULE_ALIASES
 from .tir_function import PrimFuncReader

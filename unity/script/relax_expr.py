@@ -1,12 +1,11 @@
 """Graph-level expressions: operators from the table, calls across levels, constants, shapes, tuples.
 
-Not here: statements (``read_relax.py``). Invariant: a call read here carries its inferred type; nothing is bound to a
-variable yet (the block builder does that).
+Not here: statements (``read_relax.py``), values with a spelling of their own (``relax_forms.py``). Invariant: a call read
+here carries its inferred type; nothing is bound to a variable yet (the block builder does that).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from ..ffi.tensor import Tensor
 from ..ir import (
     OPS,
     Call,
-    Constant,
     DataTypeImm,
     Expr,
     ExternFunc,
     Function,
     GlobalVar,
     If,
-    IntImm,
     IRModule,
     Op,
     PrimFunc,
@@ -46,9 +43,10 @@ from ..ir.op import similar_ops
 from ..ir.relation import tensor_type
 from ..op.table import adopt_scalars, bind_arguments as bind_operator, constant
 from . import syntax as s
-from .constants import attribute_value, constant_bytes, constant_data
+from .constants import attribute_value
 from .plain import is_number
 from .read_base import bind_arguments, suggest
+from .relax_forms import GRAPH_FORMS
 from .scope import Dotted, Macro
 from .spelling import INFIX, KEYWORDS, PREFIX_GRAPH
 from .tir_expr import TensorExprReader
@@ -196,7 +194,7 @@ class GraphExprReader(TensorExprReader):
         return super().unknown_name(node)
 
     def call_path(self, path: str, node: s.Call) -> Any:
-        special = _SPECIAL.get(path)
+        special = GRAPH_FORMS.get(path)
         if special is not None:
             return special(self, path, node)
         if path.startswith("R."):
@@ -350,108 +348,9 @@ class GraphExprReader(TensorExprReader):
         """A call of an R.macro."""
         raise self.error("E113", "macros stand in functions", node)
 
-    # ------------------------------------------------------------------------------------------------ special spellings
-
-    def _const(self, path: str, node: s.Call) -> Constant:
-        args, keywords = self.arguments(node)
-        if path == "R.const_bytes":
-            bound = bind_arguments(self.reading, node, path, ("data", "shape", "dtype"), args, keywords, 3)
-            data = constant_bytes(self, bound, node)
-        else:
-            bound = bind_arguments(self.reading, node, path, ("value", "dtype"), args, keywords, 1)
-            data = constant_data(self, bound["value"], bound.get("dtype"), node)
-        dims = tuple([IntImm(extent, _INT64) for extent in data.shape])
-        return Constant(data, tensor_type(dims, data.data_type), self.reading.span(node))
-
-    def _shape(self, path: str, node: s.Call) -> ShapeExpr:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("values",), args, keywords, 1)
-        return ShapeExpr(self.dimensions(bound["values"], node), self.reading.span(node))
-
-    def _tuple_call(self, path: str, node: s.Call) -> Tuple:
-        args, keywords = self.arguments(node)
-        if keywords:
-            raise self.error("E112", "R.tuple takes fields only", node)
-        return Tuple(tuple([self.expr(arg, node) for arg in args]), self.reading.span(node))
-
-    def _prim_value(self, path: str, node: s.Call) -> Expr:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("value",), args, keywords, 1)
-        value = self.expr(bound["value"], node)
-        if not isinstance(value.ty, PrimType):
-            raise self.error("E113", "R.prim_value takes a number or a scalar expression", node)
-        return value
-
-    def _str(self, path: str, node: s.Call) -> StringImm:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("value",), args, keywords, 1)
-        return StringImm(self.text(bound["value"], node), self.reading.span(node))
-
-    def _dtype_value(self, path: str, node: s.Call) -> DataTypeImm:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("value",), args, keywords, 1)
-        return DataTypeImm(self.dtype(bound["value"], node), self.reading.span(node))
-
-    def _extern_func(self, path: str, node: s.Call) -> ExternFunc:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("name", "ty"), args, keywords, 1)
-        return ExternFunc(self.text(bound["name"], node), self.reading.span(node))
-
-    def _global_var(self, path: str, node: s.Call) -> Any:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("name",), args, keywords, 1)
-        return self.module_member(self.text(bound["name"], node), node)
-
-    def _vdevice(self, path: str, node: s.Call) -> Any:
-        return vdevice(self, path, node)
-
-    def _device(self, path: str, node: s.Call) -> str:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("index",), args, keywords, 0)
-        return f"{path[2:]}:{self.as_integer(bound.get('index', 0), node)}"
-
-    def _float(self, path: str, node: s.Call) -> Any:
-        args, _ = self.arguments(node)
-        if len(args) == 1 and args[0] in ("inf", "-inf", "nan"):
-            return float(args[0])
-        return self.call_builtin(path, node)
-
-
-def vdevice(reader: Any, path: str, node: s.Call) -> dict[str, Any]:
-    """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
-    args, keywords = reader.arguments(node)
-    bound = bind_arguments(reader.reading, node, path, ("target", "id", "scope"), args, keywords, 0)
-    target = bound.get("target", "llvm")
-    if not isinstance(target, (str, dict)):
-        raise reader.error("E113", "a target is a text or a dict", node)
-    return {
-        "target": target, "id": reader.as_integer(bound.get("id", 0), node),
-        "scope": reader.text(bound.get("scope", "global"), node),
-    }  # fmt: skip
-
 
 def _similar(path: str) -> str | None:
     close = similar_ops(path)
     if close:
         return f"did you mean {', '.join(close)}?"
-    return suggest(path, _SPECIAL)
-
-
-_SPECIAL: dict[str, Callable[[Any, str, s.Call], Any]] = {
-    "R.const": GraphExprReader._const,
-    "R.const_bytes": GraphExprReader._const,
-    "R.shape": GraphExprReader._shape,
-    "R.tuple": GraphExprReader._tuple_call,
-    "R.prim_value": GraphExprReader._prim_value,
-    "R.str": GraphExprReader._str,
-    "R.dtype": GraphExprReader._dtype_value,
-    "R.ExternFunc": GraphExprReader._extern_func,
-    "R.extern": GraphExprReader._extern_func,
-    "I.GlobalVar": GraphExprReader._global_var,
-    "I.vdevice": GraphExprReader._vdevice,
-    "R.cpu": GraphExprReader._device,
-    "R.cuda": GraphExprReader._device,
-    "R.gpu": GraphExprReader._device,
-    "R.device": GraphExprReader._device,
-    "float": GraphExprReader._float,
-}
+    return suggest(path, GRAPH_FORMS)

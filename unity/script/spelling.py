@@ -266,3 +266,7 @@ NAME_FIRST: frozenset[str] = frozenset((
 # block). ``T.alloc_local``/``T.alloc_shared`` are the statement with that scope.
 BLOCK_ALLOC = "T.alloc_buffer"
 STATEMENT_ALLOC = "T.allocate_buffer"
+
+UNQUALIFIED = {name: f"R.{name}" for name in (*R_TYPES, "dataflow", "output", "call_tir", "call_dps", "match_shape")}
+UNQUALIFIED |= {"ir_module": "I.ir_module", "prim_func": "T.prim_func"}
+"""Names that may be written without their namespace (2021), and what they mean."""

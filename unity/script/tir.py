@@ -13,8 +13,9 @@ from .names import ScriptName, make_name
 from .read_types import dtype_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
-from .tir_expr import SPECIAL_NAMES
 from .tir_forms import FORM_NAMES
+from .tir_frames import FRAME_NAMES
+from .tir_special import SPECIAL_NAMES
 
 
 @overload
@@ -51,7 +52,9 @@ def inline(fn: Callable[..., Any]) -> Any:
 
 def _known() -> dict[str, str]:
     aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
-    plain = {name: f"``{name}`` of script." for name in (*SPECIAL_NAMES, *FORM_NAMES, *AXES, *LOOPS, "T.grid")}
+    plain = {
+        name: f"``{name}`` of script." for name in (*SPECIAL_NAMES, *FORM_NAMES, *FRAME_NAMES, *AXES, *LOOPS, "T.grid")
+    }
     forms = {name: f"``{name}({', '.join(form.fields)})``." for name, form in NODE_FORMS.items()}
     types = {
         f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type."

@@ -1,6 +1,7 @@
-"""Tensor-level calls: data types, node forms, intrinsics, and the spellings with a meaning of their own.
+"""Tensor-level calls: data types, node forms, intrinsics.
 
-Not here: operators and buffer accesses (``tir_access.py``), statements. Invariant: node-name forms (``T.Add``) build the raw
+Not here: spellings with a reading rule of their own (``tir_special.py``), operators and buffer accesses (``tir_access.py``),
+statements. Invariant: node-name forms (``T.Add``) build the raw
 node, ``T.max`` and its like fold.
 """
 
@@ -15,17 +16,11 @@ from ..ir import (
     Broadcast as BroadcastNode,
     Buffer,
     Call,
-    CommReducer,
     Expr,
     GlobalVar,
     IntImm,
-    IterVar,
-    Let,
     PointerType,
-    PrimType,
     Ramp,
-    Range,
-    Reduce,
     Shuffle,
     StringImm,
     Type,
@@ -39,13 +34,12 @@ from ..ir.intrinsic import INTRINSICS
 from . import syntax as s
 from .buffers import BufferSpec
 from .plain import is_number
-from .ranges import extent_of
 from .read_base import bind_arguments, suggest
 from .read_types import TYPE_CALLS, dtype_name
 from .spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
 from .tir_access import TensorValueReader
+from .tir_special import TENSOR_FORMS
 
-_INT64 = prim_type("int64")
 _BUILD: dict[str, Callable[..., Expr]] = {
     "+": b.add, "-": b.sub, "*": b.mul, "/": b.div, "//": b.floordiv, "%": b.floormod, "==": b.eq, "!=": b.ne, "<": b.lt,
     "<=": b.le, ">": b.gt, ">=": b.ge, "and": b.logical_and, "or": b.logical_or,
@@ -55,7 +49,6 @@ _HELPERS: dict[str, Callable[..., Expr]] = {
     "floormod": b.floormod, "div": b.div,
 }  # fmt: skip
 _BUFFER_MAKERS = frozenset(("T.Buffer",))
-_LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
 
 
 class TensorExprReader(TensorValueReader):
@@ -81,7 +74,7 @@ class TensorExprReader(TensorValueReader):
         return BufferSpec.read(self, path, node, args, keywords)
 
     def call_path(self, path: str, node: s.Call) -> Any:
-        special = _SPECIAL.get(path)
+        special = TENSOR_FORMS.get(path)
         if special is not None:
             return special(self, path, node)
         if path in TYPE_CALLS and (path != "T.handle" or node.args or node.keywords):
@@ -100,7 +93,7 @@ class TensorExprReader(TensorValueReader):
             return self._intrinsic(path, node)
         if "." not in path:
             return self.call_builtin(path, node)
-        known = (*INTRINSICS, *NODE_FORMS, *_SPECIAL)
+        known = (*INTRINSICS, *NODE_FORMS, *TENSOR_FORMS)
         raise self.error("E111", f"unknown function {path}", node.func, suggest(path, known))
 
     def _dtype_call(self, name: str, node: s.Call) -> Any:
@@ -168,14 +161,14 @@ class TensorExprReader(TensorValueReader):
                 return Shuffle(vectors, picks, prim_type(element.with_lanes(lanes)), span)
             case "Not":
                 x = self.expr(values[0], node)
-                return scalar_nodes.Not(x, b._bool_like(x), span)
+                return scalar_nodes.Not(x, b.bool_like(x), span)
             case "Select":
                 x, y = b.unify(self.operand(values[1], node), self.operand(values[2], node))
                 return scalar_nodes.Select(self.expr(values[0], node), x, y, x.ty, span)  # type: ignore[arg-type]
         x, y = b.unify(self.operand(values[0], node), self.operand(values[1], node))
         made = getattr(scalar_nodes, form.node)
         compares = issubclass(made, scalar_nodes.Compare) or form.node in ("And", "Or")
-        ty = b._bool_like(x) if compares else x.ty
+        ty = b.bool_like(x) if compares else x.ty
         return made(x, y, ty, span)  # type: ignore[no-any-return]
 
     def _lanes(self, value: Any, node: s.Syntax) -> tuple[int, bool]:
@@ -264,169 +257,3 @@ class TensorExprReader(TensorValueReader):
             exprs = tuple([self.argument(arg, node) for arg in args])
             return Call(callee, exprs, {}, (), prim_type("int32"), self.reading.span(node))
         return super().call_value(callee, node)
-
-    # ------------------------------------------------------------------------------------------------ special spellings
-
-    def _cast(self, path: str, node: s.Call) -> Expr:
-        args, keywords = self.arguments(node)
-        fields = ("dtype", "value") if path == "T.Cast" else ("value", "dtype")
-        bound = bind_arguments(self.reading, node, path, fields, args, keywords, 2)
-        value, dtype, span = bound["value"], self.dtype(bound["dtype"], node), self.reading.span(node)
-        if path == "T.cast" or is_number(value):
-            return b.const(value, dtype, span) if is_number(value) else b.cast(self.expr(value, node), dtype, span)
-        return scalar_nodes.Cast(self.expr(value, node), prim_type(dtype), span)
-
-    def _let(self, path: str, node: s.Call) -> Expr:
-        where = [keyword for keyword in node.keywords if keyword.name == "where"]
-        if len(where) != 1 or type(where[0].value) is not s.DictLit or len(node.args) != 1:
-            raise self.error("E112", "write T.Let(body, where={x: value})", node)
-        table = where[0].value
-        outer = self.scope
-        self.scope = type(outer)(outer) if type(outer).__name__ == "Scope" else outer
-        bound: list[tuple[Var, Expr]] = []
-        try:
-            for key, value_node in zip(table.keys, table.values):
-                if type(key) is not s.Name:
-                    raise self.error("E113", "a name is bound here", key or node)
-                value = self.read(value_node)
-                known = self.scope.get(key.name)
-                fresh = isinstance(known, Var) and known not in self.let_bound
-                var = known if fresh else Var(key.name, value.ty, self.reading.span(key))
-                self.let_bound.add(var)
-                self.scope.names[key.name] = var
-                bound.append((var, value))
-            body = self.read(node.args[0])
-        finally:
-            self.scope = outer
-        for var, value in reversed(bound):
-            body = Let(var, value, body, self.reading.span(node))
-        return body
-
-    def _call_intrin(self, path: str, node: s.Call) -> Expr:
-        args, _ = self.arguments(node)
-        if len(args) < 2:
-            raise self.error("E112", "write T.call_intrin(dtype, name, ...)", node)
-        name = self.text(args[1], node, "the name of an intrinsic")
-        full = "T." + name.rpartition(".")[2]
-        if full not in INTRINSICS:
-            raise self.error("E111", f"no intrinsic {name}", node, suggest(full, INTRINSICS))
-        exprs = tuple([self.expr(arg, node) for arg in args[2:]])
-        return Call(op(full), exprs, {}, (), self.result_type(args[0], node), self.reading.span(node))
-
-    def _ceildiv(self, path: str, node: s.Call) -> Expr:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("a", "b"), args, keywords, 2)
-        return b.ceildiv(self.operand(bound["a"], node), self.operand(bound["b"], node), self.reading.span(node))
-
-    def _limit(self, path: str, node: s.Call) -> Expr:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 1)
-        return _LIMITS[path](self.dtype(bound["dtype"], node))
-
-    def _var(self, path: str, node: s.Call) -> Any:
-        args, keywords = self.arguments(node)
-        keywords.pop("name", None)
-        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 0)
-        return self.declare_symbol(self.dtype(bound.get("dtype", "int64"), node), node)
-
-    def _range(self, path: str, node: s.Call) -> Range:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("begin", "end"), args, keywords, 1)
-        begin = self.index(bound["begin"], node)
-        if "end" not in bound:
-            return Range(IntImm(0, begin.ty if isinstance(begin.ty, PrimType) else _INT64), begin)
-        end = self.index(bound["end"], node)
-        return Range(begin, extent_of(begin, end))
-
-    def _comm_reducer(self, path: str, node: s.Call) -> CommReducer:
-        if len(node.args) != 2 or type(node.args[0]) is not s.Lambda or node.keywords:
-            raise self.error("E112", "write T.comm_reducer(lambda x, y: x + y, [identity])", node)
-        function = node.args[0]
-        identity = [self.expr(item, node.args[1]) for item in self.sequence(node.args[1])]
-        count = len(identity)
-        if len(function.params) != 2 * count:
-            raise self.error("E112", f"{count} identities need {2 * count} lambda parameters", node)
-        types = [item.ty for item in identity]
-        variables = [Var(p.name, types[k % count]) for k, p in enumerate(function.params)]
-        result = self.apply_lambda(function, list(variables))
-        results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-        exprs = tuple([self.expr(item, function) for item in results])
-        return CommReducer(
-            tuple(variables[:count]), tuple(variables[count:]), exprs, tuple(identity), self.reading.span(node)
-        )
-
-    def _iter_var(self, path: str, node: s.Call) -> IterVar:
-        if len(node.args) != 4 or type(node.args[0]) is not s.Name:
-            raise self.error("E112", "write T.iter_var(name, T.Range(a, b), kind, thread)", node)
-        dom = self.evaluate(node.args[1])
-        kind, tag = [self.text(self.evaluate(arg), arg) for arg in node.args[2:]]
-        ty = dom.min.ty if type(dom) is Range else _INT64
-        known = self.scope.get(node.args[0].name)
-        var = known if isinstance(known, Var) else Var(node.args[0].name, ty, self.reading.span(node))
-        self.scope.names[var.name] = var
-        return IterVar(var, dom, kind, tag, self.reading.span(node))
-
-    def _reduce(self, path: str, node: s.Call) -> Expr:
-        parts = {keyword.name: keyword.value for keyword in node.keywords}
-        if len(node.args) != 1 or not {"source", "axis"} <= set(parts):
-            raise self.error("E112", "write T.reduce(combiner, source=[...], axis=[...])", node)
-        combiner = self.evaluate(node.args[0])
-        if type(combiner) is not CommReducer:
-            raise self.error("E113", "expected T.comm_reducer(...)", node.args[0])
-        axes = self.sequence(parts["axis"])
-        if not all([type(axis) is IterVar for axis in axes]):
-            raise self.error("E113", "expected T.iter_var(...)", parts["axis"])
-        source = tuple([self.expr(item, node) for item in self.sequence(parts["source"])])
-        condition = self.read(parts["where"]) if "where" in parts else b.const(True)
-        index = self.integer(parts["value_index"]) if "value_index" in parts else 0
-        init = tuple([self.expr(item, node) for item in self.sequence(parts["init"])]) if "init" in parts else ()
-        if not 0 <= index < len(source):
-            raise self.error("E113", f"value_index {index} of {len(source)} sources", node)
-        return Reduce(combiner, source, tuple(axes), condition, index, init, source[index].ty, self.reading.span(node))
-
-    def _meta_var(self, path: str, node: s.Call) -> Any:
-        if len(node.args) != 1 or node.keywords:
-            raise self.error("E112", f"{path} takes one value", node)
-        return self.evaluate(node.args[0])
-
-    def _make_buffer(self, path: str, node: s.Call) -> BufferSpec:
-        args, keywords = self.arguments(node)
-        return self.buffer_spec(path, node, args, keywords)
-
-    def _target(self, path: str, node: s.Call) -> Any:
-        args, keywords = self.arguments(node)
-        if not 1 <= len(args) <= 2 or keywords or not isinstance(args[0], (str, dict)):
-            raise self.error("E112", f"{path} takes a text or a dict", node)
-        return args[0] if len(args) == 1 else {"target": args[0], "host": args[1]}
-
-    def _type_annotation(self, path: str, node: s.Call) -> Expr:
-        args, keywords = self.arguments(node)
-        bound = bind_arguments(self.reading, node, path, ("dtype",), args, keywords, 1)
-        return Call(op(path), (), {}, (), self.result_type(bound["dtype"], node), self.reading.span(node))
-
-
-_SPECIAL: dict[str, Callable[[Any, str, s.Call], Any]] = {
-    "T.Cast": TensorExprReader._cast,
-    "T.cast": TensorExprReader._cast,
-    "T.Let": TensorExprReader._let,
-    "T.call_intrin": TensorExprReader._call_intrin,
-    "T.ceildiv": TensorExprReader._ceildiv,
-    "T.min_value": TensorExprReader._limit,
-    "T.max_value": TensorExprReader._limit,
-    "T.infinity": TensorExprReader._limit,
-    "T.var": TensorExprReader._var,
-    "T.Range": TensorExprReader._range,
-    "I.Range": TensorExprReader._range,
-    "T.comm_reducer": TensorExprReader._comm_reducer,
-    "T.iter_var": TensorExprReader._iter_var,
-    "T.reduce": TensorExprReader._reduce,
-    "T.meta_var": TensorExprReader._meta_var,
-    "I.meta_var": TensorExprReader._meta_var,
-    "T.Buffer": TensorExprReader._make_buffer,
-    "T.target": TensorExprReader._target,
-    "I.target": TensorExprReader._target,
-    "T.type_annotation": TensorExprReader._type_annotation,
-}
-
-SPECIAL_NAMES = tuple(_SPECIAL)
-"""Spellings handled here besides nodes, data types and intrinsics."""

@@ -24,13 +24,13 @@ from .buffers import BufferSpec
 from .mutable import mutable_names
 from .read_base import Silent
 from .scope import POISON, Dotted, Scope
-from .tir_forms import FormReader
+from .tir_frames import FrameReader
 
 _HANDLE = prim_type("handle")
 Wrap = Callable[[Stmt], Stmt]
 
 
-class PrimFuncReader(FormReader):
+class PrimFuncReader(FrameReader):
     """Reads one ``@T.prim_func``."""
 
     # -------------------------------------------------------------------------------------------------------- function

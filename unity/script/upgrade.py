@@ -1,8 +1,8 @@
 """Old spellings of script rewritten to the present ones inside a Python file; everything else stays byte for byte.
 
 Here: the rewrites, as edits of the text at the places the concrete syntax gives. Not here: finding script in a file
-(``embedded.py``), the names (``spelling.py``). Invariant: what is read from the result equals what was read before, and
-upgrading twice changes nothing more. Nothing is executed.
+(``embedded.py``), edits and the text around a node (``rewriter.py``), the names (``spelling.py``). Invariant: what is read
+from the result equals what was read before, and upgrading twice changes nothing more. Nothing is executed.
 
 Read but left as written, because the change would move whole lines: frames (``with T.LetStmt``, ``with T.allocate``).
 """
@@ -13,24 +13,19 @@ import re
 from collections.abc import Callable, Mapping
 
 from ..ffi.dtype import DataType
-from ..ir import IRModule, Node, TensorType, Type
-from ..ir.expr import Call, MatchCast
-from ..ir.walk import collect
+from ..ir import TensorType
 from ..support.deep import deep_recursion
-from ..support.errors import UnityError
 from ..support.source import Source
 from . import syntax as s
-from .embedded import Definition, definitions, dotted, logical_lines, namespaces, own_source, script_path, tree_of
+from .embedded import Definition, definitions, dotted, logical_lines, namespaces, tree_of
 from .names_bound import bound_names, nodes_of
-from .read_expr import _UNQUALIFIED
-from .read_module import parse
 from .read_types import dtype_name
-from .spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED
+from .rewriter import Edits, Rewriter
+from .spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED, UNQUALIFIED
 
 _DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
 _BRACKETED = frozenset(("T.Buffer", "T.Ptr", "T.handle", "R.Tensor", "R.Shape", "R.Tuple", "R.Callable"))
 _KEPT_FRAMES = frozenset(("T.allocate", "T.allocate_const"))
-Place = tuple[int, int]
 
 
 def upgrade(text: str, *, name: str = "<script>") -> str:
@@ -60,40 +55,17 @@ def _outside(text: str, found: list[Definition]) -> str:
     return "\n".join([*parts, text[last:]])
 
 
-class Edits:
-    """Replacements of ranges of a text; a later one may enclose earlier ones, after taking their effect with ``apply``."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.made: list[tuple[int, int, str]] = []
-
-    def replace(self, start: int, end: int, new: str) -> None:
-        """Write ``new`` instead of ``text[start:end]``; edits inside are dropped."""
-        self.made = [edit for edit in self.made if not (start <= edit[0] and edit[1] <= end and end > start)]
-        self.made.append((start, end, new))
-
-    def apply(self, start: int, end: int) -> str:
-        """The text of a range with the edits inside it."""
-        parts, last = [], start
-        for edit_start, edit_end, new in sorted([edit for edit in self.made if start <= edit[0] and edit[1] <= end]):
-            parts += [self.text[last:edit_start], new]
-            last = edit_end
-        return "".join([*parts, self.text[last:end]])
-
-
-class _Upgrader:
+class _Upgrader(Rewriter):
     """Edits for one definition. Nodes are visited children first, so that an edit may take along those inside it."""
 
     def __init__(
         self, source: Source, edits: Edits, base: int, names: Mapping[str, str], outside: str, definition: Definition
     ) -> None:
-        self.source, self.edits, self.base = source, edits, base
-        self.file_names, self.names = names, names
-        self.outside, self.definition = outside, definition
-        self.bare: dict[str, str] = {}
+        super().__init__(source, edits, base, names, definition)
+        self.file_names = names
+        self.outside = outside
         self.direct: dict[int, bool] = {}  # allocations directly in a block -> the block is written T.sblock
         self.assigned: set[str] = set()  # names the body of the module assigns
-        self.read_types: dict[Place, list[Type]] | None = None
 
     # ------------------------------------------------------------------------------------------------------------- walk
 
@@ -105,7 +77,7 @@ class _Upgrader:
             hidden = bound_names(top) if isinstance(top, s.FunctionDef) else set()
             self.names = {name: full for name, full in self.file_names.items() if name not in hidden}
             taken = hidden | set(self.file_names)
-            self.bare = {name: CANONICAL.get(path, path) for name, path in _UNQUALIFIED.items() if name not in taken}
+            self.bare = {name: CANONICAL.get(path, path) for name, path in UNQUALIFIED.items() if name not in taken}
             inner = nodes_of(top)
             if not isinstance(top, s.FunctionDef):
                 self.assigned = {
@@ -130,19 +102,6 @@ class _Upgrader:
         rule = _RULES.get(type(node))
         if rule is not None:
             rule(self, node)
-
-    def path(self, node: s.Syntax) -> str | None:
-        """The present name of a dotted name of script."""
-        written = dotted(node)
-        return script_path(written, self.names) or self.bare.get(written or "")
-
-    def at(self, node: s.Syntax) -> tuple[int, int]:
-        """Offsets of a node in the file."""
-        return node.start + self.base, node.end + self.base
-
-    def take(self, node: s.Syntax) -> str:
-        """Text of a node with the edits made inside it."""
-        return self.edits.apply(*self.at(node))
 
     # ------------------------------------------------------------------------------------------------------------ names
 
@@ -237,14 +196,6 @@ class _Upgrader:
             self._call_dps(node)
         else:
             self.keywords(node)
-
-    def rename(self, func: s.Syntax, new: str) -> None:
-        """Write another last part of a name; a name without namespace gets it."""
-        start, end = self.at(func)
-        if type(func) is s.Attribute:
-            self.edits.replace(end - len(func.name), end, new)
-        else:
-            self.edits.replace(start, end, f"R.{new}")
 
     def keywords(self, node: s.Call) -> None:
         """``sinfo_args=`` -> ``ty_args=``."""
@@ -373,37 +324,6 @@ class _Upgrader:
         ]
         return [f'"{item.name}"' for item in found]
 
-    # ------------------------------------------------------------------------------------------------------------- text
-
-    def graph(self, node: s.Call) -> str:
-        """How the namespace R is written at a call."""
-        written = dotted(node.func)
-        return written.rpartition(".")[0] if written is not None and "." in written else "R"
-
-    def tensor(self, node: s.Call, shape: str, dtype: str | None) -> str:
-        """A tensor type."""
-        return f"{self.graph(node)}.Tensor({shape}{'' if dtype is None else ', ' + dtype})"
-
-    def argument(self, call: s.Call, node: s.Syntax) -> tuple[int, int]:
-        """Offsets of an argument with the parentheses around it."""
-        text = self.source.text
-        low, high = text.index("(", call.func.end + self.base) + 1, call.end - 1 + self.base
-        start, end = self.at(node)
-        while True:
-            before, after = text[low:start].rstrip(), text[end:high].lstrip()
-            if not before.endswith("(") or not after.startswith(")"):
-                return start, end
-            start = low + len(before) - 1
-            end = high - len(after) + 1
-
-    # ------------------------------------------------------------------------------------------------------------ types
-
-    def types_at(self, node: s.Call) -> list[Type]:
-        """Types of the results of a call, read from the program; empty where it needs names of the enclosing Python."""
-        if self.read_types is None:
-            self.read_types = _read_types(self.definition, self.source)
-        return self.read_types.get(self.source.line_column(node.start + self.base), [])
-
 
 def _direct_calls(nodes: list[s.Syntax], path: Callable[[s.Syntax], str | None]) -> dict[int, bool]:
     """Calls assigned directly in the body of a block, and whether that block is written ``T.sblock``."""
@@ -416,22 +336,6 @@ def _direct_calls(nodes: list[s.Syntax], path: Callable[[s.Syntax], str | None])
             late = (dotted(blocks[-1].func) or "").endswith("sblock")
             values = [stmt.value for stmt in node.body if isinstance(stmt, (s.Assign, s.AnnAssign))]
             found |= {id(value): late for value in values}
-    return found
-
-
-def _read_types(definition: Definition, source: Source) -> dict[Place, list[Type]]:
-    try:
-        made = parse(own_source(definition, source), check=False)
-    except UnityError:
-        return {}
-    roots: list[Node] = list(made.functions.values()) if isinstance(made, IRModule) else [made]
-    found: dict[Place, list[Type]] = {}
-    for root in roots:
-        for node in collect(root, (Call, MatchCast)):
-            if node.span is not None:
-                found[node.span.line, node.span.column] = (
-                    [node.target] if type(node) is MatchCast else list(node.ty_args)
-                )
     return found
 
 

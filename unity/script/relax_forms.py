@@ -1,0 +1,125 @@
+"""Values of graph functions with a spelling of their own: constants, shapes, tuples, texts, functions, devices.
+
+Not here: operators (``relax_expr.py``). Invariant: each function reads the arguments of one call and builds one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import (
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    IntImm,
+    PrimType,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    prim_type,
+)  # fmt: skip
+from ..ir.relation import tensor_type
+from . import syntax as s
+from .constants import constant_bytes, constant_data
+from .read_base import bind_arguments
+
+_INT64 = prim_type("int64")
+
+
+def _const(reader: Any, path: str, node: s.Call) -> Constant:
+    args, keywords = reader.arguments(node)
+    if path == "R.const_bytes":
+        bound = bind_arguments(reader.reading, node, path, ("data", "shape", "dtype"), args, keywords, 3)
+        data = constant_bytes(reader, bound, node)
+    else:
+        bound = bind_arguments(reader.reading, node, path, ("value", "dtype"), args, keywords, 1)
+        data = constant_data(reader, bound["value"], bound.get("dtype"), node)
+    dims = tuple([IntImm(extent, _INT64) for extent in data.shape])
+    return Constant(data, tensor_type(dims, data.data_type), reader.reading.span(node))
+
+
+def _shape(reader: Any, path: str, node: s.Call) -> ShapeExpr:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("values",), args, keywords, 1)
+    return ShapeExpr(reader.dimensions(bound["values"], node), reader.reading.span(node))
+
+
+def _tuple_call(reader: Any, path: str, node: s.Call) -> Tuple:
+    args, keywords = reader.arguments(node)
+    if keywords:
+        raise reader.error("E112", "R.tuple takes fields only", node)
+    return Tuple(tuple([reader.expr(arg, node) for arg in args]), reader.reading.span(node))
+
+
+def _prim_value(reader: Any, path: str, node: s.Call) -> Expr:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("value",), args, keywords, 1)
+    value: Expr = reader.expr(bound["value"], node)
+    if not isinstance(value.ty, PrimType):
+        raise reader.error("E113", "R.prim_value takes a number or a scalar expression", node)
+    return value
+
+
+def _str(reader: Any, path: str, node: s.Call) -> StringImm:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("value",), args, keywords, 1)
+    return StringImm(reader.text(bound["value"], node), reader.reading.span(node))
+
+
+def _dtype_value(reader: Any, path: str, node: s.Call) -> DataTypeImm:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("value",), args, keywords, 1)
+    return DataTypeImm(reader.dtype(bound["value"], node), reader.reading.span(node))
+
+
+def _extern_func(reader: Any, path: str, node: s.Call) -> ExternFunc:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("name", "ty"), args, keywords, 1)
+    return ExternFunc(reader.text(bound["name"], node), reader.reading.span(node))
+
+
+def _global_var(reader: Any, path: str, node: s.Call) -> Any:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("name",), args, keywords, 1)
+    return reader.module_member(reader.text(bound["name"], node), node)
+
+
+def _device(reader: Any, path: str, node: s.Call) -> str:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("index",), args, keywords, 0)
+    return f"{path[2:]}:{reader.as_integer(bound.get('index', 0), node)}"
+
+
+def vdevice(reader: Any, path: str, node: s.Call) -> dict[str, Any]:
+    """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("target", "id", "scope"), args, keywords, 0)
+    target = bound.get("target", "llvm")
+    if not isinstance(target, (str, dict)):
+        raise reader.error("E113", "a target is a text or a dict", node)
+    return {
+        "target": target, "id": reader.as_integer(bound.get("id", 0), node),
+        "scope": reader.text(bound.get("scope", "global"), node),
+    }  # fmt: skip
+
+
+GRAPH_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
+    "R.const": _const,
+    "R.const_bytes": _const,
+    "R.shape": _shape,
+    "R.tuple": _tuple_call,
+    "R.prim_value": _prim_value,
+    "R.str": _str,
+    "R.dtype": _dtype_value,
+    "R.ExternFunc": _extern_func,
+    "R.extern": _extern_func,
+    "I.GlobalVar": _global_var,
+    "I.vdevice": vdevice,
+    "R.cpu": _device,
+    "R.cuda": _device,
+    "R.gpu": _device,
+    "R.device": _device,
+}
+"""Spellings of graph functions with a reading rule of their own."""
