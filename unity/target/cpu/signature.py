@@ -2,67 +2,33 @@
 
 from __future__ import annotations
 
+from ...arith.formula import NoFormula, to_formula
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
 from ...ir.build import dtype_of
-from ...ir.expr import Call, IntImm, Var
+from ...ir.expr import Call, Var
 from ...ir.function import PrimFunc
-from ...ir.scalar import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BufferLoad,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Select,
-    Sub,
-)  # fmt: skip
+from ...ir.scalar import BufferLoad
 from ...ir.stmt import BufferStore
 from ...ir.types import Expr, PrimType, TupleType
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 
-_OPERATORS: dict[type, str] = {
-    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
-    Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
-}  # fmt: skip
-
 
 def formula(expr: Expr, symbols: dict[Var, int]) -> Dim:
     """A scalar expression as data. Raises CodegenError E528 for what a formula cannot say."""
-    kind = type(expr)
-    if kind is IntImm:
-        return expr.value  # type: ignore[attr-defined, no-any-return]
-    if kind is Var:
-        number = symbols.get(expr)  # type: ignore[call-overload]
+
+    def number_of(var: Var) -> int:
+        number = symbols.get(var)
         if number is None:
-            raise CodegenError("E528", f"symbol {expr.name} stands in a shape but no parameter gives it", expr.span)  # type: ignore[attr-defined]
-        return ("sym", number)
-    if kind is Cast:
-        return formula(expr.value, symbols)  # type: ignore[attr-defined]
-    if kind is Not:
-        return ("not", formula(expr.a, symbols))  # type: ignore[attr-defined]
-    if kind is Select:
-        parts = [expr.cond, expr.true_value, expr.false_value]  # type: ignore[attr-defined]
-        return ("select", *[formula(p, symbols) for p in parts])
-    name = _OPERATORS.get(kind)
-    if name is None:
+            raise CodegenError("E528", f"symbol {var.name} stands in a shape but no parameter gives it", var.span)
+        return number
+
+    try:
+        return to_formula(expr, number_of)
+    except NoFormula as problem:
         raise CodegenError(
-            "E528", f"{kind.__name__} cannot stand in the shape of a parameter", getattr(expr, "span", None)
-        )
-    return (name, formula(expr.a, symbols), formula(expr.b, symbols))  # type: ignore[attr-defined]
+            "E528", f"{problem} cannot stand in the shape of a parameter", getattr(problem.expr, "span", None)
+        ) from None
 
 
 def result_dtype(func: PrimFunc) -> str | None:

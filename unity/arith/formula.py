@@ -1,0 +1,81 @@
+"""Integer expressions as formulas (``Dim``): plain data that machine code, saved files and the VM evaluate without the IR.
+
+Floats are no formulas. Invariant: ``evaluate(to_formula(e, ...), values)`` is the value of ``e``; nothing is simplified here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ffi.abi import Dim
+from ..ir.expr import Call, IntImm, Var
+from ..ir.scalar import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    Select,
+    Sub,
+)  # fmt: skip
+from ..ir.types import Expr, PrimType
+
+_BINARY: dict[type, str] = {
+    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
+    Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
+}  # fmt: skip
+_CALLS = {
+    "T.if_then_else": "select", "T.truncdiv": "truncdiv", "T.truncmod": "truncmod", "T.floordiv": "floordiv",
+    "T.floormod": "floormod",
+}  # fmt: skip
+
+
+class NoFormula(Exception):
+    """The expression that cannot be said as a formula."""
+
+    def __init__(self, expr: Expr) -> None:
+        super().__init__(type(expr).__name__)
+        self.expr = expr
+
+
+def is_integral(ty: object) -> bool:
+    """True for scalar types whose values are formulas: integers and bool."""
+    return isinstance(ty, PrimType) and ty.dtype.code in ("int", "uint", "bool") and ty.dtype.lanes == 1
+
+
+def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
+    """The formula of an integer expression; ``symbol_of`` numbers the variables. Raises NoFormula."""
+    kind = type(expr)
+    if kind is IntImm:
+        return int(expr.value)  # type: ignore[attr-defined]
+    if isinstance(expr, Var):
+        return ("sym", symbol_of(expr))
+    name = _BINARY.get(kind)
+    if name is not None:
+        return (name, to_formula(expr.a, symbol_of), to_formula(expr.b, symbol_of))  # type: ignore[attr-defined]
+    if isinstance(expr, Not):
+        return ("not", to_formula(expr.a, symbol_of))
+    if isinstance(expr, Select):
+        return ("select", *[to_formula(e, symbol_of) for e in (expr.cond, expr.true_value, expr.false_value)])
+    if isinstance(expr, Cast) and is_integral(expr.value.ty) and is_integral(expr.ty):
+        return to_formula(expr.value, symbol_of)
+    if isinstance(expr, Call):
+        op_name = getattr(expr.op, "name", "")
+        if op_name == "T.likely":
+            return to_formula(expr.args[0], symbol_of)
+        if op_name in _CALLS:
+            return (_CALLS[op_name], *[to_formula(a, symbol_of) for a in expr.args])
+    raise NoFormula(expr)
