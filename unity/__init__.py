@@ -14,18 +14,19 @@ _NAMES = {
     "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
-    "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module",
+    "BlockBuilder": ".op.block_builder", "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module",
 }  # fmt: skip
+_MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 
-__all__ = ["__version__", *_NAMES, *_ROOMS]
+__all__ = ["__version__", *_NAMES, *_MODULES, *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name], __name__), name)
-    elif name in _ROOMS:
-        value = importlib.import_module(f".{name}", __name__)
+    elif name in _ROOMS or name in _MODULES:
+        value = importlib.import_module(_MODULES.get(name, f".{name}"), __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -67,6 +67,7 @@ class BlockBuilder:
         self._frames: list[_Frame] = []
         self._names = NameSupply()
         self._result: Expr | None = None
+        self._params: Sequence[Var] = ()
 
     # ---- functions and blocks
 
@@ -79,13 +80,23 @@ class BlockBuilder:
         pure: bool | None = None,
         private: bool = False,
     ) -> Iterator[None]:
-        """Open a function; ``emit_func_output`` must be called inside. ``pure`` None infers it."""
+        """Open a function; ``emit_func_output`` must be called inside. ``pure`` None infers it.
+
+        The parameters may also be given to ``emit_func_output``. When the block ends with an error, the function is forgotten.
+        """
         self._names = NameSupply([p.name for p in params])
+        depth = len(self._frames)
         self._frames.append(_Frame())
-        self._result = None
-        yield
+        self._result, self._params = None, params
+        try:
+            yield
+        except BaseException:
+            del self._frames[depth:]
+            raise
         if self._result is None:
+            del self._frames[depth:]
             raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
+        params = self._params
         known = [var for param in params for var in (param, *free_vars(param.ty))]
         fn = self.finish_function(list(params), self._result, attrs, pure, erase(self._result.ty, known))
         if not private:
@@ -151,8 +162,12 @@ class BlockBuilder:
         """Bind an output of the dataflow block."""
         return self.emit(expr, name_hint, output=True)
 
-    def emit_func_output(self, expr: Expr) -> None:
-        """Set the value the function returns."""
+    def emit_func_output(self, expr: Expr, params: Var | Sequence[Var] | None = None) -> None:
+        """Set the value the function returns, and its parameters where ``function`` was not given them."""
+        if params is not None:
+            if self._params:
+                raise VerifyError("E303", "the parameters are given twice", help="give them to bb.function alone")
+            self._params = (params,) if isinstance(params, Var) else tuple(params)
         self._result = self._leaf(expr)
 
     def match_cast(self, value: Expr, target: Type, name_hint: str = "", output: bool = False) -> Var:
@@ -233,11 +248,25 @@ class BlockBuilder:
                 self._frame().bindings.append(binding)
         return self._normalize(expr.body)
 
+    def current_block_is_dataflow(self) -> bool:
+        """Is a dataflow block open."""
+        return self._frame().dataflow
+
+    def lookup_binding(self, var: Var) -> Expr | None:
+        """The value bound to a variable in the sequences that are open, None if there is none."""
+        for frame in reversed(self._frames):
+            for binding in [*[b for block in frame.blocks for b in block.bindings], *frame.bindings]:
+                if binding.var is var and isinstance(binding, (VarBinding, MatchCast)):
+                    return binding.value
+        return None
+
     # ---- module
 
     def get(self) -> IRModule:
         """The module built so far."""
         return self._module
+
+    finalize = get
 
     def get_unique_name(self, prefix: str) -> str:
         """A variable name not used before in the open function."""
@@ -248,6 +277,10 @@ class BlockBuilder:
         name = self._module.fresh_name(name_hint)
         self._module = self._module.with_functions({name: fn})
         return self._module.get_global_var(name)
+
+    def update_func(self, ref: GlobalVar, fn: Any) -> None:
+        """Replace a function of the module."""
+        self._module = self._module.with_functions({ref.name: fn})
 
 
 UNKNOWN = Type()

@@ -15,7 +15,7 @@ from ..ir.expr import Var
 from ..ir.scalar import CommReducer, IterVar, Reduce
 from ..ir.types import Expr, prim_type
 from ..support.errors import TypeRuleError
-from .value import Scalar, Value, to_scalar
+from .value import Scalar, Value, maximum, minimum, to_scalar
 
 
 class ReduceAxis(Value):
@@ -86,6 +86,11 @@ def highest(dtype: str) -> Value:
     return Value(build.infinity(dtype)) if DataType(dtype).is_float else Value(build.max_value(dtype))
 
 
+def _is_axis(axis: Any) -> bool:
+    """Is this an axis or several, not a second operand (``te.max(x, 0)``)."""
+    return isinstance(axis, (ReduceAxis, list, tuple))
+
+
 _sum = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")
 _prod = comm_reducer(lambda x, y: x * y, lambda dtype: build.const(1, dtype), "prod")
 _max = comm_reducer(lambda x, y: Value(build.maximum(x.expr, y.expr)), lowest, "max")
@@ -102,11 +107,15 @@ def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     return _prod(expr, axis, where)  # type: ignore[no-any-return]
 
 
-def max(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Largest over axes; NaN if any is NaN."""
+def max(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
+    """Largest over axes, or the larger of two values; NaN if any is NaN."""
+    if not _is_axis(axis):
+        return maximum(expr, axis)
     return _max(expr, axis, where)  # type: ignore[no-any-return]
 
 
-def min(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Smallest over axes; NaN if any is NaN."""
+def min(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
+    """Smallest over axes, or the smaller of two values; NaN if any is NaN."""
+    if not _is_axis(axis):
+        return minimum(expr, axis)
     return _min(expr, axis, where)  # type: ignore[no-any-return]

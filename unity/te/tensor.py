@@ -14,7 +14,7 @@ from typing import Any
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.expr import Var
+from ..ir.expr import IntImm, Var
 from ..ir.node import node
 from ..ir.scalar import Reduce
 from ..ir.stmt import Stmt
@@ -96,11 +96,21 @@ class Tensor:
         return f"te.Tensor({self.name}, {list(self.shape)}, {self.dtype})"
 
 
+_SIZES: dict[int, Expr] = {}
+"""The one int64 constant of each size, so that ``A.shape[1] == B.shape[0]`` of two tensors says what it should."""
+
+
 def shape_of(dims: Any) -> tuple[Expr, ...]:
-    """Dimensions as expressions: numbers become int64 constants."""
+    """Dimensions as expressions: numbers become int64 constants, equal ones the same object."""
     if isinstance(dims, (int, Value, Expr)):
         dims = (dims,)
-    return tuple([to_scalar(d, "int64") for d in dims])
+    return tuple([_one_size(to_scalar(d, "int64")) for d in dims])
+
+
+def _one_size(dim: Expr) -> Expr:
+    if type(dim) is IntImm and dim.ty.dtype.name == "int64":
+        return _SIZES.setdefault(dim.value, IntImm(dim.value, dim.ty))
+    return dim
 
 
 def placeholder(shape: Any, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:

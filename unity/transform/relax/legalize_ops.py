@@ -11,42 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import te
-from ...ir.expr import Call, Constant, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
-from ...ir.function import Function, PrimFunc
+from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var, op
+from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.op import OPS, OpInfo
-from ...ir.structural import structural_equal, structural_hash
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
 from ...op.lowering import known_dims
 from ...support.errors import UnityError
+from ...te.sharing import KernelTable
 from ..base import module_pass
 from .rewriting import GraphRewriter, Replaced
-
-
-class KernelTable:
-    """Adds tensor programs to a module, sharing equal ones."""
-
-    def __init__(self, mod: IRModule) -> None:
-        self.mod = mod
-        self.added: dict[str, PrimFunc] = {}
-        self._by_hash: dict[int, list[tuple[str, PrimFunc]]] = {}
-        for name, fn in mod.prim_funcs().items():
-            if "global_symbol" not in fn.attrs:
-                self._by_hash.setdefault(structural_hash(fn), []).append((name, fn))
-
-    def add(self, func: PrimFunc, hint: str) -> GlobalVar:
-        """Reference to an equal function of the module, or to this one added under a fresh name."""
-        bucket = self._by_hash.setdefault(structural_hash(func), [])
-        for name, known in bucket:
-            if structural_equal(known, func):
-                return GlobalVar(name)
-        name, count = hint, 0
-        while name in self.mod.functions or name in self.added:
-            count += 1
-            name = f"{hint}{count}"
-        self.added[name] = func
-        bucket.append((name, func))
-        return GlobalVar(name)
 
 
 class _Inputs:
