@@ -83,6 +83,12 @@ def num_threads() -> int:
     return _POOL[0].threads
 
 
+def set_num_threads(count: int) -> None:
+    """Threads of parallel loops in this process, the caller included; 1 runs them serially. Not to be called from inside a
+    region. Raises FFIError E731 for a count outside 1 to 256."""
+    ensure_pool(count)
+
+
 def pool_symbols() -> dict[str, int]:
     """External names generated code may call, with their addresses: what an `Engine` is given as ``symbols``."""
     return {PARALLEL_FOR: ensure_pool()}

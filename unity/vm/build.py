@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import script as _script  # noqa: F401 - importing it fills the printer hooks
+from ..arith.cost import cost_of
+from ..arith.formula import NoFormula, to_formula
+from ..ffi.abi import Dim
 from ..ffi.llvm import host_triple
 from ..ffi.tensor import Tensor
+from ..ir.build import add
 from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module
@@ -18,10 +22,12 @@ from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.options import int_option
 from ..target.cpu.codegen import build_kernels, compile_options
+from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
+from .bytecode import Program
 from .compile import compile_module
 from .executable import RECOMPILE, Executable
 from .machine import EXEC_MODES
@@ -64,6 +70,7 @@ def compile(
     objects = {"kernels": library.object} if library else {}
     made = Executable(program, objects, chosen.get("mtriple", host_triple()), resolved.features, options=options)
     made.describe = lambda: module_text(source)
+    made.count = lambda: kernel_costs(graph, program)
     if exec_mode == "native":
         add_driver(made)
     return made
@@ -84,6 +91,23 @@ def as_module(mod: object) -> IRModule:
         return module({name: PrimFunc(mod.params, mod.buffer_map, mod.body, mod.ret_ty, attrs, mod.span)})
     raise VMError("E625", f"unity.compile takes an IRModule or a function, got {type(mod).__name__}",
                   help="a torch model is compiled with unity.compile(model, example_inputs=(x,))")  # fmt: skip
+
+
+def kernel_costs(mod: IRModule, program: Program) -> dict[str, tuple[Dim, Dim]]:
+    """Operations and bytes of the compiled tensor programs, where formulas of their symbols can say them."""
+    found: dict[str, tuple[Dim, Dim]] = {}
+    with deep_recursion():
+        for name, fn in mod.prim_funcs().items():
+            if name not in program.kernels:
+                continue
+            number = {var: index for index, var in enumerate(symbol_vars(fn))}
+            cost = cost_of(fn)
+            try:
+                flops, moved = [to_formula(e, number.__getitem__) for e in (cost.flops, add(cost.read, cost.written))]
+            except (NoFormula, KeyError):  # an extent that is loaded, or a symbol that no shape gives
+                continue
+            found[name] = (flops, moved)
+    return found
 
 
 def module_text(mod: IRModule) -> tuple[str, list[Tensor]]:

@@ -163,6 +163,8 @@ class Program:
     places: list[str] = field(default_factory=list)
     kernels: dict[str, KernelSignature] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    costs: dict[str, tuple[Dim, Dim]] = field(default_factory=dict)
+    """Of each kernel: floating-point operations and bytes of compulsory traffic, formulas of its symbols."""
 
     def symbol(self, kernel: str) -> str:
         """Symbol of a kernel in the object code: its name where ``symbols`` has no other."""

@@ -24,6 +24,7 @@ def encode(program: bc.Program) -> bytes:
         "table": [[e.kind, e.name] for e in program.table],
         "contexts": [[c.function, c.what, c.annotation, c.place] for c in program.contexts],
         "places": program.places,
+        "costs": [[name, *cost] for name, cost in program.costs.items()],
         "kernels": [[name, program.symbol(name), _signature(s)] for name, s in program.kernels.items()],
     }
     return json.dumps(data, separators=(",", ":")).encode()
@@ -120,6 +121,9 @@ class _Reader:
         for name, symbol, signature in data["kernels"]:
             program.kernels[_text(name)] = self.signature(signature)
             program.symbols[name] = _text(symbol)
+        for name, flops, moved in data.get("costs", []):
+            count = len(program.kernels[name].symbols)
+            program.costs[name] = (self.dim(flops, count), self.dim(moved, count))
         for item in data["functions"]:
             fn = self.function(item)
             program.functions[fn.name] = fn

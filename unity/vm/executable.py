@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ffi.abi import Dim
 from ..ffi.dtype import DataType
 from ..ffi.engine import host_features, host_triple
 from ..ffi.tensor import Tensor
@@ -45,6 +46,8 @@ class Executable:
     keep: list[Any] = field(default_factory=list)
     describe: Callable[[], tuple[str, list[Tensor]]] | None = None
     """Gives ``module_text`` and ``module_constants`` when they are first needed."""
+    count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
+    """Gives the work of the kernels when it is first needed."""
 
     def as_text(self) -> str:
         """Disassembly of the bytecode."""
@@ -64,8 +67,15 @@ class Executable:
         """Names that can be called from outside."""
         return tuple([n for n, f in self.program.functions.items() if f.exported])
 
+    def count_work(self) -> None:
+        """Fill ``program.costs``."""
+        if self.count is not None:
+            self.program.costs = self.count()
+            self.count = None
+
     def save(self, path: str | Path) -> None:
         """Write everything to one file. Raises ArtifactError E801."""
+        self.count_work()
         if self.describe is not None:
             self.module_text, self.module_constants = self.describe()
             self.describe = None

@@ -33,6 +33,8 @@ class Interpreter:
         self.kernels = kernels
         self.before: Instrument | None = None
         self.after: Instrument | None = None
+        self.place = -1
+        """Script line of the running call, an index into ``Program.places``."""
 
     def run(self, name: str, args: tuple[Any, ...], depth: int = 0) -> Any:
         """Call a function with values. Raises VMError E6xx and what registered functions raise."""
@@ -139,6 +141,7 @@ class _Frame:
             if special is not None:
                 return special(self, instruction.args)
         args = [self.value(a) for a in instruction.args]
+        self.owner.place = instruction.place
         if entry.kind == "kernel":
             self.expect_tensors(entry.name, args)
         return self.owner.call_row(instruction.function, args, self.depth)

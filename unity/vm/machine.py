@@ -25,6 +25,7 @@ from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
 from .native_run import NativeProgram
+from .profile import Profile, profile
 from .values import Closure, to_value
 
 EXEC_MODES = ("native", "bytecode")
@@ -209,6 +210,19 @@ class VirtualMachine:
             return BenchmarkResult(tuple(results))
 
         return run
+
+    def profile(self, name: str, *args: Any, runs: int = 10) -> Profile:
+        """Where the time of ``name`` goes on these arguments: a table of kernels (print it), a timeline, a roofline.
+
+        The function runs ``runs`` times in the bytecode interpreter; its results are dropped. Raises what a call raises.
+        """
+        program = self.executable.program
+        if name not in program.functions or not program.functions[name].exported:
+            raise VMError("E631", f"the program has no graph function {name!r}", help="time_evaluator times a kernel")
+        self.executable.count_work()
+        checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
+        values = tuple([to_value(a) for a in checker(*args)])
+        return profile(program, self.kernels, name, values, runs)
 
 
 def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:

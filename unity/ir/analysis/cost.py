@@ -19,7 +19,7 @@ _COUNTED = (Add, Sub, Mul, Div, Min, Max, Mod, FloorDiv, FloorMod)
 _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 
 
-def _floats(expr: Node) -> int:
+def expression_flops(expr: Node) -> int:
     """Floating-point operations of one evaluation of an expression (indices of loads do not count)."""
     total = 0
     stack: list[Any] = [expr]
@@ -53,11 +53,11 @@ def estimate_flops(fn: PrimFunc | Node, default_extent: int = 1) -> int:
             return sum([visit(s) for s in stmt.stmts])
         if isinstance(stmt, IfThenElse):
             other = visit(stmt.else_case) if stmt.else_case is not None else 0
-            return _floats(stmt.cond) + max(visit(stmt.then_case), other)
+            return expression_flops(stmt.cond) + max(visit(stmt.then_case), other)
         if isinstance(stmt, BlockRealize):
             return visit(stmt.block.body)
         if isinstance(stmt, BufferStore):
-            return _floats(stmt.value)
+            return expression_flops(stmt.value)
         if isinstance(stmt, While):
             return visit(stmt.body)
         total = 0
@@ -66,7 +66,7 @@ def estimate_flops(fn: PrimFunc | Node, default_extent: int = 1) -> int:
                 visit(child) if hasattr(child, "walked") and not hasattr(child, "ty") and not child.is_reference else 0
             )
             if hasattr(child, "ty") and not child.is_reference:
-                total += _floats(child)
+                total += expression_flops(child)
         return total
 
     return visit(fn.body if isinstance(fn, PrimFunc) else fn)

@@ -1,0 +1,125 @@
+"""Work of a tensor program as formulas of its symbols: floating-point operations, bytes read, bytes written.
+
+An estimate for reports and cost models, not an upper bound: the dearer branch of a conditional counts, a while loop counts
+one round, a loop whose extent depends on an outer one counts its mean trip. Bytes are the compulsory traffic: an element of
+a parameter counts once however often it is touched, and no more elements count than are touched (a gather reads its rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.analysis.cost import expression_flops
+from ..ir.buffer import Buffer
+from ..ir.build import add, cast, const, floordiv, maximum, mul, sub
+from ..ir.expr import IntImm, Var
+from ..ir.function import PrimFunc
+from ..ir.scalar import BufferLoad
+from ..ir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt
+from ..ir.types import Expr, PrimType
+from ..ir.walk import children, collect, free_vars, substitute
+from .analyzer import Analyzer
+
+TYPICAL = 64
+"""Value of a symbol where two counts must be compared that no proof orders."""
+
+
+@dataclass(slots=True, frozen=True)
+class Cost:
+    """int64 expressions of the program's symbols."""
+
+    flops: Expr
+    read: Expr
+    written: Expr
+
+
+def _long(value: Expr | int) -> Expr:
+    return cast(value, "int64") if isinstance(value, Expr) else const(value, "int64")
+
+
+class _Counter:
+    """Sums over the statements of one program; ``trips`` is how often the current statement runs."""
+
+    def __init__(self) -> None:
+        self.loads: dict[Buffer, Expr] = {}
+        self.stores: dict[Buffer, Expr] = {}
+
+    def visit(self, stmt: Any, trips: Expr, means: dict[Var, Expr]) -> Expr:
+        """Operations of a statement, all its runs together."""
+        match stmt:
+            case For():
+                low, extent = substitute(stmt.min, means), substitute(stmt.extent, means)
+                middle = add(low, floordiv(maximum(sub(extent, 1), 0), 2))
+                return self.visit(stmt.body, mul(trips, _long(extent)), {**means, stmt.loop_var: middle})
+            case SeqStmt():
+                total: Expr = const(0, "int64")
+                for inner in stmt.stmts:
+                    total = add(total, self.visit(inner, trips, means))
+                return total
+            case IfThenElse():
+                cost = self.expression(stmt.cond, trips)
+                then = self.visit(stmt.then_case, trips, means)
+                other = self.visit(stmt.else_case, trips, means) if stmt.else_case is not None else const(0, "int64")
+                if type(other) is IntImm and other.value == 0:
+                    return add(cost, then)
+                return add(cost, maximum(then, other))
+            case BlockRealize():
+                inside = dict(means)
+                for var, value in zip(stmt.block.iter_vars, stmt.iter_values):
+                    inside[var.var] = substitute(value, means)
+                if stmt.block.init is not None:
+                    self.visit(stmt.block.init, trips, inside)
+                return self.visit(stmt.block.body, trips, inside)
+            case BufferStore():
+                self.stores[stmt.buffer] = add(self.stores.get(stmt.buffer, const(0, "int64")), trips)
+                return self.expression(stmt.value, trips, stmt.indices)
+        total = const(0, "int64")
+        for child in children(stmt):
+            if child.is_reference:
+                continue
+            part = self.expression(child, trips) if isinstance(child, Expr) else self.visit(child, trips, means)
+            total = add(total, part)
+        return total
+
+    def expression(self, expr: Expr, trips: Expr, also: tuple[Expr, ...] = ()) -> Expr:
+        """Operations of an expression; its loads are noted."""
+        for part in (expr, *also):
+            for load in collect(part, BufferLoad):
+                lanes = load.ty.dtype.lanes if isinstance(load.ty, PrimType) else 1
+                self.loads[load.buffer] = add(self.loads.get(load.buffer, const(0, "int64")), mul(trips, lanes))
+        return mul(trips, expression_flops(expr))
+
+
+def _smaller(a: Expr, b: Expr) -> Expr:
+    """The smaller of two counts: by proof, else at ``TYPICAL`` values of the symbols."""
+    at = {v: const(TYPICAL, v.ty.dtype) for v in {*free_vars(a), *free_vars(b)} if isinstance(v.ty, PrimType)}
+    ana = Analyzer()
+    x, y = ana.simplify(substitute(a, at)), ana.simplify(substitute(b, at))
+    return b if type(x) is IntImm and type(y) is IntImm and y.value < x.value else a
+
+
+def cost_of(fn: PrimFunc) -> Cost:
+    """Work of one run of a tensor program, before or after lowering."""
+    counter = _Counter()
+    one = const(1, "int64")
+    flops = counter.visit(fn.body, one, {})
+    ana = Analyzer()
+    for buffer in fn.buffer_map.values():
+        for var in [v for extent in buffer.shape for v in free_vars(extent)]:
+            ana.bind_size(var)
+    totals = []
+    for touched in (counter.loads, counter.stores):
+        total: Expr = const(0, "int64")
+        for param in fn.buffer_map.values():
+            counts = [count for buffer, count in touched.items() if buffer.data is param.data]
+            if counts:
+                size: Expr = one
+                for extent in param.shape:
+                    size = mul(size, _long(extent))
+                accesses = counts[0]
+                for count in counts[1:]:
+                    accesses = add(accesses, count)
+                total = add(total, mul(_smaller(size, ana.simplify(accesses)), param.dtype.itemsize))
+        totals.append(ana.simplify(total))
+    return Cost(ana.simplify(flops), totals[0], totals[1])
