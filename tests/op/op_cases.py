@@ -5,6 +5,7 @@ import nn_cases
 import numpy as np
 import order_cases
 import scatter_cases
+import special_cases
 from op_values import Shape, b, f, i
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.nan, np.inf, -np.inf], "float32")
@@ -322,4 +323,4 @@ for down in (False, True):
         ("topk", [f(3, 5)], {"k": 2, "axis": 1, "largest": down}),
         ("topk", [f(4, 2)], {"k": 3, "axis": 0, "ret_type": "indices", "largest": down}),
     ]
-CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES, *scatter_cases.CASES]
+CASES += [*nn_cases.CASES, *order_cases.CASES, *image_cases.CASES, *scatter_cases.CASES, *special_cases.CASES]

@@ -16,6 +16,7 @@ from . import (
     gradients,
     gradients_attention,
     gradients_nn,
+    gradients_special,
     index,
     linalg,
     loss,
@@ -26,14 +27,17 @@ from . import (
     pool,
     powers,
     quantization,
+    recurrent,
     reduce,
     resize,
+    running,
     sample,
     scan,
     scatter,
     search,
     slicing,
     sorting,
+    special,
     statistics,
 )  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
@@ -67,6 +71,9 @@ _FAMILIES = (
     scatter,
     quantization,
     attention,
+    special,
+    running,
+    recurrent,
 )
 
 OPERATORS: dict[str, Operator] = {
@@ -93,6 +100,7 @@ __all__ = [
     "gradients",
     "gradients_attention",
     "gradients_nn",
+    "gradients_special",
     "to_expr",
     "usage",
 ]

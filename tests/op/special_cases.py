@@ -1,0 +1,43 @@
+"""Inputs for special functions, running extremes and recurrent layers."""
+
+import numpy as np
+from op_values import f, i
+
+NAN, INF = np.nan, np.inf
+EDGES = np.array([0.0, -0.0, 1e-6, -1e-6, 0.5, 1, -1, 2.5, -3.7, 30, -2, NAN, INF, -INF], "float32")
+TIES = np.array([[1, 3, 3, NAN, 5], [-INF, 2, 2, 1, INF]], "float32")
+CASES = []
+for name in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "lgamma", "digamma"):
+    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=0.1, high=3)], {}), (name, [f(0, 2)], {})]
+    CASES += [
+        (name, [f(9, dtype="float64", low=0.1, high=3)], {}),
+        (name, [f(4, dtype="float16", low=0.5, high=2)], {}),
+    ]
+CASES += [
+    ("erfinv", [f(3, 5, low=-0.99, high=0.99)], {}),
+    ("erfinv", [np.array([0, 1, -1, 0.999999, NAN, 2], "float32")], {}),
+    ("erfinv", [f(9, dtype="float64", low=-0.999, high=0.999)], {}),
+]
+for name in ("cummax", "cummin"):
+    CASES += [
+        (name, [TIES], {"axis": 1}),
+        (name, [i(4, 3, low=0, high=3)], {"axis": 0}),
+        (name, [f(0, 3)], {"axis": 0}),
+    ]
+    CASES += [(name, [np.array([True, False, True])], {"axis": -1}), (name, [f(3, dtype="float16")], {"axis": 0})]
+CASES += [
+    ("logcumsumexp", [f(3, 4)], {"axis": 1}),
+    ("logcumsumexp", [np.array([-INF, -INF, 1, 90, -INF, 88, INF, NAN], "float32")], {"axis": 0}),
+    ("logcumsumexp", [f(2, 3, dtype="float16")], {"axis": -2}),
+]
+for reverse in (False, True):
+    CASES += [
+        ("nn.lstm", [f(5, 2, 12), f(2, 3), f(2, 3), f(3, 12)], {"reverse": reverse}),
+        ("nn.gru", [f(4, 3, 6), f(3, 2), f(2, 6), f(6)], {"reverse": reverse}),
+        ("nn.rnn", [f(3, 2, 4), f(2, 4), f(4, 4)], {"reverse": reverse, "nonlinearity": "relu" if reverse else "tanh"}),
+    ]
+CASES += [
+    ("nn.lstm", [f(0, 2, 4), f(2, 1), f(2, 1), f(1, 4)], {}),
+    ("nn.gru", [f(2, 1, 3), f(1, 1), f(1, 3)], {}),
+    ("nn.gru", [f(2, 1, 6, dtype="float16"), f(1, 2, dtype="float16"), f(2, 6, dtype="float16")], {}),
+]

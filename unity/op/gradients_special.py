@@ -1,0 +1,79 @@
+"""Gradients of special functions and of running extremes. The others: gradients.py, gradients_nn.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.expr import Call, TupleGetItem
+from ..ir.op import OPS
+from ..ir.relation import dims
+from ..ir.types import Expr
+from . import running, scan, special
+from .binary import add, divide, multiply, subtract
+from .create import zeros_like
+from .elementwise import exp, negative, square
+from .gradients import GRADIENTS, Rule
+from .manipulate import flip
+from .reduce import max_
+from .rules import fail, int_attr, normal_axis
+from .table import Operator, constant
+
+
+def _number(value: float, like: Expr) -> Expr:
+    return constant(value, like.ty.dtype)  # type: ignore[attr-defined]
+
+
+def _unary(fn: Callable[[Expr, Expr], Expr]) -> Rule:
+    return lambda call, g: [fn(g, call.args[0])]
+
+
+def _axis(call: Call) -> int:
+    known = dims(call.args[0].ty)
+    if known is None:
+        raise fail(call, "E218", f"the gradient needs the shape of {call.args[0].ty}", "name it with R.match_cast")
+    return normal_axis(call, int_attr(call, "axis"), len(known))
+
+
+def _extreme(call: Call, g: Expr) -> list[Any]:
+    """Every gradient goes to the element its value came from."""
+    values = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
+    x = call.args[0]
+    places = TupleGetItem(Operator(OPS[call.op.name])(x, axis=_axis(call)), 1)  # type: ignore[attr-defined]
+    return [scan.scatter_elements(zeros_like(x), places, values, axis=_axis(call), reduction="add")]
+
+
+def _logcumsumexp(call: Call, g: Expr) -> list[Any]:
+    """exp(x) times the sum from here on of g exp(-y), shifted by the largest x."""
+    x, axis = call.args[0], _axis(call)
+    high = max_(x, axis=[axis], keepdims=True)
+    away = multiply(g, exp(subtract(high, running.logcumsumexp(x, axis=axis))))
+    behind = flip(scan.cumsum(flip(away, axis=axis), axis=axis), axis=axis)
+    return [multiply(exp(subtract(x, high)), behind)]
+
+
+def _gauss(x: Expr) -> Expr:
+    return exp(negative(square(x)))
+
+
+SPECIAL_GRADIENTS: dict[str, Rule] = {
+    "R.log1p": _unary(lambda g, x: divide(g, add(x, _number(1.0, x)))),
+    "R.expm1": _unary(lambda g, x: multiply(g, exp(x))),
+    "R.log2": _unary(lambda g, x: divide(g, multiply(x, _number(math.log(2), x)))),
+    "R.log10": _unary(lambda g, x: divide(g, multiply(x, _number(math.log(10), x)))),
+    "R.exp2": _unary(lambda g, x: multiply(g, multiply(special.exp2(x), _number(math.log(2), x)))),
+    "R.erfc": _unary(lambda g, x: multiply(g, multiply(_gauss(x), _number(-2 / math.sqrt(math.pi), x)))),
+    "R.erfinv": _unary(
+        lambda g, x: multiply(g, multiply(exp(square(special.erfinv(x))), _number(math.sqrt(math.pi) / 2, x)))
+    ),
+    "R.lgamma": _unary(lambda g, x: multiply(g, special.digamma(x))),
+    "R.cummax": _extreme,
+    "R.cummin": _extreme,
+    "R.logcumsumexp": _logcumsumexp,
+}
+GRADIENTS.update(SPECIAL_GRADIENTS)
+for _name, _rule in SPECIAL_GRADIENTS.items():
+    OPS[_name].grad = _rule
+
+__all__ = ["SPECIAL_GRADIENTS"]
