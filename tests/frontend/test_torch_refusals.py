@@ -101,26 +101,6 @@ def test_training_mode_names_the_modules() -> None:
         from_exported_program(torch.export.export(drop.train(), (torch.randn(3),)))
 
 
-def test_buffer_and_input_mutation_are_refused() -> None:
-    class Counter(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(()))
-
-        def forward(self, x: Any) -> Any:
-            self.count.add_(1)
-            return x + self.count
-
-    class Writes(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.add_(1) * 2
-
-    for model, what in ((Counter(), "count"), (Writes(), "an input")):
-        with pytest.raises(unity.UnityError, match=what) as caught:
-            unity.compile(model, example_inputs=(torch.randn(3),))
-        assert caught.value.code == "E014"
-
-
 def test_other_refusals() -> None:
     class Branch(torch.nn.Module):
         def forward(self, x: Any) -> Any:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
+from ..ir.expr import Constant
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
+from ..ir.walk import collect
 from ..support.errors import FrontendError
 from ..support.extras import require
 from ..target.target import Target
@@ -17,8 +19,9 @@ from ..transform.base import Pipeline
 from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
-from .exported import export, from_exported_program, output_constants
+from .exported import from_exported_program, output_constants, state_updates
 from .report import FallbackWarning, ImportReport
+from .trace import export, functional
 
 _TRAINING_MODULES = ("Dropout", "BatchNorm", "RReLU", "InstanceNorm")
 
@@ -51,6 +54,7 @@ def compile(
                                 help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
         refuse_training(mod)
         program = export(mod, tuple(example_inputs), dynamic_shapes, dict(example_kwargs or {}))
+    program = functional(program)
     report = ImportReport()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
@@ -96,6 +100,20 @@ class CompiledModel:
         specs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
         self._fixed = [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in specs]
         self._outputs = output_constants(program)
+        self._updates = self._targets(program)
+        self._state = [t for t in self._updates if not isinstance(t, int)]
+        self._weights = {c.data.data_ptr for c in collect(module, Constant)}
+
+    def _targets(self, program: Any) -> list[Any]:
+        """Where the leading results are stored: tensors of the model, or places among the inputs."""
+        names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        found: list[Any] = []
+        for kind, target in state_updates(program):
+            if kind == "USER_INPUT_MUTATION":
+                found.append(names.index(target))
+            else:
+                found.append(program.state_dict.get(target, program.constants.get(target)))
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
@@ -112,8 +130,14 @@ class CompiledModel:
             elif leaf is not value and leaf != value:
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
-        found = iter(self._main(*inputs))
-        made = [self._output(next(found)) if computed else value for computed, value in self._outputs]
+        inputs += [self._input(t) for t in self._state]
+        taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
+        found = [self._output(v, taken) for v in self._main(*inputs)]
+        with self._torch.no_grad():
+            for target, value in zip(self._updates, found):
+                (leaves[target] if isinstance(target, int) else target).copy_(value)
+        rest = iter(found[len(self._updates) :])
+        made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
 
     def _kwarg_names(self) -> list[str]:
@@ -124,8 +148,12 @@ class CompiledModel:
             return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
         return leaf
 
-    def _output(self, value: Any) -> Any:
-        return value.torch() if isinstance(value, Tensor) else value
+    @staticmethod
+    def _output(value: Any, taken: set[int]) -> Any:
+        """A result as torch has it; a copy where it would be an input or a weight itself."""
+        if not isinstance(value, Tensor):
+            return value
+        return value.torch().clone() if value.data_ptr in taken else value.torch()
 
     def __repr__(self) -> str:
         return f"CompiledModel({self._main.signature})"

@@ -1,7 +1,7 @@
 """``from_exported_program`` and ``from_fx``: a torch model as an IRModule with one function ``main``.
 
 Parameters and buffers are constants over torch's own memory, or inputs with ``keep_params_as_input``. Inputs and outputs are the
-leaves of the model's nested arguments and result, in order; ``compile.py`` folds them back.
+leaves of the model's nested arguments and result, in order; ``compile.py`` folds them back and stores what the model writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .context import Context, dtype_name
 from .graph import GraphImporter
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
-from .torch_table import ATEN
+from .trace import export, functional, sample_inputs
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,7 +53,8 @@ def from_exported_program(
     Symbolic sizes become symbols; their ranges are checked on entry and stand in the attribute ``range_constraints``. With
     ``keep_params_as_input`` parameters follow the inputs (``num_input`` counts those) and their values stand in the attribute
     ``params``; see ``detach_params``. Operators without translation are called back in torch, listed in ``report`` and in a
-    FallbackWarning; ``strict`` makes them an error. Raises FrontendError E010 to E015.
+    FallbackWarning; ``strict`` makes them an error. A buffer the model writes to is an input after the model's own, and its new
+    value a leading result: the attribute ``updates`` gives the results' places by name. Raises FrontendError E010 to E015.
     """
     options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict)
     found = report if report is not None else ImportReport()
@@ -61,33 +62,6 @@ def from_exported_program(
     if found.fallbacks:
         warnings.warn(str(found), FallbackWarning, stacklevel=2)
     return made
-
-
-def functional(exported_program: Any) -> Any:
-    """The program without in-place operators (torch rewrites them, views included) and unknown ones torch can express by others.
-
-    Raises FrontendError E013.
-    """
-    torch = require("torch")
-    if not isinstance(exported_program, torch.export.ExportedProgram):
-        raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
-                            help="export the model first: torch.export.export(model, args)")  # fmt: skip
-    targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
-    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(KEPT_WHOLE)}
-    known = torch.export.default_decompositions() if wanted else {}
-    table = {t: known[t] for t in wanted if t in known}
-    if not table and not any([_is_mutable(t) or isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
-        return exported_program
-    return exported_program.run_decompositions(table)
-
-
-KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
-"""Operators torch could only decompose by unrolling a loop, or into checks with effects."""
-
-
-def _is_mutable(target: Any) -> bool:
-    schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
 
 
 class _Import:
@@ -105,10 +79,12 @@ class _Import:
         self._shared: dict[Any, Expr] = {}
 
     def module(self) -> IRModule:
-        self._refuse_mutation()
         self._placeholders()
         params = [*self.inputs, *[v for v, _ in self.weights]]
         attrs: dict[str, Any] = {}
+        updates = state_updates(self.program)
+        if updates:
+            attrs["updates"] = {target: index for index, (_, target) in enumerate(updates)}
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
@@ -135,13 +111,6 @@ class _Import:
                 return False
         return True
 
-    def _refuse_mutation(self) -> None:
-        for spec in self.program.graph_signature.output_specs:
-            if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION"):
-                what = "an input" if spec.kind.name == "USER_INPUT_MUTATION" else "a buffer or parameter"
-                raise FrontendError("E014", f"the model changes {what} in place: {spec.target}",
-                                    help="return the new value as a further result instead")  # fmt: skip
-
     # ---- inputs
 
     def _placeholders(self) -> None:
@@ -152,8 +121,11 @@ class _Import:
                 self.graph.values[node] = self._input(node)
             elif spec.kind.name == "USER_INPUT":
                 self.graph.values[node] = spec.arg.value
+        changed = {target for kind, target in state_updates(self.program) if kind != "USER_INPUT_MUTATION"}
         for node, spec in pairs:
-            if spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+            if spec.target in changed:
+                self.graph.values[node] = self._input(node)
+            elif spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 if node.users:
                     self.graph.values[node] = self._weight(node.name, spec.target)
             elif spec.kind.name != "USER_INPUT":
@@ -259,10 +231,18 @@ class _Import:
         return value
 
 
+def state_updates(exported_program: Any) -> list[tuple[str, str]]:
+    """(kind, name of the buffer, parameter or input) of the leading results, which are new values of the model's state."""
+    specs = exported_program.graph_signature.output_specs
+    return [(s.kind.name, s.target) for s in specs if s.kind.name.endswith("_MUTATION")]
+
+
 def output_constants(exported_program: Any) -> list[tuple[bool, Any]]:
     """For every leaf of the result: (is it computed, its value where it is not)."""
     made = []
     for spec in exported_program.graph_signature.output_specs:
+        if spec.kind.name != "USER_OUTPUT":
+            continue
         constant = type(spec.arg).__name__ == "ConstantArgument"
         made.append((not constant, spec.arg.value if constant else None))
     return made
@@ -292,48 +272,6 @@ def from_fx(
         program, keep_params_as_input=keep_params_as_input, unwrap_unit_return_tuple=unwrap_unit_return_tuple,
         no_bind_return_tuple=no_bind_return_tuple, strict=strict, report=report,
     )  # fmt: skip
-
-
-def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
-    """(inputs of zeros, dynamic shapes or None) of given shapes and dtypes."""
-    symbols: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
-    samples, shapes = [], []
-    for shape, dtype in input_info:
-        kind = getattr(torch, str(dtype).removeprefix("torch."), None)
-        if not isinstance(kind, torch.dtype):
-            raise FrontendError("E015", f"torch has no data type {dtype}")
-        dynamic = {}
-        for axis, dim in enumerate(shape):
-            if isinstance(dim, str):
-                sizes.setdefault(dim, 4 + len(sizes))
-                dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
-        samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
-        shapes.append(dynamic)
-    return tuple(samples), shapes if symbols else None
-
-
-def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
-    """``torch.export.export`` without gradients; its failure as FrontendError E016 with torch's words."""
-    torch = require("torch")
-    if isinstance(dynamic_shapes, list):
-        names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
-        dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
-    refuse_foreign(model)
-    try:
-        with torch.no_grad():
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    except Exception as error:  # torch.export raises errors of many unrelated classes
-        raise FrontendError("E016", f"torch.export does not take this model: {type(error).__name__}: {error}",
-                            help="see torch's message for the line; torch.cond expresses branches on data") from error  # fmt: skip
-
-
-def refuse_foreign(model: Any) -> None:
-    """Raise FrontendError E015 for weights on another device or in another layout, with the path."""
-    for path, value in [*model.named_parameters(), *model.named_buffers()]:
-        if value.device.type != "cpu" or str(value.layout) != "torch.strided":
-            raise FrontendError("E015", f"{path} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
-                                help="move the model first: model.cpu()")  # fmt: skip
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:

@@ -1,0 +1,86 @@
+"""From a torch model to an ``ExportedProgram``: ``torch.export`` with its conditions checked first and its failures explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..support.errors import FrontendError
+from ..support.extras import require
+from .structures import known_results, register_classes
+from .torch_table import ATEN
+
+
+def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
+    """``torch.export.export`` without gradients; its failure as FrontendError E016 with torch's words."""
+    torch = require("torch")
+    if isinstance(dynamic_shapes, list):
+        names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
+        dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
+    refuse_foreign(model)
+    register_classes((args, kwargs or {}))
+    try:
+        with torch.no_grad(), known_results(model):
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except FrontendError:
+        raise
+    except Exception as error:  # torch.export raises errors of many unrelated classes
+        raise FrontendError("E016", f"torch.export does not take this model: {type(error).__name__}: {error}",
+                            help="see torch's message for the line; torch.cond expresses branches on data") from error  # fmt: skip
+
+
+def refuse_foreign(model: Any) -> None:
+    """Raise FrontendError E015 for weights on another device or in another layout, with the path."""
+    for path, value in [*model.named_parameters(), *model.named_buffers()]:
+        if value.device.type != "cpu" or str(value.layout) != "torch.strided":
+            raise FrontendError("E015", f"{path} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
+                                help="move the model first: model.cpu()")  # fmt: skip
+
+
+def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
+    """(inputs of zeros, dynamic shapes or None) of given shapes and dtypes."""
+    symbols: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    samples, shapes = [], []
+    for shape, dtype in input_info:
+        kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+        if not isinstance(kind, torch.dtype):
+            raise FrontendError("E015", f"torch has no data type {dtype}")
+        dynamic = {}
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                sizes.setdefault(dim, 4 + len(sizes))
+                dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
+        samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
+        shapes.append(dynamic)
+    return tuple(samples), shapes if symbols else None
+
+
+KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
+"""Operators torch could only decompose by unrolling a loop, or into checks with effects."""
+
+
+def functional(exported_program: Any) -> Any:
+    """The program without in-place operators (torch rewrites them, views included) and unknown ones torch can express by others.
+
+    Raises FrontendError E013.
+    """
+    torch = require("torch")
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
+                            help="export the model first: torch.export.export(model, args)")  # fmt: skip
+    targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
+    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(KEPT_WHOLE)}
+    known = torch.export.default_decompositions() if wanted else {}
+    table = {t: known[t] for t in wanted if t in known}
+    if not table and not any([_is_mutable(t) or isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
+        return exported_program
+    return exported_program.run_decompositions(table)
+
+
+def _is_mutable(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+__all__ = ["KEPT_WHOLE", "export", "functional", "refuse_foreign", "sample_inputs"]
