@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .support.late import LOADERS
 from .version import VERSION
 
 __version__ = VERSION
@@ -15,12 +16,19 @@ _NAMES = {
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
     "BlockBuilder": ".op.block_builder", "UnityError": ".support.errors", "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool",
-    "Target": ".target.target", "IRModule": ".ir.module",
+    "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 
 __all__ = ["__version__", *_NAMES, *_MODULES, *_ROOMS]
+
+
+def _load_script() -> object:
+    return importlib.import_module(".script", __name__)
+
+
+LOADERS["script"] = _load_script
 
 
 def __getattr__(name: str) -> Any:

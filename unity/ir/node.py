@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 from ..support.errors import UnityError
+from ..support.late import load
 from ..support.options import bool_option
 
 _T = TypeVar("_T")
@@ -68,15 +69,24 @@ def _plain_repr(value: Node) -> str:
     return f"<{type(value).__name__} {name}>" if isinstance(name, str) else f"<{type(value).__name__}>"
 
 
-PRINTER: list[Callable[[Node], str]] = [_plain_repr]
-"""The printer hook: one function from node to text, filled by the script room."""
+def _first_repr(value: Node) -> str:
+    """The printer until there is one: loads the script room, which takes this function's place."""
+    PRINTER[0] = _plain_repr
+    load("script")
+    return PRINTER[0](value)
+
+
+PRINTER: list[Callable[[Node], str]] = [_first_repr]
+"""The printer hook: one function from node to text, filled by the script room when something is first printed."""
 
 SCRIPT_HOOKS: dict[str, Any] = {}
-"""``script``, ``show`` and ``html``: filled by the script room when it is imported."""
+"""``script``, ``show`` and ``html``: filled by the script room when one is first asked for."""
 
 
 def script_hook(name: str) -> Any:
-    """A function of the script room. Raises UnityError E302 when that is not imported."""
+    """A function of the script room, which is loaded now if it was not. Raises UnityError E302 where it cannot be."""
+    if name not in SCRIPT_HOOKS:
+        load("script")
     hook = SCRIPT_HOOKS.get(name)
     if hook is None:
         raise UnityError("E302", "printing needs the script room", help="import unity.script first")

@@ -6,10 +6,13 @@ room installs its prover.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 
 from ..ffi.dtype import DataType
+from .build import maximum
 from .expr import IntImm, ShapeExpr, Var
 from .structural import structural_equal
 from .types import OBJECT, Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
@@ -48,6 +51,42 @@ def same_dims(a: Iterable[Expr], b: Iterable[Expr]) -> Answer:
     if len(left) != len(right):
         return Answer.NO
     return min([same_dim(x, y) for x, y in zip(left, right)], default=Answer.YES)
+
+
+_REQUIRED: ContextVar[list[tuple[Expr, Expr]] | None] = ContextVar("required", default=None)
+
+
+@contextmanager
+def requirements() -> Iterator[list[tuple[Expr, Expr]]]:
+    """Collect the pairs of dimensions that type rules need to be equal and nobody can prove equal or different."""
+    found: list[tuple[Expr, Expr]] = []
+    token = _REQUIRED.set(found)
+    try:
+        yield found
+    finally:
+        _REQUIRED.reset(token)
+
+
+def unequal(a: Expr, b: Expr) -> bool:
+    """Are two dimensions that a type rule needs to be equal known to differ. Unknown: noted as a requirement."""
+    answer = same_dim(a, b)
+    found = _REQUIRED.get()
+    if answer is Answer.MAYBE and found is not None:
+        found.append((a, b))
+    return answer is Answer.NO
+
+
+def unequal_shapes(a: Iterable[Expr], b: Iterable[Expr]) -> bool:
+    """As ``unequal`` for two shapes; different ranks are different."""
+    left, right = tuple(a), tuple(b)
+    return len(left) != len(right) or any([unequal(x, y) for x, y in zip(left, right)])
+
+
+def exceeds(a: Expr, b: Expr) -> bool:
+    """Is a dimension that a type rule needs to be at most ``b`` known to be larger. Unknown: noted as a requirement."""
+    if type(a) is IntImm and type(b) is IntImm:
+        return a.value > b.value
+    return same_dim(a, b) is not Answer.YES and unequal(maximum(a, b), b)
 
 
 def dims(ty: Type) -> tuple[Expr, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, exceeds, tensor_type, unequal
 from ..ir.types import TensorType, Type
 from .conv import pad_tensor
 from .lowering import load, result_dims, widened
@@ -46,7 +47,7 @@ def _attention_type(call: Call) -> Type:
         ("key length", b[1], c[1]),
         ("heads", b[2], c[2]),
     ):
-        if same_dim(x, y) is Answer.NO:
+        if unequal(x, y):
             raise fail(call, "E213", f"{what} differs: {x} and {y}")
     heads, shared = getattr(a[2], "value", None), getattr(b[2], "value", None)
     if heads is not None and shared is not None and (shared == 0 or heads % shared):
@@ -229,7 +230,12 @@ group_norm = row(
     ref=_group_norm_ref,
 )
 
-_MODES = ("constant", "reflect", "replicate", "circular")
+_PAD_NEEDS: dict[str, Callable[[int], int]] = {
+    "constant": lambda border: 0, "reflect": lambda border: border + 1, "replicate": lambda border: 1,
+    "circular": lambda border: border,
+}  # fmt: skip
+"""Mode to the size an axis needs for a border of some width."""
+_MODES = tuple(_PAD_NEEDS)
 
 
 def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -252,10 +258,9 @@ def _pad_type(call: Call) -> Type:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
     before, after = _pad_widths(call, len(known))
     for d, b, a in zip(known, before, after):
-        limit = {"reflect": getattr(d, "value", 1 << 62) - 1, "circular": getattr(d, "value", 1 << 62)}.get(
-            attr(call, "pad_mode", "constant")
-        )
-        if limit is not None and max(b, a) > limit:
+        border = max(b, a)
+        needed = _PAD_NEEDS[attr(call, "pad_mode", "constant")](border)
+        if border and needed and exceeds(build.const(needed, "int64"), d):
             raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", None, call.args[0])
     return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
 
@@ -282,6 +287,9 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
     pairs = list(zip(pad_width[::2], pad_width[1::2]))
     if pad_mode == "constant":
         return np.pad(x, pairs, constant_values=pad_value)
+    for size, pair in zip(x.shape, pairs):  # numpy reflects and wraps as often as it takes
+        if any(pair) and _PAD_NEEDS[pad_mode](max(pair)) > size:
+            raise ValueError(f"a border of {max(pair)} is too wide for an axis of size {size}")
     return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
 
 

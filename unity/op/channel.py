@@ -12,7 +12,7 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call, IntImm
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import TensorType, Type
 from .elementwise import in_float32
 from .lowering import result_dims, widened
@@ -36,7 +36,7 @@ def _channels(call: Call, ty: TensorType, names: tuple[str, ...], axis: int, sin
         shape = dims(param)
         if known is None or shape is None or (single and is_one(shape[0])):
             continue
-        if same_dim(known[axis], shape[0]) is Answer.NO:
+        if unequal(known[axis], shape[0]):
             raise fail(
                 call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", None, call.args[n + 1]
             )

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import te
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .elementwise import in_float32
 from .lowering import SMALL_FLOATS, result_dtype
@@ -72,7 +72,7 @@ def _sizes(call: Call, labels: list[Labels], shapes: list[tuple[Expr, ...]]) -> 
             known = sizes.get(name)
             if known is None or is_one(known):
                 sizes[name] = dim
-            elif not is_one(dim) and same_dim(known, dim) is Answer.NO:
+            elif not is_one(dim) and unequal(known, dim):
                 raise fail(call, "E213", f"label {name!r} has sizes {known} and {dim}")
     return sizes
 

@@ -15,7 +15,7 @@ from .. import te
 from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .lowering import result_dims, result_dtype
 from .reduce import cast_tensor
@@ -90,7 +90,7 @@ def _conv_type(rank: int) -> Any:
         if xs is None or ws is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
         channels, inner = xs[data[1]], ws[kernel[1]]
-        if groups < 1 or same_dim(channels, build.mul(inner, groups)) is Answer.NO:
+        if groups < 1 or unequal(channels, build.mul(inner, groups)):
             raise fail(
                 call,
                 "E213",

@@ -15,7 +15,7 @@ from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .conv import layout_order, many, pads, spatial
 from .lowering import SMALL_FLOATS, result_dims, result_dtype
@@ -58,7 +58,7 @@ def _type(rank: int) -> Any:
         if xs is None or ws is None:
             return TensorType(None, dtype, rank + 2, x.vdevice)
         channels, rows = xs[data[1]], ws[kernel[0]]
-        if same_dim(channels, rows) is Answer.NO:
+        if unequal(channels, rows):
             raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", None, call.args[1])
         if groups < 1 or (type(channels) is IntImm and channels.value % groups):
             raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", None, call.args[0])

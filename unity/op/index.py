@@ -1,10 +1,12 @@
 """Choosing elements by index tensors: take, gather, one_hot.
 
 An index below 0 counts from the end; one outside is clamped to the nearest element, so that no index reads other memory.
+That needs an element: the type rules ask for one (``check_pick``), and what they cannot prove is checked at run time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call, IntImm
-from ..ir.relation import dims, tensor_type
+from ..ir.relation import dims, exceeds, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
 from .lowering import result_dims
-from .rules import argument, attr, fail, int_attr, normal_axis, tensor_arg
+from .rules import ONE, argument, attr, fail, int_attr, normal_axis, product, tensor_arg
 from .table import attribute, row
 
 FAMILY = "index"
@@ -46,6 +48,20 @@ def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
     return te.maximum(te.minimum(index, size - 1), te.const(0, "int64"))
 
 
+def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], position: int = 0) -> None:
+    """Is there an element to pick along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
+    empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(picked), ONE), extent)
+    if empty:
+        raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[position])
+
+
+def check_room(call: Call, axis: int, part: Expr, whole: Expr, names: tuple[str, str]) -> None:
+    """Does a size reach at most as far as another. Raises E213; unknown: a requirement."""
+    if exceeds(part, whole):
+        message = f"axis {axis} of {names[0]} is larger than that of {names[1]}: {part} and {whole}"
+        raise fail(call, "E213", message)
+
+
 def _take_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     arg = call.args[1] if len(call.args) > 1 else None
@@ -65,9 +81,7 @@ def _take_type(call: Call) -> Type:
     if known is None or picked is None:
         rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
         return TensorType(None, ty.dtype, rank, ty.vdevice)
-    extent = known[axis]
-    if type(extent) is IntImm and extent.value == 0:
-        raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[0])
+    check_pick(call, axis, known[axis], picked)
     return tensor_type((*known[:axis], *picked, *known[axis + 1 :]), ty.dtype, vdevice=ty.vdevice)
 
 
@@ -122,9 +136,10 @@ def _gather_type(call: Call) -> Type:
     axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:
+        check_pick(call, axis, known[axis], picked)
         for a, (d, p) in enumerate(zip(known, picked)):
-            if a != axis and type(d) is IntImm and type(p) is IntImm and p.value > d.value:
-                raise fail(call, "E213", f"axis {a} of indices is larger than that of data: {p.value} and {d.value}")
+            if a != axis:
+                check_room(call, a, p, d, ("indices", "data"))
     return TensorType(indices.shape, ty.dtype, indices.ndim, ty.vdevice)
 
 
@@ -188,7 +203,6 @@ def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.
 
 def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:
     axis = axis % (indices.ndim + 1)
-    on_value, off_value = [np.float32(v) if type(v) is float else v for v in (on_value, off_value)]
     ladder = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
     return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)  # type: ignore[no-any-return]
 
@@ -201,4 +215,5 @@ one_hot = row(
     family=FAMILY,
     lower=_one_hot,
     ref=_one_hot_ref,
+    extra={"typed_scalars": True},  # the result has the type of the numbers
 )

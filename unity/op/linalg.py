@@ -10,7 +10,7 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, result_dims, result_dtype
 from .rules import attr, broadcast_dims, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg
@@ -38,7 +38,7 @@ def _matmul_type(call: Call) -> Type:
     if left is None or right is None:
         return TensorType(None, dtype, rank, vdevice)
     inner, other = left[-1], right[-2] if b.ndim > 1 else right[0]
-    if same_dim(inner, other) is Answer.NO:
+    if unequal(inner, other):
         raise fail(
             call,
             "E213",

@@ -12,10 +12,10 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim, same_dims, tensor_type
+from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ..ir.types import TensorType, Type
 from .elementwise import in_float32
-from .index import in_range, index_tensor
+from .index import check_pick, in_range, index_tensor
 from .lowering import result_dtype, widened
 from .reduce import cast_tensor, reduce_tensor
 from .rules import attr, fail, float_tensor, int_attr, same_dtype
@@ -42,12 +42,14 @@ def _nll_type(call: Call) -> Type:
     if known is not None:
         axis = 0 if len(known) == 1 else 1
         rest = known[:axis] + known[axis + 1 :]
-        if wanted is not None and same_dims(rest, wanted) is Answer.NO:
+        if wanted is not None:
+            check_pick(call, axis, known[axis], wanted)
+        if wanted is not None and unequal_shapes(rest, wanted):
             raise fail(
                 call, "E213", f"targets of shape {targets.shape} do not fit predictions {x.shape}", None, call.args[1]
             )
         classes = dims(weights) if weights is not None else None
-        if classes is not None and same_dim(classes[0], known[axis]) is Answer.NO:
+        if classes is not None and unequal(classes[0], known[axis]):
             raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes", None, call.args[2])
     if attr(call, "reduction", "mean") == "none":
         return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
@@ -118,7 +120,7 @@ def _entropy_type(call: Call) -> Type:
     x, labels = float_tensor(call, 0, "predictions"), float_tensor(call, 1, "labels")
     dtype = same_dtype(call, x, labels)
     known, wanted = dims(x), dims(labels)
-    if x.ndim == 0 or (known is not None and wanted is not None and same_dims(known, wanted) is Answer.NO):
+    if x.ndim == 0 or (known is not None and wanted is not None and unequal_shapes(known, wanted)):
         raise fail(call, "E213", f"predictions {x} and labels {labels} must have one shape of rank 1 or more")
     return tensor_type((), dtype, vdevice=x.vdevice)
 

@@ -13,7 +13,7 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call, IntImm, ShapeExpr
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .lowering import known_dims, load, result_dims, short_name
 from .rules import (
@@ -103,7 +103,7 @@ def _reshape_type(call: Call) -> Type:
         if type(total) is IntImm and type(rest) is IntImm and (rest.value == 0 or total.value % rest.value):
             raise fail(call, "E213", f"{total.value} elements do not divide into {rest.value}")
         values[holes[0]] = _quotient(known, [v for i, v in enumerate(values) if i != holes[0]], total, rest)
-    elif same_dim(total, product(values)) is Answer.NO:
+    elif unequal(total, product(values)):
         raise fail(
             call,
             "E213",
@@ -183,7 +183,7 @@ def _squeeze_type(call: Call) -> Type:
             return TensorType(None, ty.dtype, -1, ty.vdevice)
         return tensor_type([d for d in known if not is_one(d)], ty.dtype, vdevice=ty.vdevice)
     for axis in axes:
-        if same_dim(known[axis], ONE) is Answer.NO:
+        if unequal(known[axis], ONE):
             raise fail(call, "E213", f"axis {axis} has size {known[axis]}, not 1", None, call.args[0])
     return tensor_type([d for i, d in enumerate(known) if i not in axes], ty.dtype, vdevice=ty.vdevice)
 
@@ -268,7 +268,7 @@ def _broadcast_to_type(call: Call) -> Type:
                 call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0]
             )
         found = broadcast_dims(call, (known, target.values))
-        wrong = found is not None and any([same_dim(a, b) is Answer.NO for a, b in zip(found, target.values)])
+        wrong = found is not None and any([unequal(a, b) for a, b in zip(found, target.values)])
         if wrong:
             raise fail(
                 call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0]

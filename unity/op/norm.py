@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import te
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim
+from ..ir.relation import dims, unequal
 from ..ir.types import TensorType, TupleType, Type
 from .lowering import widened
 from .nn import float_attr
@@ -53,7 +53,7 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
                 )
             if known is not None and shape is not None:
                 for a, d in zip(axes, shape):
-                    if same_dim(known[a], d) is Answer.NO:
+                    if unequal(known[a], d):
                         raise fail(
                             call, "E213", f"axis {a} has size {known[a]}, the weight {d}", None, call.args[1 + index]
                         )
@@ -160,7 +160,7 @@ def _batch_norm_type(call: Call) -> Type:
         shape = dims(param)
         if param.ndim not in (-1, 1):
             raise fail(call, "E212", f"expected a tensor of rank 1, got rank {param.ndim}", None, call.args[index + 1])
-        if known is not None and shape is not None and same_dim(known[axis], shape[0]) is Answer.NO:
+        if known is not None and shape is not None and unequal(known[axis], shape[0]):
             raise fail(
                 call,
                 "E213",

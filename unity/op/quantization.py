@@ -12,10 +12,10 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import TensorType, Type
-from .index import in_range, index_tensor
+from .index import check_pick, in_range, index_tensor
 from .lowering import result_dims, result_dtype
 from .nn import float_attr
 from .rules import (
@@ -44,7 +44,7 @@ def _parameters(call: Call, ty: TensorType) -> None:
         if param.ndim not in (-1, 0, 1):
             raise fail(call, "E212", f"{name} must be a scalar or a vector, got rank {param.ndim}", None, call.args[n])
         shape = dims(param)
-        if known and shape and not is_one(shape[0]) and same_dim(known[axis], shape[0]) is Answer.NO:
+        if known and shape and not is_one(shape[0]) and unequal(known[axis], shape[0]):
             raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {name} {shape[0]}", None, call.args[n])
 
 
@@ -148,10 +148,12 @@ def _multinomial_type(call: Call) -> Type:
     if lines is not None and (build.is_int(lines[1], 0)):
         raise fail(call, "E213", "there is no class to choose", None, call.args[0])
     for n, shape in ((1, samples), (2, rows)):
-        if shape is not None and same_dim(shape[1], build.const(1, "int64")) is Answer.NO:
+        if shape is not None and unequal(shape[1], build.const(1, "int64")):
             raise fail(call, "E213", f"expected shape (n, 1), got {call.args[n].ty}", None, call.args[n])
-    if samples is not None and rows is not None and same_dim(samples[0], rows[0]) is Answer.NO:
+    if samples is not None and rows is not None and unequal(samples[0], rows[0]):
         raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", None, call.args[2])
+    if lines is not None and rows is not None:
+        check_pick(call, 0, lines[0], rows)
     dtype = dtype_value(call, attr(call, "dtype", "int64")) or DataType("int64")
     return TensorType(uniform.shape, dtype, uniform.ndim, prob.vdevice)
 

@@ -14,7 +14,7 @@ from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.expr import Call, ShapeExpr
-from ..ir.relation import Answer, dims, same_dims, tensor_type
+from ..ir.relation import Answer, dims, same_dims, tensor_type, unequal_shapes
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, known_dims, result_dtype, short_name
 from .rules import (
@@ -279,7 +279,7 @@ def _collapse_type(call: Call) -> Type:
     known, wanted = dims(ty), target.values
     if known is not None and wanted is not None:
         found = broadcast_dims(call, (known, wanted))
-        if len(wanted) > len(known) or (found is not None and same_dims(found, known) is Answer.NO):
+        if len(wanted) > len(known) or (found is not None and unequal_shapes(found, known)):
             raise fail(
                 call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0]
             )

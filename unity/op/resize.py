@@ -18,6 +18,7 @@ from ..ir.expr import Call
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, TensorType, Type
 from .conv import layout_order
+from .index import check_pick
 from .lowering import result_dims, result_dtype, widened
 from .nn import float_attr
 from .rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
@@ -56,8 +57,8 @@ def _resize_type(call: Call) -> Type:
         return TensorType(None, dtype, 4, x.vdevice)
     made = list(known)
     for a, d in zip(order[2:], size.values):
-        if build.is_int(known[a], 0) and not build.is_int(d, 0):
-            raise fail(call, "E213", f"axis {a} of the image has no pixel", None, call.args[0])
+        if not build.is_int(d, 0):
+            check_pick(call, a, known[a], (d,))
         made[a] = d
     return tensor_type(made, dtype, vdevice=x.vdevice)
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import te
 from ..ir import build
 from ..ir.expr import Call
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .lowering import result_dims, result_dtype, widened
 from .resize import cubic_weights
@@ -30,9 +30,9 @@ def _affine_type(call: Call) -> Type:
     ty, size = float_tensor(call, 0, "data"), shape_arg(call, 1, "size")
     bool_attr(call, "align_corners", True)
     known = dims(ty)
-    if ty.ndim not in (-1, 3) or (known is not None and same_dim(known[1], build.const(2, "int64")) is Answer.NO):
+    if ty.ndim not in (-1, 3) or (known is not None and unequal(known[1], build.const(2, "int64"))):
         raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
-    if known is not None and same_dim(known[2], build.const(3, "int64")) is Answer.NO:
+    if known is not None and unequal(known[2], build.const(3, "int64")):
         raise fail(call, "E213", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
     if size.ndim not in (-1, 2):
         raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", None, call.args[1])
@@ -96,7 +96,7 @@ def _sample_type(call: Call) -> Type:
     image, places = dims(x), dims(grid)
     if image is None or places is None:
         return TensorType(None, x.dtype, 4, x.vdevice)
-    if same_dim(places[1], build.const(2, "int64")) is Answer.NO or same_dim(places[0], image[0]) is Answer.NO:
+    if unequal(places[1], build.const(2, "int64")) or unequal(places[0], image[0]):
         raise fail(call, "E213", f"grid must be (batch, 2, height, width), got {grid}", None, call.args[1])
     return tensor_type((image[0], image[1], *places[2:]), x.dtype, vdevice=x.vdevice)
 

@@ -15,11 +15,11 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
-from ..ir.relation import dims, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.scalar import BufferLoad
 from ..ir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from ..ir.types import Expr, TensorType, Type, prim_type
-from .index import in_range, index_tensor
+from .index import check_pick, check_room, in_range, index_tensor
 from .lowering import SMALL_FLOATS, load, result_dims, result_dtype, short_name
 from .manipulate import reorder
 from .rules import (
@@ -150,7 +150,14 @@ def _scatter_type(call: Call) -> Type:
     ranks = {t.ndim for t in (data, indices, updates) if t.ndim != -1}
     if len(ranks) > 1:
         raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
-    normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    known, places, given = dims(data), dims(indices), dims(updates)
+    if known is not None and places is not None and given is not None:
+        check_pick(call, axis, known[axis], places)
+        for a, (whole, place, update) in enumerate(zip(known, places, given)):
+            check_room(call, a, place, update, ("indices", "updates"))
+            if a != axis:
+                check_room(call, a, place, whole, ("indices", "data"))
     if attr(call, "reduction", "update") not in tuple(COMBINE):
         raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
     return data
@@ -229,6 +236,8 @@ def _index_type(call: Call) -> Type:
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
     if known is None or picked is None or any([s is None for s in shapes]):
         return TensorType(None, data.dtype, -1, data.vdevice)
+    for axis, extent in enumerate(known[: len(indices)]):
+        check_pick(call, axis, extent, picked)
     return tensor_type((*picked, *known[len(indices) :]), data.dtype, vdevice=data.vdevice)
 
 
@@ -260,8 +269,22 @@ index_tensor_op: Operator = row(
 
 def _put_type(call: Call) -> Type:
     data, values = tensor_arg(call, 0, "data"), tensor_arg(call, 2, "values")
-    tensor_tuple(call, 1, "indices")
+    indices = tensor_tuple(call, 1, "indices")
     same_dtype(call, data, values)
+    if data.ndim != -1 and len(indices) > data.ndim:
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+    known, given, shapes = dims(data), dims(values), [dims(t) for t in indices]
+    picked = broadcast_dims(call, [s for s in shapes if s is not None])
+    if known is None or given is None or picked is None or any([s is None for s in shapes]):
+        return data
+    for axis, extent in enumerate(known[: len(indices)]):
+        check_pick(call, axis, extent, picked)
+    area = (*picked, *known[len(indices) :])
+    if len(given) > len(area):
+        raise fail(call, "E212", f"values of rank {len(given)} for {len(area)} axes to set", None, call.args[2])
+    for size, wanted in zip(reversed(given), reversed(area)):
+        if not is_one(size) and unequal(size, wanted):
+            raise fail(call, "E213", f"values of shape {values} do not fit {list(area)}", None, call.args[2])
     return data
 
 

@@ -11,10 +11,10 @@ from .. import te
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, IntImm, Var
-from ..ir.relation import Answer, dims, same_dim, same_dims, tensor_type
+from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ..ir.stmt import BufferStore, Stmt
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
-from .index import in_range, index_tensor
+from .index import check_pick, in_range, index_tensor
 from .lowering import result_dims
 from .rules import (
     attr,
@@ -58,8 +58,10 @@ def _gather_type(call: Call) -> Type:
     shape, places = dims(data), dims(indices)
     if depth is None or shape is None or places is None:
         return TensorType(None, data.dtype, -1, data.vdevice)
-    if same_dims(shape[:batch], places[:batch]) is Answer.NO:
+    if unequal_shapes(shape[:batch], places[:batch]):
         raise fail(call, "E213", "the batch axes of data and indices differ", None, call.args[1])
+    for axis in range(batch, batch + depth):
+        check_pick(call, axis, shape[axis], places[:-1])
     return tensor_type((*places[:-1], *shape[batch + depth :]), data.dtype, vdevice=data.vdevice)
 
 
@@ -103,8 +105,10 @@ def _scatter_type(call: Call) -> Type:
     if depth is None or shape is None or places is None:
         return data
     wanted = (*places[:-1], *shape[depth:])
-    if updates.ndim not in (-1, len(wanted)) or (given is not None and same_dims(given, wanted) is Answer.NO):
+    if updates.ndim not in (-1, len(wanted)) or (given is not None and unequal_shapes(given, wanted)):
         raise fail(call, "E213", f"updates must have shape {list(wanted)}, got {updates}", None, call.args[2])
+    for axis in range(depth):
+        check_pick(call, axis, shape[axis], places[:-1])
     return data
 
 
@@ -162,12 +166,12 @@ def _slice_type(call: Call) -> Type:
     if whole is None or part is None:
         return data
     for a, (d, p) in enumerate(zip(whole, part)):
-        if a != axis and same_dim(d, p) is Answer.NO:
+        if a != axis and unequal(d, p):
             raise fail(call, "E213", f"axis {a} has sizes {d} and {p}", None, call.args[1])
     start, end, size = call.args[2], call.args[3], whole[axis]
     if type(start) is IntImm and type(end) is IntImm and type(size) is IntImm:
         count = len(range(*slice(start.value, end.value, step.value).indices(size.value)))
-        if same_dim(part[axis], build.const(count, "int64")) is Answer.NO:
+        if unequal(part[axis], build.const(count, "int64")):
             raise fail(
                 call, "E213", f"the slice has {count} elements along axis {axis}, src {part[axis]}", None, call.args[1]
             )
@@ -219,7 +223,7 @@ def _reverse_type(call: Call) -> Type:
     if lengths.ndim not in (-1, 1):
         raise fail(call, "E212", f"seq_lengths must have one axis, got {lengths.ndim}", None, call.args[1])
     known, count = dims(x), dims(lengths)
-    if known is not None and count is not None and same_dim(known[batch], count[0]) is Answer.NO:
+    if known is not None and count is not None and unequal(known[batch], count[0]):
         raise fail(call, "E213", f"{count[0]} lengths for a batch of {known[batch]}", None, call.args[1])
     return x
 

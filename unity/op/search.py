@@ -15,7 +15,7 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
-from ..ir.relation import Answer, dims, same_dims
+from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ..ir.types import Expr, TensorType, TupleType, Type
 from .index import index_tensor
@@ -114,7 +114,7 @@ def _search_type(call: Call) -> Type:
     if sequence.ndim > 1:
         lines, wanted = dims(sequence), dims(values)
         if values.ndim not in (-1, sequence.ndim) or (
-            lines is not None and wanted is not None and same_dims(lines[:-1], wanted[:-1]) is Answer.NO
+            lines is not None and wanted is not None and unequal_shapes(lines[:-1], wanted[:-1])
         ):
             raise fail(call, "E213", "values must have the leading axes of sorted_sequence", None, call.args[1])
     return _result(call, values)

@@ -15,7 +15,7 @@ from .. import te
 from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Call, IntImm
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from .lowering import result_dims
 from .rules import (
@@ -54,7 +54,7 @@ def _concat_type(call: Call) -> Type:
     shapes = [s for s in [dims(t) for t in types] if s is not None]
     for other in shapes[1:]:
         for a in range(rank):
-            if a != axis and same_dim(shapes[0][a], other[a]) is Answer.NO:
+            if a != axis and unequal(shapes[0][a], other[a]):
                 raise fail(
                     call,
                     "E213",
@@ -113,7 +113,7 @@ def _stack_type(call: Call) -> Type:
     axis = normal_axis(call, int_attr(call, "axis", 0), len(first) + 1)
     for other in shapes[1:]:
         assert other is not None
-        if len(other) != len(first) or any([same_dim(a, b) is Answer.NO for a, b in zip(first, other)]):
+        if len(other) != len(first) or any([unequal(a, b) for a, b in zip(first, other)]):
             raise fail(call, "E213", "the tensors have different shapes")
     made = list(first)
     made.insert(axis, build.const(len(types), "int64"))

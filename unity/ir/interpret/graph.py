@@ -30,7 +30,7 @@ from ..expr import (
 )  # fmt: skip
 from ..function import Function
 from ..op import OPS
-from ..types import Expr, ShapeType, Type
+from ..types import Expr, PrimType, ShapeType, Type
 from .builtins import BUILTINS
 from .expressions import ExprCompiler
 from .machine import Machine
@@ -194,6 +194,8 @@ class GraphEvaluator:
             reason = f": {info.ref}" if info is not None else ""
             raise InterpreterError("E318", f"{callee.name} has no reference meaning{reason}", expr.span)
         args = [self._reference_argument(a, env) for a in expr.args]
+        if info.extra.get("typed_scalars"):
+            args = [_typed(value, a.ty) for value, a in zip(args, expr.args)]
         attrs = {k: self._attribute(v, env) for k, v in expr.attrs.items()}
         try:
             result = info.ref(*args, **attrs)
@@ -224,6 +226,11 @@ def _plain_value(value: Any, span: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([_plain_value(v, span) for v in value])
     return value
+
+
+def _typed(value: Any, ty: Type) -> Any:
+    """A number as numpy scalar of its type."""
+    return ty.dtype.numpy.type(value) if isinstance(ty, PrimType) else value
 
 
 def to_foreign(value: Any, span: Any = None, output: bool = False) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..base import Pipeline
 from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
+from .check_shapes import check_shapes
 from .dead_code import dead_code
 from .fold_constant import fold_constant
 from .kill_after_last_use import kill_after_last_use
@@ -24,6 +25,7 @@ from .to_non_dataflow import to_non_dataflow
 DEFAULT_PIPELINE = Pipeline(
     (
         normalize,
+        check_shapes,
         lambda_lift,
         canonicalize,
         fold_constant,

@@ -29,7 +29,7 @@ from ...ir.function import Function
 from ...ir.names import NameSupply
 from ...ir.node import replace
 from ...ir.structural import structural_equal
-from ...ir.types import Expr
+from ...ir.types import Expr, Type
 from ...ir.walk import Rewriter, used_vars
 
 Rule = Callable[[Expr, "GraphRewriter"], Expr]
@@ -85,6 +85,22 @@ class GraphRewriter:
         var = kind(self.var.name, value.ty, self.var.span)
         self._out.append(VarBinding(var, value))
         return var
+
+    def append(self, binding: Binding) -> None:
+        """Put a finished binding before the current one."""
+        self._out.append(binding)
+
+    def emit_match(self, value: Expr, target: Type, hint: str) -> Var:
+        """Bind ``match_cast(value, target)`` before the current binding; the value is a leaf."""
+        kind = DataflowVar if self.in_dataflow else Var
+        var = kind(self.names.fresh(hint), target)
+        self._out.append(MatchCast(var, value, target, getattr(value, "span", None)))
+        return var
+
+    def match_own(self, value: Expr) -> None:
+        """Make the current binding ``match_cast(value, type of the variable)``; the rule then returns None."""
+        assert self.var is not None
+        self._out.append(MatchCast(self.var, value, self.var.ty, self.var.span))
 
     def leaf(self, value: Expr, hint: str = "") -> Expr:
         """The value itself if it may stand as an argument, else a variable bound to it."""
