@@ -88,7 +88,7 @@ def point_update(nest: Nest) -> Update | None:
     if (
         set(used) != spatial
         or store.predicate is not None
-        or (collect(store.value, Call) and not _calls_are_pure(store.value))
+        or (collect(store.value, Call) and not calls_are_pure(store.value))
     ):
         return None
     loads = collect(store.value, BufferLoad)
@@ -106,7 +106,7 @@ def point_update(nest: Nest) -> Update | None:
             or not _same_indices(init.indices, store.indices)
         ):
             return None
-        if collect(init.value, BufferLoad) or not _calls_are_pure(init.value):
+        if collect(init.value, BufferLoad) or not calls_are_pure(init.value):
             return None
         if any([i.kind == "R" and i.var in used_vars(init.value) for i in block.iter_vars]):
             return None
@@ -120,7 +120,7 @@ PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in
 """Intrinsics that compute a value from values alone."""
 
 
-def _calls_are_pure(expr: Expr) -> bool:
+def calls_are_pure(expr: Expr) -> bool:
     return all([getattr(call.op, "name", "") in PURE_CALLS for call in collect(expr, Call)])
 
 
@@ -136,23 +136,23 @@ def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
         return 0 if not any([var in used_vars(i) for i in access.indices]) else 2
     if any([var in used_vars(i) for i in access.indices[:-1]]):
         return 2
-    slope = _slope(access.indices[-1], var)
-    return 2 if slope is None or abs(slope) > 1 else abs(slope)
+    step = slope(access.indices[-1], var)
+    return 2 if step is None or abs(step) > 1 else abs(step)
 
 
-def _slope(expr: Expr, var: Var) -> int | None:
+def slope(expr: Expr, var: Var) -> int | None:
     """Coefficient of ``var`` in an affine expression, None where it is not affine in it."""
     if expr is var:
         return 1
     kind = type(expr)
     if kind is Add or kind is Sub:
-        a, b = _slope(expr.a, var), _slope(expr.b, var)  # type: ignore[attr-defined]
+        a, b = slope(expr.a, var), slope(expr.b, var)  # type: ignore[attr-defined]
         return None if a is None or b is None else a + b if kind is Add else a - b
     if kind is Mul:
         for x, y in ((expr.a, expr.b), (expr.b, expr.a)):  # type: ignore[attr-defined]
             if type(y) is IntImm:
-                slope = _slope(x, var)
-                return None if slope is None else slope * y.value
+                inner = slope(x, var)
+                return None if inner is None else inner * y.value
     return None if var in used_vars(expr) else 0
 
 

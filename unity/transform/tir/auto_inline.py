@@ -1,0 +1,158 @@
+"""auto_inline: blocks whose values are cheaper to compute again than to keep are inlined into their readers.
+
+A block is inlined when nothing is computed more often than before (every element is read at most once), or when its value is
+cheap (no transcendental function) and no reduction would repeat it. What a program computes does not change by a bit.
+Here: when inlining pays. Not here: how it is done (`inline_blocks.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.analysis.regions import opaque_buffers
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, IntImm
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Mul
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
+from ...ir.structural import structural_equal
+from ...ir.types import Expr
+from ...ir.walk import collect
+from ..base import prim_func_pass
+from .inline_blocks import Definition, definition, inline_definition, inline_problem, realizes
+
+CHEAP_CALLS = frozenset([
+    "T.if_then_else", "T.fabs", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",
+    "T.isfinite", "T.likely", "T.fma", "T.copysign", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not",
+    "T.shift_left", "T.shift_right", "T.reinterpret",
+])  # fmt: skip
+"""Intrinsics of about one instruction."""
+
+
+def is_expensive(value: Expr) -> bool:
+    """True when computing the value once more costs more than reading it: transcendental functions, divisions of data."""
+    for call in collect(value, Call):
+        if getattr(call.op, "name", "") not in CHEAP_CALLS:
+            return True
+    return any([collect(node, BufferLoad) for node in collect(value, (Div, Mod, FloorDiv, FloorMod))])
+
+
+class Size:
+    """A product of extents: a number times symbolic factors."""
+
+    __slots__ = ("factors", "number")
+
+    def __init__(self, extents: list[Expr]) -> None:
+        self.number = 1
+        self.factors: list[Expr] = []
+        work = list(extents)
+        while work:
+            extent = work.pop()
+            if type(extent) is Mul:
+                work += [extent.a, extent.b]
+            elif type(extent) is IntImm:
+                self.number *= extent.value
+            else:
+                self.factors.append(extent)
+
+    def at_most(self, other: Size, times: int = 1) -> bool:
+        """True when ``self * times <= other`` is seen (symbols are at least 1 for this purpose)."""
+        left = list(other.factors)
+        for factor in self.factors:
+            match = next((i for i, f in enumerate(left) if f is factor or structural_equal(f, factor)), -1)
+            if match < 0:
+                return False
+            del left[match]
+        return self.number * times <= other.number
+
+
+@dataclass(slots=True)
+class Reading:
+    """How one block reads a buffer: at how many places, how often it runs, and whether it reduces."""
+
+    realize: BlockRealize
+    loads: list[BufferLoad]
+    runs: Size
+    reduces: bool
+
+
+def readings(blocks: list[BlockRealize], buffer: Buffer) -> list[Reading]:
+    """The blocks that read a buffer."""
+    found = []
+    for realize in blocks:
+        loads: list[BufferLoad] = []
+        for load in collect(realize.block, BufferLoad):
+            if load.buffer is buffer and not any([structural_equal(load.indices, known.indices) for known in loads]):
+                loads.append(load)
+        if loads:
+            extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
+            reduces = any([i.kind != "S" for i in realize.block.iter_vars])
+            found.append(Reading(realize, loads, Size(extents), reduces))
+    return found
+
+
+def repeats(found: list[Reading], buffer: Buffer) -> bool:
+    """True when some element may be read more than once."""
+    whole = Size(list(buffer.shape))
+    if len(found) == 1:
+        return not found[0].runs.at_most(whole, len(found[0].loads))
+    total = sum([r.runs.number * len(r.loads) for r in found])
+    return not all([r.runs.at_most(whole) for r in found]) or total > whole.number
+
+
+def plain_blocks(body: Stmt) -> list[BlockRealize] | None:
+    """The blocks of a body where none holds another one, else None."""
+    found = realizes(body)
+    inner = [r for outer in found for r in realizes(outer.block.body)]
+    return None if inner else found
+
+
+def _pays(producer: Definition, blocks: list[BlockRealize]) -> bool:
+    found = readings(blocks, producer.buffer)
+    if not found:
+        return False
+    if not repeats(found, producer.buffer):
+        return True
+    return not is_expensive(producer.value) and not any([reading.reduces for reading in found])
+
+
+def _candidate(body: Stmt, skip: set[Buffer]) -> tuple[BlockRealize, Definition] | None:
+    """The first block of a body that may and should be inlined."""
+    own = {a.buffer for a in collect(body, AllocBuffer)} | {b for k in collect(body, Block) for b in k.alloc_buffers}
+    blocks = plain_blocks(body)
+    for realize in blocks or ():
+        store = realize.block.body
+        if type(store) is not BufferStore or store.buffer not in own or store.buffer in skip:
+            continue
+        skip.add(store.buffer)
+        found = definition(realize)
+        if isinstance(found, Definition) and _pays(found, blocks or []) and inline_problem(body, realize.block) is None:
+            return realize, found
+    return None
+
+
+def inline_all(body: Stmt) -> Stmt:
+    """The body with every block inlined for which it pays."""
+    if len(realizes(body)) < 2 or opaque_buffers(body):
+        return body
+    skip: set[Buffer] = set()
+    while True:
+        found = _candidate(body, skip)
+        if found is None:
+            return body
+        body = inline_definition(body, *found)
+
+
+@prim_func_pass()
+def auto_inline(func: PrimFunc) -> PrimFunc:
+    """Inline blocks where it costs nothing, or less than keeping their values."""
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    body = inline_all(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+__all__ = [
+    "CHEAP_CALLS", "Reading", "Size", "auto_inline", "inline_all", "is_expensive", "plain_blocks", "readings", "repeats",
+]  # fmt: skip
