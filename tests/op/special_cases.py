@@ -41,3 +41,16 @@ CASES += [
     ("nn.gru", [f(2, 1, 3), f(1, 1), f(1, 3)], {}),
     ("nn.gru", [f(2, 1, 6, dtype="float16"), f(1, 2, dtype="float16"), f(2, 6, dtype="float16")], {}),
 ]
+
+for rank, size in ((1, (5,)), (2, (4, 5)), (3, (3, 4, 2))):
+    CASES += [
+        (f"nn.max_pool{rank}d_with_indices", [f(2, 1, *size)], {"pool_size": 2, "strides": 2, "padding": 1}),
+        (f"nn.max_pool{rank}d_with_indices", [i(1, 2, *size, low=0, high=3)], {"pool_size": 2, "dilation": 1}),
+        (f"nn.adaptive_max_pool{rank}d", [f(1, 2, *size)], {"output_size": 2}),
+        (f"nn.adaptive_max_pool{rank}d", [f(1, 0, *size)], {"output_size": (3, 1, 2)[:rank]}),
+    ]
+SPOTTED = np.array([[[[NAN, 1, NAN, 2], [-INF, -INF, 3, 3], [-INF, -INF, 3, 3]]]], "float32")
+CASES += [
+    ("nn.max_pool2d_with_indices", [SPOTTED], {"pool_size": 2, "dilation": (1, 2)}),
+    ("nn.adaptive_max_pool2d", [SPOTTED], {"output_size": (2, 3)}),
+]

@@ -129,6 +129,11 @@ CASES += [
 CASES += [(n, [f(2, 3)], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "erfinv", "lgamma")]
 CASES += [(n, [f(3, 4)], {"axis": a}) for n in ("cummax", "cummin", "logcumsumexp") for a in (0, -1)]
 for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
+    CASES += [
+        (f"nn.max_pool{n}d_with_indices", [f(*shape)], {"pool_size": 2, "strides": 2, "padding": 1}),
+        (f"nn.adaptive_max_pool{n}d", [f(*shape)], {"output_size": 2}),
+    ]
+for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
     for kind in ("max", "avg"):
         CASES += [
             (f"nn.{kind}_pool{n}d", [f(*shape)], {"pool_size": 2, "strides": 2, "padding": 1}),

@@ -25,6 +25,7 @@ from . import (
     nn,
     norm,
     pool,
+    pool_indices,
     powers,
     quantization,
     recurrent,
@@ -74,6 +75,7 @@ _FAMILIES = (
     special,
     running,
     recurrent,
+    pool_indices,
 )
 
 OPERATORS: dict[str, Operator] = {

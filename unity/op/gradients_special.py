@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.expr import Call, TupleGetItem
+from ..ir.expr import Call, ShapeExpr, TupleGetItem
 from ..ir.op import OPS
 from ..ir.relation import dims
 from ..ir.types import Expr
-from . import running, scan, special
+from . import pool_indices, running, scan, special
 from .binary import add, divide, multiply, subtract
 from .create import zeros_like
 from .elementwise import exp, negative, square
 from .gradients import GRADIENTS, Rule
-from .manipulate import flip
+from .manipulate import flip, reshape
 from .reduce import max_
-from .rules import fail, int_attr, normal_axis
+from .rules import fail, int_attr, normal_axis, product
 from .table import Operator, constant
 
 
@@ -29,11 +29,15 @@ def _unary(fn: Callable[[Expr, Expr], Expr]) -> Rule:
     return lambda call, g: [fn(g, call.args[0])]
 
 
-def _axis(call: Call) -> int:
-    known = dims(call.args[0].ty)
+def _shape(call: Call, x: Expr) -> tuple[Expr, ...]:
+    known = dims(x.ty)
     if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {call.args[0].ty}", "name it with R.match_cast")
-    return normal_axis(call, int_attr(call, "axis"), len(known))
+        raise fail(call, "E218", f"the gradient needs the shape of {x.ty}", "name it with R.match_cast")
+    return known
+
+
+def _axis(call: Call) -> int:
+    return normal_axis(call, int_attr(call, "axis"), len(_shape(call, call.args[0])))
 
 
 def _extreme(call: Call, g: Expr) -> list[Any]:
@@ -51,6 +55,19 @@ def _logcumsumexp(call: Call, g: Expr) -> list[Any]:
     away = multiply(g, exp(subtract(high, running.logcumsumexp(x, axis=axis))))
     behind = flip(scan.cumsum(flip(away, axis=axis), axis=axis), axis=axis)
     return [multiply(exp(subtract(x, high)), behind)]
+
+
+def _largest(call: Call, g: Expr) -> list[Any]:
+    """Pooling with indices: every gradient goes to the element its window chose."""
+    values = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
+    x = call.args[0]
+    row = Operator(OPS[call.op.name])  # type: ignore[attr-defined]
+    places = TupleGetItem(row(x, **call.attrs), 1)
+    lead, spans = _shape(call, x)[:2], _shape(call, x)[2:]
+    flat = reshape(zeros_like(x), ShapeExpr((*lead, product(spans))))
+    out = ShapeExpr((*lead, product(_shape(call, values)[2:])))
+    made = scan.scatter_elements(flat, reshape(places, out), reshape(values, out), axis=2, reduction="add")
+    return [reshape(made, ShapeExpr(_shape(call, x)))]
 
 
 def _gauss(x: Expr) -> Expr:
@@ -71,9 +88,14 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.cummax": _extreme,
     "R.cummin": _extreme,
     "R.logcumsumexp": _logcumsumexp,
+    **{f"R.nn.max_pool{n}d_with_indices": _largest for n in (1, 2, 3)},
+    **{f"R.nn.adaptive_max_pool{n}d": _largest for n in (1, 2, 3)},
 }
 GRADIENTS.update(SPECIAL_GRADIENTS)
 for _name, _rule in SPECIAL_GRADIENTS.items():
     OPS[_name].grad = _rule
+
+_ROWS_OF = (pool_indices,)
+"""Families whose rows must stand in the table first."""
 
 __all__ = ["SPECIAL_GRADIENTS"]

@@ -16,7 +16,7 @@ from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type
-from ..ir.types import TensorType, Type
+from ..ir.types import Expr, TensorType, Type
 from .conv import layout_order, many, pad_tensor, pads, spatial, window_size, windows
 from .lowering import SMALL_FLOATS, known_dims, result_dims, widened
 from .reduce import accumulate
@@ -30,7 +30,9 @@ def _layout(rank: int) -> str:
     return "NC" + "DHW"[3 - rank :]
 
 
-def _pool_type(rank: int) -> Any:
+def pool_type(rank: int) -> Any:
+    """Type rule of pooling over windows of a given size."""
+
     def rule(call: Call) -> Type:
         x = tensor_arg(call, 0, "data") if "max" in op_name(call) else float_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
@@ -159,7 +161,7 @@ def _pool_row(largest: bool, rank: int) -> Operator:
     return row(
         f"nn.{'max' if largest else 'avg'}_pool{rank}d",
         params,
-        _pool_type(rank),
+        pool_type(rank),
         "Largest of each window." if largest else "Mean of each window; the border counts with count_include_pad.",
         family=FAMILY,
         lower=_pool(largest, rank),
@@ -171,7 +173,9 @@ max_pool1d, max_pool2d, max_pool3d = [_pool_row(True, n) for n in (1, 2, 3)]
 avg_pool1d, avg_pool2d, avg_pool3d = [_pool_row(False, n) for n in (1, 2, 3)]
 
 
-def _adaptive_type(rank: int) -> Any:
+def adaptive_type(rank: int) -> Any:
+    """Type rule of pooling to a given output size."""
+
     def rule(call: Call) -> Type:
         x = float_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
@@ -189,16 +193,19 @@ def _adaptive_type(rank: int) -> Any:
     return rule
 
 
+def adaptive_reach(span: Expr, size: Expr) -> Expr:
+    """Most elements a window of adaptive pooling holds along an axis."""
+    if build.is_int(build.floormod(span, size), 0):
+        return build.floordiv(span, size)
+    return build.add(build.floordiv(build.sub(build.add(span, size), 1), size), 1)
+
+
 def _adaptive(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
         shape = known_dims(call, call.ty)
         sizes, spans = [te.Value(shape[a]) for a in axes], [te.Value(x.shape[a]) for a in axes]
-        reach = []
-        for a in axes:
-            most = build.add(build.floordiv(build.sub(build.add(x.shape[a], shape[a]), 1), shape[a]), 1)
-            even = build.is_int(build.floormod(x.shape[a], shape[a]), 0)
-            reach.append(build.floordiv(x.shape[a], shape[a]) if even else most)
+        reach = [adaptive_reach(x.shape[a], shape[a]) for a in axes]
         rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
         def edges(i: Sequence[te.Value], n: int) -> tuple[te.Value, te.Value]:
@@ -250,7 +257,7 @@ def _adaptive_row(rank: int) -> Operator:
     return row(
         f"nn.adaptive_avg_pool{rank}d",
         ("data", attribute("output_size", None), attribute("layout", _layout(rank)), attribute("out_layout", None)),
-        _adaptive_type(rank),
+        adaptive_type(rank),
         "Mean of windows chosen so that the output has a given size.",
         family=FAMILY,
         lower=_adaptive(rank),

@@ -1,0 +1,186 @@
+"""Pooling that also says where each largest element stands: windows of a given size, and windows chosen by the output size.
+
+An index is the position in the spatial axes of the data, row by row, padding not counted. Of equal elements the first wins, of
+NaNs the last, as in torch. Pooling without indices: pool.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ffi.dtype import DataType
+from ..ir.expr import Call
+from ..ir.op import Param
+from ..ir.types import TensorType, TupleType, Type
+from .conv import many, pads, spatial
+from .lowering import known_dims
+from .manipulate import ravel
+from .pool import adaptive_reach, adaptive_type, pool_type
+from .rules import like
+from .table import Operator, attribute, row
+
+FAMILY = "nn"
+Place = tuple[te.Value, te.Value]
+"""A position along one axis and whether it belongs to the window."""
+
+
+def _with_indices(rule: Callable[[Call], Type]) -> Callable[[Call], Type]:
+    def found(call: Call) -> Type:
+        values = rule(call)
+        assert isinstance(values, TensorType)
+        return TupleType((values, like(values, DataType("int64"))))
+
+    return found
+
+
+def _better(x: Any, y: Any) -> te.Value:
+    """Does the pair (index, value) x win? An index of -1 never does."""
+    (i, a), (j, b) = x, y
+    wins = te.any(a > b, te.all(a == b, i < j))
+    if a.dtype.is_float:
+        nan_a, nan_b = a != a, b != b
+        wins = te.any(te.all(nan_a, te.any(~nan_b, i > j)), te.all(~nan_b, wins))
+    return te.all(i >= 0, te.any(j < 0, wins))
+
+
+def _combine(x: Any, y: Any) -> tuple[te.Value, te.Value]:
+    first = _better(x, y)
+    return te.select(first, x[0], y[0]), te.select(first, x[1], y[1])
+
+
+_largest = te.comm_reducer(_combine, lambda i, v: (te.const(-1, i), te.lowest(v)), "argmax_in_window")
+
+
+def _pick(
+    call: Call, x: te.Tensor, reach: Sequence[Any], place: Callable[[Sequence[te.Value], int, te.Value], Place]
+) -> tuple[te.Tensor, te.Tensor]:
+    """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis."""
+    rank = x.ndim - 2
+    assert isinstance(call.ty, TupleType)
+    shape = known_dims(call, call.ty.fields[0])
+    rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
+
+    def body(*i: te.Value) -> Any:
+        places = [place(i, n, rs[n]) for n in range(rank)]
+        inside = te.all(*[ok for _, ok in places])
+        at = [p for p, _ in places]
+        value = te.if_then_else(inside, x[[i[0], i[1], *at]], te.lowest(x.dtype))
+        return _largest((te.select(inside, ravel(at, x.shape[2:]), te.const(-1, "int64")), value), axis=rs)
+
+    places, values = te.compute(shape, body, "largest")
+    return values, places
+
+
+def _pool(rank: int) -> Callable[..., Any]:
+    def lower(call: Call, x: te.Tensor) -> Any:
+        kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
+        before, _ = pads(call, rank)
+
+        def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+            at = i[2 + n] * strides[n] + r * dilation[n] - before[n]
+            return at, te.all(at >= 0, at < te.Value(x.shape[2 + n]))
+
+        return _pick(call, x, kernel, place)
+
+    return lower
+
+
+def _adaptive(rank: int) -> Callable[..., Any]:
+    def lower(call: Call, x: te.Tensor) -> Any:
+        assert isinstance(call.ty, TupleType)
+        shape = known_dims(call, call.ty.fields[0])
+
+        def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+            span, size = te.Value(x.shape[2 + n]), te.Value(shape[2 + n])
+            start = (i[2 + n] * span) // size
+            return start + r, start + r < ((i[2 + n] + 1) * span + size - 1) // size
+
+        return _pick(call, x, [adaptive_reach(x.shape[2 + n], shape[2 + n]) for n in range(rank)], place)
+
+    return lower
+
+
+def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Largest elements of windows: for each axis and each output place the positions that belong to it."""
+    shape = (*data.shape[:2], *[len(w) for w in windows])
+    values, places = np.empty(shape, data.dtype), np.zeros(shape, np.int64)
+    span = data.shape[2:]
+    for out in np.ndindex(*shape[2:]):
+        grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
+        flat = np.ravel_multi_index([g.reshape(-1) for g in grid], span)
+        seen = data.reshape(*data.shape[:2], math.prod(span))[..., flat]
+        nan = seen != seen
+        best = np.argmax(seen, -1)
+        best = np.where(nan.any(-1), seen.shape[-1] - 1 - np.argmax(nan[..., ::-1], -1), best)
+        at: tuple[Any, ...] = (slice(None), slice(None), *out)
+        values[at] = np.take_along_axis(seen, best[..., None], -1)[..., 0]
+        places[at] = flat[best]
+    return values, places
+
+
+def _pool_ref(rank: int) -> Callable[..., Any]:
+    def ref(
+        x: np.ndarray,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        layout: Any = None,
+    ) -> Any:
+        kernel, steps, gaps, border = [many(v, rank) for v in (pool_size, strides, dilation, padding)]
+        border = border * 2 if len(border) == rank else border
+        windows = []
+        for a in range(rank):
+            room = x.shape[2 + a] + border[a] + border[rank + a] - ((kernel[a] - 1) * gaps[a] + 1)
+            count = (room + (steps[a] - 1 if ceil_mode else 0)) // steps[a] + 1
+            starts = [o * steps[a] - border[a] for o in range(count)]
+            reach = [[s + k * gaps[a] for k in range(kernel[a])] for s in starts]
+            windows.append([[p for p in w if 0 <= p < x.shape[2 + a]] for w in reach])
+        return _choose(x, windows)
+
+    return ref
+
+
+def _adaptive_ref(rank: int) -> Callable[..., Any]:
+    def ref(x: np.ndarray, output_size: Any, layout: Any = None) -> Any:
+        sizes = many(output_size, rank)
+        spans = x.shape[2:]
+        return _choose(x, [[range(o * n // m, -(-(o + 1) * n // m)) for o in range(m)] for n, m in zip(spans, sizes)])
+
+    return ref
+
+
+def _pool_row(rank: int) -> Operator:
+    params: list[Param | str] = ["data", attribute("pool_size", (1,) * rank), attribute("strides", (1,) * rank)]
+    params += [attribute("padding", (0,) * rank), attribute("dilation", (1,) * rank), attribute("ceil_mode", False)]
+    return row(
+        f"nn.max_pool{rank}d_with_indices",
+        params,
+        _with_indices(pool_type(rank)),
+        "Largest of each window and its index in the spatial axes.",
+        family=FAMILY,
+        lower=_pool(rank),
+        ref=_pool_ref(rank),
+    )
+
+
+def _adaptive_row(rank: int) -> Operator:
+    return row(
+        f"nn.adaptive_max_pool{rank}d",
+        ("data", attribute("output_size")),
+        _with_indices(adaptive_type(rank)),
+        "Largest of windows chosen so that the output has a given size, and its index in the spatial axes.",
+        family=FAMILY,
+        lower=_adaptive(rank),
+        ref=_adaptive_ref(rank),
+    )
+
+
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = [_pool_row(n) for n in (1, 2, 3)]
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = [_adaptive_row(n) for n in (1, 2, 3)]
