@@ -1,0 +1,116 @@
+"""The base: lookup, all-or-nothing, stale references, copies, pictures."""
+
+from __future__ import annotations
+
+import pytest
+from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
+
+import unity
+from unity.support.errors import ScheduleError
+from unity.transform.schedule import Refused, Schedule
+
+
+def test_front_door() -> None:
+    assert unity.Schedule is Schedule
+
+
+def test_split_reorder_fuse_agree() -> None:
+    mod = module(MM_RELU)
+    sch = Schedule(mod, debug_mask="all")
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 4])
+    sch.reorder(j0, k, j1)
+    k0, k1 = sch.split(k, factors=[3, 3])
+    sch.fuse(i, j0)
+    assert_same(mod, sch.mod)
+    assert sch.trace.insts[-1].grade == "proved"
+    assert [sch.get(x).loop_var.name for x in sch.get_loops(block)] == ["i_j_0_fused", "k_0", "k_1", "j_1"]
+    assert sch.get(k0).extent.value == 3 and sch.get(k1).extent.value == 3
+
+
+def test_symbolic_split() -> None:
+    mod = module(SYMBOLIC)
+    sch = Schedule(mod, debug_mask=1)
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.split(j, [None, 4])
+    sch.fuse(*sch.get_loops(sch.get_block("B"))[:2])
+    assert_same(mod, sch.mod, seeds=3)
+
+
+def test_stale_reference_and_nothing_changed() -> None:
+    sch = Schedule(module(MM_RELU))
+    i, j, k = sch.get_loops(sch.get_block("C"))
+    sch.split(j, [2, 5])
+    before, steps = sch.mod, len(sch.trace.insts)
+    with pytest.raises(ScheduleError, match="'j' no longer stands"):
+        sch.split(j, [2, 5])
+    with pytest.raises(ScheduleError, match=r"do not cover loop i: 2 \* 2 = 4 < 6"):
+        sch.split(i, [2, 2])
+    assert sch.mod is before and len(sch.trace.insts) == steps
+    sch.state.check()
+
+
+@pytest.mark.parametrize("factors", [[0, 2], [-1, 2], [None, None], [], ["a"], [2.5, None], [True, None]])
+def test_bad_factors(factors: list[object]) -> None:
+    sch = Schedule(module(MM_RELU))
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(ScheduleError, match="E422"):
+        sch.split(i, factors)
+
+
+def test_picture_marks_the_loop() -> None:
+    sch = Schedule(module(MM_RELU))
+    i, _, k = sch.get_loops(sch.get_block("C"))
+    with pytest.raises(Refused) as caught:
+        sch.fuse(i, k)
+    text = str(caught.value)
+    assert "only children in a chain" in text and "^^^" in text and caught.value.primitive == "fuse"
+    lines = text.splitlines()
+    marked = [lines[n - 1].strip() for n, line in enumerate(lines) if line.strip().startswith("^")]
+    assert marked == ["for i, j in T.grid(6, 10):", "for k in range(8):"]
+    short = Schedule(module(MM_RELU), error_render_level="fast")
+    loops = short.get_loops(short.get_block("C"))
+    with pytest.raises(Refused) as caught:
+        short.fuse(loops[0], loops[2])
+    assert "^^^" not in str(caught.value)
+
+
+def test_block_names() -> None:
+    sch = Schedule(module(ELEMENTWISE))
+    assert [sch.get(b).name for b in sch.get_child_blocks(sch.get_block("root"))] == ["B", "D"]
+    assert [sch.get(b).name for b in sch.get_producers(sch.get_block("D"))] == ["B"]
+    assert [sch.get(b).name for b in sch.get_consumers(sch.get_sblock("B"))] == ["D"]
+    assert [sch.get(b).name for b in sch.get_output_blocks(sch.get_block("root"))] == ["D"]
+    with pytest.raises(ScheduleError, match="its blocks are: B, D"):
+        sch.get_block("E")
+    twice = Schedule(module(ELEMENTWISE.replace('T.block("D")', 'T.block("B")')))
+    with pytest.raises(ScheduleError, match="2 blocks named 'B'"):
+        twice.get_block("B")
+
+
+def test_copy_is_independent() -> None:
+    sch = Schedule(module(MM_RELU))
+    i, j, _ = sch.get_loops(sch.get_block("C"))
+    other = sch.copy()
+    other.split(i, [2, 3])
+    assert sch.mod is not other.mod and len(sch.get_loops(sch.get_block("C"))) == 3
+    sch.fuse(i, j)
+    sch.state.check()
+    other.state.check()
+
+
+def test_wrong_kinds() -> None:
+    sch = Schedule(module(MM_RELU))
+    block = sch.get_block("C")
+    with pytest.raises(ScheduleError, match="E403.*loop must be a loop"):
+        sch.split(block, [1, 2])
+    with pytest.raises(ScheduleError, match="E403"):
+        sch.get_loops("C")
+    foreign = Schedule(module(MM_RELU))
+    with pytest.raises(ScheduleError, match="E402"):
+        foreign.get_loops(block)
+    with pytest.raises(ScheduleError, match="E401"):
+        Schedule("mod")
+    with pytest.raises(TypeError):
+        sch.split()

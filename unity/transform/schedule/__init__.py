@@ -1,0 +1,25 @@
+"""Schedules: transform tensor programs by hand, step by step, each step checked.
+
+``Schedule`` is the handle; ``registry`` the table of primitives, one file per family; ``state`` the program and the
+index of its loops and blocks; ``conditions``, ``coverage``, ``dependence``, ``clash`` the analyses; ``refuse`` the
+errors; ``trace`` the record. Importing this package registers every primitive.
+"""
+
+from . import order, query, split_fuse
+from .refuse import Refused, picture, refuse
+from .registry import ROWS, Row, Sampled, primitive
+from .schedule import Schedule, install
+from .sref import Sref
+from .state import ScheduleState
+from .trace import Instruction, Trace
+from .values import BlockRV, ExprRV, LoopRV
+
+FAMILIES = (query, split_fuse, order)
+"""The modules whose primitives make the table, in the order of the docs page."""
+
+install()
+
+__all__ = [
+    "FAMILIES", "ROWS", "BlockRV", "ExprRV", "Instruction", "LoopRV", "Refused", "Row", "Sampled", "Schedule",
+    "ScheduleState", "Sref", "Trace", "picture", "primitive", "refuse",
+]  # fmt: skip

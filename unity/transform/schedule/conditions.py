@@ -1,0 +1,211 @@
+"""Conditions on blocks, by the names refusals use: complete block, reduction block, affine binding, and the iterators a
+loop drives.
+
+Each ``why_not_...`` gives None when the condition holds, else the reason in words; ``require_...`` refuses. Not here:
+conditions on several blocks of a scope (``coverage.py``).
+"""
+
+from __future__ import annotations
+
+from ...arith.itermap import IterMap, detect_iter_map
+from ...ir.buffer import Buffer, BufferRegion, Range
+from ...ir.build import is_int
+from ...ir.expr import IntImm, Var
+from ...ir.stmt import Block, For
+from ...ir.structural import structural_equal
+from ...ir.types import Expr
+from ...ir.walk import free_vars
+from .clash import clash
+from .dependence import block_scope, regions
+from .refuse import refuse
+from .rewriting import analyzer_at, loop_range
+from .sref import Sref
+from .state import ScheduleState
+
+
+def loops_of(block: Sref) -> list[Sref]:
+    """Loops around a block within its enclosing block, from the outside in."""
+    found: list[Sref] = []
+    for above in block.above():
+        if above.is_block:
+            break
+        found.append(above)
+    return found[::-1]
+
+
+def iter_map(state: ScheduleState, block: Sref) -> IterMap:
+    """Normal form of a block's bindings over the loops around it (its truth value: they are quasi-affine and
+    independent)."""
+    loops = loops_of(block)
+    key = ("affine", block.node, *[(s.loop.loop_var, s.loop.min, s.loop.extent) for s in loops])
+    found = state.cache.get(key)
+    if found is None:
+        ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
+        found = state.cache[key] = detect_iter_map(
+            block.realize.iter_values,
+            ranges,
+            block.realize.predicate,
+            "surjective",
+            analyzer_at(state, block, inside=False),
+        )
+    return found
+
+
+def why_not_affine(state: ScheduleState, block: Sref) -> str | None:
+    """Affine binding: each iterator is an independent quasi-affine expression of the loops."""
+    loops = {s.loop.loop_var for s in loops_of(block)}
+    values = block.realize.iter_values
+    plain = [v for v in values if isinstance(v, Var)]
+    trivial = len(set(plain)) == len(plain) and all(
+        [v in loops if isinstance(v, Var) else type(v) is IntImm for v in values]
+    )
+    if trivial and is_int(block.realize.predicate, 1):
+        return None
+    found = iter_map(state, block)
+    return None if found else f"block {block.name} is bound by expressions that are not affine: {found.errors[0]}"
+
+
+def why_not_complete(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+    """Complete block: all iterators spatial, the only writer of its outputs in its scope, reading none of what it
+    writes."""
+    for axis in block.block.iter_vars:
+        if axis.kind != "S":
+            return f"iterator {axis.var.name} of block {block.name} is not spatial"
+    if dominant:
+        other = other_writer(state, block)
+        if other is not None:
+            return f"block {other.name} writes {_shared(state, block, other)} too"
+    reads, writes = regions(state, block.block)
+    written = {w.buffer for w in writes}
+    for region in reads:
+        if region.buffer in written:
+            return f"block {block.name} reads {region.buffer.name}, which it writes"
+    return None
+
+
+def why_not_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+    """Reduction block: has an initialisation, affine binding, spatial and reduction iterators only, the only writer of
+    its outputs, and no reduction iterator selects the cell written."""
+    if block.block.init is None:
+        return f"block {block.name} has no initialisation"
+    return why_not_update(state, block, dominant)
+
+
+def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+    """As a reduction block, but the initialisation may stand elsewhere (after decompose_reduction): every step combines
+    into the cell it reads."""
+    for axis in block.block.iter_vars:
+        if axis.kind not in ("S", "R"):
+            return f"iterator {axis.var.name} of block {block.name} is {axis.kind}"
+    reason = why_not_affine(state, block)
+    if reason is not None:
+        return reason
+    if dominant:
+        other = other_writer(state, block)
+        if other is not None:
+            return f"block {other.name} writes {_shared(state, block, other)} too"
+    reductions = {axis.var for axis in block.block.iter_vars if axis.kind == "R"}
+    reads, writes = regions(state, block.block)
+    for region in writes:
+        used = [v for v in region_vars(region) if v in reductions]
+        if used:
+            return f"reduction iterator {used[0].name} selects the cell of {region.buffer.name} that is written"
+    by_buffer = {w.buffer: w for w in writes}
+    for region in reads:
+        target = by_buffer.get(region.buffer)
+        if target is not None and not same_region(region, target):
+            return f"block {block.name} reads other cells of {region.buffer.name} than it writes"
+    return None
+
+
+def why_not_complete_or_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
+    """Complete block, or reduction block (the reason of the one that is nearer)."""
+    complete = why_not_complete(state, block, dominant)
+    if complete is None:
+        return None
+    reduces = block.block.init is not None or any([axis.kind == "R" for axis in block.block.iter_vars])
+    reduction = why_not_reduction(state, block, dominant)
+    return None if reduction is None else reduction if reduces else complete
+
+
+def require_complete(state: ScheduleState, block: Sref) -> None:
+    """Refuse E411 unless the block is complete."""
+    reason = why_not_complete(state, block)
+    if reason is not None:
+        refuse("E411", f"{block.name} is no complete block: {reason}", condition="complete block", at=block)
+
+
+def require_reduction(state: ScheduleState, block: Sref) -> None:
+    """Refuse E412 unless the block is a reduction block."""
+    reason = why_not_reduction(state, block)
+    if reason is not None:
+        found = clash(state, block, writes_only=True)
+        refuse(
+            "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
+            counterexample=found.values if found else None, why=found.words if found else "",
+        )  # fmt: skip
+
+
+def require_affine(state: ScheduleState, block: Sref) -> None:
+    """Refuse E413 unless the block's binding is affine."""
+    reason = why_not_affine(state, block)
+    if reason is not None:
+        found = clash(state, block)
+        refuse(
+            "E413", reason, condition="affine binding", at=block, counterexample=found.values if found else None,
+            why=found.words if found else "",
+        )  # fmt: skip
+
+
+def other_writer(state: ScheduleState, block: Sref) -> Sref | None:
+    """Another block of the scope that writes a buffer this block writes."""
+    scope = block_scope(state, block)
+    for buffer in scope.writes.get(block, ()):
+        for writer in scope.writers(buffer):
+            if writer is not block:
+                return writer
+    return None
+
+
+def _shared(state: ScheduleState, a: Sref, b: Sref) -> str:
+    scope = block_scope(state, a)
+    return next(buffer.name for buffer in scope.writes[a] if buffer in scope.writes[b])
+
+
+def region_vars(region: BufferRegion) -> list[Var]:
+    """Variables in the bounds of a region."""
+    return [v for r in region.region for e in (r.min, r.extent) for v in free_vars(e)]
+
+
+def same_region(a: BufferRegion, b: BufferRegion) -> bool:
+    """Structurally the same cells of the same buffer."""
+    if a.buffer is not b.buffer:
+        return False
+    return all(
+        [structural_equal(x.min, y.min) and structural_equal(x.extent, y.extent) for x, y in zip(a.region, b.region)]
+    )
+
+
+def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
+    """(kind, value) of the block's iterators whose value uses the loop."""
+    var = loop.loop.loop_var
+    return [
+        (axis.kind, value)
+        for axis, value in zip(block.block.iter_vars, block.realize.iter_values)
+        if var in free_vars(value)
+    ]
+
+
+def starts_at_zero(loop: For) -> bool:
+    """Does the loop run from zero in steps of one."""
+    return is_int(loop.min, 0) and (loop.step is None or is_int(loop.step, 1))
+
+
+def whole_buffer(buffer: Buffer) -> tuple[Range, ...]:
+    """The region that is all of a buffer."""
+    return tuple([Range(IntImm(0, n.ty), n) for n in buffer.shape])  # type: ignore[arg-type]
+
+
+def iterator_kind(block: Block, var: Var) -> str:
+    """Kind of an iterator variable of a block."""
+    return next(axis.kind for axis in block.iter_vars if axis.var is var)

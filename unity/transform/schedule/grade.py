@@ -1,0 +1,120 @@
+"""Grades: how a step's correctness is known. A step whose conditions were all proved is ``proved``; one that rests on
+an assumption is tested in the reference interpreter and ``tested(seed)``, or refused when the test fails or would take
+too long.
+
+Not here: the proofs. A primitive that cannot prove a condition calls ``state.assumptions.append("what is assumed")``.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ...arith import Analyzer
+from ...ir.build import const, dtype_of
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.interpret import run
+from ...ir.module import IRModule
+from ...ir.stmt import For, Stmt
+from ...ir.types import Expr, PrimType
+from ...ir.walk import substitute
+from ...support.errors import UnityError
+from .refuse import refuse
+from .sref import items_below
+from .state import ScheduleState
+
+MAX_ITERATIONS = 200_000
+"""Innermost iterations of a function that may be tested: the interpreter runs about a million a second."""
+SIZES = (3, 5, 8)
+
+
+def check(state: ScheduleState, primitive: str, assumptions: list[str]) -> int:
+    """Run the functions the step changed, before and after, on random arguments; the seed. Refuses E404 on a
+    difference."""
+    for name, root in state.roots.items():
+        after = state.function(name)
+        before = state.before(name)
+        if after is before:
+            continue
+        for seed in range(len(SIZES)):
+            difference = compare(before, after, name, seed)
+            if difference is not None:
+                said = f"; it was assumed that {'; '.join(assumptions)}" if assumptions else ""
+                refuse(
+                    "E404",
+                    f"the program computes something else after the step{said}: {difference}",
+                    condition="tested equal",
+                    at=root,
+                )
+    return 0
+
+
+def compare(before: PrimFunc, after: PrimFunc, name: str, seed: int) -> str | None:
+    """The first difference of two programs on random arguments, in words; None when they agree."""
+    rng = np.random.default_rng(seed)
+    args = arguments(before, rng, SIZES[seed % len(SIZES)])
+    if args is None or _iterations(before, args) > MAX_ITERATIONS:
+        refuse(
+            "E404", "the step rests on an assumption and the program is too large to test it", condition="tested equal"
+        )
+    first, second = _results(before, name, args), _results(after, name, args)
+    if isinstance(first, str):
+        return None  # the program itself cannot run on these arguments: nothing to compare
+    if isinstance(second, str):
+        return second
+    for position, (x, y) in enumerate(zip(first, second)):
+        if not np.allclose(x.astype("float64"), y.astype("float64"), rtol=1e-4, atol=1e-4, equal_nan=True):
+            return f"argument {position} differs with seed {seed}"
+    return None
+
+
+def _results(fn: PrimFunc, name: str, args: list[Any]) -> list[np.ndarray] | str:
+    given = copy.deepcopy(args)
+    try:
+        run(IRModule({name: fn}, {}, {}), name, *given)
+    except UnityError as error:
+        return error.message
+    return [a for a in given if isinstance(a, np.ndarray)]
+
+
+def arguments(fn: PrimFunc, rng: np.random.Generator, size: int) -> list[Any] | None:
+    """Random arguments of a tensor program, each free size ``size``; None when they cannot be made."""
+    symbols: dict[Var, Expr] = {}
+    for buffer in fn.buffer_map.values():
+        for dim in (*buffer.shape, *buffer.strides):
+            if isinstance(dim, Var):
+                symbols.setdefault(dim, const(size, dtype_of(dim)))
+    found: list[Any] = []
+    for param in fn.params:
+        buffer = fn.buffer_map.get(param)  # type: ignore[assignment]
+        if buffer is None:
+            if not isinstance(param.ty, PrimType) or param.ty.dtype.code == "handle":
+                return None
+            symbols.setdefault(param, const(size, param.ty.dtype))
+            found.append(size)
+            continue
+        shape = [Analyzer().simplify(substitute(dim, symbols)) for dim in buffer.shape]
+        if any([type(dim) is not IntImm for dim in shape]):
+            return None
+        extents = [dim.value for dim in shape]  # type: ignore[attr-defined]
+        if buffer.dtype.is_float:
+            found.append((rng.integers(-16, 16, extents) / 4).astype(buffer.dtype.numpy))
+        else:
+            found.append(rng.integers(0, 2 if buffer.dtype.is_bool else 8, extents).astype(buffer.dtype.numpy))
+    return found
+
+
+def _iterations(fn: PrimFunc, args: list[Any]) -> int:
+    """An upper estimate of innermost iterations; a loop of unknown extent counts the largest dimension."""
+    longest = max([n for a in args if isinstance(a, np.ndarray) for n in a.shape] or [1])
+
+    def visit(stmt: Stmt) -> int:
+        inner = sum([visit(item) for item in items_below(stmt)])
+        if type(stmt) is not For:
+            return max(inner, 1)
+        return max(inner, 1) * (stmt.extent.value if type(stmt.extent) is IntImm else longest)
+
+    return visit(fn.body)

@@ -1,0 +1,81 @@
+"""The table of primitives. One decorated function is a primitive: method, trace instruction and docs page come from its
+row.
+
+``@primitive(...)`` reads the row off the function: its name, parameters (annotated BlockRef, LoopRef, ItemRef, or plain
+types), defaults and docstring. The first parameter is the state; it is no argument of the method.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+QUERY, SAMPLE, STEP = "query", "sample", "step"
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """A primitive.
+
+    ``kind``: a query changes nothing, a sample chooses (its ``decision`` argument is kept by the trace apart from the
+    others), a step changes the program. ``checks`` name the conditions it refuses without; ``rewrite`` says what
+    becomes of the program. ``unsafe`` marks a step that changes what the program computes on purpose. ``example`` is
+    executed by the docs page.
+    """
+
+    name: str
+    kind: str
+    apply: Callable[..., Any]
+    signature: inspect.Signature
+    annotations: dict[str, str]
+    returns: str
+    doc: str
+    checks: tuple[str, ...]
+    rewrite: str
+    unsafe: bool
+    example: str
+    family: str
+
+
+@dataclass(slots=True, frozen=True)
+class Sampled:
+    """What a sampling primitive gives: its results and the decision that repeats them."""
+
+    outputs: Any
+    decision: Any
+
+
+ROWS: dict[str, Row] = {}
+"""Every primitive by name, in the order of the docs page."""
+
+
+def primitive(
+    *,
+    kind: str = STEP,
+    checks: tuple[str, ...] = (),
+    rewrite: str = "",
+    unsafe: bool = False,
+    example: str = "",
+    name: str | None = None,
+) -> Callable[[_F], _F]:
+    """Register a function as a primitive (see Row). ``example`` is Python over ``sch``, a schedule of
+    ``examples.EXAMPLES``'s program."""
+
+    def register(apply: _F) -> _F:
+        own = name or apply.__name__
+        whole = inspect.signature(apply)
+        parameters = list(whole.parameters.values())[1:]
+        annotations = {p.name: str(p.annotation) for p in parameters}
+        public = inspect.Signature(parameters)
+        family = apply.__module__.rsplit(".", 1)[-1]
+        ROWS[own] = Row(
+            own, kind, apply, public, annotations, str(whole.return_annotation), inspect.getdoc(apply) or "", checks,
+            rewrite, unsafe, example, family,
+        )  # fmt: skip
+        return apply
+
+    return register

@@ -1,0 +1,308 @@
+"""Schedule: the handle a person or a tuner drives. Runs primitives from the table, keeps their results by name, records
+the trace.
+
+Not here: any primitive. Invariant: a step that fails leaves module, random variables and trace as they were.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import TYPE_CHECKING, Any
+
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.types import Expr
+from ...ir.walk import substitute
+from ...support.errors import ScheduleError
+from . import grade
+from .refuse import LEVELS, Refused, picture, refuse
+from .registry import QUERY, ROWS, SAMPLE, Row, Sampled
+from .sref import Sref
+from .state import ScheduleState
+from .trace import Instruction, Trace
+from .values import BlockRV, ExprRV, LoopRV, RandomVar
+
+CHECK_STATE, CHECK_RESULT = 1, 2
+"""Bits of ``debug_mask``: verify the index after every step; run every step's before and after in the reference
+interpreter."""
+
+
+class Schedule:
+    """A module being transformed step by step. Every primitive of the table is a method, with TVM's names and argument
+    order.
+
+    ``seed`` starts the sampling (None: from the system). ``debug_mask`` "all", "none" or bits CHECK_STATE |
+    CHECK_RESULT asks for checks after each step. ``error_render_level`` "detail" draws refusals with the loop nest,
+    "fast" on one line, "none" bare.
+    """
+
+    def __init__(
+        self,
+        mod: IRModule | PrimFunc,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int = "none",
+        error_render_level: str = "detail",
+        enable_check: bool = True,
+    ) -> None:
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({str(mod.attrs.get("global_symbol", "main")): mod}, {}, {})
+        if not isinstance(mod, IRModule):
+            raise ScheduleError(
+                "E401", f"a schedule starts from a module or a tensor program, got {type(mod).__name__}"
+            )
+        if error_render_level not in LEVELS:
+            raise ScheduleError(
+                "E401", f"no error_render_level {error_render_level!r}", help=f"one of: {', '.join(LEVELS)}"
+            )
+        mask = (
+            {"none": 0, "all": CHECK_STATE | CHECK_RESULT}.get(debug_mask)
+            if isinstance(debug_mask, str)
+            else debug_mask
+        )
+        if mask is None:
+            raise ScheduleError("E401", f"no debug_mask {debug_mask!r}", help='"all", "none" or bits')
+        self.debug_mask: int = mask
+        self.error_render_level = error_render_level
+        self.enable_check = enable_check
+        self._rng = random.Random(seed)
+        self.state = ScheduleState(mod, self._rng)
+        self.trace = Trace()
+        self._symbols: dict[Any, Any] = {}
+        self._func: str | None = None
+        programs = mod.prim_funcs()
+        if "main" in programs:
+            self._func = "main"
+        elif len(programs) == 1:
+            self._func = next(iter(programs))
+
+    # ---- what stands now
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it stands."""
+        return self.state.module()
+
+    @property
+    def func_working_on(self) -> str | None:
+        """Name of the function in which blocks are looked up when none is named."""
+        return self._func
+
+    def work_on(self, func_name: str) -> None:
+        """Look up blocks in this function from now on. Raises VerifyError E301 for an unknown name."""
+        self.state.root(func_name)
+        self._func = func_name
+
+    def show(self, **options: Any) -> None:
+        """Print the module as script."""
+        self.mod.show(**options)
+
+    def get(self, rv: RandomVar) -> Any:
+        """What a random variable stands for: a Block, a For, or an integer. Raises ScheduleError E402 for one that is
+        gone."""
+        found = self._resolve(rv)
+        if isinstance(found, Sref):
+            return found.block if found.is_block else found.loop
+        return found
+
+    def get_sref(self, rv: BlockRV | LoopRV) -> Sref:
+        """The reference behind a random variable. Raises ScheduleError E402 for one that is gone."""
+        found = self._resolve(rv)
+        assert isinstance(found, Sref)
+        return found
+
+    def remove_rv(self, rv: RandomVar) -> None:
+        """Forget a random variable."""
+        self._symbols.pop(rv.expr if isinstance(rv, ExprRV) else rv, None)
+
+    # ---- random numbers, copies
+
+    def seed(self, seed: int) -> None:
+        """Start the sampling anew."""
+        self._rng.seed(seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule, taken from this one's sampling."""
+        return self._rng.randrange(1, 2**31 - 1)
+
+    def copy(self) -> Schedule:
+        """An independent schedule at the same point; random variables of this one are known to it."""
+        made = Schedule.__new__(Schedule)
+        made.debug_mask, made.error_render_level = self.debug_mask, self.error_render_level
+        made.enable_check, made._func = self.enable_check, self._func
+        made._rng = random.Random(self.fork_seed())
+        made.state, moved = self.state.copy(made._rng)
+        made.trace = self.trace.copy()
+        made._symbols = {rv: moved.get(v, v) if isinstance(v, Sref) else v for rv, v in self._symbols.items()}
+        return made
+
+    # ---- running primitives
+
+    def run(self, row: Row, args: dict[str, Any], decision: Any = None) -> Any:
+        """Run a primitive of the table on arguments by name: the one entry of methods and replay."""
+        positional, named = [], {}
+        for key, parameter in row.signature.parameters.items():
+            if key not in args:
+                continue
+            value = self._argument(row, key, args[key])
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional += list(value)
+            elif parameter.kind is parameter.KEYWORD_ONLY or positional:
+                named[key] = value
+            else:
+                named[key] = value
+        if decision is not None:
+            named["decision"] = decision
+        if "func_name" in row.signature.parameters and named.get("func_name") is None:
+            named["func_name"] = self._func
+            args = {**args, "func_name": self._func}
+        state = self.state
+        state.begin()
+        before = state.module() if self.debug_mask & CHECK_RESULT and row.kind not in (QUERY, SAMPLE) else None
+        try:
+            made = row.apply(state, *positional, **named)
+            step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
+        except BaseException as error:
+            state.rollback()
+            if isinstance(error, Refused):
+                error.finish(row.name, state.function, self.error_render_level)
+            raise
+        state.commit()
+        if self.debug_mask & CHECK_STATE:
+            state.check()
+        if isinstance(made, Sampled):
+            made, decision = made.outputs, made.decision
+        outputs = self._outputs(made)
+        flat = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
+        self.trace.append(Instruction(row, args, flat, decision, step_grade))
+        return outputs
+
+    def _grade(self, row: Row, before: IRModule | None) -> str:
+        assumptions = self.state.assumptions
+        if row.unsafe:
+            return "unsafe"
+        if not assumptions and before is None:
+            return "proved"
+        seed = grade.check(self.state, row.name, assumptions)
+        return f"tested({seed})" if assumptions else "proved"
+
+    def _argument(self, row: Row, key: str, value: Any) -> Any:
+        """An argument as the primitive takes it; refused when it is of the wrong kind."""
+        expected = row.annotations[key]
+        resolved = self._resolved(value)
+        items = resolved if isinstance(resolved, (list, tuple)) else [resolved]
+        for word, block in (("BlockRef", True), ("LoopRef", False), ("ItemRef", None)):
+            if expected == word or (expected == f"list[{word}]"):
+                for item, given in zip(items, value if isinstance(value, (list, tuple)) else [value]):
+                    if not isinstance(item, Sref) or (block is not None and item.is_block is not block):
+                        wanted = {True: "a block", False: "a loop", None: "a block or a loop"}[block]
+                        refuse_argument(row, key, given, wanted)
+                return resolved
+        plain = _PLAIN.get(expected)
+        if plain is not None and (
+            not isinstance(resolved, plain) or (isinstance(resolved, bool) and bool not in plain)
+        ):
+            refuse_argument(row, key, value, expected)
+        return resolved
+
+    def _resolved(self, value: Any) -> Any:
+        if isinstance(value, RandomVar):
+            return self._resolve(value)
+        if type(value) in (list, tuple):
+            return [self._resolved(item) for item in value]
+        if type(value) is dict:
+            return {self._resolved(k): self._resolved(v) for k, v in value.items()}
+        return value
+
+    def _resolve(self, rv: Any) -> Any:
+        if isinstance(rv, ExprRV):
+            known = {v: _imm(self._symbols[v]) for v in _free(rv.expr) if v in self._symbols}
+            missing = [v.name for v in _free(rv.expr) if v not in known]
+            if missing:
+                raise ScheduleError("E402", f"{missing[0]} is not a value of this schedule")
+            value: Any = substitute(rv.expr, known)
+            return value.value if type(value) is IntImm else value
+        found = self._symbols.get(rv) if isinstance(rv, RandomVar) else None
+        if found is None:
+            raise ScheduleError(
+                "E402",
+                f"{rv!r} is no block or loop of this schedule",
+                help="take it from get_block or get_loops of this schedule",
+            )
+        if found.node is None:
+            what = "block" if isinstance(rv, BlockRV) else "loop"
+            raise ScheduleError(
+                "E402",
+                f"the {what} {found.gone!r} no longer stands in the program: an earlier step replaced it",
+                help="look it up again with get_block / get_loops, or use what the step returned",
+            )
+        return found
+
+    def _outputs(self, made: Any) -> Any:
+        if made is None:
+            return None
+        if isinstance(made, (list, tuple)):
+            return [self._output(item) for item in made]
+        return self._output(made)
+
+    def _output(self, made: Any) -> RandomVar:
+        if isinstance(made, Sref):
+            rv: RandomVar = BlockRV(made.name) if made.is_block else LoopRV(made.name)
+            self._symbols[rv] = made
+            return rv
+        value = ExprRV(f"v{len(self.trace.insts)}")
+        self._symbols[value.expr] = made
+        return value
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def refuse_argument(row: Row, key: str, value: Any, wanted: str) -> None:
+    """Refuse an argument of the wrong kind."""
+    raise ScheduleError("E403", f"{row.name}: {key} must be {wanted}, got {value!r}")
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {"int": (int, Expr), "bool": (bool, int), "str": (str,), "float": (float, int)}
+
+
+def _imm(value: Any) -> Expr:
+    return value if isinstance(value, Expr) else IntImm(value, ExprRV().expr.ty)  # type: ignore[arg-type]
+
+
+def _free(expr: Expr) -> list[Var]:
+    if isinstance(expr, Var):
+        return [expr]
+    return [v for part in (getattr(expr, "a", None), getattr(expr, "b", None)) if part is not None for v in _free(part)]
+
+
+def method(row: Row) -> Any:
+    """The method of a primitive."""
+    variadic = [p.name for p in row.signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+
+    @functools.wraps(row.apply)
+    def call(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        bound = row.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        decision = given.pop("decision", None)
+        for name in variadic:
+            given[name] = list(given[name])
+        return self.run(row, given, decision)
+
+    call.__name__ = row.name
+    call.__doc__ = row.doc
+    call.__signature__ = row.signature  # type: ignore[attr-defined]
+    return call
+
+
+def install() -> None:
+    """Make every primitive of the table a method (called once all families are imported)."""
+    for row in ROWS.values():
+        setattr(Schedule, row.name, method(row))
+
+
+__all__ = ["Refused", "Schedule", "install", "picture", "refuse"]

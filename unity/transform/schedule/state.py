@@ -1,0 +1,352 @@
+"""ScheduleState: the functions being scheduled and the index of their loops and blocks, updated by every rewrite.
+
+Not here: what a primitive checks or rewrites. Invariants: every loop and block reachable from a root is in the index,
+with the node that stands there; a rewrite touches the replaced subtree and its ancestors only; ``rollback`` undoes
+everything since ``begin``. A function's body is held as one root block whose allocations are the function's; ``module``
+gives the outer form back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...ir.build import const
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace as with_fields
+from ...ir.stmt import (
+    AllocBuffer,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)  # fmt: skip
+from ...ir.walk import flat_statements
+from ...support.deep import deep_recursion
+from ...support.errors import InternalError
+from .sref import Item, Sref, items_below, items_in, key_of
+
+TRUE = const(True)
+ROOT = "root"
+
+
+class ScheduleState:
+    """Functions by name as trees of srefs.
+
+    ``index[func]`` finds an sref by loop variable or block. ``cache`` holds analyses keyed by the (immutable) nodes
+    they depend on, so it never has to be invalidated.
+    """
+
+    def __init__(self, mod: IRModule, rng: random.Random) -> None:
+        self.base = mod
+        self.rng = rng
+        self.shells: dict[str, PrimFunc] = {}
+        self.roots: dict[str, Sref] = {}
+        self.wrapped: dict[str, bool] = {}
+        self.index: dict[str, dict[Any, Sref]] = {}
+        self.cache: dict[Any, Any] = {}
+        self.assumptions: list[str] = []
+        self._undo: list[Callable[[], None]] | None = None
+        self._built: dict[str, tuple[PrimFunc, Any, PrimFunc]] = {}
+        self._start: dict[str, tuple[PrimFunc, Any]] = {}
+
+    # ---- functions
+
+    def root(self, func: str) -> Sref:
+        """The root block of a tensor program of the module. Raises VerifyError E301 for an unknown name."""
+        found = self.roots.get(func)
+        if found is not None:
+            return found
+        fn = self.base[func]
+        body, wrapped = _as_root(fn.body)
+        self.shells[func], self.wrapped[func], self.index[func] = fn, wrapped, {}
+        root = self.roots[func] = Sref(func, body, None)
+        self.index[func][body.block] = root
+        with deep_recursion():
+            self._enter(root, body)
+        self._built[func] = (fn, body, fn)
+        return root
+
+    def _enter(self, parent: Sref, node: Item) -> None:
+        for inner in items_below(node):
+            made = Sref(parent.func, inner, parent)
+            self.index[parent.func][key_of(inner)] = made
+            self._enter(made, inner)
+
+    def function(self, func: str) -> PrimFunc:
+        """The function as it stands, in its outer form."""
+        root = self.root(func)
+        shell, body, built = self._built[func]
+        if shell is not self.shells[func] or body is not root.node:
+            shell = self.shells[func]
+            built = with_fields(shell, body=_outer(root.realize) if self.wrapped[func] else root.node)
+            self._built[func] = (shell, root.node, built)
+        return built
+
+    def before(self, func: str) -> PrimFunc:
+        """The function as it stood when the running step began."""
+        shell, body = self._start.get(func, (self.shells[func], self.roots[func].node))
+        return with_fields(shell, body=_outer(body) if self.wrapped[func] else body)
+
+    def module(self) -> IRModule:
+        """The module as it stands; the same object when nothing changed."""
+        changed = {name: self.function(name) for name in self.roots}
+        changed = {name: fn for name, fn in changed.items() if fn is not self.base.functions[name]}
+        return self.base.with_functions(changed) if changed else self.base
+
+    def set_shell(self, func: str, shell: PrimFunc) -> None:
+        """Change parameters, buffer map or attributes of a function (its ``body`` is ignored)."""
+        old = self.shells[func]
+        self.shells[func] = shell
+        self._log(lambda: self.shells.__setitem__(func, old))
+
+    # ---- lookup
+
+    def sref(self, func: str, node: Item | Var | Block) -> Sref:
+        """The sref of a loop, block or loop variable that stands in the function. Raises InternalError E901 if there is
+        none."""
+        found = self.index[func].get(key_of(node) if type(node) is For or type(node) is BlockRealize else node)
+        if found is None:
+            raise InternalError("E901", f"schedule: no loop or block {getattr(node, 'name', node)!r} in the index")
+        return found
+
+    def children(self, at: Sref) -> list[Sref]:
+        """Loops and blocks directly below, in program order."""
+        index = self.index[at.func]
+        return [index[key_of(node)] for node in items_below(at.node)] if at.node is not None else []
+
+    def blocks_below(self, at: Sref) -> list[Sref]:
+        """Blocks below whose nearest enclosing block is ``at`` or the block that holds the loop ``at``, in program
+        order."""
+        found: list[Sref] = []
+        pending = list(reversed(self.children(at)))
+        while pending:
+            child = pending.pop()
+            if child.is_block:
+                found.append(child)
+            else:
+                pending.extend(reversed(self.children(child)))
+        return found
+
+    # ---- changes
+
+    def begin(self) -> None:
+        """Start a step: from here ``rollback`` undoes."""
+        self._undo = []
+        self.assumptions = []
+        self._start = {name: (self.shells[name], root.node) for name, root in self.roots.items()}
+
+    def commit(self) -> None:
+        """End a step, keeping its changes."""
+        self._undo = None
+
+    def rollback(self) -> None:
+        """Undo all changes since ``begin``."""
+        undo, self._undo = self._undo or [], None
+        for action in reversed(undo):
+            action()
+
+    def _log(self, action: Callable[[], None]) -> None:
+        if self._undo is not None:
+            self._undo.append(action)
+
+    def _set(self, sref: Sref, node: Item | None, parent: Sref | None) -> None:
+        """Let an sref stand for another node, or for nothing."""
+        index = self.index[sref.func]
+        old_node, old_parent, old_gone = sref.node, sref.parent, sref.gone
+        old_key = key_of(old_node) if old_node is not None else None
+        new_key = key_of(node) if node is not None else None
+        if node is None:
+            sref.gone = sref.name
+        sref.node, sref.parent = node, parent
+        if old_key is not new_key:
+            if old_key is not None and index.get(old_key) is sref:
+                del index[old_key]
+            if new_key is not None:
+                index[new_key] = sref
+        if self._undo is not None:
+
+            def undo() -> None:
+                if new_key is not None and index.get(new_key) is sref:
+                    del index[new_key]
+                sref.node, sref.parent, sref.gone = old_node, old_parent, old_gone
+                if old_key is not None:
+                    index[old_key] = sref
+
+            self._undo.append(undo)
+
+    def replace(self, old: Sref, new: Stmt, blocks: Mapping[Block, Block] | None = None) -> None:
+        """Put the statement ``new`` where the loop or block ``old`` stands.
+
+        Loops of ``new`` with a known loop variable and blocks that are unchanged keep their srefs; ``blocks`` says
+        which block became which. What is no longer there goes stale. An empty sequence removes ``old``.
+        """
+        with deep_recursion():
+            self._replace(old, new, blocks or {})
+
+    def _replace(self, old: Sref, new: Stmt, blocks: Mapping[Block, Block]) -> None:
+        parent, before = old.parent, old.node
+        assert before is not None
+        if new is before:
+            return
+        index = self.index[old.func]
+        origin = {made: known for known, made in blocks.items() if known in index}
+        seen: set[Sref] = set()
+        kept: set[int] = set()
+
+        def place(node: Item, above: Sref | None) -> None:
+            known = (
+                index.get(origin.get(node.block, node.block)) if type(node) is BlockRealize else index.get(key_of(node))
+            )
+            if known is None or known in seen:
+                if known in seen:
+                    raise InternalError(
+                        "E901", f"schedule: {known.name if known else ''!r} stands twice in a rewritten statement"
+                    )
+                known = Sref(old.func, None, None)
+            seen.add(known)
+            if known.node is node:
+                kept.add(id(node))
+                if known.parent is not above:
+                    self._set(known, node, above)
+                return
+            self._set(known, node, above)
+            for inner in items_below(node):
+                place(inner, known)
+
+        gone: list[Sref] = []
+
+        def leave(node: Item, known: Sref) -> None:
+            gone.append(known)
+            for inner in items_below(node):
+                leave(inner, index[key_of(inner)])
+
+        leave(before, old)  # before any sref moves: the old subtree as the index knows it
+        if parent is None:
+            assert type(new) is BlockRealize, "the root block can only become another root block"
+        for node in items_in(new):
+            place(node, parent)
+        for known in gone:
+            if known not in seen and not self._below_kept(known, kept):
+                self._set(known, None, None)
+        self._rebuild_above(parent, before, new)
+
+    def _below_kept(self, known: Sref, kept: set[int]) -> bool:
+        """Does the sref stand inside a subtree that was moved as it is."""
+        at: Sref | None = known
+        while at is not None and at.node is not None:
+            if id(at.node) in kept:
+                return True
+            at = at.parent
+        return False
+
+    def _rebuild_above(self, at: Sref | None, old: Stmt, new: Stmt) -> None:
+        while at is not None:
+            before = at.node
+            assert before is not None
+            rebuilt = swap(before, old, new)
+            self._set(at, rebuilt, at.parent)  # type: ignore[arg-type]
+            at, old, new = at.parent, before, rebuilt
+
+    # ---- checks
+
+    def check(self) -> None:
+        """Raise InternalError E901 when the index does not describe the functions (the debug mask asks for it)."""
+        for func, root in self.roots.items():
+            known = set(self.index[func])
+            pending: list[tuple[Item, Sref | None]] = [(root.realize, None)]
+            while pending:
+                node, parent = pending.pop()
+                found = self.index[func].get(key_of(node))
+                if found is None or found.node is not node or found.parent is not parent:
+                    raise InternalError(
+                        "E901", f"schedule: the index lost {getattr(key_of(node), 'name', '')!r} of {func}"
+                    )
+                known.discard(key_of(node))
+                pending += [(inner, found) for inner in items_below(node)]
+            if known:
+                raise InternalError(
+                    "E901", f"schedule: {func} no longer has {next(iter(known)).name!r}, the index does"
+                )
+
+    def copy(self, rng: random.Random) -> tuple[ScheduleState, dict[Sref, Sref]]:
+        """An independent state, and which sref became which."""
+        made = ScheduleState(self.base, rng)
+        made.shells, made.wrapped, made.cache = dict(self.shells), dict(self.wrapped), dict(self.cache)
+        made._built = dict(self._built)
+        moved: dict[Sref, Sref] = {}
+        for func, index in self.index.items():
+            for known in index.values():
+                moved[known] = Sref(func, known.node, None)
+            made.index[func] = {key: moved[known] for key, known in index.items()}
+            made.roots[func] = moved[self.roots[func]]
+        for known, new in moved.items():
+            new.parent = moved[known.parent] if known.parent is not None else None
+        return made, moved
+
+
+def _as_root(body: Stmt) -> tuple[BlockRealize, bool]:
+    if type(body) is BlockRealize and not body.block.iter_vars and body.block.name == ROOT:
+        return body, False
+    stmts: Iterable[Stmt] = body.stmts if type(body) is SeqStmt else (body,)
+    allocations = tuple([s.buffer for s in stmts if type(s) is AllocBuffer and not s.annotations])
+    rest = tuple([s for s in stmts if not (type(s) is AllocBuffer and not s.annotations)])
+    inner = rest[0] if len(rest) == 1 else SeqStmt(rest)
+    return BlockRealize((), TRUE, Block((), (), (), allocations, (), {}, ROOT, inner)), True
+
+
+def _outer(root: BlockRealize) -> Stmt:
+    block = root.block
+    if block.annotations or block.match_buffers or block.init is not None:
+        return root
+    return seq(*[AllocBuffer(b) for b in block.alloc_buffers], block.body)
+
+
+def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """``stmt`` with the statement ``old`` inside it replaced (not looking into loops and blocks other than
+    ``stmt``)."""
+    found = _swap(stmt, old, new, True)
+    if found is None:
+        raise InternalError("E901", "schedule: a statement to replace is not where the index says")
+    return found
+
+
+def _swap(stmt: Stmt, old: Stmt, new: Stmt, top: bool) -> Stmt | None:
+    if stmt is old:
+        return new
+    kind = type(stmt)
+    if not top and (kind is For or kind is BlockRealize):
+        return None
+    if kind is SeqStmt:
+        for number, inner in enumerate(stmt.stmts):  # type: ignore[attr-defined]
+            made = _swap(inner, old, new, False)
+            if made is not None:
+                stmts = (*stmt.stmts[:number], made, *stmt.stmts[number + 1 :])  # type: ignore[attr-defined]
+                flat = flat_statements(stmts)
+                return flat[0] if len(flat) == 1 else SeqStmt(flat, getattr(stmt, "span", None))
+        return None
+    if kind is BlockRealize:
+        block: Block = stmt.block  # type: ignore[attr-defined]
+        if block.init is not None:
+            init = _swap(block.init, old, new, False)
+            if init is not None:
+                return with_fields(stmt, block=with_fields(block, init=init))
+        body = _swap(block.body, old, new, False)
+        return None if body is None else with_fields(stmt, block=with_fields(block, body=body))
+    names = {For: ("body",), While: ("body",), AttrStmt: ("body",), IfThenElse: ("then_case", "else_case")}.get(
+        kind, ()
+    )
+    for name in names:
+        inner_stmt = getattr(stmt, name)
+        made = _swap(inner_stmt, old, new, False) if inner_stmt is not None else None
+        if made is not None:
+            return with_fields(stmt, **{name: made})
+    return None
