@@ -1,7 +1,7 @@
 """Inputs for special functions, running extremes and recurrent layers."""
 
 import numpy as np
-from op_values import f, i
+from op_values import Shape, f, i
 
 NAN, INF = np.nan, np.inf
 EDGES = np.array([0.0, -0.0, 1e-6, -1e-6, 0.5, 1, -1, 2.5, -3.7, 30, -2, NAN, INF, -INF], "float32")
@@ -54,3 +54,13 @@ CASES += [
     ("nn.max_pool2d_with_indices", [SPOTTED], {"pool_size": 2, "dilation": (1, 2)}),
     ("nn.adaptive_max_pool2d", [SPOTTED], {"output_size": (2, 3)}),
 ]
+for method in ("nearest_neighbor", "linear", "cubic"):
+    CASES += [
+        ("image.resize1d", [f(2, 1, 5), Shape((8,))], {"method": method}),
+        ("image.resize1d", [f(1, 2, 4), Shape((6,))], {"method": method, "scales": (1.7,)}),
+        ("image.resize3d", [f(1, 2, 2, 3, 2), Shape((3, 2, 4))], {"method": method}),
+        ("image.resize3d", [f(1, 2, 3, 2, 1), Shape((2, 4, 1))],
+         {"method": method, "layout": "NDHWC", "coordinate_transformation_mode": "align_corners"}),
+    ]  # fmt: skip
+CASES.append(("image.resize2d", [f(1, 1, 3, 4), Shape((5, 7))], {"scales": (1.8, 1.9), "rounding_method": "floor",
+              "method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric"}))  # fmt: skip

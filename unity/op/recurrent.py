@@ -17,7 +17,7 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
-from ..ir.relation import Answer, dims, same_dim, tensor_type
+from ..ir.relation import dims, tensor_type, unequal
 from ..ir.stmt import BufferStore, For, Stmt, seq
 from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
 from .lowering import SMALL_FLOATS, short_name
@@ -43,15 +43,14 @@ def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
         gates, state = dims(given[0]), dims(given[1])
         out = TensorType(None, given[0].dtype, 3, given[0].vdevice)
         if gates is not None and state is not None:
-            if same_dim(gates[1], state[0]) is Answer.NO:
+            if unequal(gates[1], state[0]):
                 raise fail(call, "E213", f"the batch differs: {gates[1]} and {state[0]}", None, call.args[1])
-            if same_dim(gates[2], build.mul(state[1], count)) is Answer.NO:
+            if unequal(gates[2], build.mul(state[1], count)):
                 raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", None, call.args[0])
             out = tensor_type((gates[0], state[0], state[1]), given[0].dtype, vdevice=given[0].vdevice)
         weight = dims(given[names.index("weight")])
         if weight is not None and state is not None and gates is not None:
-            fits = [same_dim(weight[0], state[1]), same_dim(weight[1], gates[2])]
-            if Answer.NO in fits:
+            if unequal(weight[0], state[1]) or unequal(weight[1], gates[2]):
                 raise fail(
                     call, "E213", f"weight must be ({state[1]}, {gates[2]})", None, call.args[names.index("weight")]
                 )

@@ -1,12 +1,14 @@
-"""Resizing of images: nearest, linear and cubic. Sampling at given places: sample.py.
+"""Resizing of signals, images and volumes: nearest, linear and cubic. Sampling at given places: sample.py.
 
 A target pixel has a source coordinate, which ``coordinate_transformation_mode`` gives; coordinates are float64, so that no
-rounding moves a pixel. Taps outside the image take its border.
+rounding moves a pixel. Taps outside the image take its border. ``scales`` gives the number of target pixels for one source
+pixel where it is not the ratio of the sizes (a size rounded from a scale, as torch's scale_factor).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +24,7 @@ from .index import check_pick
 from .lowering import result_dims, result_dtype, widened
 from .nn import float_attr
 from .rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
-from .table import attribute, row
+from .table import Operator, attribute, row
 
 FAMILY = "image"
 _METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -37,37 +39,59 @@ def _choice(call: Call, name: str, default: str, known: tuple[str, ...]) -> str:
     return str(value)
 
 
-def _resize_type(call: Call) -> Type:
-    x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
-    method = _choice(call, "method", "linear", _METHODS)
-    _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
-    _choice(call, "rounding_method", "round", _ROUNDING)
-    float_attr(call, "cubic_alpha", -0.75)
-    bool_attr(call, "cubic_exclude")
-    if x.ndim not in (-1, 4):
-        raise fail(call, "E212", f"expected rank 4, got {x.ndim}", None, call.args[0])
-    if size.ndim not in (-1, 2):
-        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", None, call.args[1])
-    if method != "nearest_neighbor" and x.dtype is not None and not x.dtype.is_float:
-        raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", call.args[0])
-    order = layout_order(call, "layout", "NCHW", "NCHW")
-    dtype = dtype_value(call, attr(call, "out_dtype")) or x.dtype
-    known = dims(x)
-    if known is None or size.values is None:
-        return TensorType(None, dtype, 4, x.vdevice)
-    made = list(known)
-    for a, d in zip(order[2:], size.values):
-        if not build.is_int(d, 0):
+def _space(rank: int) -> str:
+    return "NC" + "DHW"[3 - rank :]
+
+
+def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
+    value = attr(call, "scales")
+    if value is None:
+        return (None,) * rank
+    wrong = not isinstance(value, tuple) or len(value) != rank
+    if wrong or any([not isinstance(v, (int, float)) or not v > 0 for v in value]):
+        raise fail(call, "E214", f"scales must be {rank} positive numbers, got {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
+def _resize_type(rank: int) -> Callable[[Call], Type]:
+    def rule(call: Call) -> Type:
+        x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
+        method = _choice(call, "method", "linear", _METHODS)
+        _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+        _choice(call, "rounding_method", "round", _ROUNDING)
+        float_attr(call, "cubic_alpha", -0.75)
+        bool_attr(call, "cubic_exclude")
+        _scales(call, rank)
+        if x.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        if size.ndim not in (-1, rank):
+            raise fail(call, "E212", f"size must be {rank} numbers, got {size.ndim}", None, call.args[1])
+        if method != "nearest_neighbor" and x.dtype is not None and not x.dtype.is_float:
+            raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", call.args[0])
+        order = layout_order(call, "layout", _space(rank), _space(rank))
+        dtype = dtype_value(call, attr(call, "out_dtype")) or x.dtype
+        known = dims(x)
+        if known is None or size.values is None:
+            return TensorType(None, dtype, rank + 2, x.vdevice)
+        made = list(known)
+        for a, d in zip(order[2:], size.values):
             check_pick(call, a, known[a], (d,))
-        made[a] = d
-    return tensor_type(made, dtype, vdevice=x.vdevice)
+            made[a] = d
+        return tensor_type(made, dtype, vdevice=x.vdevice)
+
+    return rule
 
 
-def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr) -> te.Value:
+def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
     """Source coordinate of a target pixel along one axis, float64."""
     mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
     at = place.astype("float64")
     old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
+    if scale is not None and mode != "align_corners":
+        if mode == "asymmetric":
+            return at * (1.0 / scale)
+        half = (at + 0.5) * (1.0 / scale) - 0.5
+        return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
     if mode == "asymmetric":
         return at * old / new
     if mode == "align_corners":
@@ -97,10 +121,12 @@ def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[
     return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
 
 
-def _taps(call: Call, place: te.Value, extent: Expr, target: Expr) -> list[tuple[te.Value, te.Value]]:
+def _taps(
+    call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
+) -> list[tuple[te.Value, te.Value]]:
     """(pixel, weight) of what a target pixel is made of along one axis."""
     method = _choice(call, "method", "linear", _METHODS)
-    x = _coordinate(call, place, extent, target)
+    x = _coordinate(call, place, extent, target, scale)
     last = te.Value(build.sub(extent, 1))
     one = te.const(1.0, "float64")
 
@@ -123,37 +149,44 @@ def _taps(call: Call, place: te.Value, extent: Expr, target: Expr) -> list[tuple
     return [(clamp(p), w) for p, w in zip(pixels, weights)]
 
 
-def _resize(call: Call, x: te.Tensor, size: Any) -> te.Tensor:
-    axes = layout_order(call, "layout", "NCHW", "NCHW")[2:]
-    shape, dtype = result_dims(call), result_dtype(call)
-    exact = _choice(call, "method", "linear", _METHODS) == "nearest_neighbor"
+def _resize(rank: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor, size: Any) -> te.Tensor:
+        axes = layout_order(call, "layout", _space(rank), _space(rank))[2:]
+        shape, dtype, scales = result_dims(call), result_dtype(call), _scales(call, rank)
+        exact = _choice(call, "method", "linear", _METHODS) == "nearest_neighbor"
 
-    def body(*i: te.Value) -> te.Value:
-        taps = [_taps(call, i[a], x.shape[a], shape[a]) for a in axes]
-        total: Any = None
-        for (row_at, row_weight), (column_at, column_weight) in itertools.product(*taps):
-            at: list[Any] = list(i)
-            at[axes[0]], at[axes[1]] = row_at, column_at
-            if exact:
-                return x[at].astype(dtype)
-            value = widened(x[at])
-            part = value * (row_weight * column_weight).astype(value.dtype)
-            total = part if total is None else total + part
-        return total.astype(dtype)  # type: ignore[no-any-return]
+        def body(*i: te.Value) -> te.Value:
+            taps = [_taps(call, i[a], x.shape[a], shape[a], s) for a, s in zip(axes, scales)]
+            total: Any = None
+            for picked in itertools.product(*taps):
+                at: list[Any] = list(i)
+                for a, (pixel, _) in zip(axes, picked):
+                    at[a] = pixel
+                if exact:
+                    return x[at].astype(dtype)
+                value = widened(x[at])
+                weight = math.prod([w for _, w in picked[1:]], start=picked[0][1])
+                part = value * weight.astype(value.dtype)
+                total = part if total is None else total + part
+            return total.astype(dtype)  # type: ignore[no-any-return]
 
-    return te.compute(shape, body, "resize2d")  # type: ignore[no-any-return]
+        return te.compute(shape, body, f"resize{rank}d")  # type: ignore[no-any-return]
+
+    return lower
 
 
-def _axis_matrix(n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool) -> np.ndarray:
+def _axis_matrix(
+    n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool, scale: float | None
+) -> np.ndarray:
     """(m, n) weights of source pixels for target pixels."""
     made = np.zeros((m, n))
     for y in range(m):
         if mode == "align_corners":
             x = y * (n - 1) / (m - 1) if m > 1 else 0.0
         elif mode == "asymmetric":
-            x = y * n / m
+            x = y * n / m if scale is None else y / scale
         else:
-            x = (y + 0.5) * n / m - 0.5 if m > 1 or mode == "half_pixel" else 0.0
+            x = (y + 0.5) * (n / m if scale is None else 1 / scale) - 0.5 if m > 1 or mode == "half_pixel" else 0.0
         low = int(np.floor(x))
         if method == "nearest_neighbor":
             taps = [(int(nearest(x, rounding, np.floor, np.ceil)), 1.0)]
@@ -174,45 +207,54 @@ def _axis_matrix(n: int, m: int, method: str, mode: str, rounding: str, alpha: f
     return made
 
 
-def _resize_ref(
-    x: np.ndarray,
-    size: Any,
-    layout: str = "NCHW",
-    method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel",
-    rounding_method: str = "round",
-    cubic_alpha: float = -0.75,
-    cubic_exclude: bool = False,
-    out_dtype: Any = None,
-) -> np.ndarray:
-    order = [layout.index(c) for c in "NCHW"]
-    data = np.transpose(x, order).astype(np.float64)
-    rows, columns = [
-        _axis_matrix(
-            n, m, method, coordinate_transformation_mode, rounding_method or "round", cubic_alpha, bool(cubic_exclude)
+def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
+    def ref(
+        x: np.ndarray,
+        size: Any,
+        layout: str = _space(rank),
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "round",
+        cubic_alpha: float = -0.75,
+        cubic_exclude: bool = False,
+        out_dtype: Any = None,
+        scales: Any = None,
+    ) -> np.ndarray:
+        data = np.transpose(x, [layout.index(c) for c in _space(rank)]).astype(np.float64)
+        mode, rounding = coordinate_transformation_mode, rounding_method or "round"
+        for a, m in enumerate(size):
+            scale = None if scales is None else scales[a]
+            made = _axis_matrix(data.shape[2 + a], m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
+            data = np.moveaxis(np.tensordot(data, made, (2 + a, 1)), -1, 2 + a)
+        return np.transpose(data, [_space(rank).index(c) for c in layout]).astype(
+            np.dtype(out_dtype) if out_dtype else x.dtype
         )
-        for n, m in zip(data.shape[2:], size)
-    ]
-    made = np.einsum("nchw,yh,xw->ncyx", data, rows, columns)
-    return np.transpose(made, ["NCHW".index(c) for c in layout]).astype(np.dtype(out_dtype) if out_dtype else x.dtype)
+
+    return ref
 
 
-resize2d = row(
-    "image.resize2d",
-    (
-        "data",
-        "size",
-        attribute("layout", "NCHW"),
-        attribute("method", "linear"),
-        attribute("coordinate_transformation_mode", "half_pixel"),
-        attribute("rounding_method", "round"),
-        attribute("cubic_alpha", -0.75),
-        attribute("cubic_exclude", False),
-        attribute("out_dtype", None),
-    ),
-    _resize_type,
-    "Images in another height and width: nearest_neighbor, linear or cubic.",
-    family=FAMILY,
-    lower=_resize,
-    ref=_resize_ref,
-)
+def _row(rank: int) -> Operator:
+    what = {1: "Signals in another length", 2: "Images in another height and width", 3: "Volumes in another size"}[rank]
+    return row(
+        f"image.resize{rank}d",
+        (
+            "data",
+            "size",
+            attribute("layout", _space(rank)),
+            attribute("method", "linear"),
+            attribute("coordinate_transformation_mode", "half_pixel"),
+            attribute("rounding_method", "round"),
+            attribute("cubic_alpha", -0.75),
+            attribute("cubic_exclude", False),
+            attribute("out_dtype", None),
+            attribute("scales", None),
+        ),
+        _resize_type(rank),
+        f"{what}: nearest_neighbor, linear or cubic.",
+        family=FAMILY,
+        lower=_resize(rank),
+        ref=_resize_ref(rank),
+    )
+
+
+resize1d, resize2d, resize3d = [_row(n) for n in (1, 2, 3)]
