@@ -1,0 +1,1 @@
+"""Unity beside other runtimes: workloads, runtimes, report. Run with ``python -m benchmarks.bench_peers``."""

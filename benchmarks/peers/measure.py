@@ -1,0 +1,80 @@
+"""How it is measured: all runtimes of one workload in one process, outputs checked, calls interleaved, medians."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .runtimes import RUNTIMES, Run
+from .workloads import Workload
+
+
+@dataclass(slots=True)
+class Result:
+    """One workload: seconds per call and to build by runtime; ``failed`` says why a runtime has none."""
+
+    workload: str
+    group: str
+    flops: int
+    threads: int
+    seconds: dict[str, float]
+    build: dict[str, float]
+    failed: dict[str, str]
+
+    def json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def _array(value: Any) -> np.ndarray:
+    while isinstance(value, (tuple, list)):
+        value = value[0]
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+def _time(run: Run, inputs: tuple[torch.Tensor, ...], calls: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(calls):
+        run(*inputs)
+    return (time.perf_counter() - begin) / calls
+
+
+def measure(workload: Workload, names: Sequence[str], threads: int, rounds: int, budget: float) -> Result:
+    """Build and time one workload. ``budget`` is about how many seconds each runtime may take for its calls."""
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    found = Result(workload.name, workload.group, workload.flops, threads, {}, {}, {})
+    with torch.no_grad():
+        model, inputs = workload.make()
+        model = model.eval()
+        expected = _array(model(*inputs))
+        ready: dict[str, tuple[Run, int]] = {}
+        for runtime in RUNTIMES:
+            if runtime.name not in names or not runtime.installed:
+                continue
+            try:
+                begin = time.perf_counter()
+                run = runtime.build(model, inputs, threads)
+                got = _array(run(*inputs))
+                found.build[runtime.name] = time.perf_counter() - begin
+                scale = float(np.abs(expected).max()) or 1.0
+                np.testing.assert_allclose(got, expected, rtol=workload.tolerance, atol=workload.tolerance * scale)
+            except Exception as problem:  # a peer that fails is a row of the table
+                lines = str(problem).strip().splitlines() or [""]
+                found.failed[runtime.name] = f"{type(problem).__name__}: {lines[0][:120]}"
+                continue
+            once = min([_time(run, inputs, 1) for _ in range(2)])
+            calls = max(1, min(10_000, int(budget / rounds / max(once, 1e-7))))
+            ready[runtime.name] = (run, calls)
+        samples: dict[str, list[float]] = {name: [] for name in ready}
+        for _ in range(rounds):
+            for name, (run, calls) in ready.items():
+                samples[name].append(_time(run, inputs, calls))
+        found.seconds = {name: statistics.median(times) for name, times in samples.items()}
+    return found
