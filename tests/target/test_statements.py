@@ -176,19 +176,13 @@ def test_break_in_a_loop_of_one_iteration() -> None:
 
 
 def test_return_value_frees_and_stops() -> None:
-    n, i = var("n"), var("i")
+    n, i, j = var("n"), var("i"), var("j")
     a = buffer("A", (n,))
     t = buffer("T", (b.mul(n, 1000),))
     body = seq(
         AllocBuffer(t),
-        loop(
-            i,
-            n,
-            seq(
-                store(t, load(a, i), i),
-                IfThenElse(b.gt(load(t, i), b.const(2.0, "float32")), Return(b.cast(i, "int32"))),
-            ),
-        ),
+        loop(j, n, store(t, load(a, j), j)),
+        loop(i, n, IfThenElse(b.gt(load(t, i), b.const(2.0, "float32")), Return(b.cast(i, "int32")))),
         Return(b.const(-1, "int32")),
     )
     func = prim_func([a], body, prim_type("int32"))

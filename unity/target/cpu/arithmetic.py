@@ -103,7 +103,10 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType)
     ty = value_type(dtype)
     if kind is Add or kind is Sub or kind is Mul:
         name = "fadd" if kind is Add else "fsub" if kind is Sub else "fmul"
-        return w.emit(f"{name} {w.fast}{ty} {a}, {b}")
+        fast = (
+            w.fast if dtype.lanes == 1 else w.fast.replace("reassoc ", "")
+        )  # who wrote the lanes wrote the order, too
+        return w.emit(f"{name} {fast}{ty} {a}, {b}")
     if kind is Div:
         return w.emit(f"fdiv {ty} {a}, {b}")
     if kind is Min or kind is Max:

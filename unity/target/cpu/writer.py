@@ -166,8 +166,10 @@ class FunctionWriter:
     def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
         """A stack slot made in the entry block."""
         name = self.name()
-        amount = f", i64 {count}" if count != 1 else ""
-        self.entry.append(f"  {name} = alloca {type_text}{amount}" + (f", align {align}" if align else ""))
+        held = (
+            f"[{count} x {type_text}]" if count != 1 else type_text
+        )  # an array type: SROA leaves counted allocas alone
+        self.entry.append(f"  {name} = alloca {held}" + (f", align {align}" if align else ""))
         return name
 
     def value(self, expr: Expr) -> str:

@@ -8,6 +8,7 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ..base import Pipeline
 from .canonicalize_loop import canonicalize_loop
+from .compact_buffer_allocation import compact_buffer_allocation
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
 from .instrument_bounds import instrument_bounds
@@ -31,6 +32,7 @@ CPU_PIPELINE = Pipeline((
     lower_match_buffer,
     convert_blocks_to_opaque,
     lower_opaque_block,
+    compact_buffer_allocation,
     flatten_buffer,
     simplify,
     legalize_narrow_float,

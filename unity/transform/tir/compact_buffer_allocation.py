@@ -1,0 +1,197 @@
+"""compact_buffer_allocation: buffers are allocated where they are used, no larger than what is used there.
+
+An allocation moves into the loops around all its uses where each iteration reads only what it has written itself before: then
+iterations share nothing through the buffer, each may have its own, and in a parallel loop each thread does. It then shrinks to
+the box of cells touched, where the box has a constant size; indices become relative to its corner.
+
+Rewrite: ``C: alloc (64, 64); for i: { for j: C[i, j] = ..; for j: .. = C[i, j] }`` ->
+``for i: { C: alloc (1, 64); for j: C[0, j] = ..; for j: .. = C[0, j] }``.
+Buffers with strides or an offset, and those whose pointer is used, stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...arith.analyzer import Analyzer
+from ...arith.intset import IntSet, union
+from ...ir.buffer import Buffer, Range
+from ...ir.build import add, const, dtype_of, int_imm, is_int, sub
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.types import Expr, prim_type
+from ...ir.walk import Rewriter, used_vars
+from ..base import prim_func_pass
+from .touched import Access, accesses_of, box, written_before_read
+
+
+class _Compact(Rewriter):
+    def __init__(self, symbols: list[Var]) -> None:
+        super().__init__()
+        self.analyzer = Analyzer()
+        for symbol in symbols:
+            self.analyzer.bind_size(symbol)
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is For:
+            self.analyzer.bind(node.loop_var, Range(node.min, node.extent))
+            body = self.visit(node.body)
+            return node if body is node.body else replace(node, body=body)
+        if type(node) is SeqStmt and any([type(part) is AllocBuffer for part in node.stmts]):
+            return self.sequence(node)
+        return None
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """Place the allocations of a sequence, then go on into it."""
+        kept: list[Stmt] = []
+        rest: Stmt = stmt
+        changed = False
+        while type(rest) is SeqStmt:
+            first, rest_after = rest.stmts[0], seq(*rest.stmts[1:])
+            if type(first) is AllocBuffer:
+                placed = self.place(first, rest_after)
+                if placed is not None:
+                    rest, changed = placed, True
+                    if (
+                        type(rest) is SeqStmt
+                        and type(rest.stmts[0]) is AllocBuffer
+                        and rest.stmts[0].buffer.data is first.buffer.data
+                    ):
+                        kept.append(rest.stmts[0])
+                        rest = seq(*rest.stmts[1:])
+                    continue
+            kept.append(first)
+            rest = rest_after
+        whole = seq(*kept, rest)
+        parts = whole.stmts if type(whole) is SeqStmt else (whole,)
+        visited = [self.visit(part) for part in parts]
+        changed = changed or any([a is not b for a, b in zip(parts, visited)])
+        return seq(*visited) if changed else stmt
+
+    def place(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
+        """The rest of a sequence with the allocation in its place, or None to leave both as they are."""
+        buffer = alloc.buffer
+        if buffer.strides or buffer.elem_offset is not None or not buffer.shape or accesses_of(rest, buffer) is None:
+            return None
+        path = _path(rest, buffer)
+        for depth in range(len(path) - 1, -1, -1):
+            if depth and (type(path[depth - 1]) is not For):
+                continue  # only the inside of a loop is worth moving to
+            for loop in path[:depth]:
+                if type(loop) is For:
+                    self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+            accesses = accesses_of(path[depth], buffer)
+            assert accesses is not None
+            if depth and not written_before_read(accesses, self.analyzer):
+                continue
+            fixed = _constant_size(buffer)
+            made = self.shrink(alloc, path[depth], accesses) if depth or fixed else None
+            if made is None and depth == 0:
+                return None
+            return _rebuilt(path[: depth + 1], made if made is not None else seq(alloc, path[depth]))
+        return None
+
+    def shrink(self, alloc: AllocBuffer, body: Stmt, accesses: list[Access]) -> Stmt | None:
+        """Allocation and body with the buffer cut to the box touched; None where that gains nothing."""
+        buffer = alloc.buffer
+        boxes = [box(access, self.analyzer) for access in accesses]
+        if not boxes or any([len(b) != len(buffer.shape) for b in boxes]):
+            return None
+        corner: list[Expr] = []
+        shape: list[Expr] = []
+        for axis, extent in enumerate(buffer.shape):
+            low, size = self._axis(union([b[axis] for b in boxes], self.analyzer), extent)
+            corner.append(low)
+            shape.append(size)
+        if all([a is b for a, b in zip(shape, buffer.shape)]):
+            return None
+        small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
+        moved = _Move(buffer, small, corner, self.analyzer)(body)
+        return seq(replace(alloc, buffer=small), moved)
+
+    def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
+        """(first cell, number of cells) to keep of an axis."""
+        whole = (const(0, dtype_of(extent)), extent)
+        if cells.low is None or cells.high is None:
+            return whole
+        count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
+        if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
+            return whole
+        return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
+
+
+class _Move(Rewriter):
+    """Accesses of one buffer become accesses of another, relative to a corner."""
+
+    def __init__(self, old: Buffer, new: Buffer, corner: list[Expr], analyzer: Analyzer) -> None:
+        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
+        self.old, self.new, self.corner, self.analyzer = old, new, corner, analyzer
+
+    def access(self, node: Any) -> Any:
+        """A load or store with its indices moved."""
+        if node.buffer is not self.old:
+            return node
+        indices = [self._index(i, low) for i, low in zip(node.indices, self.corner)]
+        return replace(node, buffer=self.new, indices=tuple(indices))
+
+    def _index(self, index: Expr, low: Expr) -> Expr:
+        if is_int(low, 0):
+            return index
+        if dtype_of(index).lanes != 1:
+            return add(index, sub(const(0, dtype_of(low)), low))
+        return self.analyzer.simplify(sub(index, low))
+
+
+def _constant_size(buffer: Buffer) -> bool:
+    """A shape of constants whose product is a possible size (others keep the check of their size at run time)."""
+    extents = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+    return len(extents) == len(buffer.shape) and 0 <= math.prod(extents) < 1 << 40 and min(extents) >= 0
+
+
+def _path(stmt: Stmt, buffer: Buffer) -> list[Stmt]:
+    """Nested statements that each hold all uses of a buffer, from outside in."""
+    path = [stmt]
+    while True:
+        inner = _only_user(path[-1], buffer)
+        if inner is None:
+            return path
+        path.append(inner)
+
+
+def _only_user(stmt: Stmt, buffer: Buffer) -> Stmt | None:
+    kind = type(stmt)
+    if kind is SeqStmt:
+        users = [part for part in stmt.stmts if buffer.data in used_vars(part)]  # type: ignore[attr-defined]
+        return users[0] if len(users) == 1 else None
+    if kind is For and stmt.kind in ("serial", "parallel", "unrolled"):  # type: ignore[attr-defined]
+        bounds = [stmt.min, stmt.extent]  # type: ignore[attr-defined]
+        return None if any([buffer.data in used_vars(e) for e in bounds]) else stmt.body  # type: ignore[attr-defined]
+    if kind is AttrStmt:
+        return stmt.body  # type: ignore[attr-defined, no-any-return]
+    if kind is IfThenElse and stmt.else_case is None and buffer.data not in used_vars(stmt.cond):  # type: ignore[attr-defined]
+        return stmt.then_case  # type: ignore[attr-defined, no-any-return]
+    return None
+
+
+def _rebuilt(path: list[Stmt], inner: Stmt) -> Stmt:
+    """The outermost statement of a path with the innermost replaced."""
+    for stmt, old in zip(reversed(path[:-1]), reversed(path[1:])):
+        if type(stmt) is SeqStmt:
+            inner = seq(*[inner if part is old else part for part in stmt.stmts])
+        elif type(stmt) is IfThenElse:
+            inner = replace(stmt, then_case=inner)
+        else:
+            inner = replace(stmt, body=inner)
+    return inner
+
+
+@prim_func_pass()
+def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
+    """Allocate inside loops, no more than is touched there."""
+    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var]
+    body = _Compact(symbols)(func.body)
+    return func if body is func.body else replace(func, body=body)
