@@ -85,7 +85,7 @@ def test_block_names() -> None:
     with pytest.raises(ScheduleError, match="its blocks are: B, D"):
         sch.get_block("E")
     twice = Schedule(module(ELEMENTWISE.replace('T.block("D")', 'T.block("B")')))
-    with pytest.raises(ScheduleError, match="2 blocks named 'B'"):
+    with pytest.raises(ScheduleError, match=r"2 blocks named 'B'"):
         twice.get_block("B")
 
 
@@ -103,7 +103,7 @@ def test_copy_is_independent() -> None:
 def test_wrong_kinds() -> None:
     sch = Schedule(module(MM_RELU))
     block = sch.get_block("C")
-    with pytest.raises(ScheduleError, match="E403.*loop must be a loop"):
+    with pytest.raises(ScheduleError, match=r"E403.*loop must be a loop"):
         sch.split(block, [1, 2])
     with pytest.raises(ScheduleError, match="E403"):
         sch.get_loops("C")

@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+Normalize = Callable[[Any, Any, dict[str, Any]], Any]
+"""From (state, argument, all resolved arguments) to the value a trace records and the primitive takes."""
+
 QUERY, SAMPLE, STEP = "query", "sample", "step"
 
 
@@ -22,9 +25,9 @@ class Row:
     """A primitive.
 
     ``kind``: a query changes nothing, a sample chooses (its ``decision`` argument is kept by the trace apart from the
-    others), a step changes the program. ``checks`` name the conditions it refuses without; ``rewrite`` says what
-    becomes of the program. ``unsafe`` marks a step that changes what the program computes on purpose. ``example`` is
-    executed by the docs page.
+    others), a step changes the program. ``normalize`` turns arguments into what is recorded (a Python function into an
+    index map). ``checks`` name the conditions it refuses without; ``rewrite`` says what becomes of the program.
+    ``unsafe`` marks a step that changes what the program computes on purpose. ``example`` is executed by the docs page.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Row:
     unsafe: bool
     example: str
     family: str
+    normalize: dict[str, Normalize]
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,6 +65,7 @@ def primitive(
     unsafe: bool = False,
     example: str = "",
     name: str | None = None,
+    normalize: dict[str, Normalize] | None = None,
 ) -> Callable[[_F], _F]:
     """Register a function as a primitive (see Row). ``example`` is Python over ``sch``, a schedule of
     ``examples.EXAMPLES``'s program."""
@@ -74,7 +79,7 @@ def primitive(
         family = apply.__module__.rsplit(".", 1)[-1]
         ROWS[own] = Row(
             own, kind, apply, public, annotations, str(whole.return_annotation), inspect.getdoc(apply) or "", checks,
-            rewrite, unsafe, example, family,
+            rewrite, unsafe, example, family, normalize or {},
         )  # fmt: skip
         return apply
 

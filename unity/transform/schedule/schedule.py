@@ -162,6 +162,9 @@ class Schedule:
         state.begin()
         before = state.module() if self.debug_mask & CHECK_RESULT and row.kind not in (QUERY, SAMPLE) else None
         try:
+            for key, convert in row.normalize.items():
+                named[key] = convert(state, named.get(key), named)
+                args = {**args, key: named[key]}
             made = row.apply(state, *positional, **named)
             step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
         except BaseException as error:

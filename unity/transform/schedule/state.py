@@ -56,6 +56,7 @@ class ScheduleState:
         self.assumptions: list[str] = []
         self._undo: list[Callable[[], None]] | None = None
         self._built: dict[str, tuple[PrimFunc, Any, PrimFunc]] = {}
+        self._module: tuple[dict[str, PrimFunc], IRModule] = ({}, mod)
         self._start: dict[str, tuple[PrimFunc, Any]] = {}
 
     # ---- functions
@@ -100,7 +101,13 @@ class ScheduleState:
         """The module as it stands; the same object when nothing changed."""
         changed = {name: self.function(name) for name in self.roots}
         changed = {name: fn for name, fn in changed.items() if fn is not self.base.functions[name]}
-        return self.base.with_functions(changed) if changed else self.base
+        if not changed:
+            return self.base
+        last, made = self._module
+        if last.keys() != changed.keys() or any([last[name] is not fn for name, fn in changed.items()]):
+            made = self.base.with_functions(changed)
+            self._module = (changed, made)
+        return made
 
     def set_shell(self, func: str, shell: PrimFunc) -> None:
         """Change parameters, buffer map or attributes of a function (its ``body`` is ignored)."""

@@ -1,0 +1,282 @@
+"""Conditions between blocks: region cover, stage pipeline, compact dataflow, and whether iterations of a loop are
+independent.
+
+Each ``why_not_...`` gives None when the condition is proved, else the block at fault and the reason in words. Not here:
+conditions on one block (``conditions.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...arith import Analyzer
+from ...arith.intset import IntSet, eval_set, of_range
+from ...arith.itermap import detect_iter_map
+from ...ir.buffer import Buffer, BufferRegion, Range
+from ...ir.build import add, const, dtype_of, is_int, le, mul, sub
+from ...ir.expr import Var
+from ...ir.scalar import LT, And
+from ...ir.types import Expr
+from ...ir.walk import free_vars, substitute
+from .conditions import why_not_complete_or_reduction
+from .dependence import block_scope, regions, scope_of
+from .refuse import refuse
+from .rewriting import analyzer_at, loop_range
+from .sref import Sref
+from .state import ScheduleState
+
+
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """A condition that does not hold (or is not proved): where, and why."""
+
+    block: Sref
+    reason: str
+
+
+def common_ancestor(a: Sref, b: Sref) -> Sref:
+    """The lowest loop or block around both (their own enclosing items only)."""
+    above = set(a.above())
+    for item in b.above():
+        if item in above:
+            return item
+    return a
+
+
+def loops_between(block: Sref, upto: Sref) -> list[Sref]:
+    """Loops around a block strictly inside ``upto``, from the outside in."""
+    found: list[Sref] = []
+    for item in block.above():
+        if item is upto or item.is_block:
+            break
+        found.append(item)
+    return found[::-1]
+
+
+def bound_region(block: Sref, region: BufferRegion) -> list[Range]:
+    """A region of a block in terms of the loops around it."""
+    mapping = dict(zip([axis.var for axis in block.block.iter_vars], block.realize.iter_values))
+    return [Range(substitute(r.min, mapping), substitute(r.extent, mapping)) for r in region.region]
+
+
+def relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet]:
+    """Box that holds a region of a block for all iterations of the loops inside ``upto`` (an over-approximation)."""
+    ana = analyzer_at(state, block)
+    domains = {s.loop.loop_var: of_range(loop_range(s.loop)) for s in loops_between(block, upto)}
+    boxes = []
+    for r in bound_region(block, region):
+        low = eval_set(r.min, domains, ana)
+        last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
+        boxes.append(IntSet(low.low, last.high))
+    return boxes
+
+
+def exact_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet] | None:
+    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` run; None where
+    not proved.
+
+    A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
+    bounds.
+    """
+    ana = analyzer_at(state, block)
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops_between(block, upto)}
+    bound = bound_region(block, region)
+    predicate: Expr | None = block.realize.predicate
+    if is_int(predicate, 1) or _only_clips(ana, predicate, bound, region.buffer):  # type: ignore[arg-type]
+        predicate = None
+    elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
+        return None
+    found = detect_iter_map([r.min for r in bound], ranges, predicate, "surjective", analyzer_at(state, upto))
+    if not found:
+        return None
+    boxes: list[IntSet] = []
+    for s, r in zip(found.indices, bound):
+        one = const(1, dtype_of(r.min))
+        if not s.args:
+            boxes.append(IntSet(s.base, sub(add(s.base, r.extent), one)))
+            continue
+        if len(s.args) > 1 or not ana.can_prove(le(s.args[0].scale, r.extent)):
+            return None
+        reach = mul(sub(s.args[0].extent, one), s.args[0].scale)
+        boxes.append(IntSet(s.base, ana.simplify(sub(add(add(s.base, reach), r.extent), one))))
+    return boxes
+
+
+def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], buffer: Buffer) -> bool:
+    """Is the predicate a conjunction of ``index < dimension`` over the given region."""
+    if isinstance(predicate, And):
+        return _only_clips(ana, predicate.a, bound, buffer) and _only_clips(ana, predicate.b, bound, buffer)
+    if not isinstance(predicate, LT):
+        return False
+    for r, dim in zip(bound, buffer.shape):
+        if ana.can_prove_equal(sub(dim, r.min), sub(predicate.b, predicate.a)):
+            return True
+    return False
+
+
+def covers(ana: Analyzer, outer: Sequence[IntSet], inner: Sequence[IntSet], shape: Sequence[Expr]) -> bool:
+    """Does one box hold the other, as far as that lies inside a shape."""
+    for big, small, dim in zip(outer, inner, shape):
+        if big.low is None or big.high is None:
+            return False
+        zero, last = const(0, dtype_of(dim)), sub(dim, const(1, dtype_of(dim)))
+        low_ok = (small.low is not None and ana.can_prove(le(big.low, small.low))) or ana.can_prove(le(big.low, zero))
+        high_ok = (small.high is not None and ana.can_prove(le(small.high, big.high))) or ana.can_prove(
+            le(last, big.high)
+        )
+        if not low_ok or not high_ok:
+            return False
+    return True
+
+
+def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
+    """Region cover: what a block reads of buffers written in its scope was written before, in the iteration that reads
+    it."""
+    scope = block_scope(state, consumer)
+    producers = scope.producers(consumer)
+    key = ("cover", consumer.node, *[s.node for p in producers for s in (p, *loops_between(p, scope.root))],
+           *[s.node for s in loops_between(consumer, scope.root)])  # fmt: skip
+    if key not in state.cache:
+        state.cache[key] = _why_not_covered(state, consumer, producers)
+    reason = state.cache[key]
+    return None if reason is None else Fault(consumer, reason)
+
+
+def _why_not_covered(state: ScheduleState, consumer: Sref, producers: list[Sref]) -> str | None:
+    for read in regions(state, consumer.block)[0]:
+        writers = [(p, w) for p in producers for w in regions(state, p.block)[1] if w.buffer is read.buffer]
+        if not writers:
+            continue
+        if not any([_covered(state, consumer, read, p, w) for p, w in writers]):
+            names = ", ".join([p.name for p, _ in writers])
+            return (
+                f"it is not proved that block {names} writes all of {read.buffer.name} that block {consumer.name} reads"
+            )
+    return None
+
+
+def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer: Sref, write: BufferRegion) -> bool:
+    meet = common_ancestor(producer, consumer)
+    made = exact_region(state, producer, write, meet)
+    if made is None:
+        return False
+    wanted = relaxed_region(state, consumer, read, meet)
+    return covers(analyzer_at(state, meet), made, wanted, read.buffer.shape)
+
+
+def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:
+    """Stage pipeline: every block of a scope reads only what earlier blocks wrote completely; nothing is written after
+    it was read."""
+    blocks = state.blocks_below(scope)
+    if not blocks:
+        return None
+    known = block_scope(state, blocks[0])
+    for block in blocks:
+        late = why_written_after_read(known.after(block), known.reads[block], set(known.writes[block]), known.writes)
+        if late is not None:
+            return Fault(block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it")
+        fault = why_not_covered(state, block)
+        if fault is not None:
+            return fault
+    return None
+
+
+def why_written_after_read(
+    later: Sequence[Sref], reads: Sequence[Buffer], own: set[Buffer], writes: dict[Sref, list[Buffer]]
+) -> tuple[Sref, Buffer] | None:
+    """A later block that writes one of the buffers (other than those the reader itself writes)."""
+    for other in later:
+        for buffer in reads:
+            if buffer not in own and buffer in writes[other]:
+                return other, buffer
+    return None
+
+
+def why_no_compact_dataflow(state: ScheduleState, at: Sref) -> Fault | None:
+    """Compact dataflow: every block below a loop or block is complete or a reduction (other writers of its outputs do
+    not count)."""
+    for block in [at] if at.is_block and at.parent is not None else state.blocks_below(at):
+        reason = why_not_complete_or_reduction(state, block, dominant=False)
+        if reason is not None:
+            return Fault(block, reason)
+    return None
+
+
+def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
+    """Refuse E415 unless the scope that ``at`` stands in is a stage pipeline."""
+    fault = why_no_stage_pipeline(state, scope_of(at))
+    if fault is not None:
+        refuse("E415", fault.reason, condition="stage pipeline", at=fault.block)
+
+
+def require_compact_dataflow(state: ScheduleState, at: Sref) -> None:
+    """Refuse E416 unless the dataflow below ``at`` is compact."""
+    fault = why_no_compact_dataflow(state, at)
+    if fault is not None:
+        refuse("E416", fault.reason, condition="compact dataflow", at=fault.block)
+
+
+def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
+    """Independent iterations: inside a loop nothing is read that another iteration writes, as far as blocks of the
+    scope say."""
+    blocks = state.blocks_below(loop)
+    if len(blocks) < 2:
+        return None
+    known = block_scope(state, blocks[0])
+    inside = set(blocks)
+    for block in blocks:
+        later = [b for b in known.after(block) if b in inside]
+        late = why_written_after_read(later, known.reads[block], set(known.writes[block]), known.writes)
+        if late is not None:
+            return Fault(
+                block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it, in one loop"
+            )
+        if any([p in inside for p in known.producers(block)]):
+            fault = why_not_covered(state, block)
+            if fault is not None:
+                return fault
+    return None
+
+
+def distinct_cells(state: ScheduleState, block: Sref) -> bool | None:
+    """Do different values of the spatial iterators write different cells: True proved, False refuted, None not
+    known."""
+    key = ("distinct", block.block)
+    if key not in state.cache:
+        state.cache[key] = _distinct_cells(state, block)
+    return state.cache[key]  # type: ignore[no-any-return]
+
+
+def _distinct_cells(state: ScheduleState, block: Sref) -> bool | None:
+    spatial = {
+        a.var: a.dom
+        for a in block.block.iter_vars
+        if a.kind == "S" and a.dom is not None and not is_int(a.dom.extent, 1)
+    }
+    if not spatial:
+        return True
+    answers = [_cells_of(state, block, spatial, region) for region in regions(state, block.block)[1]]
+    if not answers:
+        return True
+    return True if all(answers) else False if any([a is False for a in answers]) else None
+
+
+def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], region: BufferRegion) -> bool | None:
+    mins = [r.min for r in region.region]
+    plain = [m for m in mins if isinstance(m, Var) and m in spatial]
+    used = {v for m in mins for v in free_vars(m) if v in spatial}
+    if len(used) < len(spatial):
+        return False
+    if len(plain) == len(set(plain)) == len(spatial) and all([is_int(r.extent, 1) for r in region.region]):
+        return True
+    others = [m for m in mins if not any([v in spatial for v in free_vars(m)])]
+    indices = [m for m in mins if m not in others]
+    ana = analyzer_at(state, block, inside=False)
+    found = detect_iter_map(indices, spatial, None, "surjective", ana)
+    if not found:
+        return None
+    extents = [r.extent for r in region.region if r.min in indices]
+    steps = [s.args[0].scale if s.args else None for s in found.indices]
+    apart = [step is None or ana.can_prove(le(extent, step)) for step, extent in zip(steps, extents)]
+    return True if all(apart) else None

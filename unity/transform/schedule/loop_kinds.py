@@ -1,0 +1,136 @@
+"""parallel, vectorize, unroll, bind: how the iterations of a loop run."""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.node import replace as with_fields
+from .clash import clash
+from .conditions import iterators_driven, require_affine, why_not_complete, why_not_update
+from .coverage import distinct_cells, why_not_independent
+from .refuse import refuse
+from .registry import primitive
+from .rewriting import int_value
+from .sref import LoopRef, Sref
+from .state import ScheduleState
+
+_THREAD = re.compile(r"(blockIdx|threadIdx|vthread)\.[xyz]|vthread")
+CHECKS = (
+    "complete or reduction block",
+    "affine binding",
+    "spatial iterators only",
+    "distinct cells",
+    "independent iterations",
+)
+
+
+def require_parallel(state: ScheduleState, loop: Sref, cross_thread: bool = False) -> None:
+    """Refuse unless the iterations of a loop may run in any order, also at once.
+
+    Every block inside is complete, or a reduction whose loop drives spatial iterators (``cross_thread`` allows
+    reduction iterators of a block with an initialisation); bindings are affine; different iterations write different
+    cells and read nothing of each other.
+    """
+    for block in state.blocks_below(loop):
+        reason = why_not_complete(state, block, dominant=False)
+        if reason is not None:
+            reason = why_not_update(state, block, dominant=False)
+        if reason is not None:
+            refuse(
+                "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
+                condition="complete or reduction block", at=[loop, block], **_example(state, block, loop),
+            )  # fmt: skip
+        require_affine(state, block)
+        for kind, value in iterators_driven(block, loop):
+            if kind == "S" or (kind == "R" and cross_thread and block.block.init is not None):
+                continue
+            refuse(
+                "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
+                condition="spatial iterators only", at=[loop, block], **_example(state, block, loop),
+                nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
+            )  # fmt: skip
+        if not iterators_driven(block, loop) and int_value(loop.loop.extent) != 1:
+            refuse(
+                "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
+                condition="spatial iterators only", at=[loop, block], **_example(state, block, loop),
+            )  # fmt: skip
+        require_distinct(state, block, loop)
+    fault = why_not_independent(state, loop)
+    if fault is not None:
+        refuse("E415", fault.reason, condition="independent iterations", at=[loop, fault.block])
+
+
+_WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
+
+
+def require_distinct(state: ScheduleState, block: Sref, loop: Sref | None = None) -> None:
+    """Refuse E417 when spatial iterators of a block write one cell twice; where neither is proved the step is
+    tested."""
+    proved = distinct_cells(state, block)
+    if proved:
+        return
+    found = clash(state, block, over=loop)
+    if found is not None or proved is False:
+        refuse(
+            "E417", f"spatial iterators of block {block.name} write the same cell more than once", condition="distinct cells",
+            at=[block] if loop is None else [loop, block], counterexample=found.values if found else None,
+            why=found.words if found else "", nearest="declare the iterator that repeats as a reduction (T.axis.reduce)",
+        )  # fmt: skip
+    state.assumptions.append(f"spatial iterators of block {block.name} write different cells")
+
+
+def _example(state: ScheduleState, block: Sref, loop: Sref) -> dict[str, object]:
+    found = clash(state, block, over=loop)
+    return {"counterexample": found.values, "why": found.words} if found is not None else {}
+
+
+def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = None) -> None:
+    stmt = loop.loop
+    if stmt.thread is not None and thread is None:
+        refuse(
+            "E421", f"loop {loop.name} is bound to {stmt.thread}", condition="not bound to a thread", at=loop,
+            nearest="bind it last, or choose another loop",
+        )  # fmt: skip
+    state.replace(loop, with_fields(stmt, kind=kind, thread=thread))
+
+
+@primitive(checks=CHECKS, rewrite="for i in n  ->  for i in T.parallel(n)",
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.parallel(i)')  # fmt: skip
+def parallel(state: ScheduleState, loop: LoopRef) -> None:
+    """Run the iterations of a loop on several threads. Raises ScheduleError E411 to E417 naming why they are not
+    independent."""
+    require_parallel(state, loop)
+    _set_kind(state, loop, "parallel")
+
+
+@primitive(checks=CHECKS, rewrite="for j in 8  ->  for j in T.vectorized(8)",
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\nj0, j1 = sch.split(j, [None, 8])\nsch.vectorize(j1)')  # fmt: skip
+def vectorize(state: ScheduleState, loop: LoopRef) -> None:
+    """Run the iterations of a loop as lanes of vector instructions. Raises ScheduleError E411 to E417 as
+    ``parallel``."""
+    require_parallel(state, loop)
+    _set_kind(state, loop, "vectorized")
+
+
+@primitive(rewrite="for k in 4  ->  for k in T.unroll(4)",
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\nk0, k1 = sch.split(k, [None, 4])\nsch.unroll(k1)')  # fmt: skip
+def unroll(state: ScheduleState, loop: LoopRef) -> None:
+    """Write the iterations of a loop out one after the other. Needs no condition: the order stays."""
+    _set_kind(state, loop, "unrolled")
+
+
+@primitive(checks=(*CHECKS, "known thread axis"), rewrite='for i in n  ->  for i in T.thread_binding(n, thread="blockIdx.x")',
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
+def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
+    """Bind a loop to a thread axis: blockIdx.x to z, threadIdx.x to z, or vthread.
+
+    A loop bound to threadIdx may drive reduction iterators of a block with an initialisation (a reduction across
+    threads). Raises ScheduleError E425 for an axis that is not known, E411 to E417 as ``parallel``.
+    """
+    if not _THREAD.fullmatch(thread_axis):
+        refuse(
+            "E425", f"there is no thread axis {thread_axis!r}", condition="known thread axis", at=loop,
+            nearest='use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
+        )  # fmt: skip
+    require_parallel(state, loop, cross_thread=thread_axis.startswith("threadIdx"))
+    _set_kind(state, loop, "thread_binding", thread_axis)
