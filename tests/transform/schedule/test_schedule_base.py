@@ -32,7 +32,7 @@ def test_split_reorder_fuse_agree() -> None:
 def test_symbolic_split() -> None:
     mod = module(SYMBOLIC)
     sch = Schedule(mod, debug_mask=1)
-    i, j = sch.get_loops(sch.get_block("B"))
+    _, j = sch.get_loops(sch.get_block("B"))
     sch.split(j, [None, 4])
     sch.fuse(*sch.get_loops(sch.get_block("B"))[:2])
     assert_same(mod, sch.mod, seeds=3)
@@ -40,7 +40,7 @@ def test_symbolic_split() -> None:
 
 def test_stale_reference_and_nothing_changed() -> None:
     sch = Schedule(module(MM_RELU))
-    i, j, k = sch.get_loops(sch.get_block("C"))
+    i, j, _ = sch.get_loops(sch.get_block("C"))
     sch.split(j, [2, 5])
     before, steps = sch.mod, len(sch.trace.insts)
     with pytest.raises(ScheduleError, match="'j' no longer stands"):

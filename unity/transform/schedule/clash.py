@@ -31,7 +31,7 @@ class Clash:
     words: str
 
 
-def clash(state: ScheduleState, block: Sref, writes_only: bool = False, over: Sref | None = None) -> Clash | None:
+def clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
     """Two iterations of the loops around a block that write the same cell (that differ in the loop ``over``, if
     given)."""
     loops: list[Sref] = []

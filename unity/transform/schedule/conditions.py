@@ -139,10 +139,10 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
     """Refuse E412 unless the block is a reduction block."""
     reason = why_not_reduction(state, block)
     if reason is not None:
-        found = clash(state, block, writes_only=True)
+        found = clash(state, block)
         refuse(
             "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
-            counterexample=found.values if found else None, why=found.words if found else "",
+            clash=found,
         )  # fmt: skip
 
 
@@ -152,8 +152,7 @@ def require_affine(state: ScheduleState, block: Sref) -> None:
     if reason is not None:
         found = clash(state, block)
         refuse(
-            "E413", reason, condition="affine binding", at=block, counterexample=found.values if found else None,
-            why=found.words if found else "",
+            "E413", reason, condition="affine binding", at=block, clash=found,
         )  # fmt: skip
 
 

@@ -109,10 +109,8 @@ def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], buffer: 
         return _only_clips(ana, predicate.a, bound, buffer) and _only_clips(ana, predicate.b, bound, buffer)
     if not isinstance(predicate, LT):
         return False
-    for r, dim in zip(bound, buffer.shape):
-        if ana.can_prove_equal(sub(dim, r.min), sub(predicate.b, predicate.a)):
-            return True
-    return False
+    gap = sub(predicate.b, predicate.a)
+    return any([ana.can_prove_equal(sub(dim, r.min), gap) for r, dim in zip(bound, buffer.shape)])
 
 
 def covers(ana: Analyzer, outer: Sequence[IntSet], inner: Sequence[IntSet], shape: Sequence[Expr]) -> bool:

@@ -38,7 +38,7 @@ def require_parallel(state: ScheduleState, loop: Sref, cross_thread: bool = Fals
         if reason is not None:
             refuse(
                 "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
-                condition="complete or reduction block", at=[loop, block], **_example(state, block, loop),
+                condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
             )  # fmt: skip
         require_affine(state, block)
         for kind, value in iterators_driven(block, loop):
@@ -46,13 +46,13 @@ def require_parallel(state: ScheduleState, loop: Sref, cross_thread: bool = Fals
                 continue
             refuse(
                 "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
-                condition="spatial iterators only", at=[loop, block], **_example(state, block, loop),
+                condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
                 nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
             )  # fmt: skip
         if not iterators_driven(block, loop) and int_value(loop.loop.extent) != 1:
             refuse(
                 "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
-                condition="spatial iterators only", at=[loop, block], **_example(state, block, loop),
+                condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
             )  # fmt: skip
         require_distinct(state, block, loop)
     fault = why_not_independent(state, loop)
@@ -73,15 +73,9 @@ def require_distinct(state: ScheduleState, block: Sref, loop: Sref | None = None
     if found is not None or proved is False:
         refuse(
             "E417", f"spatial iterators of block {block.name} write the same cell more than once", condition="distinct cells",
-            at=[block] if loop is None else [loop, block], counterexample=found.values if found else None,
-            why=found.words if found else "", nearest="declare the iterator that repeats as a reduction (T.axis.reduce)",
+            at=[block] if loop is None else [loop, block], clash=found, nearest="declare the iterator that repeats as a reduction (T.axis.reduce)",
         )  # fmt: skip
     state.assumptions.append(f"spatial iterators of block {block.name} write different cells")
-
-
-def _example(state: ScheduleState, block: Sref, loop: Sref) -> dict[str, object]:
-    found = clash(state, block, over=loop)
-    return {"counterexample": found.values, "why": found.words} if found is not None else {}
 
 
 def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = None) -> None:
@@ -119,7 +113,8 @@ def unroll(state: ScheduleState, loop: LoopRef) -> None:
     _set_kind(state, loop, "unrolled")
 
 
-@primitive(checks=(*CHECKS, "known thread axis"), rewrite='for i in n  ->  for i in T.thread_binding(n, thread="blockIdx.x")',
+@primitive(checks=(*CHECKS, "known thread axis"),
+           rewrite='for i in n  ->  for i in T.thread_binding(n, thread="blockIdx.x")',
            example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
 def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
     """Bind a loop to a thread axis: blockIdx.x to z, threadIdx.x to z, or vthread.

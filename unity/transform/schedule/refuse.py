@@ -13,6 +13,7 @@ from ...ir.expr import Var
 from ...ir.node import Node
 from ...script.show import script
 from ...support.errors import Note, ScheduleError
+from .clash import Clash
 from .sref import Sref
 
 LEVELS = ("detail", "fast", "none")
@@ -68,15 +69,18 @@ def refuse(
     at: Sref | Node | Sequence[Sref | Node] = (),
     counterexample: Mapping[Var, int] | None = None,
     why: str = "",
+    clash: Clash | None = None,
     nearest: str | None = None,
 ) -> NoReturn:
     """Refuse a step.
 
     ``condition`` names what does not hold; ``at`` are the loops and blocks (or any nodes of the function) to mark;
-    ``counterexample`` assigns values to iterators and ``why`` says in words what they show; ``nearest`` is the nearest
+    ``counterexample`` assigns values to iterators and ``why`` says in words what they show (``clash`` gives both); ``nearest`` is the nearest
     legal step.
     """
     marks = [at] if isinstance(at, (Sref, Node)) else list(at)
+    if clash is not None:
+        counterexample, why = clash.values, clash.words
     shown = {var.name: value for var, value in counterexample.items()} if counterexample is not None else None
     raise Refused(code, message, condition, marks, shown, why, nearest)
 
