@@ -171,3 +171,15 @@ def test_simplify_keeps_the_value(seed):
             for _ in range(30):
                 values = {v: rng.randint(*ranges[v]) for v in ranges} | {n: rng.randint(-50, 50)}
                 assert evaluate(condition, values) == 1
+
+
+def test_conditions_behind_ones_that_hold_stay(ana):
+    """Two parts of a conjunction that always hold must not take the others with them; nor of a disjunction that never do."""
+    even = [b.eq(b.floormod(v, 2), 0) for v in (i, j)]
+    both, either = b.logical_and(*even), b.logical_or(*even)
+    held = b.logical_and(b.logical_and(both, b.lt(i, 16)), b.lt(j, 4))
+    assert structural_equal(ana.simplify(held), both)
+    failed = b.logical_or(b.logical_or(either, b.gt(i, 16)), b.gt(j, 4))
+    assert structural_equal(ana.simplify(failed), either)
+    never = b.logical_and(b.logical_and(both, b.gt(i, 16)), b.lt(j, 4))
+    assert b.is_int(ana.simplify(never), 0)

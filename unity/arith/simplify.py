@@ -102,18 +102,18 @@ class Simplifier:
     def _and(self, expr: And) -> Expr:
         if structural_equal(expr.a, expr.b):
             return expr.a
-        made = build.logical_and(expr.a, expr.b) if expr.ty.dtype.lanes == 1 else expr
-        if type(made) is And and type(made.b) is IntImm:
-            return made.b
-        return expr if type(made) is And else made
+        if expr.ty.dtype.lanes != 1 or (type(expr.a) is not IntImm and type(expr.b) is not IntImm):
+            return expr
+        made = build.logical_and(expr.a, expr.b)
+        return made.b if type(made) is And and made.a is expr.a else made  # a constant behind that decides the whole
 
     def _or(self, expr: Or) -> Expr:
         if structural_equal(expr.a, expr.b):
             return expr.a
-        made = build.logical_or(expr.a, expr.b) if expr.ty.dtype.lanes == 1 else expr
-        if type(made) is Or and type(made.b) is IntImm:
-            return made.b
-        return expr if type(made) is Or else made
+        if expr.ty.dtype.lanes != 1 or (type(expr.a) is not IntImm and type(expr.b) is not IntImm):
+            return expr
+        made = build.logical_or(expr.a, expr.b)
+        return made.b if type(made) is Or and made.a is expr.a else made  # a constant behind that decides the whole
 
     def _not(self, expr: Not) -> Expr:
         inner = expr.a
