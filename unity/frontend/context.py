@@ -67,6 +67,7 @@ class Context:
         self.torch = require("torch")
         self.value: Any = None
         self.node_target = ""
+        self.used: set[int] = set()
         self.span: Span | None = None
 
     # ---- the result torch inferred
@@ -75,6 +76,15 @@ class Context:
     def dtype(self) -> str:
         """dtype of the (first) result."""
         return dtype_name(self._first().dtype)
+
+    @property
+    def numpy_dtype(self) -> Any:
+        """numpy's dtype of the (first) result."""
+        return DataType(self.dtype).numpy
+
+    def uses(self, index: int) -> bool:
+        """Is an output of the operator used at all?"""
+        return index in self.used
 
     @property
     def shape(self) -> tuple[Expr, ...]:

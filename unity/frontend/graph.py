@@ -60,6 +60,7 @@ class GraphImporter:
         c = self.context
         name = str(node.target)
         c.value, c.node_target = node.meta.get("val"), name
+        c.used = {user.args[1] for user in node.users if user.target is operator.getitem}
         if node.target is operator.getitem:
             return self.value_of(node.args[0])[node.args[1]]
         if name in _CHECKS_OF_TORCH:
@@ -135,7 +136,7 @@ class GraphImporter:
         """Refuse operators of training. Raises FrontendError E011."""
         name = str(node.target)
         drops = "dropout" in name and getattr(a, "train", False) and getattr(a, "p", 0)
-        batch = name.startswith("aten.batch_norm") and a.training
+        batch = name.startswith("aten.batch_norm") and a.training and a.running_mean is not None
         if drops or batch:
             raise FrontendError("E011", f"{module_path(node)} is in training mode", self.span(node),
                                 help="call model.eval() before the model is exported")  # fmt: skip
@@ -146,8 +147,7 @@ class GraphImporter:
         value = self.context.value
         if not isinstance(made, list):
             return self._checked(made, value, node.name)
-        used = {user.args[1] for user in node.users if user.target is operator.getitem}
-        if any([made[i] is None for i in used]):
+        if any([made[i] is None for i in self.context.used]):
             raise Gap("an output besides the first is used")
         return [None if m is None else self._checked(m, v, node.name) for m, v in zip(made, value)]
 

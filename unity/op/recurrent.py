@@ -16,8 +16,8 @@ from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.expr import Call, Var
-from ..ir.relation import dims, tensor_type, unequal
+from ..ir.expr import Call, ShapeExpr, Var
+from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ..ir.stmt import BufferStore, For, Stmt, seq
 from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
 from .lowering import SMALL_FLOATS, short_name
@@ -48,6 +48,11 @@ def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
             if unequal(gates[2], build.mul(state[1], count)):
                 raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", None, call.args[0])
             out = tensor_type((gates[0], state[0], state[1]), given[0].dtype, vdevice=given[0].vdevice)
+            for n, name in enumerate(names[: len(given)]):
+                known = dims(given[n])
+                wanted = {"cell": state, "bias": (gates[2],)}.get(name, known)
+                if known is not None and wanted is not None and unequal_shapes(known, wanted):
+                    raise fail(call, "E213", f"{name} must have the shape {ShapeExpr(wanted)}", None, call.args[n])
         weight = dims(given[names.index("weight")])
         if weight is not None and state is not None and gates is not None:
             if unequal(weight[0], state[1]) or unequal(weight[1], gates[2]):
