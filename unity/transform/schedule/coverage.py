@@ -15,7 +15,6 @@ from ...arith.intset import IntSet, eval_set, of_range
 from ...arith.itermap import detect_iter_map
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, is_int, le, mul, sub
-from ...ir.expr import Var
 from ...ir.scalar import LT, And
 from ...ir.types import Expr
 from ...ir.walk import free_vars, substitute
@@ -235,46 +234,3 @@ def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
             if fault is not None:
                 return fault
     return None
-
-
-def distinct_cells(state: ScheduleState, block: Sref) -> bool | None:
-    """Do different values of the spatial iterators write different cells: True proved, False refuted, None not
-    known."""
-    key = ("distinct", block.block)
-    if key not in state.cache:
-        state.cache[key] = _distinct_cells(state, block)
-    return state.cache[key]  # type: ignore[no-any-return]
-
-
-def _distinct_cells(state: ScheduleState, block: Sref) -> bool | None:
-    spatial = {
-        a.var: a.dom
-        for a in block.block.iter_vars
-        if a.kind == "S" and a.dom is not None and not is_int(a.dom.extent, 1)
-    }
-    if not spatial:
-        return True
-    answers = [_cells_of(state, block, spatial, region) for region in regions(state, block.block)[1]]
-    if not answers:
-        return True
-    return True if all(answers) else False if any([a is False for a in answers]) else None
-
-
-def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], region: BufferRegion) -> bool | None:
-    mins = [r.min for r in region.region]
-    plain = [m for m in mins if isinstance(m, Var) and m in spatial]
-    used = {v for m in mins for v in free_vars(m) if v in spatial}
-    if len(used) < len(spatial):
-        return False
-    if len(plain) == len(set(plain)) == len(spatial) and all([is_int(r.extent, 1) for r in region.region]):
-        return True
-    others = [m for m in mins if not any([v in spatial for v in free_vars(m)])]
-    indices = [m for m in mins if m not in others]
-    ana = analyzer_at(state, block, inside=False)
-    found = detect_iter_map(indices, spatial, None, "surjective", ana)
-    if not found:
-        return None
-    extents = [r.extent for r in region.region if r.min in indices]
-    steps = [s.args[0].scale if s.args else None for s in found.indices]
-    apart = [step is None or ana.can_prove(le(extent, step)) for step, extent in zip(steps, extents)]
-    return True if all(apart) else None

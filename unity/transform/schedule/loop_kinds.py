@@ -7,7 +7,8 @@ import re
 from ...ir.node import replace as with_fields
 from .clash import clash
 from .conditions import iterators_driven, require_affine, why_not_complete, why_not_update
-from .coverage import distinct_cells, why_not_independent
+from .coverage import why_not_independent
+from .distinct import require_distinct
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import int_value
@@ -63,21 +64,6 @@ def require_parallel(state: ScheduleState, loop: Sref, cross_thread: bool = Fals
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
 
 
-def require_distinct(state: ScheduleState, block: Sref, loop: Sref | None = None) -> None:
-    """Refuse E417 when spatial iterators of a block write one cell twice; where neither is proved the step is
-    tested."""
-    proved = distinct_cells(state, block)
-    if proved:
-        return
-    found = clash(state, block, over=loop)
-    if found is not None or proved is False:
-        refuse(
-            "E417", f"spatial iterators of block {block.name} write the same cell more than once", condition="distinct cells",
-            at=[block] if loop is None else [loop, block], clash=found, nearest="declare the iterator that repeats as a reduction (T.axis.reduce)",
-        )  # fmt: skip
-    state.assumptions.append(f"spatial iterators of block {block.name} write different cells")
-
-
 def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = None) -> None:
     stmt = loop.loop
     if stmt.thread is not None and thread is None:
@@ -115,7 +101,8 @@ def unroll(state: ScheduleState, loop: LoopRef) -> None:
 
 @primitive(checks=(*CHECKS, "known thread axis"),
            rewrite='for i in n  ->  for i in T.thread_binding(n, thread="blockIdx.x")',
-           example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\n'
+                   'sch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
 def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
     """Bind a loop to a thread axis: blockIdx.x to z, threadIdx.x to z, or vthread.
 

@@ -11,6 +11,7 @@ from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
 from .conditions import require_affine
+from .distinct import require_distinct
 from .refuse import refuse
 from .registry import primitive
 from .sref import BlockRef, ItemRef, LoopRef, Sref
@@ -24,6 +25,7 @@ from .state import ScheduleState
         "only children in a chain",
         "independent extents",
         "affine binding",
+        "distinct cells",
         "spatial or reduction iterators",
     ),
     rewrite="for i: for j: f(i, j)  ->  for j: for i: f(i, j)",
@@ -63,6 +65,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
                 )  # fmt: skip
     for block in state.blocks_below(bottom):
         require_affine(state, block)
+        require_distinct(state, block)
         for axis in block.block.iter_vars:
             if axis.kind not in ("S", "R"):
                 refuse("E414", f"iterator {axis.var.name} of block {block.name} is {axis.kind}",

@@ -75,8 +75,8 @@ def refuse(
     """Refuse a step.
 
     ``condition`` names what does not hold; ``at`` are the loops and blocks (or any nodes of the function) to mark;
-    ``counterexample`` assigns values to iterators and ``why`` says in words what they show (``clash`` gives both); ``nearest`` is the nearest
-    legal step.
+    ``counterexample`` assigns values to iterators and ``why`` says in words what they show (``clash`` gives both);
+    ``nearest`` is the nearest legal step.
     """
     marks = [at] if isinstance(at, (Sref, Node)) else list(at)
     if clash is not None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer
-from ...ir.buffer import Range
+from ...ir.buffer import Buffer, Range
 from ...ir.build import const, dtype_of, is_int, logical_and
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace as with_fields
@@ -29,7 +29,8 @@ from ...ir.stmt import (
     While,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import flat_statements, free_vars, substitute
+from ...ir.walk import Rewriter, flat_statements, free_vars, substitute
+from ...support.deep import deep_recursion
 from .sref import Sref
 from .state import ScheduleState
 
@@ -180,3 +181,36 @@ def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
 def int_value(expr: Expr) -> int | None:
     """The value of a constant, else None."""
     return expr.value if type(expr) is IntImm else None
+
+
+class BlockTracker(Rewriter):
+    """A rewriter that records which block became which in ``blocks``."""
+
+    def __init__(self, rules: Mapping[type, Any] | None = None, mapping: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(rules, mapping)
+        self.blocks: dict[Block, Block] = {}
+
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        if type(node) is Block and made is not node:
+            self.blocks[node] = made
+        return made
+
+
+def replace_buffer(
+    state: ScheduleState, at: Sref, old: Buffer, new: Buffer, rules: Mapping[type, Any] | None = None
+) -> None:
+    """Use buffer ``new`` for ``old`` everywhere inside the block ``at`` that allocates it (``rules`` see nodes with
+    ``new`` in place)."""
+    tracker = BlockTracker(rules, {old: new, old.data: new.data})
+    with deep_recursion():
+        made = tracker(at.realize)
+    state.replace(at, made, tracker.blocks)
+
+
+def allocating_block(block: Sref, buffer: Buffer) -> Sref | None:
+    """The enclosing block (or the block itself) that allocates a buffer; None for a parameter."""
+    for item in (block, *block.above()):
+        if item.is_block and buffer in item.block.alloc_buffers:
+            return item
+    return None
