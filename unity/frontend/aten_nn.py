@@ -212,8 +212,11 @@ def batch_norm(c: Context, x: Expr, weight: Expr | None, bias: Expr | None, mean
 
 @aten("batch_norm.default")
 def _batch_norm(c: Context, a: Args) -> Expr:
-    refuse(a.training or a.running_mean is None, "statistics of the batch itself")
-    return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
+    mean, var = a.running_mean, a.running_var
+    if mean is None:  # the statistics of the batch itself, as in weight standardisation
+        axes = tuple([i for i in range(rank_of(a.input)) if i != 1])
+        mean, var = c.emit(op.mean(a.input, axis=axes)), c.emit(op.variance(a.input, axis=axes))
+    return batch_norm(c, a.input, a.weight, a.bias, mean, var, a.eps)
 
 
 @aten("_native_batch_norm_legit_no_training.default")

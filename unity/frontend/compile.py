@@ -19,7 +19,7 @@ from ..transform.base import Pipeline
 from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
-from .exported import from_exported_program, output_constants, state_updates
+from .exported import Options, import_program, output_constants, state_updates
 from .report import FallbackWarning, ImportReport
 from .trace import export, functional
 
@@ -56,9 +56,7 @@ def compile(
         program = export(mod, tuple(example_inputs), dynamic_shapes, dict(example_kwargs or {}))
     program = functional(program)
     report = ImportReport()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)
-        module = from_exported_program(program, strict=strict, report=report)
+    module = import_program(program, Options(strict=strict), report)
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)

@@ -58,17 +58,22 @@ def from_exported_program(
     """
     options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict)
     found = report if report is not None else ImportReport()
-    made = _Import(exported_program, options, found).module()
+    made = import_program(functional(exported_program), options, found)
     if found.fallbacks:
         warnings.warn(str(found), FallbackWarning, stacklevel=2)
     return made
+
+
+def import_program(program: Any, options: Options, report: ImportReport) -> IRModule:
+    """The module of a program that is functional already (``trace.functional``)."""
+    return _Import(program, options, report).module()
 
 
 class _Import:
     """One run of ``from_exported_program``."""
 
     def __init__(self, exported_program: Any, options: Options, report: ImportReport) -> None:
-        self.program = functional(exported_program)
+        self.program = exported_program
         self.options = options
         self.builder = BlockBuilder()
         self.symbols = Symbols()

@@ -19,6 +19,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
         dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
     refuse_foreign(model)
     register_classes((args, kwargs or {}))
+    dynamic_shapes = _spread(dynamic_shapes, args, kwargs or {})
     try:
         with torch.no_grad(), known_results(model):
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -27,6 +28,25 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     except Exception as error:  # torch.export raises errors of many unrelated classes
         raise FrontendError("E016", f"torch.export does not take this model: {type(error).__name__}: {error}",
                             help="see torch's message for the line; torch.cond expresses branches on data") from error  # fmt: skip
+
+
+def _spread(dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Dynamic shapes in which one ``{axis: dim}`` given for an object stands for all tensors of the object."""
+    if isinstance(dynamic_shapes, dict) and kwargs and not args:
+        return {k: _spread_one(v, kwargs.get(k)) for k, v in dynamic_shapes.items()}
+    if isinstance(dynamic_shapes, tuple):
+        return tuple([_spread_one(v, a) for v, a in zip(dynamic_shapes, [*args, *kwargs.values()])])
+    return dynamic_shapes
+
+
+def _spread_one(shapes: Any, value: Any) -> Any:
+    torch = require("torch")
+    axes = isinstance(shapes, dict) and bool(shapes) and all([isinstance(k, int) for k in shapes])
+    if not axes or isinstance(value, (torch.Tensor, dict)):
+        return shapes
+    if isinstance(value, (list, tuple)):
+        return type(value)([_spread_one(shapes, v) for v in value])
+    return [shapes] * len(torch.utils._pytree.tree_leaves(value))
 
 
 def refuse_foreign(model: Any) -> None:
@@ -60,6 +80,10 @@ KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
 """Operators torch could only decompose by unrolling a loop, or into checks with effects."""
 
 
+_KEPT = (*KEPT_WHOLE, "aten.sym_", "aten._assert_")
+"""Those, and questions about sizes, which need no translation."""
+
+
 def functional(exported_program: Any) -> Any:
     """The program without in-place operators (torch rewrites them, views included) and unknown ones torch can express by others.
 
@@ -70,7 +94,7 @@ def functional(exported_program: Any) -> Any:
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
-    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(KEPT_WHOLE)}
+    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(_KEPT)}
     known = torch.export.default_decompositions() if wanted else {}
     table = {t: known[t] for t in wanted if t in known}
     if not table and not any([_is_mutable(t) or isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):

@@ -45,6 +45,13 @@ def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
     return None
 
 
+def _is_symbolic(value: Any) -> bool:
+    """Does an attribute hold an expression known only when the program runs?"""
+    if isinstance(value, (tuple, list)):
+        return any([_is_symbolic(v) for v in value])
+    return isinstance(value, Expr)
+
+
 def _size(value: Any) -> int:
     if isinstance(value, tuple):
         return sum([_size(v) for v in value])
@@ -83,6 +90,8 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         if not operands or any([o is None for o in operands]) or not _size(tuple(operands)):
             return value
         attrs = {k: plain(v) for k, v in value.attrs.items()}
+        if any([_is_symbolic(v) for v in attrs.values()]):
+            return value
         made = info.ref(*operands, **attrs)
         if _size(made) > max(options.max_bytes, _size(tuple(operands))):
             return value
