@@ -1,1 +1,55 @@
-"""Passes and pipelines. Lowering of tensor programs lives in ``tir/``."""
+"""Passes and pipelines: the names a program takes from ``unity.transform``. Lowering of tensor programs lives in ``tir/``.
+
+A pass with options is changed by ``with_options``: ``bind_params.with_options(params={"w": array})(mod)``.
+"""
+
+from .base import (
+    PASSES,
+    Instrument,
+    Pass,
+    PassContext,
+    Pipeline,
+    function_pass,
+    module_pass,
+    prim_func_pass,
+    traced_passes,
+)  # fmt: skip
+from .relax.attach_global_symbol import attach_global_symbol
+from .relax.bind_params import bind_params
+from .relax.bind_symbolic_vars import bind_symbolic_vars
+from .relax.bundle_model_params import bundle_model_params
+from .relax.canonicalize import canonicalize
+from .relax.clean_signatures import expand_tuple_arguments, remove_unused_outputs, remove_unused_parameters
+from .relax.combine_parallel_matmul import combine_parallel_matmul
+from .relax.convert_to_dataflow import convert_to_dataflow
+from .relax.dead_code import dead_code
+from .relax.decompose_ops import decompose_ops_for_inference, decompose_ops_for_training
+from .relax.eliminate_common_subexpr import eliminate_common_subexpr
+from .relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
+from .relax.fold_constant import fold_constant
+from .relax.fuse_transpose_matmul import fuse_transpose_matmul
+from .relax.inline_private_functions import inline_private_functions
+from .relax.kill_after_last_use import kill_after_last_use
+from .relax.lambda_lift import lambda_lift
+from .relax.legalize_ops import legalize_ops
+from .relax.lift_transform_params import lift_transform_params
+from .relax.lower_call_dps import lower_call_dps
+from .relax.normalize import normalize
+from .relax.pipeline import DEFAULT_PIPELINE
+from .relax.plan_memory import plan_memory
+from .relax.remove_purity_checking import remove_purity_checking
+from .relax.remove_redundant_reshape import remove_redundant_reshape
+from .relax.rewrite_reshape import rewrite_reshape
+from .relax.to_non_dataflow import to_non_dataflow
+from .relax.topological_sort import topological_sort
+from .relax.update_param_type import update_param_type
+
+__all__ = [
+    "DEFAULT_PIPELINE", "PASSES", "Instrument", "Pass", "PassContext", "Pipeline", "attach_global_symbol", "bind_params",
+    "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "convert_to_dataflow", "dead_code",
+    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
+    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "inline_private_functions",
+    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass", "normalize",
+    "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs",
+    "remove_unused_parameters", "rewrite_reshape", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type",
+]  # fmt: skip

@@ -17,6 +17,7 @@ from ...ir.relation import Answer, is_subtype
 from ...ir.types import Expr
 from ...ir.walk import collect, used_vars
 from ..base import module_pass
+from .blocks import join_blocks
 
 
 def _has_effect(value: Expr) -> bool:
@@ -56,7 +57,7 @@ class _Cleaner:
                     [x is y for x, y in zip(reversed(kept), block.bindings)]
                 )
                 blocks.append(block if same else type(block)(tuple(reversed(kept)), block.span))
-        return SeqExpr(tuple(reversed(blocks)), expr.body, expr.span) if changed else expr
+        return SeqExpr(join_blocks(reversed(blocks)), expr.body, expr.span) if changed else expr
 
     def binding(self, binding: Any) -> Any:
         value = binding.value

@@ -16,13 +16,14 @@ from .rewriting import GraphRewriter
 
 def _leaf(value: Expr, rewriter: GraphRewriter) -> Expr:
     if type(value) is Tuple:
-        return _normal(value, rewriter)
+        return normal_form(value, rewriter)
     if isinstance(value, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(value):
-        return rewriter.emit(_normal(value, rewriter))
+        return rewriter.emit(normal_form(value, rewriter))
     return value
 
 
-def _normal(value: Expr, rewriter: GraphRewriter) -> Expr:
+def normal_form(value: Expr, rewriter: GraphRewriter) -> Expr:
+    """A value with nested calls bound before the current binding, its type inferred."""
     if type(value) is Call:
         args = tuple([_leaf(a, rewriter) for a in value.args])
         changed = any([x is not y for x, y in zip(args, value.args)])
@@ -46,7 +47,7 @@ def _normal(value: Expr, rewriter: GraphRewriter) -> Expr:
             return value
         return If(cond, sides[0], sides[1], join_branches(sides[0], sides[1]), value.span)
     if type(value) is SeqExpr:
-        return rewriter.inline(value, _normal)
+        return rewriter.inline(value, normal_form)
     return value
 
 
@@ -73,7 +74,7 @@ def normalize(fn: Function) -> Function:
     """Bind nested expressions to variables."""
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        return _normal(value, rewriter)
+        return normal_form(value, rewriter)
 
     rewriter = GraphRewriter(rule)
     made = rewriter.function(fn)

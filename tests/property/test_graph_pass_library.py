@@ -1,0 +1,101 @@
+"""Passes outside the default pipeline on random graph programs: valid, printable, equal in meaning."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import numpy as np
+import pytest
+from generate import random_module
+from graph_programs import graph_inputs, graph_program
+from test_operator_graphs import random_graph
+
+import unity.transform
+from unity.ir import IRModule
+from unity.ir.interpret import run
+from unity.ir.structural import first_difference
+from unity.ir.verify import violations
+from unity.script import parse
+from unity.support.errors import UnityError
+from unity.transform.base import PASSES, Pass, Pipeline
+
+PIPELINES = (
+    "eliminate_common_subexpr",
+    "inline_private_functions",
+    "convert_to_dataflow",
+    "convert_to_dataflow,topological_sort",
+    "convert_to_dataflow,topological_sort{direction='from_outputs',order='breadth_first'}",
+    "remove_redundant_reshape,dead_code",
+    "decompose_ops_for_inference",
+    "decompose_ops_for_training",
+    "combine_parallel_matmul{only_weights=False}",
+    "fuse_transpose_matmul",
+    "fold_batch_norm_to_conv2d{only_constants=False}",
+    "expand_tuple_arguments,remove_unused_parameters,remove_unused_outputs",
+    "lambda_lift,inline_private_functions,eliminate_common_subexpr,canonicalize,dead_code",
+    "to_non_dataflow,remove_purity_checking",
+)
+EXACT = ("common", "inline", "convert", "reshape", "expand", "lambda", "purity")
+
+
+def flat(value):
+    return [x for part in value for x in flat(part)] if isinstance(value, tuple) else [np.asarray(value)]
+
+
+def check(mod: IRModule, name: str, args: list, text: str, seed: int) -> bool:
+    after = Pipeline.parse(text)(mod)
+    if after is mod:
+        return False
+    place = f"seed {seed}, {text}\n{mod.script()}\n---- after\n{after.script()}"
+    assert not violations(after, 1), f"{place}\n{violations(after, 1)[0]}"
+    difference = first_difference(after, parse(after.script()))
+    assert difference is None, f"{place}\n{difference}"
+    before, result = [run(m, name, *copy.deepcopy(args)) for m in (mod, after)]
+    for x, y in zip(flat(before), flat(result), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape, place
+        if any(word in text for word in EXACT) or x.dtype.kind not in "fV":
+            np.testing.assert_array_equal(x, y, err_msg=place)
+        else:
+            loose = 2e-2 if x.dtype.itemsize < 4 else 1e-4
+            wide = max(1.0, float(np.max(np.abs(x.astype("float64")), initial=0)))
+            np.testing.assert_allclose(
+                x.astype("float64"), y.astype("float64"), rtol=loose, atol=loose * wide, err_msg=place
+            )
+    return True
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_random_modules(text: str) -> None:
+    for seed in range(40):
+        program = random_module(random.Random(seed))
+        if not program.outputs:
+            check(program.mod, program.name, program.args, text, seed)
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_random_operator_graphs(text: str) -> None:
+    for seed in range(12):
+        graph, mod = random_graph(random.Random(1000 + seed))
+        try:
+            run(mod, "main", *copy.deepcopy(graph.arrays))
+        except UnityError:
+            continue
+        check(mod, "main", graph.arrays, text, seed)
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_programs_made_for_the_passes(text: str) -> None:
+    changed = 0
+    for seed in range(25):
+        rng = random.Random(seed)
+        mod = parse(graph_program(rng))
+        changed += check(mod, "main", graph_inputs(rng), text, seed)
+    assert changed > 1
+
+
+def test_every_offered_pass_runs_by_its_name() -> None:
+    offered = {n: v for n, v in vars(unity.transform).items() if isinstance(v, Pass) and n in unity.transform.__all__}
+    assert len(offered) > 25
+    for name, step in offered.items():
+        assert str(Pipeline.parse(name)) == name and PASSES[name] is step
