@@ -59,10 +59,13 @@ def bound_region(block: Sref, region: BufferRegion) -> list[Range]:
     return [Range(substitute(r.min, mapping), substitute(r.extent, mapping)) for r in region.region]
 
 
-def relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet]:
-    """Box that holds a region of a block for all iterations of the loops inside ``upto`` (an over-approximation)."""
+def relaxed_region(
+    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, also: Sequence[Sref] = ()
+) -> list[IntSet]:
+    """Box that holds a region of a block for all iterations of the loops inside ``upto`` and of the loops ``also`` (an
+    over-approximation)."""
     ana = analyzer_at(state, block)
-    domains = {s.loop.loop_var: of_range(loop_range(s.loop)) for s in loops_between(block, upto)}
+    domains = {s.loop.loop_var: of_range(loop_range(s.loop)) for s in [*also, *loops_between(block, upto)]}
     boxes = []
     for r in bound_region(block, region):
         low = eval_set(r.min, domains, ana)
@@ -71,15 +74,17 @@ def relaxed_region(state: ScheduleState, block: Sref, region: BufferRegion, upto
     return boxes
 
 
-def exact_region(state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref) -> list[IntSet] | None:
-    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` run; None where
-    not proved.
+def exact_region(
+    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, also: Sequence[Sref] = ()
+) -> list[IntSet] | None:
+    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` and the loops
+    ``also`` run; None where not proved.
 
     A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
     bounds.
     """
     ana = analyzer_at(state, block)
-    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops_between(block, upto)}
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in [*also, *loops_between(block, upto)]}
     bound = bound_region(block, region)
     predicate: Expr | None = block.realize.predicate
     if is_int(predicate, 1) or _only_clips(ana, predicate, bound, region.buffer):  # type: ignore[arg-type]

@@ -18,6 +18,10 @@ from .sref import LoopRef, Sref
 from .state import ScheduleState
 
 
+MAX_NAME = 40
+"""Characters of a loop name joined from several; a longer one is just "fused"."""
+
+
 def require_plain(loop: Sref) -> For:
     """Refuse E421 unless the loop has no annotation and no thread and starts at zero; the loop."""
     stmt = loop.loop
@@ -158,7 +162,8 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
                 at=loop,
             )
     ana = analyzer_at(state, loops[-1])
-    var = Var("_".join([s.loop_var.name for s in stmts]) + "_fused", stmts[0].loop_var.ty)
+    name = "_".join([s.loop_var.name for s in stmts]) + "_fused"
+    var = Var(name if len(name) <= MAX_NAME else "fused", stmts[0].loop_var.ty)
     total: Expr = const(1, dtype_of(var))
     for stmt in stmts:
         total = mul(total, stmt.extent)
