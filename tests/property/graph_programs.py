@@ -44,7 +44,7 @@ class _Writer:
         rng, out = self.rng, self.name()
         a, b, w = rng.choice(values), rng.choice(values), rng.choice(("w0", "w1"))
         s, t, u = f"s{self.count}", f"t{self.count}", f"u{self.count}"
-        match rng.randrange(9):
+        match rng.randrange(10):
             case 0 | 1:
                 return [f"{out} = R.{rng.choice(UNARY)}({a})"], out
             case 2:
@@ -57,7 +57,10 @@ class _Writer:
                 return [f"{s} = R.reshape({a}, (n * 4,))", f"{out} = R.reshape({s}, (n, 4))"], out
             case 6:
                 return [f"{s} = R.permute_dims({a})", f"{out} = R.permute_dims({s})"], out
-            case 7 if self.sizes:
+            case 7:
+                both = [f"{s} = R.matmul({a}, w0)", f"{t} = R.matmul({a}, w1)"]
+                return [*both, f"{out} = R.add({s}, {t})"], out
+            case 8 if self.sizes:
                 index = rng.randrange(len(self.sizes))
                 call = f"{t} = helper{index}(({a}, {b}), {rng.choice(values)})"
                 return [call, f"{out} = {t}[{rng.randrange(self.sizes[index])}]"], out
