@@ -3,6 +3,7 @@
 It is the judge of passes and code generators: slow, no compiler involved. What it raises is an InterpreterError.
 """
 
-from .interpreter import Interpreter, run
+from .entry import run
+from .interpreter import Interpreter
 
 __all__ = ["Interpreter", "run"]

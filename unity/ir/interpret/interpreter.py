@@ -1,4 +1,4 @@
-"""Entry of the reference interpreter: functions of a module by name, Python values in and out."""
+"""The scalar reference interpreter: functions of a module by name, Python values in and out."""
 
 from __future__ import annotations
 
@@ -69,11 +69,3 @@ class Interpreter:
 
 def _shape_or_value(param: Any, arg: Any) -> Any:
     return FunctionValue(arg) if isinstance(arg, Function) else to_value(arg)
-
-
-def run(mod: IRModule | Function | PrimFunc, name: str | None = None, *args: Any, max_steps: int | None = None) -> Any:
-    """Run a function of a module (``run(mod, "main", x, w)``), or a single function (``run(fn, None, x)``)."""
-    if isinstance(mod, (Function, PrimFunc)):
-        name = name or str(mod.attrs.get("global_symbol", "main"))
-        mod = IRModule({name: mod}, {}, {})
-    return Interpreter(mod, max_steps).run(name or "main", *args)

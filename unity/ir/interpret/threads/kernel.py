@@ -1,0 +1,227 @@
+"""A kernel: the part of a tensor program under its outermost thread axis. Finds its extents, runs its blocks batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....support.errors import InterpreterError
+from ....support.source import Span
+from ...buffer import Buffer
+from ...build import dtype_of
+from ...expr import Call, Op, StringImm, Var
+from ...node import Node
+from ...scalar import BufferLoad, IterVar
+from ...stmt import AllocBuffer, AttrStmt, Block, BufferStore, DeclBuffer, For, Stmt
+from ...types import Expr, PrimType
+from ...walk import children, collect, free_vars
+from ..machine import Machine
+from ..memory import Pointer, View
+from .findings import Log
+from .lanes import AXES, MAX_THREADS, Batch, Geometry
+from .memory import Address, Array, Storage, array, rank_of
+from .numbers import typed
+from .shadow import Shadow
+from .statements import StmtCompiler
+from .wave import Wave
+
+HostValue = Callable[[dict[Any, Any]], Any]
+
+
+@dataclass(slots=True)
+class Axis:
+    """A thread axis as the program binds it; ``key`` tells virtual axes of one tag apart by their nesting."""
+
+    var: Var
+    tag: str
+    key: tuple[str, int]
+    extent: Expr
+    span: Span | None
+
+
+def is_thread_axis(stmt: Any) -> bool:
+    """Does a statement bind a thread axis."""
+    if type(stmt) is For:
+        return stmt.kind == "thread_binding"
+    return type(stmt) is AttrStmt and stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar
+
+
+def thread_axes(stmt: Stmt) -> list[Axis]:
+    """All thread axes bound in a statement, in order."""
+    found: list[Axis] = []
+
+    def visit(node: Node, tags: tuple[str, ...]) -> None:
+        if is_thread_axis(node):
+            if type(node) is For:
+                var, tag, extent = node.loop_var, node.thread or "", node.extent
+            else:
+                assert type(node) is AttrStmt
+                var, tag, extent = node.node.var, node.node.thread_tag, node.value
+            found.append(Axis(var, tag, (tag, tags.count(tag)), extent, getattr(node, "span", None)))
+            tags = (*tags, tag)
+        for child in children(node):
+            visit(child, tags)
+
+    visit(stmt, ())
+    return found
+
+
+def _checked_tag(axis: Axis) -> str:
+    kind, _, letter = axis.tag.partition(".")
+    if (kind in ("blockIdx", "threadIdx") and letter in AXES) or kind in ("vthread", "cthread"):
+        return kind
+    raise InterpreterError("E367", f"unknown thread axis {axis.tag!r}", axis.span)
+
+
+class Kernel:
+    """A compiled kernel. ``host`` compiles expressions of the code around it."""
+
+    def __init__(
+        self, stmt: Stmt, machine: Machine, log: Log, host: Callable[[Expr], HostValue], granule: int, max_lanes: int
+    ) -> None:
+        self.stmt, self.log, self.granule, self.max_lanes = stmt, log, granule, max_lanes
+        self.axes = thread_axes(stmt)
+        self.extents = [host(a.extent) for a in self.axes]
+        inner = {a.var for a in self.axes} | {v for f in collect(stmt, For) for v in (f.loop_var,)}
+        for axis in self.axes:
+            _checked_tag(axis)
+            if any([v in inner for v in free_vars(axis.extent)]):
+                text = f"the extent of {axis.tag} depends on a value computed inside the kernel"
+                raise InterpreterError("E367", text, axis.span)
+        self.wave = Wave(log, machine)
+        self.wave.tags = {a.var: a.tag for a in self.axes}
+        self.statements = StmtCompiler(self.wave, granule, {a.var: (a.tag, a.key) for a in self.axes})
+        self.statements.memory.track = self._track_static
+        self.body = self.statements(stmt)
+        syncs = [_sync_scope(c) for c in collect(stmt, Call)]
+        self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
+        self.outside = [v for v in free_vars(stmt) if v not in inner]
+        self.written = written_buffers(stmt)
+        self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
+        self.atomic = np.zeros(0, np.bool_)
+        self.makers = {
+            b: self.statements.memory.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")
+        }
+
+    def launch(self, env: dict[Any, Any]) -> None:
+        """Run all blocks with the values of the code around the kernel."""
+        geometry = self._geometry(env)
+        self.log.launches += 1
+        if not geometry.block_count or not geometry.thread_count or not geometry.virtual_count:
+            return
+        self.atomic = np.array([s.atomic for s in self.log.sites], np.bool_)
+        storages: dict[int, Storage] = {}
+        outer = self._outer_values(env, storages)
+        per_block = geometry.padded * geometry.virtual_count
+        together = geometry.block_count if self.grid_sync else max(1, self.max_lanes // per_block)
+        clock = 1
+        for first in range(0, geometry.block_count, together):
+            batch = Batch(geometry, first, min(together, geometry.block_count - first), clock)
+            self.statements.memory.statics.clear()
+            self.wave.start(batch, dict(outer))
+            for make in self.makers.values():
+                make(batch.start)
+            self.body(batch.start)
+            clock = batch.clock + 1
+        for storage in storages.values():
+            storage.write_back()
+
+    def _geometry(self, env: dict[Any, Any]) -> Geometry:
+        extents: dict[tuple[str, int], int] = {}
+        for axis, value in zip(self.axes, self.extents):
+            extent = int(value(env))
+            key = axis.key if _checked_tag(axis) in ("vthread", "cthread") else (axis.tag, 0)
+            if extents.setdefault(key, extent) != extent:
+                text = f"{axis.tag} has extent {extent} here and {extents[key]} elsewhere in the kernel"
+                raise InterpreterError("E367", text, axis.span)
+        blocks, threads = [
+            tuple([extents.get((f"{kind}.{a}", 0), 1) for a in AXES]) for kind in ("blockIdx", "threadIdx")
+        ]
+        virtual = tuple([(k, n) for k, n in extents.items() if not k[0].startswith(("blockIdx", "threadIdx"))])
+        if min([*blocks, *threads, *[n for _, n in virtual]]) < 0:
+            raise InterpreterError("E367", f"a launch of {blocks} blocks of {threads} threads", self.axes[0].span)
+        geometry = Geometry(blocks, threads, virtual)  # type: ignore[arg-type]
+        if geometry.thread_count > MAX_THREADS:
+            raise InterpreterError(
+                "E367", f"{geometry.thread_count} threads in a block, at most {MAX_THREADS} can run", self.axes[0].span
+            )
+        return geometry
+
+    def _outer_values(self, env: dict[Any, Any], storages: dict[int, Storage]) -> dict[Any, Any]:
+        values: dict[Any, Any] = {}
+        for var in self.outside:
+            found = env.get(var)
+            if isinstance(found, Pointer):
+                values[var] = Address(self._global(found, storages), np.int64(found.offset))
+            elif found is not None and isinstance(var.ty, PrimType) and var.ty.dtype.code != "handle":
+                values[var] = typed(found, dtype_of(var))
+        for buffer in self.buffers:
+            view = env.get(buffer)
+            if not isinstance(view, View) or rank_of(buffer.scope) != "grid":
+                continue
+            pointer = Pointer(view.memory, view.start)
+            storage = self._global(pointer, storages)
+            if buffer in self.written:
+                storage.track(self.warp_syncs, self.atomic)
+            values[buffer] = _array_of(view, storage)
+            values.setdefault(buffer.data, Address(storage, np.int64(view.start)))
+        return values
+
+    def _global(self, pointer: Pointer, storages: dict[int, Storage]) -> Storage:
+        memory = pointer.memory
+        found = storages.get(id(memory))
+        if found is None:
+            found = storages[id(memory)] = Storage.of_memory(memory, self.granule)
+        return found
+
+    def _track_static(self, storage: Storage) -> None:
+        """Race detection in memory several threads see (shared and warp)."""
+        if storage.scope.startswith("shared") or storage.scope == "warp":
+            cells = storage.raw.size // storage.granule
+            storage.shadow = Shadow(cells, False, self.warp_syncs, self.atomic)
+
+
+def _array_of(view: View, storage: Storage) -> Array:
+    shape = tuple([np.int64(n) for n in view.shape])
+    strides = tuple([np.int64(n) for n in view.strides])
+    return array(storage, np.int64(view.start), view.dtype, shape, strides, np.int64(view.base), view.name)
+
+
+def _sync_scope(call: Call) -> str:
+    if type(call.op) is Op and call.op.name == "T.tvm_storage_sync" and type(call.args[0]) is StringImm:
+        return call.args[0].value
+    return ""
+
+
+def _declared(stmt: Stmt) -> set[Buffer]:
+    """Buffers declared inside a statement."""
+    found: set[Buffer] = set()
+    for node in collect(stmt, (AllocBuffer, DeclBuffer, Block)):
+        if type(node) is Block:
+            found.update(node.alloc_buffers)
+            found.update([m.buffer for m in node.match_buffers])
+        else:
+            found.add(node.buffer)
+    return found
+
+
+def written_buffers(stmt: Stmt) -> set[Buffer]:
+    """Buffers that may be written: stored into, or with their address handed on (unless that is marked as read only)."""
+    pointers: set[Any] = set()
+    for node in collect(stmt, (BufferStore, Call, Block, DeclBuffer)):
+        match node:
+            case BufferStore():
+                pointers.add(node.buffer.data)
+            case Block():
+                pointers.update([m.source.buffer.data for m in node.match_buffers])
+            case Call() if type(node.op) is Op:
+                if node.op.name == "T.tvm_access_ptr":
+                    if getattr(node.args[4], "value", 3) != 1:
+                        pointers.add(node.args[1])
+                else:
+                    pointers.update([a for a in node.args if isinstance(a, Var)])
+                    pointers.update([a.buffer.data for a in node.args if type(a) is BufferLoad])
+    return {b for b in collect(stmt, Buffer) if b.data in pointers}

@@ -1,0 +1,134 @@
+"""Tensor programs with kernels: the code around them runs as in the scalar interpreter, a kernel with all its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....support.errors import InterpreterError
+from ...buffer import Buffer
+from ...expr import Call, Op, Var
+from ...function import PrimFunc
+from ...module import IRModule
+from ...stmt import AttrStmt, For
+from ...types import PointerType, PrimType
+from ...walk import collect
+from ..interpreter import Interpreter
+from ..machine import Machine
+from ..primfunc import CompiledPrimFunc
+from ..statements import StmtCompiler
+from . import fragments as _fragments, warp as _warp
+from .findings import Log
+from .kernel import Kernel, is_thread_axis
+from .memory import rank_of
+
+TABLES = (_fragments, _warp)
+"""Modules that give intrinsics their meaning when imported."""
+
+TOGETHER = frozenset(
+    {
+        "T.tvm_storage_sync",
+        "T.tvm_thread_allreduce",
+        "T.tvm_warp_shuffle",
+        "T.tvm_warp_shuffle_up",
+        "T.tvm_warp_shuffle_down",
+        "T.tvm_warp_shuffle_xor",
+        "T.tvm_warp_activemask",
+        "T.tvm_fill_fragment",
+        "T.tvm_load_matrix_sync",
+        "T.tvm_store_matrix_sync",
+        "T.tvm_mma_sync",
+        "T.ptx_mma",
+        "T.ptx_ldmatrix",
+        "T.ptx_cp_async",
+    }
+)
+"""Intrinsics by which threads work together."""
+DEFAULT_MAX_LANES = 1 << 16
+
+
+def has_kernels(func: PrimFunc) -> bool:
+    """Does a tensor program bind thread axes."""
+    return any([is_thread_axis(s) for s in collect(func.body, (For, AttrStmt))])
+
+
+def needs_threads(func: PrimFunc) -> bool:
+    """Do the threads of a program work together, so that running them one by one would be wrong."""
+    return has_kernels(func) and any([type(c.op) is Op and c.op.name in TOGETHER for c in collect(func.body, Call)])
+
+
+class HostCompiler(StmtCompiler):
+    """Statements around kernels. Memory of a kernel that is declared outside of it is made at the launch."""
+
+    def __init__(self, machine: Machine, log: Log, granule: int, max_lanes: int) -> None:
+        super().__init__(machine)
+        self.log, self.granule, self.max_lanes = log, granule, max_lanes
+        self.handlers[For] = self._loop
+        self.handlers[AttrStmt] = self._attribute
+
+    def _loop(self, stmt: For) -> Callable[[Any], Any]:
+        return self._kernel(stmt) if is_thread_axis(stmt) else self._for(stmt)
+
+    def _attribute(self, stmt: AttrStmt) -> Callable[[Any], Any]:
+        return self._kernel(stmt) if is_thread_axis(stmt) else self(stmt.body)
+
+    def _kernel(self, stmt: For | AttrStmt) -> Callable[[Any], Any]:
+        kernel = Kernel(stmt, self.machine, self.log, self.expr, self.granule, self.max_lanes)
+
+        def run(env: dict[Any, Any]) -> None:
+            kernel.launch(env)
+
+        return run
+
+    def allocation(self, buffer: Buffer) -> Callable[[Any], None]:
+        """Memory of the scopes of a kernel is made by the kernel."""
+        if rank_of(buffer.scope) in (None, "grid"):
+            return super().allocation(buffer)
+        self.expr.declare(buffer)
+        return lambda env: None
+
+
+def cell_size(func: PrimFunc) -> int:
+    """Size in bytes of the smallest number the program keeps in memory."""
+    sizes = [b.dtype.element.itemsize for b in collect(func, Buffer)]
+    for call in collect(func.body, Call):
+        if type(call.op) is Op and call.op.name == "T.type_annotation" and isinstance(call.ty, PrimType):
+            sizes.append(call.ty.dtype.element.itemsize)
+    for var in collect(func.body, Var):
+        if isinstance(var.ty, PointerType) and isinstance(var.ty.element, PrimType) and var.ty.element.dtype.bits:
+            sizes.append(var.ty.element.dtype.element.itemsize)
+    return min([s for s in sizes if s], default=1)
+
+
+class ThreadedPrimFunc(CompiledPrimFunc):
+    """A tensor program whose kernels run with all their threads."""
+
+    def __init__(self, fn: PrimFunc, name: str, machine: Machine, log: Log, max_lanes: int) -> None:
+        narrow = [b.name for b in collect(fn, Buffer) if b.dtype.is_integral and b.dtype.bits < 8]
+        if narrow:
+            raise InterpreterError("E369", f"{narrow[0]}: integers below a byte inside kernels", fn.span)
+        self.fn, self.name = fn, name
+        self.statements = HostCompiler(machine, log, cell_size(fn), max_lanes)
+        self.makers = {}
+        self.body = self.statements(fn.body)
+        for buffer in fn.buffer_map.values():
+            self.makers[buffer] = self.statements.view_maker(buffer)
+
+
+class ThreadedInterpreter(Interpreter):
+    """The reference interpreter with kernels run thread by thread; ``log`` gathers what they bring to light."""
+
+    def __init__(self, mod: IRModule, max_steps: int | None = None, max_lanes: int = DEFAULT_MAX_LANES) -> None:
+        super().__init__(mod, max_steps)
+        self.log = Log()
+        self.max_lanes = max_lanes
+
+    def _call(self, name: str, args: list[Any], span: Any) -> Any:
+        fn = self.mod[name]
+        if isinstance(fn, PrimFunc) and has_kernels(fn):
+            compiled = self.machine.compiled.get(name)
+            if compiled is None:
+                compiled = ThreadedPrimFunc(fn, name, self.machine, self.log, self.max_lanes)
+                self.machine.compiled[name] = compiled
+            return compiled.call(args, span)
+        return super()._call(name, args, span)
