@@ -17,6 +17,7 @@ _NAMES = {
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
     "BlockBuilder": ".op.block_builder", "UnityError": ".support.errors", "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool",
     "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
+    "check_gpu": ".target.gpu_check",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
