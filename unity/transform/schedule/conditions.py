@@ -11,7 +11,7 @@ from ...arith.itermap import IterMap, detect_iter_map
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import is_int
 from ...ir.expr import IntImm, Var
-from ...ir.stmt import Block, For
+from ...ir.stmt import AllocBuffer, AllocConst, Block, BlockRealize, DeclBuffer, For, SeqStmt, While
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import free_vars
@@ -19,7 +19,7 @@ from .clash import clash
 from .dependence import block_scope, regions
 from .refuse import refuse
 from .rewriting import analyzer_at, loop_range
-from .sref import Sref
+from .sref import Sref, inner_statements
 from .state import ScheduleState
 
 
@@ -154,6 +154,25 @@ def require_affine(state: ScheduleState, block: Sref) -> None:
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,
         )  # fmt: skip
+
+
+def require_blocks_only(at: Sref) -> None:
+    """Refuse E418 when something other than blocks does work inside a loop: its order is not known to be free."""
+    pending = list(inner_statements(at.node)) if at.node is not None else []
+    while pending:
+        stmt = pending.pop()
+        if type(stmt) is BlockRealize or type(stmt) in _DECLARATIONS:
+            continue
+        inner = inner_statements(stmt)
+        if type(stmt) is While or (not inner and type(stmt) is not SeqStmt):
+            refuse(
+                "E418", f"a {type(stmt).__name__} stands inside {at.name} outside of every block", condition="blocks only", at=at,
+                nearest="put the statement into a block",
+            )  # fmt: skip
+        pending.extend(inner)
+
+
+_DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
 def other_writer(state: ScheduleState, block: Sref) -> Sref | None:

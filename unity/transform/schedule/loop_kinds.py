@@ -6,7 +6,7 @@ import re
 
 from ...ir.node import replace as with_fields
 from .clash import clash
-from .conditions import iterators_driven, require_affine, why_not_complete, why_not_update
+from .conditions import iterators_driven, require_affine, require_blocks_only, why_not_complete, why_not_update
 from .coverage import why_not_independent
 from .distinct import require_distinct
 from .refuse import refuse
@@ -25,32 +25,33 @@ CHECKS = (
 )
 
 
-def require_parallel(state: ScheduleState, loop: Sref, cross_thread: bool = False) -> None:
+def require_parallel(state: ScheduleState, loop: Sref, threads: str = "") -> None:
     """Refuse unless the iterations of a loop may run in any order, also at once.
 
-    Every block inside is complete, or a reduction whose loop drives spatial iterators (``cross_thread`` allows
-    reduction iterators of a block with an initialisation); bindings are affine; different iterations write different
-    cells and read nothing of each other.
+    Every block inside is complete, or a reduction whose loop drives spatial iterators; bindings are affine; different
+    iterations write different cells and read nothing of each other. ``threads`` names the axis of a GPU: threadIdx may
+    drive reduction iterators of a block with an initialisation, and threads may all write the same values.
     """
+    require_blocks_only(loop)
     for block in state.blocks_below(loop):
-        reason = why_not_complete(state, block, dominant=False)
-        if reason is not None:
-            reason = why_not_update(state, block, dominant=False)
+        complete = why_not_complete(state, block, dominant=False)
+        reason = complete and why_not_update(state, block, dominant=False)
         if reason is not None:
             refuse(
                 "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
                 condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
             )  # fmt: skip
         require_affine(state, block)
-        for kind, value in iterators_driven(block, loop):
-            if kind == "S" or (kind == "R" and cross_thread and block.block.init is not None):
+        driven = iterators_driven(block, loop)
+        for kind, value in driven:
+            if kind == "S" or (kind == "R" and threads.startswith("threadIdx") and block.block.init is not None):
                 continue
             refuse(
                 "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
                 condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
                 nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
             )  # fmt: skip
-        if not iterators_driven(block, loop) and int_value(loop.loop.extent) != 1:
+        if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
             refuse(
                 "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
                 condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
@@ -114,5 +115,5 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
             "E425", f"there is no thread axis {thread_axis!r}", condition="known thread axis", at=loop,
             nearest='use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
         )  # fmt: skip
-    require_parallel(state, loop, cross_thread=thread_axis.startswith("threadIdx"))
+    require_parallel(state, loop, thread_axis)
     _set_kind(state, loop, "thread_binding", thread_axis)

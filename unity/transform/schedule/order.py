@@ -10,7 +10,7 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
-from .conditions import require_affine
+from .conditions import require_affine, require_blocks_only
 from .distinct import require_distinct
 from .refuse import refuse
 from .registry import primitive
@@ -25,6 +25,7 @@ from .state import ScheduleState
         "only children in a chain",
         "independent extents",
         "affine binding",
+        "blocks only",
         "distinct cells",
         "spatial or reduction iterators",
     ),
@@ -63,9 +64,10 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
                     "E424", f"the bounds of loop {sref.name} use {late[0].name}, which would be inside of it",
                     condition="independent extents", at=sref,
                 )  # fmt: skip
+    require_blocks_only(bottom)
     for block in state.blocks_below(bottom):
         require_affine(state, block)
-        require_distinct(state, block)
+        require_distinct(state, block, top)
         for axis in block.block.iter_vars:
             if axis.kind not in ("S", "R"):
                 refuse("E414", f"iterator {axis.var.name} of block {block.name} is {axis.kind}",

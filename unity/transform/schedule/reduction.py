@@ -10,6 +10,8 @@ from ...ir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import free_vars, fresh_copy, substitute
 from .conditions import loops_of, require_reduction, same_region
+from .dependence import block_scope
+from .distinct import require_distinct
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import analyzer_at
@@ -18,7 +20,13 @@ from .state import ScheduleState
 
 
 @primitive(
-    checks=("reduction block", "loop around the block", "above all reduction loops"),
+    checks=(
+        "reduction block",
+        "loop around the block",
+        "above all reduction loops",
+        "distinct cells",
+        "not read before",
+    ),
     rewrite="block C with T.init()  ->  block C_init before the loop, block C_update without T.init()",
     example='block = sch.get_block("C")\ni, j, k = sch.get_loops(block)\ninit = sch.decompose_reduction(block, k)',
 )
@@ -49,11 +57,27 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
                 condition="above all reduction loops", at=[outer, loop],
                 nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
             )  # fmt: skip
+    _require_unread(state, block, loop)
+    if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
+        require_distinct(state, block, loop)
     init = _init_nest(state, block, loops[place:], spatial, reducing)
     update = with_fields(old, name=f"{old.name}_update", init=None, reads=_with_own(old))
     state.replace(block, with_fields(realize, block=update), {old: update})
     state.replace(loop, seq(init, loop.loop))
     return state.sref(block.func, _block_of(init))
+
+
+def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
+    """Refuse E427 when a block inside the loop reads the result before the reduction: it would see the initial value
+    instead."""
+    scope = block_scope(state, block)
+    inside = set(state.blocks_below(loop))
+    for other in scope.before(block):
+        if other in inside and not set(scope.writes[block]).isdisjoint(scope.reads[other]):
+            refuse(
+                "E427", f"block {other.name} reads what {block.name} writes, earlier inside loop {loop.name}",
+                condition="not read before", at=[loop, other],
+            )  # fmt: skip
 
 
 def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: list[Expr], reducing: list[Expr]) -> Stmt:

@@ -188,7 +188,7 @@ class Schedule:
             return "unsafe"
         if not assumptions and before is None:
             return "proved"
-        seed = grade.check(self.state, row.name, assumptions)
+        seed = grade.check(self.state, assumptions)
         return f"tested({seed})" if assumptions else "proved"
 
     def _argument(self, row: Row, key: str, value: Any) -> Any:

@@ -17,7 +17,6 @@ from .rewriting import LoopBody, analyzer_at, as_index, int_value, nest
 from .sref import LoopRef, Sref
 from .state import ScheduleState
 
-
 MAX_NAME = 40
 """Characters of a loop name joined from several; a longer one is just "fused"."""
 
