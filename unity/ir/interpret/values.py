@@ -119,8 +119,8 @@ def bind_value(ty: Type, value: Any, env: Env) -> None:
             env.setdefault(ty.shape, ShapeValue(value.shape))
         elif isinstance(ty.shape, ShapeExpr):
             bind_dims(ty.shape.values, value.shape, env)
-    elif isinstance(ty, ShapeType) and isinstance(value, ShapeValue) and ty.values is not None:
-        bind_dims(ty.values, value, env)
+    elif isinstance(ty, ShapeType) and isinstance(value, tuple) and ty.values is not None:
+        bind_dims(ty.values, [v for v in value if type(v) is int], env)
     elif isinstance(ty, TupleType) and isinstance(value, tuple):
         for field, item in zip(ty.fields, value):
             bind_value(field, item, env)

@@ -98,14 +98,12 @@ def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) ->
     return w.emit(f"call {ty} @{symbol}({', '.join([f'{ty} {a}' for a in arguments])})")
 
 
-def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType) -> str:
-    """Arithmetic on float32 or float64 values."""
+def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType, fast: str = "") -> str:
+    """Arithmetic on float32 or float64 values; ``fast`` are the flags of an addition or multiplication."""
     ty = value_type(dtype)
     if kind is Add or kind is Sub or kind is Mul:
         name = "fadd" if kind is Add else "fsub" if kind is Sub else "fmul"
-        fast = (
-            w.fast if dtype.lanes == 1 else w.fast.replace("reassoc ", "")
-        )  # who wrote the lanes wrote the order, too
+        fast = fast if dtype.lanes == 1 else fast.replace("reassoc ", "")  # who wrote the lanes wrote the order, too
         return w.emit(f"{name} {fast}{ty} {a}, {b}")
     if kind is Div:
         return w.emit(f"fdiv {ty} {a}, {b}")
@@ -200,12 +198,13 @@ def any_lane(w: FunctionWriter, mask: str, lanes: int) -> str:
 def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
     kind = type(expr)
     a, b, dtype = operands(w, expr)
+    fast = w.fast if expr in w.accumulations else ""
     if is_narrow(dtype):
         wide = _F32.with_lanes(dtype.lanes)
-        result = float_binary(w, kind, widen(w, a, dtype), widen(w, b, dtype), wide)
+        result = float_binary(w, kind, widen(w, a, dtype), widen(w, b, dtype), wide, fast)
         return narrow(w, result, dtype, wide)
     if dtype.is_float:
-        return float_binary(w, kind, a, b, dtype)
+        return float_binary(w, kind, a, b, dtype, fast)
     ty = value_type(dtype, expr.span)
     if dtype.is_bool and kind in (Min, Max, Mul, Add):
         return w.emit(f"{'and' if kind in (Min, Mul) else 'or'} {ty} {a}, {b}")

@@ -8,7 +8,7 @@ from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
-from ...ir.scalar import Mul
+from ...ir.scalar import Add, Cast, Let, Mul, Sub
 from ...ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -154,6 +154,8 @@ def _if(w: FunctionWriter, stmt: IfThenElse) -> None:
 
 
 def _bind(w: FunctionWriter, stmt: Bind) -> None:
+    if w.fast:
+        w.accumulations = _accumulations(stmt.value)
     w.env[stmt.var] = w.value(stmt.value)
 
 
@@ -253,7 +255,18 @@ def _assert(w: FunctionWriter, stmt: AssertStmt) -> None:
     w.fail_unless(w.value(stmt.cond), f"{stmt.kind}: {stmt.message}" if stmt.kind != "RuntimeError" else stmt.message)
 
 
+def _accumulations(value: Expr) -> set[Expr]:
+    """The addition a value is, under conversions and local bindings, and its products."""
+    while isinstance(value, (Cast, Let)):
+        value = value.value if isinstance(value, Cast) else value.body
+    if type(value) is not Add and type(value) is not Sub:
+        return set()
+    return {value, *[part for part in (value.a, value.b) if type(part) is Mul]}
+
+
 def _store(w: FunctionWriter, stmt: BufferStore) -> None:
+    if w.fast:
+        w.accumulations = _accumulations(stmt.value)
     store(w, stmt.buffer, stmt.value, stmt.indices, stmt.predicate, stmt.span)
 
 

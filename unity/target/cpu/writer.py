@@ -124,7 +124,10 @@ class FunctionWriter:
     """Lanes that may touch memory, as an operand, inside a lazily evaluated vector expression."""
     mask_lanes: int = 0
     fast: str = ""
-    """Fast-math flags of float additions and multiplications ("" or "contract reassoc ")."""
+    """Fast-math flags of the accumulations at hand ("" or "contract reassoc ")."""
+    accumulations: set[Expr] = field(default_factory=set)
+    """Additions that accumulate, and the products added: what may be reassociated and contracted. The values accumulated keep
+    their bits, so that a value computed inside a reduction equals the same value computed elsewhere."""
     inside_parallel: bool = False
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""

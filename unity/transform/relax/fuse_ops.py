@@ -104,7 +104,7 @@ def primitive_function(
     bindings: list[VarBinding], outputs: list[Var], attrs: dict[str, Any]
 ) -> tuple[Function, list[Expr]]:
     """A function that computes bindings, and the arguments for it. Several outputs become a tuple; symbols that its parameters do
-    not define follow as one shape."""
+    not define come first, as one shape."""
     own = {b.var for b in bindings}
     params = _Params(own)
     mapping: dict[Any, Any] = {}
@@ -122,8 +122,8 @@ def primitive_function(
     fn = Function(tuple(formals), body, result.ty, True, attrs)
     symbols = [v for v in free_vars(fn) if isinstance(v.ty, PrimType)]
     if symbols:
-        formals.append(Var(params.names.fresh("symbols"), shape_type(symbols)))
-        arguments.append(ShapeExpr(tuple(symbols)))
+        formals.insert(0, Var(params.names.fresh("symbols"), shape_type(symbols)))  # defined before types use them
+        arguments.insert(0, ShapeExpr(tuple(symbols)))
         fn = replace(fn, params=tuple(formals))
     return fresh_copy(fn), arguments
 

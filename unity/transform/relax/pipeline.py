@@ -8,11 +8,14 @@ dataflow blocks.
 from __future__ import annotations
 
 from ..base import Pipeline
+from .annotate_tir_op_pattern import annotate_tir_op_pattern
 from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
 from .check_shapes import check_shapes
 from .dead_code import dead_code
 from .fold_constant import fold_constant
+from .fuse_ops import fuse_ops
+from .fuse_tir import fuse_tir
 from .kill_after_last_use import kill_after_last_use
 from .lambda_lift import lambda_lift
 from .legalize_ops import legalize_ops
@@ -31,6 +34,11 @@ DEFAULT_PIPELINE = Pipeline(
         fold_constant,
         rewrite_reshape,
         legalize_ops,
+        canonicalize,
+        dead_code,
+        annotate_tir_op_pattern,
+        fuse_ops,
+        fuse_tir,
         dead_code,
         to_non_dataflow,
         lower_call_dps,

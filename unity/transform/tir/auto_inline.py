@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...ir.analysis.regions import opaque_buffers
 from ...ir.buffer import Buffer
+from ...ir.build import is_int
 from ...ir.expr import Call, IntImm
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -18,9 +19,10 @@ from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Mul
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
-from ...ir.walk import collect
+from ...ir.walk import collect, used_vars
 from ..base import prim_func_pass
 from .inline_blocks import Definition, definition, inline_definition, inline_problem, realizes
+from .nests import slope
 
 CHEAP_CALLS = frozenset([
     "T.if_then_else", "T.fabs", "T.abs", "T.floor", "T.ceil", "T.trunc", "T.round", "T.nearbyint", "T.isnan", "T.isinf",
@@ -96,9 +98,22 @@ def repeats(found: list[Reading], buffer: Buffer) -> bool:
     """True when some element may be read more than once."""
     whole = Size(list(buffer.shape))
     if len(found) == 1:
-        return not found[0].runs.at_most(whole, len(found[0].loads))
+        return not _reads_once(found[0]) and not found[0].runs.at_most(whole, len(found[0].loads))
     total = sum([r.runs.number * len(r.loads) for r in found])
     return not all([r.runs.at_most(whole) for r in found]) or total > whole.number
+
+
+def _reads_once(reading: Reading) -> bool:
+    """True when every point of the block reads another element: each iterator stands in an index of its own, shifted at most."""
+    if len(reading.loads) != 1:
+        return False
+    variables = [i.var for i in reading.realize.block.iter_vars if i.dom is None or not is_int(i.dom.extent, 1)]
+    found: set[Expr] = set()
+    for index in reading.loads[0].indices:
+        used = [v for v in used_vars(index) if v in variables]
+        if len(used) == 1 and slope(index, used[0]) in (1, -1):
+            found.add(used[0])
+    return len(found) == len(variables)
 
 
 def plain_blocks(body: Stmt) -> list[BlockRealize] | None:
@@ -118,10 +133,10 @@ def _pays(producer: Definition, blocks: list[BlockRealize]) -> bool:
 
 
 def _candidate(body: Stmt, skip: set[Buffer]) -> tuple[BlockRealize, Definition] | None:
-    """The first block of a body that may and should be inlined."""
+    """The last block of a body that may and should be inlined: readers first, so that a value has few left."""
     own = {a.buffer for a in collect(body, AllocBuffer)} | {b for k in collect(body, Block) for b in k.alloc_buffers}
     blocks = plain_blocks(body)
-    for realize in blocks or ():
+    for realize in reversed(blocks or []):
         store = realize.block.body
         if type(store) is not BufferStore or store.buffer not in own or store.buffer in skip:
             continue
