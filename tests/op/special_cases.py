@@ -64,3 +64,7 @@ for method in ("nearest_neighbor", "linear", "cubic"):
     ]  # fmt: skip
 CASES.append(("image.resize2d", [f(1, 1, 3, 4), Shape((5, 7))], {"scales": (1.8, 1.9), "rounding_method": "floor",
               "method": "nearest_neighbor", "coordinate_transformation_mode": "asymmetric"}))  # fmt: skip
+for method in ("nearest", "bilinear"):
+    for padding in ("zeros", "border", "reflection"):
+        CASES.append(("image.grid_sample", [f(1, 2, 2, 3, 4), f(1, 3, 2, 1, 3, low=-1.4, high=1.4)],
+                      {"layout": "NCDHW", "method": method, "padding_mode": padding}))  # fmt: skip

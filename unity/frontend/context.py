@@ -16,13 +16,11 @@ from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..ir import build
 from ..ir.builder import BlockBuilder
-from ..ir.expr import Call, Constant, IntImm, ShapeExpr, Var
-from ..ir.node import replace
+from ..ir.expr import Constant, IntImm, ShapeExpr, Var
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import UnityError
 from ..support.extras import require
-from ..support.source import Span
 from .report import Gap
 from .symbols import Symbols
 
@@ -68,7 +66,7 @@ class Context:
         self.value: Any = None
         self.node_target = ""
         self.used: set[int] = set()
-        self.span: Span | None = None
+        self.node: Any = None
 
     # ---- the result torch inferred
 
@@ -119,8 +117,6 @@ class Context:
 
     def emit(self, expr: Expr) -> Expr:
         """Bind an expression that is used more than once."""
-        if type(expr) is Call and self.span is not None:
-            expr = replace(expr, span=self.span)
         return expr if isinstance(expr, (Var, Constant)) else self.builder.emit(expr)
 
     def constant(self, value: Any) -> Constant:

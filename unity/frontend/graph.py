@@ -10,11 +10,11 @@ import linecache
 import operator
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from .. import op
-from ..ir.expr import Call, Constant, TupleGetItem, Var
-from ..ir.node import replace
+from ..ir.expr import Constant, TupleGetItem, Var
 from ..ir.relation import Answer, is_subtype
 from ..ir.types import Expr, TensorType
 from ..support.errors import FrontendError, TypeRuleError
@@ -37,13 +37,17 @@ class GraphImporter:
         self.strict = strict
         self.report = report
         self.values: dict[Any, Result] = {}
-        self._sources: dict[tuple[str, int], Source] = {}
+        self._spans: dict[tuple[str, str], Span | None] = {}
+        self._torch_folder = str(Path(context.torch.__file__).parent)
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Translate all operator nodes; placeholders must stand in ``values`` already."""
+        builder = self.context.builder
         for node in nodes:
             if node.op == "call_function":
+                builder.span = self.span(node)
                 self.values[node] = self._node(node)
+        builder.span = None
 
     def value_of(self, raw: Any) -> Any:
         """An argument of a node with nodes replaced by their values."""
@@ -60,6 +64,7 @@ class GraphImporter:
         c = self.context
         name = str(node.target)
         c.value, c.node_target = node.meta.get("val"), name
+        c.node = node
         c.used = {user.args[1] for user in node.users if user.target is operator.getitem}
         if node.target is operator.getitem:
             return self.value_of(node.args[0])[node.args[1]]
@@ -84,7 +89,6 @@ class GraphImporter:
 
     def _operator(self, node: Any, name: str) -> Result:
         c = self.context
-        c.span = self.span(node)
         args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
         self._check_mode(node, self._bind(node.target, args, kwargs))
         entry = ATEN.get(name)
@@ -104,7 +108,7 @@ class GraphImporter:
         try:
             ty = c.open_type_of(c.value)
             pure = c.torch.Tag.nondeterministic_seeded not in node.target.tags
-            made = c.builder.emit(self._spanned(call_torch(node.target, args, kwargs, ty, pure)), node.name)
+            made = c.builder.emit(call_torch(node.target, args, kwargs, ty, pure), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node))
@@ -158,33 +162,31 @@ class GraphImporter:
         if answer is Answer.NO or not isinstance(expr.ty, TensorType) or expr.ty.dtype is not wanted.dtype:  # type: ignore[attr-defined]
             raise Gap(f"the translation has type {expr.ty}, torch's result {wanted}")
         if not isinstance(expr, (Var, Constant)):
-            expr = c.builder.emit(self._spanned(expr), name)
+            expr = c.builder.emit(expr, name)
         return expr if answer is Answer.YES else c.builder.match_cast(expr, wanted, name)
-
-    def _spanned(self, expr: Expr) -> Expr:
-        if type(expr) is Call and expr.span is None and self.context.span is not None:
-            return replace(expr, span=self.context.span)
-        return expr
 
     # ---- where a node comes from
 
     def span(self, node: Any) -> Span | None:
-        """The line of the model's source a node was traced from."""
-        found = _STACK_LINE.findall(node.meta.get("stack_trace") or "")
-        lines = [(f, int(n)) for f, n, _ in found if "/torch/" not in f and not f.startswith("torch/")]
+        """The line of the model's source a node was traced from, owned by its module; None where torch kept no trace."""
+        key = (node.meta.get("stack_trace") or "", module_path(node))
+        found = self._spans.get(key)
+        if found is None and key[0]:
+            found = self._spans[key] = self._line(*key)
+        return found
+
+    def _line(self, trace: str, owner: str) -> Span | None:
+        lines = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace) if not f.startswith(self._torch_folder)]
         if not lines:
             return None
-        source = self._sources.get(lines[-1])
-        if source is None:
-            text = linecache.getline(*lines[-1]).rstrip("\n")
-            source = self._sources[lines[-1]] = Source(lines[-1][0], text, lines[-1][1])
-        start = len(source.text) - len(source.text.lstrip())
-        return Span(source, start, len(source.text))
+        name, number = lines[-1]
+        text = linecache.getline(name, number).rstrip("\n")
+        return Span(Source(name, text, number, owner=owner), len(text) - len(text.lstrip()), len(text))
 
     def place(self, node: Any) -> str:
         """Module path and source line of a node, for reports."""
         span = self.span(node)
-        return f"{module_path(node)} ({span.source.name}:{span.line})" if span is not None else module_path(node)
+        return span.place if span is not None else module_path(node)
 
     def _refused(self, node: Any, reason: str) -> FrontendError:
         return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),

@@ -1,12 +1,14 @@
 """Sampling of images at places given by a tensor: affine_grid makes them, grid_sample reads them.
 
-Places are (n, 2, h, w): x then y, from -1 to 1 over the image. With ``align_corners`` -1 and 1 are the centres of the border
-pixels, without it their outer edges. A NaN place reads pixel 0.
+Places are (n, 2, h, w): x then y, or (n, 3, d, h, w): x, y and z; from -1 to 1 over the image. With ``align_corners`` -1 and 1
+are the centres of the border pixels, without it their outer edges. A NaN place reads pixel 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from ..ir.types import Expr, TensorType, Type
 from .lowering import result_dims, result_dtype, widened
 from .resize import cubic_weights
 from .rules import attr, bool_attr, fail, float_tensor, same_dtype, shape_arg
+from .special import bound, bound_all
 from .table import attribute, row
 
 FAMILY = "image"
@@ -85,19 +88,23 @@ def _sample_type(call: Call) -> Type:
     x, grid = float_tensor(call, 0, "data"), float_tensor(call, 1, "grid")
     same_dtype(call, x, grid)
     bool_attr(call, "align_corners", True)
+    layout, method = attr(call, "layout", "NCHW"), attr(call, "method", "bilinear")
     for name, default, known in (("method", "bilinear", _METHODS), ("padding_mode", "zeros", _PADDING)):
         if attr(call, name, default) not in known:
             raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {attr(call, name)!r}")
-    if attr(call, "layout", "NCHW") != "NCHW":
-        raise fail(call, "E214", f"layout must be NCHW, got {attr(call, 'layout')!r}", "use R.permute_dims before")
+    if layout not in ("NCHW", "NCDHW"):
+        raise fail(call, "E214", f"layout must be NCHW or NCDHW, got {layout!r}", "use R.permute_dims before")
+    if method == "bicubic" and layout == "NCDHW":
+        raise fail(call, "E214", "volumes have no bicubic sampling", "use bilinear or nearest")
+    rank = len(layout)
     for index, ty in enumerate((x, grid)):
-        if ty.ndim not in (-1, 4):
-            raise fail(call, "E212", f"expected rank 4, got {ty.ndim}", None, call.args[index])
+        if ty.ndim not in (-1, rank):
+            raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", None, call.args[index])
     image, places = dims(x), dims(grid)
     if image is None or places is None:
-        return TensorType(None, x.dtype, 4, x.vdevice)
-    if unequal(places[1], build.const(2, "int64")) or unequal(places[0], image[0]):
-        raise fail(call, "E213", f"grid must be (batch, 2, height, width), got {grid}", None, call.args[1])
+        return TensorType(None, x.dtype, rank, x.vdevice)
+    if unequal(places[1], build.const(rank - 2, "int64")) or unequal(places[0], image[0]):
+        raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", None, call.args[1])
     return tensor_type((image[0], image[1], *places[2:]), x.dtype, vdevice=x.vdevice)
 
 
@@ -105,6 +112,7 @@ def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
     method, padding = attr(call, "method", "bilinear"), attr(call, "padding_mode", "zeros")
     corners = bool_attr(call, "align_corners", True)
     wide = "float32" if result_dtype(call).bits == 16 else x.dtype
+    rank = x.ndim - 2
 
     def c(value: float) -> te.Value:
         return te.const(value, wide)
@@ -113,44 +121,57 @@ def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
         """A coordinate brought into the image as the padding says."""
         if padding == "reflection":
             low, span = (c(0.0), size - 1.0) if corners else (c(-0.5), size)
-            away = te.abs(at - low)
-            turns = te.floor(away / te.maximum(span, c(1.0)))
-            rest = away - turns * span
-            odd = turns - te.floor(turns * 0.5) * 2.0 > 0.5
-            at = te.select(span > 0.0, te.select(odd, span - rest, rest) + low, c(0.0))
+
+            def turned(away: te.Value, turns: te.Value) -> te.Value:
+                rest = away - turns * span
+                odd = turns - te.floor(turns * 0.5) * 2.0 > 0.5
+                return te.select(span > 0.0, te.select(odd, span - rest, rest) + low, c(0.0))
+
+            at = bound(
+                te.abs(at - low),
+                lambda away: bound(te.floor(away / te.maximum(span, c(1.0))), lambda turns: turned(away, turns)),
+            )
         return at if padding == "zeros" else te.minimum(te.maximum(at, c(0.0)), size - 1.0)
 
-    def body(n: te.Value, channel: te.Value, h: te.Value, w: te.Value) -> te.Value:
-        sizes = [te.Value(build.cast(x.shape[a], wide)) for a in (2, 3)]
-        at = []
-        for axis, size in zip((1, 0), sizes):
-            place = widened(grid[n, axis, h, w])
-            place = (place + 1.0) * 0.5 * (size - 1.0) if corners else ((place + 1.0) * size - 1.0) * 0.5
-            at.append(place if method == "bicubic" else padded(place, size))
+    def body(*i: te.Value) -> te.Value:
+        sizes = [te.Value(build.cast(d, wide)) for d in x.shape[2:]]
 
-        def pixel(row_at: te.Value, column_at: te.Value) -> te.Value:
+        def pixel(at: Sequence[te.Value]) -> te.Value:
             """The image at whole coordinates, 0 outside."""
-            places = [padded(v, s) if method == "bicubic" else v for v, s in zip((row_at, column_at), sizes)]
-            inside = te.all(*[te.all(v >= 0.0, v <= s - 1.0) for v, s in zip(places, sizes)])
-            bounded = [
-                te.select(te.all(v >= 0.0, v <= s - 1.0), v, c(0.0)).astype("int64") for v, s in zip(places, sizes)
-            ]
-            return te.if_then_else(inside, widened(x[n, channel, bounded[0], bounded[1]]), c(0.0))
+            places = [padded(v, s) if method == "bicubic" else v for v, s in zip(at, sizes)]
 
-        if method == "nearest":
-            return pixel(*[te.nearbyint(v) for v in at]).astype(x.dtype)
-        lows = [te.floor(v) for v in at]
-        offsets = [v - low for v, low in zip(at, lows)]
-        if method == "bilinear":
-            weights, first = [[c(1.0) - o, o] for o in offsets], 0
-        else:
-            weights, first = [cubic_weights(o, -0.75) for o in offsets], 1
-        total: Any = None
-        for a, row_weight in enumerate(weights[0]):
-            for b, column_weight in enumerate(weights[1]):
-                part = pixel(lows[0] + float(a - first), lows[1] + float(b - first)) * (row_weight * column_weight)
+            def read(places: Sequence[te.Value]) -> te.Value:
+                within = [te.all(v >= 0.0, v <= s - 1.0) for v, s in zip(places, sizes)]
+                inner = [te.select(ok, v, c(0.0)).astype("int64") for ok, v in zip(within, places)]
+                return te.if_then_else(te.all(*within), widened(x[[i[0], i[1], *inner]]), c(0.0))
+
+            return bound_all(places, read)
+
+        def blend(lows: Sequence[te.Value], at: Sequence[te.Value]) -> te.Value:
+            offsets = [v - low for v, low in zip(at, lows)]
+            if method == "bilinear":
+                weights, first = [[c(1.0) - o, o] for o in offsets], 0
+            else:
+                weights, first = [cubic_weights(o, -0.75) for o in offsets], 1
+            total: Any = None
+            for picked in itertools.product(*[list(enumerate(w)) for w in weights]):
+                part = pixel([low + float(n - first) for low, (n, _) in zip(lows, picked)])
+                for _, weight in picked:
+                    part = part * weight
                 total = part if total is None else total + part
-        return total.astype(x.dtype)  # type: ignore[no-any-return]
+            return total  # type: ignore[no-any-return]
+
+        def sampled(at: Sequence[te.Value]) -> te.Value:
+            if method == "nearest":
+                return pixel([te.nearbyint(v) for v in at])
+            return bound_all([te.floor(v) for v in at], lambda lows: blend(lows, at))
+
+        at = []
+        for n, size in enumerate(sizes):
+            place = widened(grid[[i[0], rank - 1 - n, *i[2:]]])
+            place = (place + 1.0) * 0.5 * (size - 1.0) if corners else ((place + 1.0) * size - 1.0) * 0.5
+            at.append(place if method == "bicubic" else bound(place, partial(padded, size=size)))
+        return bound_all(at, sampled).astype(x.dtype)
 
     return te.compute(result_dims(call), body, "grid_sample")  # type: ignore[no-any-return]
 
@@ -184,10 +205,11 @@ def _sample_ref(
 ) -> np.ndarray:
     made = np.zeros((*x.shape[:2], *grid.shape[2:]))
     kind = np.float64 if x.dtype == np.float64 else np.float32
-    for n, h, w in np.ndindex(x.shape[0], *grid.shape[2:]):
+    rank = x.ndim - 2
+    for n, *out in np.ndindex(x.shape[0], *grid.shape[2:]):
         taps = []
-        for axis, size in ((1, x.shape[2]), (0, x.shape[3])):
-            place = kind(grid[n, axis, h, w])
+        for axis, size in enumerate(x.shape[2:]):
+            place = kind(grid[(n, rank - 1 - axis, *out)])
             at = (place + kind(1)) / 2 * (size - 1) if align_corners else ((place + kind(1)) * size - 1) / 2
 
             def fix(v: float, size: int = size) -> float:
@@ -195,11 +217,10 @@ def _sample_ref(
                 return v if padding_mode == "zeros" else float(min(max(v, 0.0), size - 1.0))
 
             taps.append(_taps(float(at), method, fix))
-        for row_at, row_weight in taps[0]:
-            for column_at, column_weight in taps[1]:
-                if 0 <= row_at < x.shape[2] and 0 <= column_at < x.shape[3]:
-                    pixel = x[n, :, int(row_at), int(column_at)].astype(np.float64)
-                    made[n, :, h, w] += pixel * row_weight * column_weight
+        for picked in itertools.product(*taps):
+            if all([0 <= at < size for (at, _), size in zip(picked, x.shape[2:])]):
+                pixel = x[(n, slice(None), *[int(at) for at, _ in picked])].astype(np.float64)
+                made[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
     return made.astype(x.dtype)
 
 
@@ -214,7 +235,7 @@ grid_sample = row(
         attribute("align_corners", True),
     ),
     _sample_type,
-    "Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic.",
+    "Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic; volumes alike (NCDHW).",
     family=FAMILY,
     lower=_sample,
     ref=_sample_ref,

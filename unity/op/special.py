@@ -54,6 +54,23 @@ def bound(value: te.Value, body: Callable[[te.Value], te.Value]) -> te.Value:
     return te.Value(Let(var, te.unwrap(value), te.unwrap(body(te.Value(var)))))
 
 
+def bound_all(values: Sequence[te.Value], body: Callable[[Sequence[te.Value]], te.Value]) -> te.Value:
+    """``body`` of several values that are each computed once."""
+    found: list[te.Value] = []
+
+    def rest(n: int) -> te.Value:
+        if n == len(values):
+            return body(found)
+
+        def taken(value: te.Value) -> te.Value:
+            found.append(value)
+            return rest(n + 1)
+
+        return bound(values[n], taken)
+
+    return rest(0)
+
+
 def polynomial(x: te.Value, coefficients: Sequence[float]) -> te.Value:
     """Value of a polynomial, lowest power first, by Horner's rule."""
     made = te.const(coefficients[-1], x.dtype)
