@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from ...ir.analysis.regions import opaque_buffers
 from ...ir.buffer import Buffer
 from ...ir.build import is_int
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Mul
-from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import collect, used_vars
 from ..base import prim_func_pass
-from .inline_blocks import Definition, definition, inline_definition, inline_problem, realizes
+from .inline_blocks import NOTHING, Definition, definition, inline_reads, realizes
 from .nests import slope
 
 CHEAP_CALLS = frozenset([
@@ -123,40 +123,91 @@ def plain_blocks(body: Stmt) -> list[BlockRealize] | None:
     return None if inner else found
 
 
-def _pays(producer: Definition, blocks: list[BlockRealize]) -> bool:
-    found = readings(blocks, producer.buffer)
-    if not found:
-        return False
+class _Program:
+    """The statements of a body at its top level, with what each reads and writes. Known once, updated where something changes."""
+
+    def __init__(self, body: Stmt) -> None:
+        self.stmts = list(body.stmts) if type(body) is SeqStmt else [body]
+        self.blocks: dict[int, list[BlockRealize]] = {}
+        self.readers: dict[Buffer, set[int]] = {}
+        self.writers: dict[Var, list[int]] = {}
+        self.own = {s.buffer: k for k, s in enumerate(self.stmts) if type(s) is AllocBuffer}
+        shared: dict[Var, Buffer] = {}
+        self.blocked: set[Buffer] = set(opaque_buffers(body))
+        """Buffers reached through pointers, views or masks."""
+        for buffer in collect(body, Buffer):
+            other = shared.setdefault(buffer.data, buffer)
+            if other is not buffer:
+                self.blocked |= {buffer, other}
+        for index, stmt in enumerate(self.stmts):
+            self.read(index)
+            for store in collect(stmt, BufferStore):
+                self.writers.setdefault(store.buffer.data, []).append(index)
+            self.blocked.update([load.buffer for load in collect(stmt, BufferLoad) if load.predicate is not None])
+            self.blocked.update([m.source.buffer for block in collect(stmt, Block) for m in block.match_buffers])
+
+    def read(self, index: int) -> None:
+        """Note the blocks of a statement and what it reads."""
+        stmt = self.stmts[index]
+        self.blocks[index] = realizes(stmt)
+        for buffer in {load.buffer for load in collect(stmt, BufferLoad)}:
+            self.readers.setdefault(buffer, set()).add(index)
+
+    def candidate(self, index: int) -> Definition | None:
+        """What the statement computes, where it may and should be inlined."""
+        blocks = self.blocks[index]
+        store = blocks[0].block.body if len(blocks) == 1 else None
+        if type(store) is not BufferStore or store.buffer not in self.own or store.buffer in self.blocked:
+            return None
+        if self.writers[store.buffer.data] != [index] or not _only_loops(self.stmts[index]):
+            return None
+        found = definition(blocks[0])
+        if isinstance(found, str):
+            return None
+        users = sorted(self.readers.get(store.buffer, set()) - {index})
+        if not users or users[0] < index:
+            return None
+        sources = {load.buffer.data for load in collect(found.value, BufferLoad)}
+        if any([at > index for data in sources for at in self.writers.get(data, ())]):
+            return None
+        reading = readings([r for user in users for r in self.blocks[user]], store.buffer)
+        return found if _pays(found, reading) else None
+
+    def inline(self, index: int, found: Definition) -> None:
+        """Put the value where it is read and drop the statement and the buffer."""
+        self.stmts[index] = self.stmts[self.own.pop(found.buffer)] = NOTHING
+        for buffer in list(self.readers):
+            self.readers[buffer].discard(index)
+        for user in self.readers.pop(found.buffer, set()):
+            self.stmts[user] = inline_reads(self.stmts[user], found)
+            self.read(user)
+
+
+def _only_loops(stmt: Stmt) -> bool:
+    """True for loops around one block: nothing else happens there."""
+    while type(stmt) is For:
+        stmt = stmt.body
+    return type(stmt) is BlockRealize
+
+
+def _pays(producer: Definition, found: list[Reading]) -> bool:
     if not repeats(found, producer.buffer):
-        return True
+        return bool(found)
     return not is_expensive(producer.value) and not any([reading.reduces for reading in found])
 
 
-def _candidate(body: Stmt, skip: set[Buffer]) -> tuple[BlockRealize, Definition] | None:
-    """The last block of a body that may and should be inlined: readers first, so that a value has few left."""
-    own = {a.buffer for a in collect(body, AllocBuffer)} | {b for k in collect(body, Block) for b in k.alloc_buffers}
-    blocks = plain_blocks(body)
-    for realize in reversed(blocks or []):
-        store = realize.block.body
-        if type(store) is not BufferStore or store.buffer not in own or store.buffer in skip:
-            continue
-        skip.add(store.buffer)
-        found = definition(realize)
-        if isinstance(found, Definition) and _pays(found, blocks or []) and inline_problem(body, realize.block) is None:
-            return realize, found
-    return None
-
-
 def inline_all(body: Stmt) -> Stmt:
-    """The body with every block inlined for which it pays."""
-    if len(realizes(body)) < 2 or opaque_buffers(body):
+    """The body with every block inlined for which it pays, readers first, so that a value has few readers left."""
+    if type(body) is not SeqStmt or plain_blocks(body) is None:
         return body
-    skip: set[Buffer] = set()
-    while True:
-        found = _candidate(body, skip)
-        if found is None:
-            return body
-        body = inline_definition(body, *found)
+    program = _Program(body)
+    changed = False
+    for index in reversed(range(len(program.stmts))):
+        found = program.candidate(index)
+        if found is not None:
+            program.inline(index, found)
+            changed = True
+    return seq(*program.stmts) if changed else body
 
 
 @prim_func_pass()

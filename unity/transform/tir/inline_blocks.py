@@ -20,7 +20,7 @@ from ...ir.scalar import And, BufferLoad, Let, Or
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...ir.structural import structural_equal, structural_hash
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, children, collect, fresh_copy, rewrite, substitute, used_vars
+from ...ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
 from ...support.errors import PassError
 from .nests import calls_are_pure
 
@@ -85,7 +85,7 @@ def realizes(root: Node) -> list[BlockRealize]:
     return found
 
 
-def _stores(root: Node) -> list[BufferStore]:
+def stores_in_order(root: Node) -> list[BufferStore]:
     """Stores in the order of the text."""
     found: list[BufferStore] = []
     stack: list[Any] = [root]
@@ -106,12 +106,12 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     found = definition(realize)
     if isinstance(found, str):
         return found
-    stores = _stores(body)
-    if not _allocated(body, found.buffer):
+    stores = stores_in_order(body)
+    if not allocated(body, found.buffer):
         return f"{found.buffer.name} is no buffer of the program's own"
     if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
         return f"{found.buffer.name} is written elsewhere too"
-    if found.buffer in opaque_buffers(body) or _aliases(body, found.buffer):
+    if found.buffer in opaque_buffers(body) or has_aliases(body, found.buffer):
         return f"{found.buffer.name} is reached through a pointer or a view"
     if any([x.buffer is found.buffer and x.predicate is not None for x in collect(body, BufferLoad)]):
         return f"{found.buffer.name} is read under a mask"
@@ -123,13 +123,13 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     return None
 
 
-def _aliases(body: Stmt, buffer: Buffer) -> bool:
+def has_aliases(body: Stmt, buffer: Buffer) -> bool:
     return any([other.data is buffer.data for other in collect(body, Buffer) if other is not buffer]) or any(
         [match.source.buffer is buffer for b in collect(body, Block) for match in b.match_buffers]
     )
 
 
-def _allocated(body: Stmt, buffer: Buffer) -> bool:
+def allocated(body: Stmt, buffer: Buffer) -> bool:
     return any([a.buffer is buffer for a in collect(body, AllocBuffer)]) or any(
         [buffer in b.alloc_buffers for b in collect(body, Block)]
     )
@@ -148,7 +148,12 @@ def compute_inline(body: Stmt, block: Block) -> Stmt:
 
 def inline_definition(body: Stmt, realize: BlockRealize, found: Definition) -> Stmt:
     """``compute_inline`` without its checks, for callers that know."""
-    made: Stmt = _Inliner(found)(remove_block(body, realize, found.buffer))
+    return inline_reads(remove_block(body, realize, found.buffer), found)
+
+
+def inline_reads(stmt: Stmt, found: Definition) -> Stmt:
+    """A statement with every read of a defined buffer replaced by its value."""
+    made: Stmt = _Inliner(found)(stmt)
     return made
 
 
@@ -331,75 +336,18 @@ def is_trivial(value: Expr) -> bool:
     return not collect(value, (BufferLoad, Call)) and not children(value)
 
 
-def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
-    """Why ``reverse_compute_inline`` of a block would be wrong, or None."""
-    realize = next((r for r in realizes(body) if r.block is block), None)
-    if realize is None:
-        return f"there is no block {block.name}"
-    found = definition(realize)
-    if isinstance(found, str):
-        return found
-    sources = _sources(body, found)
-    if len(sources) != 1:
-        return f"block {block.name} must read exactly one buffer that another block computes, it reads {len(sources)}"
-    source = sources[0]
-    loads = [load for load in collect(body, BufferLoad) if load.buffer is source]
-    inside = collect(found.value, BufferLoad)
-    if any([load not in inside for load in loads]):
-        return f"{source.name} is read elsewhere too"
-    variables = [i.var for i in block.iter_vars]
-    for load in loads:
-        if not _covers(load.indices, source.shape, variables) or not structural_equal(load.indices, loads[0].indices):
-            return f"block {block.name} does not read each element of {source.name} once"
-    writers = [r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source]
-    if len(writers) != 1 or sum([s.buffer.data is source.data for s in _stores(body)]) != 1:
-        return f"{source.name} is not written by one block with one store"
-    if isinstance(reason := definition(writers[0]), str):
-        return reason
-    if source in opaque_buffers(body) or _aliases(body, source):
-        return f"{source.name} is reached through a pointer or a view"
-    return None
-
-
-def _covers(indices: tuple[Expr, ...], shape: tuple[Expr, ...], variables: list[Var]) -> bool:
-    """True when the indices are all the variables once, apart from zeros along axes of one element."""
-    used = [i for i in indices if type(i) is Var and i in variables]
-    rest = [(i, n) for i, n in zip(indices, shape) if not (type(i) is Var and i in variables)]
-    return len(set(used)) == len(used) == len(variables) and all([is_int(i, 0) and is_int(n, 1) for i, n in rest])
-
-
-def _sources(body: Stmt, found: Definition) -> list[Buffer]:
-    """Allocated buffers that a definition reads."""
-    return [b for b in dict.fromkeys([x.buffer for x in collect(found.value, BufferLoad)]) if _allocated(body, b)]
-
-
-def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
-    """The body without ``block``: the producer of what it reads computes its value at once. Raises PassError E552."""
-    problem = reverse_inline_problem(body, block)
-    if problem is not None:
-        raise PassError("E552", f"cannot inline into the producer: {problem}", block.span)
-    realize = next(r for r in realizes(body) if r.block is block)
-    consumer = definition(realize)
-    assert isinstance(consumer, Definition)
-    source = _sources(body, consumer)[0]
-    writer = next(r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source)
-    store = writer.block.body
-    assert type(store) is BufferStore
-    load = next(x for x in collect(consumer.value, BufferLoad) if x.buffer is source)
-    points = {formal: given for formal, given in zip(load.indices, store.indices) if type(formal) is Var}
-    produced = Definition(source, store.indices, store.value)
-    value = inline_value(substitute(consumer.value, points), produced)
-    target = tuple([substitute(i, points) for i in consumer.indices])
-    merged: Block = replace(writer.block, body=BufferStore(consumer.buffer, value, target, None, store.span))
-    if merged.reads is not None or merged.writes is not None:
-        bare = replace(merged, reads=None, writes=None)
-        reads, writes = block_regions(bare, derive=True)
-        merged = replace(bare, reads=reads, writes=writes)
-    left = remove_block(body, realize, source)
-    return rewrite(left, {Block: lambda b: merged if b.body is store else b})  # type: ignore[no-any-return]
-
-
 __all__ = [
-    "Definition", "compute_inline", "definition", "inline_definition", "inline_problem", "inline_value", "is_trivial",
-    "realizes", "remove_block", "reverse_compute_inline", "reverse_inline_problem",
+    "Definition",
+    "allocated",
+    "compute_inline",
+    "definition",
+    "has_aliases",
+    "inline_definition",
+    "inline_problem",
+    "inline_reads",
+    "inline_value",
+    "is_trivial",
+    "realizes",
+    "remove_block",
+    "stores_in_order",
 ]  # fmt: skip
