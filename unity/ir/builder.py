@@ -68,6 +68,8 @@ class BlockBuilder:
         self._names = NameSupply()
         self._result: Expr | None = None
         self._params: Sequence[Var] = ()
+        self.span: Span | None = None
+        """Place given to calls and bindings that have none of their own."""
 
     # ---- functions and blocks
 
@@ -154,8 +156,9 @@ class BlockBuilder:
         frame = self._frame()
         inside = frame.dataflow and not output
         name = self._names.fresh(name_hint or ("lv" if inside else "gv"))
-        var = (DataflowVar if inside else Var)(name, value.ty, getattr(expr, "span", None))
-        frame.bindings.append(VarBinding(var, value, getattr(expr, "span", None)))
+        span = getattr(expr, "span", None) or self.span
+        var = (DataflowVar if inside else Var)(name, value.ty, span)
+        frame.bindings.append(VarBinding(var, value, span))
         return var
 
     def emit_output(self, expr: Expr, name_hint: str = "") -> Var:
@@ -180,7 +183,7 @@ class BlockBuilder:
         frame = self._frame()
         inside = frame.dataflow and not output
         var = (DataflowVar if inside else Var)(self._names.fresh(name_hint or ("lv" if inside else "gv")), target)
-        frame.bindings.append(MatchCast(var, leaf, target, getattr(value, "span", None)))
+        frame.bindings.append(MatchCast(var, leaf, target, getattr(value, "span", None) or self.span))
         return var
 
     def emit_binding(self, binding: Binding) -> None:
@@ -215,8 +218,11 @@ class BlockBuilder:
 
     def _call(self, call: Call) -> Call:
         args = tuple([self._argument(a) for a in call.args])
+        span = call.span or self.span
         changed = any([x is not y for x, y in zip(args, call.args)])
-        made = Call(call.op, args, call.attrs, call.ty_args, call.ty, call.span) if changed else call
+        made = call
+        if changed or span is not call.span:
+            made = Call(call.op, args, call.attrs, call.ty_args, call.ty, span)
         if changed or is_unknown(made.ty):
             made = Call(made.op, made.args, made.attrs, made.ty_args, infer_call(made), made.span)
         return made

@@ -44,13 +44,15 @@ def script(
     underline: Node | Sequence[Node] | None = None,
     note: str | None = None,
     context: int | None = None,
+    places: bool = False,
 ) -> str:
     """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
-    many lines around the marks. ``name`` names a function that stands alone."""
+    many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings come from as comments."""
     marked: tuple[Node, ...] = ()
     if underline is not None:
         marked = (underline,) if isinstance(underline, Node) else tuple(underline)
     p = Printer(dialect_of(dialect), marked)
+    p.place = "" if places else None
     with deep_recursion():
         _top(p, node, name)
     text = p.marked(note)

@@ -98,7 +98,7 @@ class Printer:
 
     __slots__ = (
         "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "module_names", "names",
-        "out", "pending", "quoting", "strict", "underline",
+        "out", "pending", "place", "quoting", "strict", "underline",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = UNITY, underline: tuple[Node, ...] = ()) -> None:
@@ -119,6 +119,8 @@ class Printer:
         self.class_name = "Module"
         self.loose = False
         self.strict = True
+        self.place: str | None = None
+        """Where the last binding came from; None where places are not asked for."""
 
     def word(self, name: str) -> str:
         """A canonical construct or operator name in the dialect at hand."""

@@ -241,6 +241,11 @@ EXPRS.update({
 
 def _binding(p: Printer, binding: Any, target: str | None = None) -> None:
     """One binding; ``target`` is the name that the last binding of a branch gives its value."""
+    if p.place is not None and binding.span is not None:
+        place = binding.span.place
+        if place != p.place:
+            p.place = place
+            p.line(f"# {place}")
     if p.underline and (id(binding) in p.underline or id(binding.value) in p.underline):
         start = len(p.out)
         _write_binding(p, binding, target)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 @dataclass(slots=True, eq=False)
 class Source:
     """A text with a name. ``first_line`` is the line number, in the file, of the text's first line (1-based);
-    ``indent`` is the number of columns removed from each line before parsing."""
+    ``indent`` is the number of columns removed from each line before parsing; ``owner`` names the part of a model the text
+    stands for (the path of a torch module), empty for script."""
 
     name: str
     text: str
     first_line: int = 1
     indent: int = 0
+    owner: str = ""
     _starts: list[int] = field(default_factory=list, repr=False)
 
     def line_starts(self) -> list[int]:
@@ -62,6 +64,12 @@ class Span:
     def column(self) -> int:
         """1-based column of the first character."""
         return self.source.line_column(self.start)[1]
+
+    @property
+    def place(self) -> str:
+        """Owner, file and line, as reports and comments show it: ``layers.0.norm (model.py:12)`` or ``model.py:12``."""
+        where = f"{self.source.name}:{self.line}"
+        return f"{self.source.owner} ({where})" if self.source.owner else where
 
     def __str__(self) -> str:
         line, column = self.source.line_column(self.start)

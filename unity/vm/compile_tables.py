@@ -53,7 +53,7 @@ class ModuleCompiler:
         """Index of a script line; -1 without one."""
         if span is None:
             return -1
-        text = f"{span.source.name}:{span.line}: {span.source.line_text(span.line).strip()}"
+        text = f"{span.place}: {span.source.line_text(span.line).strip()}"
         found = self._places.get(text)
         if found is None:
             found = self._places[text] = len(self.program.places)
