@@ -25,7 +25,7 @@ from .expr import (
     VarBinding,
 )  # fmt: skip
 from .function import Function
-from .infer import find_impure_call, infer_call
+from .infer import find_impure_call, infer_call, is_pure_call
 from .module import IRModule
 from .names import NameSupply
 from .node import replace
@@ -70,6 +70,7 @@ class BlockBuilder:
         self._params: Sequence[Var] = ()
         self.span: Span | None = None
         """Place given to calls and bindings that have none of their own."""
+        self._shared: dict[int, tuple[Expr, Var]] | None = None
 
     # ---- functions and blocks
 
@@ -194,8 +195,13 @@ class BlockBuilder:
 
     def normalize(self, expr: Expr) -> Expr:
         """The expression in A-normal form with its type: nested calls are bound to variables first."""
-        with deep_recursion():
-            return self._normalize(expr)
+        outer = self._shared
+        self._shared = {} if outer is None else outer
+        try:
+            with deep_recursion():
+                return self._normalize(expr)
+        finally:
+            self._shared = outer
 
     def _normalize(self, expr: Expr) -> Expr:
         kind = type(expr)
@@ -234,8 +240,18 @@ class BlockBuilder:
         if type(expr) is Tuple:
             return self._normalize(expr)
         if type(expr) in (TupleGetItem, If, SeqExpr, Function) or (type(expr) is Call and is_graph_call(expr)):
-            return self.emit(expr)
+            return self._bound_once(expr)
         return expr
+
+    def _bound_once(self, expr: Expr) -> Expr:
+        """The variable of a nested expression; an object that stands in several places is bound at the first."""
+        known = self._shared.get(id(expr)) if self._shared is not None else None
+        if known is not None and known[0] is expr:
+            return known[1]
+        var = self.emit(expr)
+        if self._shared is not None and (type(expr) is not Call or is_pure_call(expr)):
+            self._shared[id(expr)] = (expr, var)
+        return var
 
     def _if(self, expr: If) -> If:
         cond = self._leaf(expr.cond)
@@ -244,8 +260,11 @@ class BlockBuilder:
             if type(branch) is SeqExpr:
                 branches.append(branch)
                 continue
+            outer = self._shared
+            self._shared = dict(outer or {})  # what a branch binds is not known after it
             self.begin_sequence()
             branches.append(self.end_sequence(self._normalize(branch)))
+            self._shared = outer
         return If(cond, branches[0], branches[1], join_branches(branches[0], branches[1]), expr.span)
 
     def _inline_sequence(self, expr: SeqExpr) -> Expr:

@@ -13,6 +13,7 @@ from typing import Any
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import ExternFunc, Function, GlobalVar, IRModule, PrimFunc, replace
 from ..ir.verify import violations
+from ..support.collector import no_collection
 from ..support.deep import deep_recursion
 from ..support.errors import ScriptError, UnityError
 from ..support.options import int_option
@@ -368,6 +369,13 @@ def parse(
     (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with every error found
     (``error.errors``).
     """
+    with no_collection():
+        return _parse(text, name, scope, check)
+
+
+def _parse(
+    text: str | Source, name: str, scope: Mapping[str, Any] | None, check: bool
+) -> IRModule | PrimFunc | Function:
     source = text if isinstance(text, Source) else _dedented(name, _LINE_MARKS.sub("", text))
     reading = Reading(source, OutsideScope(scope or {}))
     tree, errors = read_tree(source)

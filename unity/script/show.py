@@ -16,10 +16,11 @@ from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import PRINTER, SCRIPT_HOOKS, Node
 from ..ir.scalar import CommReducer, IterVar
+from ..ir.sharing import check_size
 from ..ir.stmt import Stmt
 from ..ir.types import Expr, Type
 from ..support.deep import deep_recursion
-from ..support.errors import OptionError
+from ..support.errors import OptionError, VerifyError
 from . import show_block, show_relax
 from .highlight import ansi, html_block, wants_color
 from .show_attr import attr, attr_dict
@@ -47,12 +48,15 @@ def script(
     places: bool = False,
 ) -> str:
     """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
-    many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings come from as comments."""
+    many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
+    come from as comments. Raises VerifyError E348 for what is too large."""
     marked: tuple[Node, ...] = ()
     if underline is not None:
         marked = (underline,) if isinstance(underline, Node) else tuple(underline)
     p = Printer(dialect_of(dialect), marked)
     p.place = "" if places else None
+    if isinstance(node, Node):
+        check_size(node)
     with deep_recursion():
         _top(p, node, name)
     text = p.marked(note)
@@ -68,6 +72,10 @@ def print_node(node: Node) -> str:
     """What ``repr`` of a node shows: script, with ``<Type>`` for values that have no spelling."""
     p = Printer()
     p.strict = False
+    try:
+        check_size(node)
+    except VerifyError as error:
+        return f"<{type(node).__name__}: {error.message}>"
     with deep_recursion():
         _top(p, node, None)
     return p.text()

@@ -15,6 +15,7 @@ from ..ir.expr import Var
 from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
 from ..ir.scalar import BufferLoad, IterVar, Reduce
+from ..ir.sharing import bind_shared
 from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, For, Stmt, seq
 from ..ir.types import VOID_TYPE, Expr, PointerType, prim_type
 from ..ir.walk import free_vars, fresh_copy, rewrite, substitute
@@ -111,7 +112,7 @@ class _Builder:
         return BufferLoad(self.buffer(node.tensor), node.indices, node.ty)
 
     def compute(self, stage: Compute) -> Stmt:
-        bodies = [rewrite(b, {ProducerLoad: self.load}) for b in stage.bodies]
+        bodies = [rewrite(bind_shared(b), {ProducerLoad: self.load}) for b in stage.bodies]
         reduces = [a.iter_var for a in stage.reduce_axes]
         if any(
             [r.dom is not None and build.is_int(r.dom.extent, 0) for r in reduces]

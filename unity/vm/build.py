@@ -26,6 +26,7 @@ from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
+from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
 from .bytecode import Program
 from .compile import compile_module
@@ -53,7 +54,7 @@ def compile(
     """
     if exec_mode not in EXEC_MODES:
         raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
-    source = as_module(mod)
+    source = bind_shared(as_module(mod))  # before anything visits every place
     if int_option("UNITY_VERIFY") >= 1:
         verify(source)
     chosen = make_target(target)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ..base import Pipeline
+from .bind_shared import bind_shared
 from .canonicalize_loop import canonicalize_loop
 from .compact_buffer_allocation import compact_buffer_allocation
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
@@ -25,6 +26,7 @@ from .unroll_loop import unroll_loop
 from .vectorize_loop import vectorize_loop
 
 CPU_PIPELINE = Pipeline((
+    bind_shared,
     canonicalize_loop,
     order_loops,
     lower_init_block,
