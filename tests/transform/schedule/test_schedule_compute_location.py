@@ -1,0 +1,272 @@
+"""compute_at, reverse_compute_at, cache_read, cache_write, inlining: what they make, that it computes the same, what they refuse."""
+
+import random
+
+import pytest
+from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
+
+from unity.support.errors import ScheduleError
+from unity.transform.schedule import Schedule
+
+STENCIL = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((18,), "float32"), D: T.Buffer((16,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((18,), "float32")
+        for i in range(18):
+            with T.block("B"):
+                vi = T.axis.spatial(18, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(16):
+            with T.block("D"):
+                vi = T.axis.spatial(16, i)
+                D[vi] = B[vi] + B[vi + 1] + B[vi + 2]
+"""
+
+SYMBOLIC_CHAIN = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(a: T.handle, d: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        D = T.match_buffer(d, (n, m), "float32")
+        B = T.alloc_buffer((n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(n, m):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = B[vi, vj] + T.float32(1)
+"""
+
+SUM = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((8, 12), "float32"), S: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((8, 12), "float32")
+        for i, j in T.grid(8, 12):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * A[vi, vj]
+        for i, j in T.grid(8, 12):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    S[vi] = T.float32(0)
+                S[vi] = S[vi] + B[vi, vj]
+"""
+
+
+def start(text):
+    mod = module(text)
+    return mod, Schedule(mod, debug_mask="all")
+
+
+def test_mm_relu_of_the_course():
+    mod, sch = start(MM_RELU)
+    block = sch.get_block("C", func_name="main")
+    i, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 5])
+    sch.reorder(i, j0, k, j1)
+    sch.reverse_compute_at(sch.get_block("D"), j0)
+    text = sch.mod.script()
+    assert text.index('T.block("C")') < text.index('T.block("D")')
+    assert len(sch.get_loops(sch.get_block("D"))) == 3
+    sch.decompose_reduction(block, k)
+    assert_same(mod, sch.mod)
+
+
+def test_compute_at_recomputes_a_stencil():
+    mod, sch = start(STENCIL)
+    (i,) = sch.get_loops(sch.get_block("D"))
+    i0, _ = sch.split(i, factors=[4, 4])
+    sch.compute_at(sch.get_block("B"), i0)
+    loops = sch.get_loops(sch.get_block("B"))
+    assert [sch.get(loop).extent.value for loop in loops] == [4, 6]
+    assert_same(mod, sch.mod)
+
+
+def test_compute_at_with_a_tail():
+    mod, sch = start(STENCIL)
+    (i,) = sch.get_loops(sch.get_block("D"))
+    i0, _ = sch.split(i, factors=[None, 5])
+    sch.compute_at(sch.get_block("B"), i0)
+    assert_same(mod, sch.mod)
+
+
+@pytest.mark.parametrize("factor", [1, 4, 16])
+def test_symbolic_sizes(factor):
+    mod, sch = start(SYMBOLIC_CHAIN)
+    i, j = sch.get_loops(sch.get_block("D"))
+    _, j1 = sch.split(j, factors=[None, factor])
+    sch.compute_at(sch.get_block("B"), i if factor == 4 else j1)
+    assert_same(mod, sch.mod)
+
+
+def test_reverse_compute_at_keeps_handles():
+    mod, sch = start(ELEMENTWISE)
+    consumer = sch.get_block("D")
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.reverse_compute_at(consumer, j)
+    assert sch.get(consumer).name == "D"
+    assert [sch.get(x).loop_var.name for x in sch.get_loops(consumer)] == ["i", "j"]
+    assert sch.get(sch.get_loops(consumer)[0]) is sch.get(i)
+    assert_same(mod, sch.mod)
+
+
+def test_a_reduction_consumer_moves_where_each_cell_is_made_once():
+    mod, sch = start(SUM)
+    _, j = sch.get_loops(sch.get_block("B"))
+    sch.reverse_compute_at(sch.get_block("S"), j)
+    assert_same(mod, sch.mod)
+
+
+def test_preserve_unit_loops():
+    _, sch = start(ELEMENTWISE)
+    _, j = sch.get_loops(sch.get_block("D"))
+    sch.compute_at(sch.get_block("B"), j, preserve_unit_loops=True)
+    assert len(sch.get_loops(sch.get_block("B"))) == 4
+
+
+def test_caches_of_a_matrix_product():
+    mod, sch = start(MM_RELU)
+    block = sch.get_block("C")
+    a = sch.cache_read(block, 0, "shared")
+    b = sch.cache_read(block, "B", "local")
+    c = sch.cache_write(block, 0, "local")
+    assert [sch.get(x).name for x in (a, b, c)] == ["A_shared", "B_local", "C_local"]
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, factors=[3, 2])
+    j0, j1 = sch.split(j, factors=[None, 4])
+    k0, k1 = sch.split(k, factors=[2, None])
+    sch.reorder(i0, j0, k0, k1, i1, j1)
+    sch.compute_at(a, k0)
+    sch.compute_at(b, k0)
+    sch.reverse_compute_at(c, j0)
+    assert [sch.get(x).extent.value for x in sch.get_loops(a)] == [3, 3, 2, 2, 4]
+    assert_same(mod, sch.mod)
+
+
+def test_cooperative_fetching_relaxes_threads():
+    _, sch = start(MM_RELU)
+    block = sch.get_block("C")
+    a = sch.cache_read(block, 0, "shared")
+    local = sch.cache_read(block, 1, "local")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, factors=[2, 3])
+    j0, j1 = sch.split(j, factors=[2, 5])
+    sch.reorder(i0, j0, i1, j1, k)
+    sch.bind(i0, "blockIdx.y")
+    sch.bind(j0, "blockIdx.x")
+    sch.bind(i1, "threadIdx.y")
+    sch.bind(j1, "threadIdx.x")
+    k0, _ = sch.split(k, factors=[4, 2])
+    sch.compute_at(a, k0)
+    sch.compute_at(local, k0)
+    shared_loops = [sch.get(x).extent.value for x in sch.get_loops(a)]
+    assert shared_loops[-2:] == [3, 2]  # the rows of all threads of the block
+    assert [sch.get(x).extent.value for x in sch.get_loops(local)][-1] == 2  # one thread's own
+
+
+def test_cache_write_after_compute_at_stays_in_the_loop():
+    mod, sch = start(ELEMENTWISE)
+    i, _ = sch.get_loops(sch.get_block("D"))
+    sch.compute_at(sch.get_block("B"), i)
+    sch.cache_write(sch.get_block("B"), 0, "local")
+    assert_same(mod, sch.mod)
+
+
+def test_consumer_blocks():
+    _, sch = start(MM_RELU)
+    made = sch.cache_write(sch.get_block("C"), 0, "global", consumer_blocks=[sch.get_block("D")])
+    assert "C_global" in sch.mod.script().split('T.block("D")')[1]
+    assert sch.get(made).name == "C_global"
+    with pytest.raises(ScheduleError, match="does not read"):
+        sch.cache_read(sch.get_block("C"), 0, "global", consumer_blocks=[sch.get_block("D")])
+
+
+def test_inlining():
+    mod, sch = start(ELEMENTWISE)
+    sch.compute_inline(sch.get_block("B"))
+    assert "alloc_buffer" not in sch.mod.script()
+    assert_same(mod, sch.mod)
+    mod, sch = start(ELEMENTWISE)
+    kept = sch.get_block("B")
+    sch.reverse_compute_inline(sch.get_block("D"))
+    assert sch.get(kept).name == "B"
+    assert_same(mod, sch.mod)
+
+
+REFUSED = [
+    (MM_RELU, lambda s: s.compute_at(s.get_block("D"), s.get_loops(s.get_block("C"))[0]), "E432"),
+    (MM_RELU, lambda s: s.compute_at(s.get_block("C"), s.get_loops(s.get_block("C"))[0]), "E430"),
+    (MM_RELU, lambda s: s.reverse_compute_at(s.get_block("D"), s.get_loops(s.get_block("C"))[2]), "E434"),
+    (MM_RELU, lambda s: s.reverse_compute_at(s.get_block("C"), s.get_loops(s.get_block("D"))[0]), "E433"),
+    (STENCIL, lambda s: s.reverse_compute_at(s.get_block("D"), s.get_loops(s.get_block("B"))[0]), "E435"),
+    (ELEMENTWISE, lambda s: s.compute_at(s.get_block("B"), s.get_loops(s.get_block("D"))[0], index=1), "E433"),
+    (MM_RELU, lambda s: s.compute_inline(s.get_block("C")), "E439"),
+    (MM_RELU, lambda s: s.reverse_compute_inline(s.get_block("D")), "E439"),
+    (MM_RELU, lambda s: s.cache_read(s.get_block("C"), 7, "local"), "E438"),
+    (MM_RELU, lambda s: s.cache_read(s.get_block("C"), 0, "nowhere"), "E429"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_refusals_leave_the_module(case):
+    text, step, code = REFUSED[case]
+    mod = module(text)
+    sch = Schedule(mod)
+    length = len(sch.trace.insts)
+    with pytest.raises(ScheduleError) as found:
+        step(sch)
+    assert found.value.code == code, found.value
+    assert sch.mod is mod
+    assert all([i.row.kind == "query" for i in sch.trace.insts[length:]])
+    assert "condition:" in str(found.value)
+
+
+def test_split_after_reduction_consumer_is_refused_when_cells_repeat():
+    _, sch = start(SUM)
+    i, j = sch.get_loops(sch.get_block("B"))
+    outer = sch.add_unit_loop(i)
+    assert outer is not None
+    sch.reverse_compute_at(sch.get_block("S"), j)  # a loop of one iteration repeats nothing
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_locations_agree(seed):
+    rng = random.Random(seed)
+    text = rng.choice([MM_RELU, ELEMENTWISE, STENCIL, SYMBOLIC_CHAIN, SUM])
+    mod = module(text)
+    sch = Schedule(mod, debug_mask="all")
+    names = [b for b in "ABCDS" if f'T.block("{b}")' in text]
+    done = 0
+    for _ in range(12):
+        block = sch.get_block(rng.choice(names))
+        other = sch.get_block(rng.choice(names))
+        loops = sch.get_loops(other)
+        moves = [
+            lambda: sch.split(rng.choice(loops), factors=[None, rng.choice([1, 2, 3, 4])]),
+            lambda: sch.reorder(*rng.sample(loops, 2)),
+            lambda: sch.compute_at(block, rng.choice(loops), index=rng.choice([-1, -2])),
+            lambda: sch.reverse_compute_at(block, rng.choice(loops), index=rng.choice([-1, -2])),
+            lambda: sch.cache_read(block, 0, "local"),
+            lambda: sch.cache_write(block, 0, "local"),
+        ]
+        try:
+            rng.choice(moves)()
+            done += 1
+        except ScheduleError:
+            continue
+        except (ValueError, IndexError):
+            continue
+    assert_same(mod, sch.mod, seeds=1)
+    assert done or sch.mod is mod

@@ -1,0 +1,69 @@
+"""compute_inline and reverse_compute_inline: a block disappears into its consumers or into its producer.
+
+Not here: the rewriting itself (``transform/tir/inline_blocks.py`` and ``reverse_inline.py``, shared with fusion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.stmt import Block, BlockRealize, Stmt
+from ...support.deep import deep_recursion
+from ..tir import inline_blocks, reverse_inline
+from .refuse import refuse
+from .registry import primitive
+from .sref import BlockRef, Sref
+from .state import ScheduleState
+
+_RESULT = "one element for each point"
+
+
+@primitive(
+    checks=("complete block", _RESULT, "buffer of its own"),
+    rewrite="B[vi] = f(A[vi]); C[vj] = g(B[h(vj)])  ->  C[vj] = g(f(A[h(vj)]))",
+    example='sch.compute_inline(sch.cache_read(sch.get_block("C"), 0, "global"))',
+)
+def compute_inline(state: ScheduleState, block: BlockRef) -> None:
+    """Inline a block into its consumers: they compute its value themselves, and its buffer disappears.
+
+    The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``). Raises ScheduleError
+    E439 where that is not so, or where what it reads is overwritten before a consumer runs.
+    """
+    _inline(state, block, inline_blocks.inline_problem, inline_blocks.compute_inline)
+
+
+@primitive(
+    checks=("complete block", _RESULT, "reads each element of one producer once", "complete producer"),
+    rewrite="B[vi] = f(A[vi]); C[vj] = g(B[vj])  ->  C[vi] = g(f(A[vi]))",
+    example='sch.reverse_compute_inline(sch.cache_write(sch.get_block("D"), 0, "global"))',
+)
+def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
+    """Inline a consumer into its only producer: the producer computes the consumer's value at once.
+
+    The producer must be a complete block of one store whose every element the consumer reads exactly once. Raises ScheduleError
+    E439 where that is not so.
+    """
+    _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline)
+
+
+def _inline(
+    state: ScheduleState,
+    block: Sref,
+    problem: Callable[[Stmt, Block], str | None],
+    rewrite: Callable[[Stmt, Block], Stmt],
+) -> None:
+    root = state.root(block.func)
+    with deep_recursion():
+        reason = problem(root.realize, block.block)
+        if reason is not None:
+            refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block)
+        made = rewrite(root.realize, block.block)
+    assert isinstance(made, BlockRealize)
+    state.replace(root, made, _pairs(root.realize, made, block.block))
+
+
+def _pairs(before: Stmt, after: Stmt, removed: Block) -> dict[Block, Block]:
+    """Which block became which: inlining keeps the order of all blocks but the removed one."""
+    old = [r.block for r in inline_blocks.realizes(before) if r.block is not removed]
+    new = [r.block for r in inline_blocks.realizes(after)]
+    return {a: b for a, b in zip(old, new, strict=True) if a is not b}
