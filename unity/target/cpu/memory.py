@@ -20,6 +20,10 @@ from .lltypes import memory_type, value_type
 from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
+NEAR = 4
+"""Largest step between lanes for which a read takes whole vectors and picks from them, instead of gathering."""
+PIECE = 16
+"""Lanes that a read with a step between them takes at a time."""
 _NSW: dict[type, str] = {Add: "add nsw", Sub: "sub nsw", Mul: "mul nsw"}
 
 
@@ -67,9 +71,10 @@ def strides_of(w: FunctionWriter, buffer: Buffer) -> list[str]:
 
 
 def _linear(
-    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None
+    w: FunctionWriter, buffer: Buffer, indices: tuple[Expr, ...], span: Span | None, near: int = 1
 ) -> tuple[str, int, str | None]:
-    """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets."""
+    """(offset in elements, lanes, step): step "1" for one contiguous access, None for a vector of offsets; another step up
+    to ``near`` where the offsets are so far apart."""
     if len(indices) != len(buffer.shape):
         raise CodegenError("E524", f"{buffer.name} has {len(buffer.shape)} axes, got {len(indices)} indices", span)
     for position in indices[:-1]:
@@ -90,9 +95,9 @@ def _linear(
         total = term if total == "0" else w.emit(f"add nsw i64 {total}, {term}")
     if last is None or lanes == 1:
         return total, 1, None
-    if type(last) is Ramp and type(last.stride) is IntImm and last.stride.value == 1 and strides[-1] == "1":
+    if type(last) is Ramp and type(last.stride) is IntImm and strides[-1] == "1" and 1 <= last.stride.value <= near:
         base = index(w, last.base)
-        return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, "1"
+        return (base if total == "0" else w.emit(f"add nsw i64 {total}, {base}")), lanes, str(last.stride.value)
     vector = index(w, last)
     ty = f"<{lanes} x i64>"
     if strides[-1] != "1":
@@ -140,7 +145,7 @@ def _alignment(buffer: Buffer) -> int:
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     buffer = expr.buffer
-    offset, lanes, step = _linear(w, buffer, expr.indices, expr.span)
+    offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
     pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype
     if result is not buffer.dtype.with_lanes(lanes * buffer.dtype.lanes):
@@ -166,6 +171,12 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     if buffer.dtype.lanes != 1:
         raise CodegenError("E524", f"a vector of indices into {buffer.name}, whose elements are vectors", expr.span)
     ty = memory_type(result)
+    if step is not None:
+        return from_memory(
+            w,
+            _every_nth(w, element, element_place(w, buffer, pointer, offset), align, lanes, int(step), active),
+            result,
+        )
     places = w.emit(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {offset}")
     mask = active or "splat (i1 true)"
     name = f"@llvm.masked.gather.v{lanes}{element_suffix(element)}.v{lanes}p0"
@@ -173,6 +184,54 @@ def _load(w: FunctionWriter, expr: BufferLoad) -> str:
         f"call {ty} {name}(<{lanes} x ptr> align {align} {places}, <{lanes} x i1> {mask}, {ty} zeroinitializer)"
     )
     return from_memory(w, loaded, result)
+
+
+def _every_nth(
+    w: FunctionWriter, element: str, place: str, align: int, lanes: int, step: int, active: str | None
+) -> str:
+    """Elements 0, step, 2 * step, ... as a vector: whole vectors are read under a mask, so that nothing else is touched."""
+    if lanes > PIECE and lanes % PIECE == 0:  # LLVM picks well from few registers only
+        half = lanes // 2 if lanes // 2 % PIECE == 0 else PIECE
+        parts = []
+        for first, count in ((0, half), (half, lanes - half)):
+            there = w.emit(f"getelementptr {element}, ptr {place}, i64 {first * step}") if first else place
+            picked = active and shuffled(w, f"<{lanes} x i1>", active, range(first, first + count))
+            parts.append(_every_nth(w, element, there, align, count, step, picked))
+        return joined(w, element, parts, (half, lanes - half))
+    wide = lanes * step
+    if active is None:
+        lit = ", ".join([f"i1 {'true' if i % step == 0 else 'false'}" for i in range(wide)])
+        mask = f"<{lit}>"
+    else:
+        spread = ", ".join([f"i32 {i // step if i % step == 0 else lanes}" for i in range(wide)])
+        mask = w.emit(
+            f"shufflevector <{lanes} x i1> {active}, <{lanes} x i1> zeroinitializer, <{wide} x i32> <{spread}>"
+        )
+    name = f"@llvm.masked.load.v{wide}{element_suffix(element)}.p0"
+    ty = f"<{wide} x {element}>"
+    read = w.emit(f"call {ty} {name}(ptr align {align} {place}, <{wide} x i1> {mask}, {ty} zeroinitializer)")
+    return shuffled(w, ty, read, range(0, wide, step))
+
+
+def shuffled(w: FunctionWriter, ty: str, text: str, lanes: range) -> str:
+    """Some lanes of a vector."""
+    picks = ", ".join([f"i32 {i}" for i in lanes])
+    return w.emit(f"shufflevector {ty} {text}, {ty} poison, <{len(lanes)} x i32> <{picks}>")
+
+
+def joined(w: FunctionWriter, element: str, parts: list[str], sizes: tuple[int, int]) -> str:
+    """Two vectors after each other."""
+    large = max(sizes)
+    grown = []
+    for part, size in zip(parts, sizes):
+        picks = ", ".join([f"i32 {i}" if i < size else "i32 poison" for i in range(large)])
+        ty = f"<{size} x {element}>"
+        grown.append(
+            part if size == large else w.emit(f"shufflevector {ty} {part}, {ty} poison, <{large} x i32> <{picks}>")
+        )
+    picks = ", ".join([f"i32 {i}" for i in range(sizes[0])] + [f"i32 {large + i}" for i in range(sizes[1])])
+    ty = f"<{large} x {element}>"
+    return w.emit(f"shufflevector {ty} {grown[0]}, {ty} {grown[1]}, <{sum(sizes)} x i32> <{picks}>")
 
 
 def element_suffix(element: str) -> str:

@@ -140,6 +140,16 @@ def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
     return 2 if step is None or abs(step) > 1 else abs(step)
 
 
+def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> bool:
+    """True when an access moves by at most ``most`` elements forwards (or not at all) when ``var`` grows by one."""
+    if stride_class(access, var) < 2:
+        return True
+    if access.buffer.strides or any([var in used_vars(i) for i in access.indices[:-1]]):
+        return False
+    step = slope(access.indices[-1], var)
+    return step is not None and 0 < step <= most
+
+
 def slope(expr: Expr, var: Var) -> int | None:
     """Coefficient of ``var`` in an affine expression, None where it is not affine in it."""
     if expr is var:

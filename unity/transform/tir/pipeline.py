@@ -22,12 +22,14 @@ from .plan_buffer_allocation import plan_buffer_allocation
 from .remove_no_op import remove_no_op
 from .rewrite_unsafe_select import rewrite_unsafe_select
 from .simplify import simplify
+from .tile_reductions import tile_reductions
 from .unroll_loop import unroll_loop
 from .vectorize_loop import vectorize_loop
 
 CPU_PIPELINE = Pipeline((
     bind_shared,
     canonicalize_loop,
+    tile_reductions,
     order_loops,
     lower_init_block,
     plan_buffer_allocation,

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.build import add, dtype_of, int_imm
+from ...ir.build import add, dtype_of, floordiv, floormod, int_imm, mul, sub
 from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
 from ...ir.node import replace
+from ...ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ...ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ...ir.types import prim_type
-from ...ir.walk import Rewriter, children, fresh_copy
+from ...ir.walk import Rewriter, Visit, children
 from ..base import prim_func_pass
 from .lower_opaque_block import _leaves
 
@@ -28,6 +29,16 @@ class UnrollOptions:
 
     max_copies: int = 512
     max_size: int = 16384
+
+
+_FOLD: dict[type, Visit] = {
+    Add: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else add(e.a, e.b),
+    Sub: lambda e: e if type(e.b) is not IntImm else sub(e.a, e.b),
+    Mul: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else mul(e.a, e.b),
+    FloorDiv: lambda e: e if type(e.b) is not IntImm else floordiv(e.a, e.b),
+    FloorMod: lambda e: e if type(e.b) is not IntImm else floormod(e.a, e.b),
+}
+"""Arithmetic on the value that the loop variable has taken."""
 
 
 class _Unroll(Rewriter):
@@ -60,8 +71,8 @@ class _Unroll(Rewriter):
         if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
             return node
         ty = prim_type(dtype_of(node.loop_var))
-        copies = [fresh_copy(node.body, {node.loop_var: add(node.min, int_imm(i, ty))}) for i in range(max(0, count))]
-        return seq(*copies)
+        values = [add(node.min, int_imm(i, ty)) for i in range(max(0, count))]
+        return seq(*[Rewriter(_FOLD, {node.loop_var: value}, fresh=True)(node.body) for value in values])
 
     def _size(self, loop: For) -> int:
         assert type(loop.extent) is IntImm

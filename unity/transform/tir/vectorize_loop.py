@@ -10,6 +10,7 @@ functions with branches inside (``BRANCHING``), which it cannot, are cut into ve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,10 @@ class VectorizeOptions:
 
 BRANCHING = frozenset(["T.sin", "T.cos", "T.tan", "T.fmod"])
 """Functions whose code has branches for rare arguments."""
+
+
+WHOLE = 16
+"""Lanes from which on vectors have powers of two: LLVM takes others apart badly."""
 
 
 DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
@@ -331,10 +336,19 @@ def _call(s: _Lanes, expr: Call) -> Expr:
     if expr.op.name == "T.if_then_else" and dtype_of(args[0]).lanes > 1:
         cond, yes, no = args
         lanes = dtype_of(cond).lanes
+        if type(yes) is BufferLoad and yes.predicate is None and _is_zero(no):
+            return masked(yes, cond, lanes)  # lanes that are not read are zero
         mask = Var("mask", cond.ty)  # named, because it goes into every read on both sides
         chosen = (mask, masked(yes, mask, lanes), masked(no, Not(mask, mask.ty), lanes))  # type: ignore[arg-type]
         return Let(mask, cond, replace(expr, args=chosen, ty=yes.ty))
     return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
+
+
+def _is_zero(expr: Expr) -> bool:
+    value = expr.value if type(expr) is Broadcast else expr
+    if type(value) is FloatImm:
+        return value.value == 0 and math.copysign(1.0, value.value) > 0
+    return is_int(value, 0)
 
 
 def _vector_already(s: _Lanes, expr: Expr) -> Expr:
@@ -368,15 +382,29 @@ def _loop(loop: For, options: VectorizeOptions) -> Stmt:
     assert type(loop.extent) is IntImm
     ty = prim_type(dtype_of(loop.loop_var))
     count, lanes = loop.extent.value, options.max_lanes
-    if count <= lanes:
-        return _vectors(loop, int_imm(0, ty), count) if count > 0 else SeqStmt(())
-    outer = Var(f"{loop.loop_var.name}_block", ty)
-    main = _vectors(loop, mul(outer, int_imm(lanes, ty)), lanes)
-    parts: list[Stmt] = [For(outer, int_imm(0, ty), int_imm(count // lanes, ty), "serial", main)]
-    if count % lanes:
-        rest = fresh_copy(loop)
-        parts.append(_vectors(rest, int_imm(count - count % lanes, ty), count % lanes))
+    if count == 0:
+        return SeqStmt(())
+    parts: list[Stmt] = []
+    whole = count // lanes
+    if whole > 1:
+        outer = Var(f"{loop.loop_var.name}_block", ty)
+        main = _vectors(loop, mul(outer, int_imm(lanes, ty)), lanes)
+        parts.append(For(outer, int_imm(0, ty), int_imm(whole, ty), "serial", main))
+    first = whole * lanes if whole > 1 else 0
+    for piece in _pieces(count - first, lanes):
+        parts.append(_vectors(fresh_copy(loop) if parts else loop, int_imm(first, ty), piece))
+        first += piece
     return seq(*parts)
+
+
+def _pieces(count: int, lanes: int) -> list[int]:
+    """Vectors that cover ``count`` lanes: powers of two while whole registers are filled, then one for the rest."""
+    found = []
+    while count >= WHOLE:
+        piece = min(lanes, 1 << (count.bit_length() - 1))
+        found.append(piece)
+        count -= piece
+    return found + ([count] if count else [])
 
 
 def _serial(loop: For, lanes: int) -> Stmt:
