@@ -17,6 +17,7 @@ import make_error_docs  # noqa: E402
 import make_language_tables  # noqa: E402
 import make_op_docs  # noqa: E402
 import make_option_docs  # noqa: E402
+import make_schedule_docs  # noqa: E402
 import make_stubs  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -26,6 +27,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "operators.md": make_op_docs.render,
     DOCS / "options.md": make_option_docs.build,
     DOCS / "language.md": make_language_tables.build,
+    DOCS / "schedule.md": make_schedule_docs.render,
     make_stubs.OUT / "ir.pyi": lambda: make_stubs.build("ir"),
     make_stubs.OUT / "relax.pyi": lambda: make_stubs.build("relax"),
     make_stubs.OUT / "tir.pyi": lambda: make_stubs.build("tir"),

@@ -1,4 +1,5 @@
-"""Random schedules on small programs: whatever is not refused leaves the numbers as they were, and the trace replays."""
+"""Random schedules on small programs: whatever is not refused leaves the numbers as they were, and the trace
+replays."""
 
 from __future__ import annotations
 
@@ -92,8 +93,8 @@ class MyModule:
                         B[vj, vi * 4 + vk] = A[vi * 4 + vk, vj] + T.float32(1)
 """
 PROGRAMS = {
-    "mm_relu": MM_RELU, "elementwise": ELEMENTWISE, "symbolic": SYMBOLIC, "conv": CONV, "softmax": SOFTMAX, "predicated": PREDICATED,
-    "nested": NESTED,
+    "mm_relu": MM_RELU, "elementwise": ELEMENTWISE, "symbolic": SYMBOLIC, "conv": CONV, "softmax": SOFTMAX,
+    "predicated": PREDICATED, "nested": NESTED,
 }  # fmt: skip
 
 

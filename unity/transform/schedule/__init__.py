@@ -5,7 +5,20 @@ index of its loops and blocks; ``conditions``, ``coverage``, ``dependence``, ``c
 errors; ``trace`` the record. Importing this package registers every primitive.
 """
 
-from . import annotations, cache, compute_location, inline, loop_kinds, loop_parts, order, query, reduction, sampling, split_fuse, storage
+from . import (
+    annotations,
+    cache,
+    compute_location,
+    inline,
+    loop_kinds,
+    loop_parts,
+    order,
+    query,
+    reduction,
+    sampling,
+    split_fuse,
+    storage,
+)
 from .refuse import Refused, picture, refuse
 from .registry import ROWS, Row, Sampled, primitive
 from .schedule import Schedule, install
@@ -14,7 +27,20 @@ from .state import ScheduleState
 from .trace import Instruction, Trace
 from .values import BlockRV, ExprRV, LoopRV
 
-FAMILIES = (query, sampling, split_fuse, loop_parts, order, loop_kinds, cache, compute_location, inline, reduction, storage, annotations)
+FAMILIES = (
+    query,
+    sampling,
+    split_fuse,
+    loop_parts,
+    order,
+    loop_kinds,
+    cache,
+    compute_location,
+    inline,
+    reduction,
+    storage,
+    annotations,
+)
 """The modules whose primitives make the table, in the order of the docs page."""
 
 install()

@@ -175,6 +175,21 @@ def require_blocks_only(at: Sref) -> None:
 _DECLARATIONS = (AllocBuffer, AllocConst, DeclBuffer)
 
 
+def require_complete_values(state: ScheduleState, blocks: list[Sref]) -> None:
+    """Refuse E415 when one of the blocks reads the result of another inside a loop that still reduces into it."""
+    known = block_scope(state, blocks[0])
+    inside = set(blocks)
+    for block in blocks:
+        for producer in known.producers(block):
+            around = set(loops_of(producer)) if producer in inside else set()
+            for loop in [s for s in loops_of(block) if s in around]:
+                if any([kind == "R" for kind, _ in iterators_driven(producer, loop)]):
+                    refuse(
+                        "E415", f"block {block.name} would read {producer.name} before loop {loop.name} completes its reduction",
+                        condition="complete values", at=[block, producer],
+                    )  # fmt: skip
+
+
 def other_writer(state: ScheduleState, block: Sref) -> Sref | None:
     """Another block of the scope that writes a buffer this block writes."""
     scope = block_scope(state, block)

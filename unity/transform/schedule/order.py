@@ -10,7 +10,8 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
-from .conditions import require_affine, require_blocks_only
+from .conditions import require_affine, require_blocks_only, require_complete_values
+from .coverage import why_not_independent
 from .distinct import require_distinct
 from .refuse import refuse
 from .registry import primitive
@@ -65,6 +66,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
                     condition="independent extents", at=sref,
                 )  # fmt: skip
     require_blocks_only(bottom)
+    _require_free_order(state, bottom)
     for block in state.blocks_below(bottom):
         require_affine(state, block)
         require_distinct(state, block, top)
@@ -76,6 +78,18 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     for sref in reversed(order):
         body = with_fields(sref.loop, body=body)
     state.replace(top, body)
+
+
+def _require_free_order(state: ScheduleState, bottom: Sref) -> None:
+    """Blocks that share the innermost loop read of each other only what the same iteration computed; else the step is
+    tested."""
+    blocks = state.blocks_below(bottom)
+    if len(blocks) < 2:
+        return
+    require_complete_values(state, blocks)
+    fault = why_not_independent(state, bottom)
+    if fault is not None:
+        state.assumptions.append(f"iterations are independent though {fault.reason}")
 
 
 def _chain(loops: list[Sref]) -> list[Sref]:
