@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....support.errors import InterpreterError
-from ....support.source import Span
+from ...analysis.threads import ThreadAxis, thread_axes
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Op, StringImm, Var
-from ...node import Node
-from ...scalar import BufferLoad, IterVar
-from ...stmt import AllocBuffer, AttrStmt, Block, BufferStore, DeclBuffer, For, Stmt
+from ...scalar import BufferLoad
+from ...stmt import AllocBuffer, Block, BufferStore, DeclBuffer, For, Stmt
 from ...types import Expr, PrimType
-from ...walk import children, collect, free_vars
+from ...walk import collect, free_vars
 from ..machine import Machine
 from ..memory import Pointer, View
 from .findings import Log
@@ -31,45 +29,7 @@ from .wave import Wave
 HostValue = Callable[[dict[Any, Any]], Any]
 
 
-@dataclass(slots=True)
-class Axis:
-    """A thread axis as the program binds it; ``key`` tells virtual axes of one tag apart by their nesting."""
-
-    var: Var
-    tag: str
-    key: tuple[str, int]
-    extent: Expr
-    span: Span | None
-
-
-def is_thread_axis(stmt: Any) -> bool:
-    """Does a statement bind a thread axis."""
-    if type(stmt) is For:
-        return stmt.kind == "thread_binding"
-    return type(stmt) is AttrStmt and stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar
-
-
-def thread_axes(stmt: Stmt) -> list[Axis]:
-    """All thread axes bound in a statement, in order."""
-    found: list[Axis] = []
-
-    def visit(node: Node, tags: tuple[str, ...]) -> None:
-        if is_thread_axis(node):
-            if type(node) is For:
-                var, tag, extent = node.loop_var, node.thread or "", node.extent
-            else:
-                assert type(node) is AttrStmt
-                var, tag, extent = node.node.var, node.node.thread_tag, node.value
-            found.append(Axis(var, tag, (tag, tags.count(tag)), extent, getattr(node, "span", None)))
-            tags = (*tags, tag)
-        for child in children(node):
-            visit(child, tags)
-
-    visit(stmt, ())
-    return found
-
-
-def _checked_tag(axis: Axis) -> str:
+def _checked_tag(axis: ThreadAxis) -> str:
     kind, _, letter = axis.tag.partition(".")
     if (kind in ("blockIdx", "threadIdx") and letter in AXES) or kind in ("vthread", "cthread"):
         return kind

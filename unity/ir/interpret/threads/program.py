@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....support.errors import InterpreterError
+from ...analysis.threads import is_thread_axis
 from ...buffer import Buffer
 from ...expr import Call, Op, Var
 from ...function import PrimFunc
@@ -19,7 +20,7 @@ from ..primfunc import CompiledPrimFunc
 from ..statements import StmtCompiler
 from . import fragments as _fragments, warp as _warp
 from .findings import Log
-from .kernel import Kernel, is_thread_axis
+from .kernel import Kernel
 from .memory import rank_of
 
 TABLES = (_fragments, _warp)

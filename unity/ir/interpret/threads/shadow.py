@@ -116,7 +116,8 @@ class Shadow:
     def _report(
         self, cells: np.ndarray, before: np.ndarray, codes: np.ndarray, racing: np.ndarray, report: Report
     ) -> None:
+        cells, before, codes = cells[racing], before[racing], codes[racing]
         sites = (1 << SITE_BITS) - 1
-        racing = racing & ~(self.atomic[before & sites] & self.atomic[codes & sites])
-        if racing.any():
-            report(cells[racing], before[racing], codes[racing])
+        plain = ~(self.atomic[before & sites] & self.atomic[codes & sites])
+        if plain.any():
+            report(cells[plain], before[plain], codes[plain])
