@@ -9,7 +9,7 @@ from math import lcm
 import numpy as np
 
 from ..ir.buffer import Range
-from ..ir.build import const, dtype_of, ge, index_var, logical_or
+from ..ir.build import add, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul
 from ..ir.expr import IntImm, Var
 from ..ir.node import Def, Node, node
 from ..ir.scalar import FloorDiv, FloorMod
@@ -96,9 +96,11 @@ class IndexMap(Node):
         for division in collect(self, (FloorDiv, FloorMod)):
             if type(division.b) is IntImm and division.b.value > 0 and var in collect(division.a, Var):
                 divisor = lcm(divisor, division.b.value)
-        if divisor == 1 or type(extent) is not IntImm or extent.value % divisor == 0:
+        dtype = dtype_of(extent)
+        if divisor == 1 or Analyzer().can_prove(eq(floormod(extent, const(divisor, dtype)), const(0, dtype))):
             return extent
-        return const(-(-extent.value // divisor) * divisor, dtype_of(extent))
+        blocks = floordiv(add(extent, const(divisor - 1, dtype)), const(divisor, dtype))
+        return Analyzer().simplify(mul(blocks, const(divisor, dtype)))
 
 
 def index_map(ndim: int, make: Callable[..., Sequence[Expr]], dtype: str = "int64") -> IndexMap:
