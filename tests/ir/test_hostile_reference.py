@@ -24,7 +24,8 @@ from unity.ir.build import call_extern, const
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.verify import violations
-from unity.support.errors import InterpreterError
+from unity.script import parse
+from unity.support.errors import InterpreterError, UnityError
 
 I32 = prim_type("int32")
 A = buffer("A", (4,), "int32")
@@ -74,3 +75,28 @@ def test_a_c_function_with_an_integer_result() -> None:
     x = np.zeros(4, "int32")
     run(func, None, x)
     assert x[1] == 5
+
+
+VOID = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def g(A: T.Buffer((4,), "float32")):
+        A[0] = T.float32(3)
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32")):
+        {statement}
+"""
+
+
+def test_a_program_without_result_is_no_value():
+    text = VOID.format(statement='A[1] = T.Cast("float32", M.g(A.data))')
+    with pytest.raises(UnityError) as caught:
+        parse(text)
+    assert "E337" in str(caught.value) and "g returns nothing" in str(caught.value)
+    with pytest.raises(UnityError) as caught:
+        run(parse(text, check=False), "f", np.ones(4, "float32"))
+    assert caught.value.code == "E318"
+    given = np.ones(4, "float32")
+    run(parse(VOID.format(statement="M.g(A.data)")), "f", given)
+    assert given[0] == 3

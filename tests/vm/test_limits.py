@@ -324,3 +324,19 @@ def test_deep_recursion_in_threads_with_small_stacks():
     finally:
         threading.stack_size(before)
     assert codes == ["E632"] * 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kernel_outlives_its_machine(mode):
+    text = """
+@T.prim_func
+def f(A: T.Buffer((4,), "float32")):
+    T.func_attr({"global_symbol": "f"})
+    for i in range(4):
+        A[i] = A[i] + T.float32(1)
+"""
+    kernel = VirtualMachine(unity.compile(parse(text)), exec_mode=mode)["f"]
+    gc.collect()
+    given = np.ones(4, np.float32)
+    kernel(given)
+    np.testing.assert_array_equal(given, np.full(4, 2, np.float32))

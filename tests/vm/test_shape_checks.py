@@ -48,6 +48,9 @@ CASES = [
     ("resize", [tensor("x", '(1, 1, "n", "m")')], "R.image.resize2d(x, R.shape([3, 3]))", [(1, 1, 2, 2)], [(1, 1, 0, 2)]),
     ("reflect", [MATRIX], 'R.nn.pad(x, pad_width=(0, 0, 2, 2), pad_mode="reflect")', [(2, 3)], [(2, 2)]),
     ("circular", [MATRIX], 'R.nn.pad(x, pad_width=(0, 0, 2, 2), pad_mode="circular")', [(2, 2)], [(2, 0)]),
+    ("argmax", [MATRIX], "R.argmax(x, axis=0)", [(2, 3)], [(0, 3)]),
+    ("max of nothing", [MATRIX], "R.max(x, axis=0)", [(0, 3)], None),
+    ("min of nothing", [tensor("x", '("n", 2)', L)], "R.min(x, axis=0)", [(0, 2)], None),
     ("rms_norm", [MATRIX, tensor("g", '("m",)')], "R.nn.rms_norm(x, g, axes=[-1])", [(2, 3), (3,)], [(2, 300), (3,)]),
 ]  # fmt: skip
 ANNOTATED = [

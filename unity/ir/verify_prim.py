@@ -199,7 +199,7 @@ class PrimVerifier:
         self._define_var(stmt.var)
 
     def _evaluate(self, stmt: Evaluate) -> None:
-        self.expr(stmt.value)
+        self.expr.statement(stmt.value)
 
     def _assert(self, stmt: AssertStmt) -> None:
         self.expr.condition(stmt.cond, "an assertion")

@@ -323,7 +323,16 @@ class ScalarVerifier:
             if dtype is None or dtype.lanes % 2:
                 self.bad(expr, f"{name} needs a vector of an even number of lanes, got {dtype}")
 
-    def _function_call(self, expr: Call, callee: GlobalVar) -> None:
+    def statement(self, expr: Expr) -> None:
+        """What stands alone as a statement: a call there need not return anything."""
+        if type(expr) is Call and type(expr.op) is GlobalVar:
+            for arg in expr.args:
+                self(arg)
+            self._function_call(expr, expr.op, alone=True)
+        else:
+            self(expr)
+
+    def _function_call(self, expr: Call, callee: GlobalVar, alone: bool = False) -> None:
         if self.mod is None:
             return
         fn = self.mod.functions.get(callee.name)
@@ -339,6 +348,8 @@ class ScalarVerifier:
                 return
             taken = element_type(expr.ty)
             given_back = fn.ret_ty.dtype if isinstance(fn.ret_ty, PrimType) else DataType("void")
+            if given_back.code == "void" and not alone:
+                self.report.add("E337", f"{callee.name} returns nothing: a call of it is no value", expr.span)
             if given_back.code != "void" and taken is not given_back and (taken is None or taken.code != "void"):
                 self.report.add("E337", f"{callee.name} returns {given_back.name}, taken as {taken}", expr.span)
             for param, arg in zip(fn.params, expr.args):

@@ -14,7 +14,7 @@ from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.expr import Call, ShapeExpr
-from ..ir.relation import Answer, dims, same_dims, tensor_type, unequal_shapes
+from ..ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, known_dims, result_dtype, short_name
 from .rules import (
@@ -179,10 +179,23 @@ def _reduction(
     return row(name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower)
 
 
+def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
+    """numpy's function; over nothing, the value that every other one displaces."""
+
+    def ref(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+        if x.dtype.kind == "f":
+            edge: Any = -np.inf if largest else np.inf
+        else:
+            edge = np.iinfo(x.dtype).min if largest else np.iinfo(x.dtype).max
+        return fn(x, axis=axis, keepdims=keepdims, initial=edge)
+
+    return ref
+
+
 sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes.")
 prod = _reduction("prod", _numbers, np.prod, _lower(te.prod), "Product over axes.")
-max_ = _reduction("max", _numbers, np.max, _lower(te.max), "Largest over axes; NaN if any is NaN.")
-min_ = _reduction("min", _numbers, np.min, _lower(te.min), "Smallest over axes; NaN if any is NaN.")
+max_ = _reduction("max", _numbers, _extreme(np.max, True), _lower(te.max), "Largest over axes; NaN if any is NaN.")
+min_ = _reduction("min", _numbers, _extreme(np.min, False), _lower(te.min), "Smallest over axes; NaN if any is NaN.")
 mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
 variance = _reduction(
     "variance", _floats, np.var, _statistic(variance_tensor), "Mean squared distance from the mean over axes."
@@ -195,9 +208,7 @@ def _arg_type(call: Call) -> Type:
     axis = attr(call, "axis")
     axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
     known = dims(ty)
-    if known is not None and any(
-        [getattr(d, "value", 1) == 0 for i, d in enumerate(known) if axes is None or i in axes]
-    ):
+    if known is not None and any([exceeds(ONE, d) for i, d in enumerate(known) if axes is None or i in axes]):
         raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
     return reduced_type(call, ty, DataType("int64"), axes)
 

@@ -19,11 +19,12 @@ C_TYPES: dict[str, Any] = {
 
 
 class RawKernel:
-    """One raw entry. Called with the values of its parameters, then those of its symbols."""
+    """One raw entry. Called with the values of its parameters, then those of its symbols. ``keep`` owns the machine code."""
 
-    def __init__(self, signature: KernelSignature, address: int) -> None:
+    def __init__(self, signature: KernelSignature, address: int, keep: object = None) -> None:
         self.signature = signature
         self.address = address
+        self.keep = keep
         kinds = [self._kind(p) for p in signature.params] + [ctypes.c_int64] * len(signature.symbols)
         if signature.result is not None:
             kinds.append(ctypes.c_void_p)
@@ -59,5 +60,6 @@ def kernel_failure(signature: KernelSignature, status: int) -> VMError:
 def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:
     """All raw entries of a linked object."""
     return {
-        name: RawKernel(signature, engine.address(program.symbol(name))) for name, signature in program.kernels.items()
+        name: RawKernel(signature, engine.address(program.symbol(name)), engine)
+        for name, signature in program.kernels.items()
     }

@@ -212,9 +212,7 @@ class ExprCompiler:
     def _call(self, expr: Call) -> Closure:
         callee = expr.op
         if type(callee) is GlobalVar:
-            args = [self(a) for a in expr.args]
-            machine, name = self.machine, callee.name
-            return lambda env: machine.call(name, [a(env) for a in args], expr.span)
+            return self._result_of(callee.name, self.function_call(expr), expr)
         make = INTRINSIC_CLOSURES.get(callee.name) if type(callee) is Op else None
         if make is None:
             name = getattr(callee, "name", type(callee).__name__)
@@ -225,6 +223,21 @@ class ExprCompiler:
 
             return unknown
         return make(self, expr)
+
+    def function_call(self, expr: Call) -> Closure:
+        """A call of a function of the module; nothing comes back from a tensor program without a result."""
+        args = [self(a) for a in expr.args]
+        machine, name = self.machine, getattr(expr.op, "name", "")
+        return lambda env: machine.call(name, [a(env) for a in args], expr.span)
+
+    def _result_of(self, name: str, call: Closure, expr: Call) -> Closure:
+        def value(env: Env) -> Any:
+            result = call(env)
+            if result is None:
+                raise InterpreterError("E318", f"{name} returns nothing: a call of it is no value", expr.span)
+            return result
+
+        return value
 
     def _reduce(self, expr: Reduce) -> Closure:
         reducer = expr.combiner

@@ -8,7 +8,7 @@ from typing import Any
 from ...support.errors import InterpreterError
 from ..buffer import Buffer
 from ..build import dtype_of
-from ..expr import Call, IntImm, Op, Var
+from ..expr import Call, GlobalVar, IntImm, Op, Var
 from ..scalar import IterVar
 from ..stmt import (
     AllocBuffer,
@@ -198,7 +198,8 @@ class StmtCompiler:
                 return lambda env: CONTINUE
         if type(value) is Var or type(value) is IntImm:
             return lambda env: None
-        effect = self.expr(value)
+        alone = type(value) is Call and type(value.op) is GlobalVar
+        effect = self.expr.function_call(value) if alone else self.expr(value)  # type: ignore[arg-type]
 
         def run(env: Env) -> None:
             effect(env)
