@@ -37,7 +37,9 @@ class SequenceLSTM(nn.Module):
 class TransformerEncoder(nn.Module):
     """torch's own encoder layers over token and position embeddings; token 0 is padding."""
 
-    def __init__(self, tokens: int = 1000, width: int = 128, heads: int = 4, layers: int = 2, length: int = 128) -> None:
+    def __init__(
+        self, tokens: int = 1000, width: int = 128, heads: int = 4, layers: int = 2, length: int = 128
+    ) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(tokens, width), nn.Embedding(length, width)
         layer = nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True, norm_first=True)

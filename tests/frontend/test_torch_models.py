@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch_models import CNN, MLP, Encoder, same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import detach_params, from_exported_program, from_fx, unity_backend  # noqa: E402
+from unity.frontend.trace import functional  # noqa: E402
 from unity.ir.expr import Constant  # noqa: E402
 from unity.ir.structural import structural_equal  # noqa: E402
 from unity.ir.verify import verify  # noqa: E402
@@ -223,3 +225,33 @@ def test_backend_entry_point_names_the_backend() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, _, attribute = project["entry-points"]["torch_dynamo_backends"]["unity"].partition(":")
     assert module == unity_backend.__module__ and attribute == unity_backend.__name__
+
+
+def test_module_path_and_line_of_every_binding() -> None:
+    compiled = unity.compile(Encoder().eval(), example_inputs=(torch.randint(1, 50, (2, 7)),))
+    bindings = [b for block in compiled.module["main"].body.blocks for b in block.bindings]
+    places = {b.span.place.split(" (")[0] for b in bindings if b.span is not None}
+    assert all([b.span is not None for b in bindings[:-1]])  # the last one collects the results
+    assert {"tokens", "layers.0.qkv", "layers.1.inner.1", "norm", "the model"} <= places
+    text = compiled.script(places=True)
+    assert re.search(r"# layers.0.norm1 \(.*torch_models.py:\d+\)\n", text) and "layers_1_qkv_weight" in text
+    assert "layers.1.qkv (" in "\n".join(compiled.executable.program.places)
+
+
+class InPlace(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = torch.relu_(x + 1).mul_(2)
+        z = torch.nn.functional.dropout(x, 0.5, False)
+        shared = x * 3
+        row = shared[0]
+        return y, z.clone().neg_(), row.add_(1), shared
+
+
+def test_in_place_operators() -> None:
+    x = torch.randn(2, 3)
+    model = InPlace()
+    same(unity.compile(model, example_inputs=(x,), strict=True)(x), model(x))
+    kept = torch.export.export(CNN().eval(), (torch.randn(2, 3, 16, 16),))
+    assert functional(kept) is kept  # relu_ of a value nobody else sees needs no rewriting by torch
+    view = torch.export.export(model, (x,))
+    assert functional(view) is not view

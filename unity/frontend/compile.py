@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
-from ..ir.expr import Constant
+from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
-from ..ir.walk import collect
+from ..ir.types import Expr
+from ..ir.walk import collect, rewrite
+from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
 from ..support.extras import require
 from ..target.target import Target
@@ -153,12 +156,29 @@ class CompiledModel:
             return value
         return value.torch().clone() if value.data_ptr in taken else value.torch()
 
+    def script(self, **options: Any) -> str:
+        """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""
+        return readable(self.module, self.report.weights, **options)
+
     def __repr__(self) -> str:
         return f"CompiledModel({self._main.signature})"
+
+
+def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> str:
+    """A module as script in which the weights given stand as names instead of their elements. Such text is for reading only."""
+    names = {id(data): re.sub(r"\W", "_", name) for name, data in weights.items()}
+    made: dict[str, Var] = {}
+
+    def shown(node: Constant) -> Expr:
+        name = names.get(id(node.data))
+        return node if name is None or node.data.size < 2 else made.setdefault(name, Var(name, node.ty))
+
+    with deep_recursion():
+        return str(rewrite(mod, {Constant: shown}).script(**options))
 
 
 def _one_line(spec: Any) -> str:
     return " ".join(str(spec).split())
 
 
-__all__ = ["CompiledModel", "compile", "refuse_training"]
+__all__ = ["CompiledModel", "compile", "readable", "refuse_training"]

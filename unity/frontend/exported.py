@@ -176,6 +176,7 @@ class _Import:
                 self.weights.append((var, made.data))
                 found = var
             self._shared[key] = found
+            self.graph.report.weights[target] = made.data
         return found
 
     # ---- ranges

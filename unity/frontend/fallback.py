@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,7 +19,7 @@ from ..ir.builder import make_call
 from ..ir.expr import Call, ExternFunc, StringImm, op
 from ..ir.types import Expr, Type
 from ..support.extras import require
-from .report import Gap
+from .report import RUNS, Gap, Runs
 
 PREFIX = "torch.ops."
 
@@ -45,12 +46,16 @@ def register_torch_operator(name: str) -> None:
 def torch_function(target: Any) -> Callable[..., Any]:
     """The registered function of a torch operator: ``f(template, *operands)``."""
     torch = require("torch")
+    runs = RUNS.setdefault(str(target), Runs())
 
     def run(template: str, *operands: Any) -> Any:
         values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
         args, kwargs = _decode(_parsed(str(template)), values, torch)
+        start = time.perf_counter()
         with torch.no_grad():
             made = target(*args, **kwargs)
+        runs.count += 1
+        runs.seconds += time.perf_counter() - start
         taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
         return _result(made, taken, torch)
 

@@ -7,6 +7,7 @@ which checks them when the program runs; a translation of another type is discar
 from __future__ import annotations
 
 import linecache
+import math
 import operator
 import re
 from collections.abc import Iterable
@@ -23,6 +24,7 @@ from .context import Args, Context, Result
 from .fallback import call_torch
 from .report import Gap, ImportReport
 from .torch_table import ATEN
+from .trace import out_of_place
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                     "aten.sym_constrain_range.default")  # fmt: skip
@@ -38,7 +40,7 @@ class GraphImporter:
         self.report = report
         self.values: dict[Any, Result] = {}
         self._spans: dict[tuple[str, str], Span | None] = {}
-        self._torch_folder = str(Path(context.torch.__file__).parent)
+        self._torch_folder = str(Path(str(context.torch.__file__)).parent)
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Translate all operator nodes; placeholders must stand in ``values`` already."""
@@ -79,7 +81,7 @@ class GraphImporter:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):
             raise self._refused(node, "it is no operator but a function of functions")
-        return self._operator(node, name)
+        return self._operator(node)
 
     def _assert(self, node: Any) -> None:
         raw = node.args[0]
@@ -87,15 +89,17 @@ class GraphImporter:
         if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
             self.context.emit(op.assert_op(cond, format=str(node.args[1])))
 
-    def _operator(self, node: Any, name: str) -> Result:
+    def _operator(self, node: Any) -> Result:
         c = self.context
         args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
-        self._check_mode(node, self._bind(node.target, args, kwargs))
+        target = out_of_place(node.target)
+        name = str(target)
+        self._check_mode(node, self._bind(target, args, kwargs))
         entry = ATEN.get(name)
         reason = "no graph operator expresses it"
         if entry is not None:
             try:
-                made = self._finish(node, entry(c, self._bind(node.target, args, kwargs)))
+                made = self._finish(node, entry(c, self._bind(target, args, kwargs)))
                 self.report.imported += 1
                 return made
             except Gap as gap:
@@ -107,14 +111,24 @@ class GraphImporter:
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
             ty = c.open_type_of(c.value)
-            pure = c.torch.Tag.nondeterministic_seeded not in node.target.tags
-            made = c.builder.emit(call_torch(node.target, args, kwargs, ty, pure), node.name)
+            pure = c.torch.Tag.nondeterministic_seeded not in target.tags
+            made = c.builder.emit(call_torch(target, args, kwargs, ty, pure), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
-        self.report.add(name, reason, self.place(node))
+        self.report.add(name, reason, self.place(node), self._bytes(node))
         if not isinstance(c.value, (list, tuple)):
             return self._closed(made, c.value)
         return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
+
+    def _bytes(self, node: Any) -> int:
+        """What a call reads and writes; symbolic sizes count as in the example."""
+        values = [self.context.value, *[n.meta.get("val") for n in node.all_input_nodes]]
+        leaves = self.context.torch.utils._pytree.tree_leaves(values)
+        found = 0
+        for leaf in leaves:
+            if isinstance(leaf, self.context.torch.Tensor):
+                found += math.prod([_hint(d) for d in leaf.shape]) * leaf.element_size()
+        return found
 
     def _closed(self, made: Var, value: Any) -> Expr:
         """The result of a call with sizes only the data knows bound to symbols."""
@@ -191,6 +205,11 @@ class GraphImporter:
     def _refused(self, node: Any, reason: str) -> FrontendError:
         return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),
                              help=f"it stands in {module_path(node)}")  # fmt: skip
+
+
+def _hint(size: Any) -> int:
+    """A size, or that of the example; 1 where only the data knows it."""
+    return size if isinstance(size, int) else int(size.node.hint) if size.node.has_hint() else 1
 
 
 def module_path(node: Any) -> str:

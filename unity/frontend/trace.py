@@ -94,12 +94,17 @@ def functional(exported_program: Any) -> Any:
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
-    wanted = {t for t in targets if str(t) not in ATEN and not str(t).startswith(_KEPT)}
+    wanted = {t for t in map(out_of_place, targets) if str(t) not in ATEN and not str(t).startswith(_KEPT)}
     known = torch.export.default_decompositions() if wanted else {}
     table = {t: known[t] for t in wanted if t in known}
-    if not table and not any([_is_mutable(t) or isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
-        return exported_program
-    return exported_program.run_decompositions(table)
+    if table or any([isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
+        return exported_program.run_decompositions(table)
+    written = [n for n in exported_program.graph.nodes if n.op == "call_function" and _is_mutable(n.target)]
+    return (
+        exported_program
+        if all([_overwrites_own_value(n) for n in written])
+        else exported_program.run_decompositions(table)
+    )
 
 
 def _is_mutable(target: Any) -> bool:
@@ -107,4 +112,38 @@ def _is_mutable(target: Any) -> bool:
     return schema is not None and schema.is_mutable
 
 
-__all__ = ["KEPT_WHOLE", "export", "functional", "refuse_foreign", "sample_inputs"]
+def _overwrites_own_value(node: Any) -> bool:
+    """Is an in-place operator the only one to ever see the tensor it writes to, as after ``relu_(conv(x))``?
+
+    Then the operator without the underscore means the same. Views, inputs, weights and tensors used twice are seen elsewhere.
+    """
+    while _is_mutable(node.target):
+        value: Any = node.args[0] if node.args else None
+        known = out_of_place(node.target) is not node.target and getattr(value, "op", "") == "call_function"
+        if not known or len(value.users) > 1:
+            return False
+        node = value
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or any([r.alias_info is not None for r in schema.returns]):
+        return False
+    composite = require("torch")._C._dispatch_has_kernel_for_dispatch_key(
+        node.target.name(), "CompositeImplicitAutograd"
+    )
+    return not composite or str(node.target).startswith(_FRESH)
+
+
+_FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
+          "aten.instance_norm.")  # fmt: skip
+"""Composite operators that give a new tensor; others may give their operand back, as dropout and einsum do."""
+
+
+def out_of_place(target: Any) -> Any:
+    """The operator that gives a new tensor where ``target`` writes to its first operand; ``target`` itself otherwise."""
+    if not _is_mutable(target) or not target._schema.name.endswith("_"):
+        return target
+    namespace, _, name = target._schema.name.partition("::")
+    packet = getattr(getattr(require("torch").ops, namespace), name[:-1], None)
+    return getattr(packet, target._overloadname, target)
+
+
+__all__ = ["KEPT_WHOLE", "export", "functional", "out_of_place", "refuse_foreign", "sample_inputs"]
