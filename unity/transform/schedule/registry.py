@@ -12,10 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ...ir.types import Expr
+from .sref import Sref
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 Normalize = Callable[[Any, Any, dict[str, Any]], Any]
 """From (state, argument, all resolved arguments) to the value a trace records and the primitive takes."""
+
+Accepts = Callable[[Any], bool]
+"""Is a resolved argument of the kind its annotation says."""
 
 QUERY, SAMPLE, STEP = "query", "sample", "step"
 
@@ -43,6 +49,7 @@ class Row:
     example: str
     family: str
     normalize: dict[str, Normalize]
+    accepts: dict[str, Accepts]
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,6 +59,49 @@ class Sampled:
     outputs: Any
     decision: Any
 
+
+def accepts(annotation: str) -> Accepts:
+    """The test an annotation stands for: references, plain types, lists of them, unions. Another name accepts anything:
+    the primitive checks itself."""
+    parts = _alternatives(annotation)
+    if len(parts) > 1:
+        tests = [accepts(part) for part in parts]
+        return lambda value: any([test(value) for test in tests])
+    if annotation.startswith("list[") and annotation.endswith("]"):
+        inner = accepts(annotation[5:-1])
+        return lambda value: isinstance(value, (list, tuple)) and all([inner(item) for item in value])
+    return _PLAIN.get(annotation.split("[")[0], lambda value: True)
+
+
+def _alternatives(annotation: str) -> list[str]:
+    """The members of a union, at the top level."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(annotation):
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "|" and depth == 0:
+            parts.append(annotation[start:place].strip())
+            start = place + 1
+    return [*parts, annotation[start:].strip()]
+
+
+def _is_int(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, Expr)
+
+
+_PLAIN: dict[str, Accepts] = {
+    "int": _is_int,
+    "bool": lambda value: isinstance(value, bool) or value in (0, 1),
+    "str": lambda value: isinstance(value, str),
+    "float": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "None": lambda value: value is None,
+    "dict": lambda value: isinstance(value, dict),
+    "list": lambda value: isinstance(value, (list, tuple)),
+    "BlockRef": lambda value: isinstance(value, Sref) and value.is_block,
+    "LoopRef": lambda value: isinstance(value, Sref) and not value.is_block,
+    "ItemRef": lambda value: isinstance(value, Sref),
+}
+KINDS = {"BlockRef": "a block", "LoopRef": "a loop", "ItemRef": "a block or a loop"}
+"""What a reader calls the references."""
 
 ROWS: dict[str, Row] = {}
 """Every primitive by name, in the order of the docs page."""
@@ -80,6 +130,7 @@ def primitive(
         ROWS[own] = Row(
             own, kind, apply, public, annotations, str(whole.return_annotation), inspect.getdoc(apply) or "", checks,
             rewrite, unsafe, example, family, normalize or {},
+            {name: accepts(text) for name, text in annotations.items()},
         )  # fmt: skip
         return apply
 

@@ -7,6 +7,7 @@ Not here: any primitive. Invariant: a step that fails leaves module, random vari
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ...ir.walk import substitute
 from ...support.errors import ScheduleError
 from . import grade
 from .refuse import LEVELS, Refused, picture, refuse
-from .registry import QUERY, ROWS, SAMPLE, Row, Sampled
+from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .sref import Sref
 from .state import ScheduleState
 from .trace import Instruction, Trace
@@ -153,8 +154,14 @@ class Schedule:
                 named[key] = value
             else:
                 named[key] = value
+        missing = [
+            p.name for p in row.signature.parameters.values()
+            if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in args and p.name != "decision"
+        ]  # fmt: skip
+        if missing:
+            raise ScheduleError("E403", f"{row.name}: {missing[0]} is missing")
         if decision is not None:
-            named["decision"] = decision
+            named["decision"] = self._argument(row, "decision", decision)
         if "func_name" in row.signature.parameters and named.get("func_name") is None:
             named["func_name"] = self._func
             args = {**args, "func_name": self._func}
@@ -192,22 +199,15 @@ class Schedule:
         return f"tested({seed})" if assumptions else "proved"
 
     def _argument(self, row: Row, key: str, value: Any) -> Any:
-        """An argument as the primitive takes it; refused when it is of the wrong kind."""
-        expected = row.annotations[key]
+        """An argument as the primitive takes it; refused E403 when it is of the wrong kind."""
         resolved = self._resolved(value)
-        items = resolved if isinstance(resolved, (list, tuple)) else [resolved]
-        for word, block in (("BlockRef", True), ("LoopRef", False), ("ItemRef", None)):
-            if expected == word or (expected == f"list[{word}]"):
-                for item, given in zip(items, value if isinstance(value, (list, tuple)) else [value]):
-                    if not isinstance(item, Sref) or (block is not None and item.is_block is not block):
-                        wanted = {True: "a block", False: "a loop", None: "a block or a loop"}[block]
-                        refuse_argument(row, key, given, wanted)
-                return resolved
-        plain = _PLAIN.get(expected)
-        if plain is not None and (
-            not isinstance(resolved, plain) or (isinstance(resolved, bool) and bool not in plain)
-        ):
-            refuse_argument(row, key, value, expected)
+        variadic = row.signature.parameters[key].kind is inspect.Parameter.VAR_POSITIONAL
+        if variadic and not isinstance(value, (list, tuple)):
+            raise ScheduleError("E403", f"{row.name}: {key} must be a list, got {value!r}")
+        for given, item in zip(value, resolved) if variadic else [(value, resolved)]:
+            if key not in row.normalize and not row.accepts[key](item):
+                text = row.annotations[key]
+                raise ScheduleError("E403", f"{row.name}: {key} must be {KINDS.get(text, text)}, got {given!r}")
         return resolved
 
     def _resolved(self, value: Any) -> Any:
@@ -262,14 +262,6 @@ class Schedule:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
-
-
-def refuse_argument(row: Row, key: str, value: Any, wanted: str) -> None:
-    """Refuse an argument of the wrong kind."""
-    raise ScheduleError("E403", f"{row.name}: {key} must be {wanted}, got {value!r}")
-
-
-_PLAIN: dict[str, tuple[type, ...]] = {"int": (int, Expr), "bool": (bool, int), "str": (str,), "float": (float, int)}
 
 
 def _imm(value: Any) -> Expr:

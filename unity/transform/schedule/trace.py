@@ -205,7 +205,7 @@ class Trace:
 def _read(number: int, entry: Any, known: dict[str, RandomVar]) -> Instruction:
     if type(entry) is not dict or type(entry.get("args")) is not dict or type(entry.get("outputs")) is not list:
         raise ScheduleError("E405", f"step {number + 1} of the trace is not well formed")
-    row = ROWS.get(entry.get("kind", ""))
+    row = ROWS.get(str(entry.get("kind", "")))
     if row is None:
         raise ScheduleError(
             "E406", f"step {number + 1} of the trace, {entry.get('kind')!r}, is a primitive this version does not have"
@@ -216,7 +216,7 @@ def _read(number: int, entry: Any, known: dict[str, RandomVar]) -> Instruction:
         raise ScheduleError(
             "E406", f"step {number + 1} of the trace: {row.name} has no argument {unknown[0]!r} in this version"
         )
-    decision = from_json(entry["decision"], known) if "decision" in entry else None
+    decision = from_json(entry["decision"], known) if "decision" in entry and row.kind == SAMPLE else None
     outputs = []
     for text in entry["outputs"]:
         kind = _KINDS.get(text[:1]) if type(text) is str else None

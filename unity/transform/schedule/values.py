@@ -135,6 +135,10 @@ def _map_json(value: IndexMap, name: Namer) -> Any:
 
 
 def _map_from_json(payload: Any, known: Mapping[str, RandomVar]) -> IndexMap:
+    if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
+    if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
     variables = {n: build.index_var(n) for n in payload["inputs"]}
     return IndexMap(tuple(variables.values()), tuple([read_arithmetic(t, variables) for t in payload["outputs"]]))
 
@@ -179,11 +183,15 @@ def from_json(value: Any, known: Mapping[str, RandomVar]) -> Any:
         ((tag, payload),) = value.items()
         if tag == "rv":
             return named(payload, known)
-        if tag == "dict" and type(payload) is list:
+        if tag == "dict" and type(payload) is list and all([_is_pair(pair) for pair in payload]):
             return {from_json(k, known): from_json(v, known) for k, v in payload}
         if tag in _BY_TAG:
             return _BY_TAG[tag].from_json(payload, known)
     raise ScheduleError("E405", f"a trace holds the value {value!r}, which this version does not read")
+
+
+def _is_pair(pair: Any) -> bool:
+    return type(pair) is list and len(pair) == 2 and type(pair[0]) in _PLAIN
 
 
 def named(text: Any, known: Mapping[str, RandomVar]) -> RandomVar:
