@@ -1,4 +1,4 @@
-"""Table entries: elementwise arithmetic, comparisons, conversions and reductions."""
+"""Table entries: elementwise arithmetic, comparisons and conversions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import op
 from ..ir.types import Expr
-from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, static
+from .context import Args, Context, aten, is_float, number
 
 _SAME = {
     "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
@@ -71,11 +71,6 @@ def _frac(c: Context, a: Args) -> Expr:
 @aten("reciprocal.default")
 def _reciprocal(c: Context, a: Args) -> Expr:
     return op.divide(number(1, c.dtype), c.cast(a.self, c.dtype))
-
-
-@aten("log2.default")
-def _log2(c: Context, a: Args) -> Expr:
-    return op.multiply(op.log(c.cast(a.self, c.dtype)), number(1 / math.log(2), c.dtype))
 
 
 @aten("nan_to_num.default")
@@ -238,145 +233,3 @@ def _convert(c: Context, a: Args) -> Expr:
 def _copy(c: Context, a: Args) -> Expr:
     source = a.src if hasattr(a, "src") else a.value
     return c.broadcast(c.cast(source, c.dtype))
-
-
-# ---- reductions
-
-
-def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
-    if value is None or value == []:
-        return None
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return tuple([axis_of(v, rank) for v in values])
-
-
-def reduce(fn: Callable[..., Expr], x: Expr, dim: Any, keepdim: bool) -> Expr:
-    """A reduction over torch's ``dim``; a scalar is its own reduction."""
-    if rank_of(x) == 0:
-        return x
-    return fn(x, axis=_axes(dim, rank_of(x)), keepdims=bool(keepdim))
-
-
-def _reduction(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: reduce(fn, c.cast(a.self, c.dtype), getattr(a, "dim", None), getattr(a, "keepdim", False))
-
-
-aten("sum.default", "sum.dim_IntList")(_reduction(op.sum))
-aten("mean.default", "mean.dim")(_reduction(op.mean))
-aten("prod.default", "prod.dim_int")(_reduction(op.prod))
-aten("amax.default", "max.default")(_reduction(op.max))
-aten("amin.default", "min.default")(_reduction(op.min))
-
-
-@aten("any.default", "any.dim", "any.dims")
-def _any(c: Context, a: Args) -> Expr:
-    made = c.cast(c.cast(a.self, "bool"), "int32")
-    return op.astype(reduce(op.max, made, getattr(a, "dim", None), getattr(a, "keepdim", False)), "bool")
-
-
-@aten("all.default", "all.dim", "all.dims")
-def _all(c: Context, a: Args) -> Expr:
-    made = c.cast(c.cast(a.self, "bool"), "int32")
-    return op.astype(reduce(op.min, made, getattr(a, "dim", None), getattr(a, "keepdim", False)), "bool")
-
-
-def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
-    def translate(c: Context, a: Args) -> list[Expr]:
-        refuse(rank_of(a.self) == 0, "a scalar has no axis")
-        values = reduce(op.max if largest else op.min, a.self, a.dim, a.keepdim)
-        return [values, c.cast(_argument(a.self, largest, a.dim, a.keepdim), "int64")]
-
-    return translate
-
-
-def _argument(x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
-    axis = None if dim is None else axis_of(dim, rank_of(x))
-    return (op.argmax if largest else op.argmin)(x, axis=axis, keepdims=bool(keepdim))
-
-
-aten("max.dim")(_extreme(True))
-aten("min.dim")(_extreme(False))
-aten("argmax.default")(lambda c, a: c.cast(_argument(a.self, True, a.dim, a.keepdim), "int64"))
-aten("argmin.default")(lambda c, a: c.cast(_argument(a.self, False, a.dim, a.keepdim), "int64"))
-
-
-def _variance(c: Context, a: Args) -> Expr:
-    correction = getattr(a, "correction", None)
-    if correction is None:
-        correction = 1 if getattr(a, "unbiased", True) else 0
-    rank = rank_of(a.self)
-    axes = _axes(getattr(a, "dim", None), rank) or tuple(range(rank))
-    made = op.variance(a.self, axis=axes, keepdims=bool(getattr(a, "keepdim", False)))
-    if correction == 0:
-        return made
-    count = 1
-    for axis in axes:
-        count *= static(shape_of(a.self)[axis], "the number of elements")
-    refuse(count <= correction, "too few elements for the correction")
-    return op.multiply(made, number(count / (count - correction), c.dtype))
-
-
-aten("var.correction", "var.dim", "var.default")(_variance)
-aten("std.correction", "std.dim", "std.default")(lambda c, a: op.sqrt(_variance(c, a)))
-
-
-@aten("logsumexp.default")
-def _logsumexp(c: Context, a: Args) -> Expr:
-    x = c.emit(c.cast(a.self, c.dtype))
-    axes = _axes(a.dim, rank_of(x))
-    high = c.emit(op.max(x, axis=axes, keepdims=True))
-    high = c.emit(op.where(op.isfinite(high), high, number(0, c.dtype)))
-    made = op.add(op.log(op.sum(op.exp(op.subtract(x, high)), axis=axes, keepdims=True)), high)
-    return made if a.keepdim else c.reshape(made)
-
-
-@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim")
-def _vector_norm(c: Context, a: Args) -> Expr:
-    order = a.ord if hasattr(a, "ord") else a.p
-    order = 2 if order is None else order
-    x = c.emit(c.cast(a.self, c.dtype))
-    if order == 2:
-        return op.sqrt(reduce(op.sum, op.multiply(x, x), a.dim, a.keepdim))
-    if order == 1:
-        return reduce(op.sum, op.abs(x), a.dim, a.keepdim)
-    refuse(order != math.inf, f"norms of order {order} are not expressible")
-    return reduce(op.max, op.abs(x), a.dim, a.keepdim)
-
-
-def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    def translate(c: Context, a: Args) -> Expr:
-        made = c.cast(a.self, c.dtype)
-        return made if rank_of(made) == 0 else fn(made, axis=axis_of(a.dim, rank_of(made)), dtype=c.dtype)
-
-    return translate
-
-
-aten("cumsum.default")(_scan(op.cumsum))
-aten("cumprod.default")(_scan(op.cumprod))
-
-
-# ---- losses
-
-
-def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
-    return x if reduction == 0 else (op.mean if reduction == 1 else op.sum)(x, axis=None, keepdims=False)
-
-
-@aten("mse_loss.default")
-def _mse(c: Context, a: Args) -> Expr:
-    away = c.emit(op.subtract(a.self, a.target))
-    return _reduced(c, op.multiply(away, away), a.reduction)
-
-
-@aten("l1_loss.default")
-def _l1(c: Context, a: Args) -> Expr:
-    return _reduced(c, op.abs(op.subtract(a.self, a.target)), a.reduction)
-
-
-@aten("smooth_l1_loss.default")
-def _smooth_l1(c: Context, a: Args) -> Expr:
-    refuse(a.beta <= 0, "a threshold of 0")
-    away = c.emit(op.abs(op.subtract(a.self, a.target)))
-    curved = op.multiply(op.multiply(away, away), number(0.5 / a.beta, c.dtype))
-    flat = op.subtract(away, number(0.5 * a.beta, c.dtype))
-    return _reduced(c, op.where(op.less(away, number(a.beta, c.dtype)), curved, flat), a.reduction)

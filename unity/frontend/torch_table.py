@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from . import aten_index, aten_math, aten_nn, aten_resize, aten_rnn, aten_shape, aten_view, aten_window
+from . import (
+    aten_index,
+    aten_loss,
+    aten_math,
+    aten_nn,
+    aten_reduce,
+    aten_resize,
+    aten_rnn,
+    aten_scatter,
+    aten_shape,
+    aten_special,
+    aten_view,
+    aten_window,
+)
 from .context import ATEN
 
-SOURCES = (aten_index, aten_math, aten_nn, aten_shape, aten_window, aten_view, aten_resize, aten_rnn)
+SOURCES = (
+    aten_index, aten_loss, aten_math, aten_nn, aten_reduce, aten_resize, aten_rnn, aten_scatter, aten_shape, aten_special,
+    aten_view, aten_window,
+)  # fmt: skip
 """The files the table is made of."""
 
 
