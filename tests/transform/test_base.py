@@ -11,6 +11,7 @@ from unity.transform.base import (
     DumpInstrument,
     PassContext,
     Pipeline,
+    PrintInstrument,
     TimeInstrument,
     VerifyInstrument,
     module_pass,
@@ -88,7 +89,7 @@ def test_dump_and_time(tmp_path) -> None:  # type: ignore[no-untyped-def]
     timer = TimeInstrument()
     with PassContext(DumpInstrument(tmp_path), timer):
         Pipeline((nothing, mark))(module({}))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["000_input.py", "002_test_mark.py"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["000_input.py", "002_test_mark.py", "run.py"]
     assert set(timer.seconds) == {"test_nothing", "test_mark"}
     with traced_passes() as seen:
         mark(module({}))
@@ -102,3 +103,29 @@ def test_edit_pipelines() -> None:
     with pytest.raises(PassError):
         pipeline.insert_after("zzz", nothing)
     assert PASSES["test_mark"] is mark
+
+
+def test_times_form_a_tree() -> None:
+    @module_pass(name="test_outer")
+    def outer(mod: IRModule) -> IRModule:
+        """Run another pass inside."""
+        return nothing(mark(mod))
+
+    timer = TimeInstrument()
+    with PassContext(timer):
+        outer(module({}))
+        with pytest.raises(InternalError):
+            broken(module({}))
+    lines = timer.render().splitlines()
+    assert [line.split()[-1] for line in lines] == ["passes", "test_outer", "test_mark", "test_nothing", "test_broken"]
+    assert lines[2].index("test_mark") == lines[1].index("test_outer") + 2 and not timer.open
+
+
+def test_print_several_passes(capsys) -> None:  # type: ignore[no-untyped-def]
+    with PassContext(PrintInstrument("test_mark, other")):
+        Pipeline((nothing, mark))(module({}))
+    shown = capsys.readouterr().err
+    assert "before test_mark" in shown and "after test_mark" in shown and "test_nothing" not in shown
+    with PassContext(PrintInstrument("*")):
+        nothing(module({}))
+    assert "after test_nothing: no change" in capsys.readouterr().err

@@ -26,8 +26,25 @@ OPTIONS: dict[str, Option] = {
             "UNITY_VERIFY", int, 1, "Verify the module: 0 never, 1 after parsing and at the end, 2 after every pass."
         ),
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
-        Option("UNITY_PRINT", str, "", "Name of a pass: print the module before and after it."),
+        Option("UNITY_PRINT", str, "", "Names of passes (* for all): print the module before and after them."),
         Option("UNITY_TIME", bool, False, "Print the time each pass takes."),
+        Option(
+            "UNITY_CHECK",
+            bool,
+            False,
+            "Check every pass: run the module before and after it on generated inputs and compare.",
+        ),
+        Option("UNITY_CHECK_INPUTS", int, 4, "Inputs per function and pass of UNITY_CHECK."),
+        Option(
+            "UNITY_CHECK_STEPS",
+            int,
+            300_000,
+            "Loop iterations one run of UNITY_CHECK may take; longer runs are skipped.",
+        ),
+        Option(
+            "UNITY_CHECK_SECONDS", int, 120, "Seconds UNITY_CHECK may take in a process; what comes after is skipped."
+        ),
+        Option("UNITY_CHECK_DIR", str, "", "Folder of the files UNITY_CHECK saves. Default: a temporary folder."),
         Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),
         Option(
             "UNITY_CACHE",

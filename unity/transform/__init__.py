@@ -14,6 +14,7 @@ from .base import (
     prim_func_pass,
     traced_passes,
 )  # fmt: skip
+from .check import CheckInstrument, CheckRecord
 from .relax.attach_global_symbol import attach_global_symbol
 from .relax.bind_params import bind_params
 from .relax.bind_symbolic_vars import bind_symbolic_vars
@@ -45,7 +46,8 @@ from .relax.topological_sort import topological_sort
 from .relax.update_param_type import update_param_type
 
 __all__ = [
-    "DEFAULT_PIPELINE", "PASSES", "Instrument", "Pass", "PassContext", "Pipeline", "attach_global_symbol", "bind_params",
+    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "Instrument", "Pass", "PassContext", "Pipeline",
+    "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "convert_to_dataflow", "dead_code",
     "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
     "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "inline_private_functions",

@@ -7,13 +7,11 @@ instruments. Not here: any pass. Invariant: a pass that changes nothing hands ba
 from __future__ import annotations
 
 import ast
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace as replace_fields
+from dataclasses import dataclass, fields, replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,14 @@ from ..ir.verify import verify
 from ..support.deep import deep_recursion
 from ..support.errors import InternalError, PassError, UnityError
 from ..support.options import bool_option, int_option, str_option
+from .instruments import (
+    DumpInstrument,
+    Instrument,
+    PrintInstrument,
+    TimeInstrument,
+    VerifyInstrument,
+    internal_error,
+)  # fmt: skip
 
 PASSES: dict[str, Pass] = {}
 """Every pass by name."""
@@ -175,73 +181,8 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-class Instrument:
-    """Watches passes; override what is needed."""
-
-    def before(self, step: Pass, mod: IRModule) -> None:
-        """Called before a pass."""
-
-    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        """Called after a pass, ``new is old`` when it changed nothing."""
-
-
-@dataclass(slots=True)
-class DumpInstrument(Instrument):
-    """Writes ``NNN_pass.py`` for each pass that changed the module (``UNITY_DUMP``)."""
-
-    folder: Path
-    count: int = 0
-
-    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.count == 0:
-            (self.folder / "000_input.py").write_text(str(old) + "\n")
-        self.count += 1
-        if new is not old:
-            (self.folder / f"{self.count:03d}_{step.name}.py").write_text(str(new) + "\n")
-
-
-@dataclass(slots=True)
-class PrintInstrument(Instrument):
-    """Prints the module before and after one pass, to standard error (``UNITY_PRINT``)."""
-
-    name: str
-
-    def before(self, step: Pass, mod: IRModule) -> None:
-        if step.name == self.name:
-            print(f"# ---- before {step}\n{mod}", file=sys.stderr)
-
-    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        if step.name == self.name:
-            print(f"# ---- after {step}" + (f"\n{new}" if new is not old else ": no change"), file=sys.stderr)
-
-
-@dataclass(slots=True)
-class TimeInstrument(Instrument):
-    """Collects seconds per pass; prints each as it ends when ``show`` (``UNITY_TIME``)."""
-
-    show: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        self.seconds[step.name] = self.seconds.get(step.name, 0.0) + seconds
-        if self.show:
-            print(f"{seconds * 1e3:9.3f} ms  {step}", file=sys.stderr)
-
-
-@dataclass(slots=True)
-class VerifyInstrument(Instrument):
-    """Runs a verifier on what each pass hands back; an error becomes an InternalError E904 that names the pass."""
-
-    verify: Callable[[IRModule], None]
-
-    def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
-        if new is old:
-            return
-        try:
-            self.verify(new)
-        except UnityError as error:
-            raise _internal("E904", f"pass {step.name} broke the module: {error}", old) from error
+OPTION_INSTRUMENTS: list[Callable[[], Instrument | None]] = []
+"""Makers of further instruments the options ask for, such as translation validation; asked for each new context."""
 
 
 def _default_instruments() -> tuple[Instrument, ...]:
@@ -249,18 +190,17 @@ def _default_instruments() -> tuple[Instrument, ...]:
     if int_option("UNITY_VERIFY") >= 2:
         found.append(VerifyInstrument(verify))
     if folder := str_option("UNITY_DUMP"):
-        found.append(DumpInstrument(Path(folder)))
+        found.append(_DUMPS.setdefault(folder, DumpInstrument(Path(folder))))
     if name := str_option("UNITY_PRINT"):
         found.append(PrintInstrument(name))
     if bool_option("UNITY_TIME"):
         found.append(TimeInstrument(show=True))
+    found += [made for made in [make() for make in OPTION_INSTRUMENTS] if made is not None]
     return tuple(found)
 
 
-def _internal(code: str, message: str, mod: IRModule) -> InternalError:
-    with tempfile.NamedTemporaryFile("w", prefix="unity_failed_", suffix=".py", delete=False) as file:
-        file.write(str(mod) + "\n")
-    return InternalError(code, message, help=f"the module before the pass is saved in {file.name}; please report it")
+_DUMPS: dict[str, DumpInstrument] = {}
+"""One dump per folder, so that the numbers go on over all pipelines of a process."""
 
 
 class _Entered(threading.local):
@@ -301,13 +241,19 @@ class PassContext:
             with deep_recursion():
                 result = step.apply(mod)
         except UnityError:
+            self._failed(step, mod)
             raise
         except Exception as error:  # the one place where any failure inside a pass gets the pass's name
-            raise _internal("E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod) from error
+            self._failed(step, mod)
+            raise internal_error("E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod) from error
         seconds = time.perf_counter() - start
         for instrument in self.instruments:
             instrument.after(step, mod, result, seconds)
         return result
+
+    def _failed(self, step: Pass, mod: IRModule) -> None:
+        for instrument in self.instruments:
+            instrument.failed(step, mod)
 
 
 @contextmanager
@@ -316,3 +262,9 @@ def traced_passes() -> Iterator[TimeInstrument]:
     timer = TimeInstrument()
     with PassContext(*PassContext.current().instruments, timer):
         yield timer
+
+
+__all__ = [
+    "OPTION_INSTRUMENTS", "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument",
+    "TimeInstrument", "VerifyInstrument", "function_pass", "module_pass", "prim_func_pass", "traced_passes",
+]  # fmt: skip

@@ -122,14 +122,14 @@ def remove_unused_parameters(mod: IRModule) -> IRModule:
     changed: dict[str, Function] = {}
     arguments: dict[str, Arguments] = {}
     for name, fn in _candidates(mod).items():
-        kept = _needed_params(fn)
+        kept = needed_params(fn)
         if len(kept) < len(fn.params):
             changed[name] = replace(fn, params=tuple([fn.params[i] for i in kept]))
             arguments[name] = _chosen(kept)
     return _update_calls(mod, changed, arguments, lambda call, rewriter: call) if changed else mod
 
 
-def _needed_params(fn: Function) -> list[int]:
+def needed_params(fn: Function) -> list[int]:
     """Parameters the body uses, and those that bind a symbol it (or a type) uses."""
     needed = set(free_vars(fn.body)) | set(free_vars(fn.ret_ty))
     kept: set[int] = set()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...arith.analyzer import Analyzer
+from ...ir.build import dtype_of
 from ...ir.expr import Call, Op, Var
 from ...ir.function import Function
 from ...ir.infer import infer_call
@@ -24,14 +25,19 @@ from .rewriting import GraphRewriter
 _SCALAR = (Add, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub)
 
 
-def substitute_folded(node: Any, mapping: Mapping[Any, Any]) -> Any:
-    """Replace variables; index arithmetic that becomes constant is computed."""
-    analyzer = Analyzer()
+class _Folding(Rewriter):
+    """A rewriter that simplifies index arithmetic in which something changed."""
 
-    def fold(value: Any) -> Any:
-        return value if free_vars(value) else analyzer.simplify(value)
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        if made is not node and type(node) in _SCALAR and dtype_of(node).is_integral:
+            return Analyzer().simplify(made)
+        return made
 
-    return Rewriter(dict.fromkeys(_SCALAR, fold), mapping)(node)
+
+def substitute_folded(node: Any, mapping: Mapping[Any, Any], rules: Mapping[type, Any] | None = None) -> Any:
+    """Replace variables, apply ``rules`` to nodes of a type, and simplify the index arithmetic that changes by it."""
+    return _Folding(rules, mapping)(node)
 
 
 def retype(fn: Function) -> Function:
