@@ -153,8 +153,8 @@ class _Kernel:
         if type(stmt.min) is IntImm and type(stmt.extent) is IntImm and (stmt.thread or "v").startswith("v"):
             self.meetings.ranges[var] = (stmt.min.value, max(stmt.extent.value, 0))
         if stmt.kind == "vectorized":  # one wide access: no barrier can stand inside
-            found = self.accesses.of(stmt)
-            return stmt, Summary(found, found)
+            touched = self.accesses.of(stmt)
+            return stmt, Summary(touched, touched)
         if stmt.kind == "thread_binding":
             self.fixed = outer | ({var} if (stmt.thread or "").startswith("blockIdx") else set())
             body, found = self(stmt.body)

@@ -18,12 +18,12 @@ from ..interpreter import Interpreter
 from ..machine import Machine
 from ..primfunc import CompiledPrimFunc
 from ..statements import StmtCompiler
-from . import fragments as _fragments, warp as _warp
+from . import fragments as _fragments, mma as _mma, warp as _warp
 from .findings import Log
 from .kernel import Kernel
 from .memory import rank_of
 
-TABLES = (_fragments, _warp)
+TABLES = (_fragments, _mma, _warp)
 """Modules that give intrinsics their meaning when imported."""
 
 TOGETHER = frozenset(

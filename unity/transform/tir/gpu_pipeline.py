@@ -1,0 +1,33 @@
+"""The lowering of scheduled tensor programs for a device with threads, as far as it is done before code generation.
+
+Blocks become plain statements, buffers are allocated where they are used no larger than
+what is touched there, and barriers are inserted.
+"""
+
+from __future__ import annotations
+
+from ..base import Pipeline
+from .canonicalize_loop import canonicalize_loop
+from .compact_buffer_allocation import compact_buffer_allocation
+from .convert_blocks_to_opaque import convert_blocks_to_opaque
+from .lower_init_block import lower_init_block
+from .lower_match_buffer import lower_match_buffer
+from .lower_opaque_block import lower_opaque_block
+from .plan_buffer_allocation import plan_buffer_allocation
+from .simplify import simplify
+from .thread_sync import thread_sync
+
+GPU_PIPELINE = Pipeline((
+    canonicalize_loop,
+    lower_init_block,
+    plan_buffer_allocation,
+    lower_match_buffer,
+    convert_blocks_to_opaque,
+    lower_opaque_block,
+    compact_buffer_allocation,
+    simplify,
+    thread_sync,
+    thread_sync.with_options(storage_scope="shared.dyn"),
+    thread_sync.with_options(storage_scope="warp"),
+))  # fmt: skip
+"""Scheduled programs to kernels with their memory and barriers: ``check_gpu(GPU_PIPELINE(sch.mod), ...)``."""
