@@ -77,8 +77,9 @@ def fused_name(names: list[str]) -> str:
 class _Params:
     """Parameters of a primitive function for the values it takes from outside."""
 
-    def __init__(self, own: set[Var]) -> None:
+    def __init__(self, own: set[Var], lift_constants: bool) -> None:
         self.own = own
+        self.lift_constants = lift_constants
         self.names = NameSupply()
         self.by_value: dict[Expr, Var] = {}
 
@@ -86,7 +87,7 @@ class _Params:
         """The value as the function sees it: what comes from outside through a parameter."""
         if isinstance(value, Var) and value not in self.own:
             return self._param(value, value.name)
-        if type(value) is Constant:
+        if type(value) is Constant and self.lift_constants:
             return self._param(value, "const")
         if type(value) is Tuple:
             fields = tuple([self.take(f) for f in value.fields])
@@ -101,12 +102,12 @@ class _Params:
 
 
 def primitive_function(
-    bindings: list[VarBinding], outputs: list[Var], attrs: dict[str, Any]
+    bindings: list[VarBinding], outputs: list[Var], attrs: dict[str, Any], lift_constants: bool = True
 ) -> tuple[Function, list[Expr]]:
     """A function that computes bindings, and the arguments for it. Several outputs become a tuple; symbols that its parameters do
-    not define come first, as one shape."""
+    not define come first, as one shape. Constants become parameters too, unless they are to stay inside."""
     own = {b.var for b in bindings}
-    params = _Params(own)
+    params = _Params(own, lift_constants)
     mapping: dict[Any, Any] = {}
     made: list[Binding] = []
     for binding in bindings:

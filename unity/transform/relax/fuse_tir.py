@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, GlobalVar, ShapeExpr, Tuple, op
+from ...ir.expr import Call, GlobalVar
 from ...ir.function import Function, PrimFunc, seq_body
 from ...ir.module import IRModule
-from ...ir.types import Expr, ShapeType, TupleType
+from ...ir.types import Expr
 from ...ir.walk import collect
 from ..base import module_pass
 from ..tir.auto_inline import auto_inline
@@ -21,6 +21,7 @@ from .dead_code import reachable
 from .legalize_ops import KernelTable
 from .merge_kernels import KernelMerger
 from .rewriting import GraphRewriter
+from .run_codegen import as_call_dps
 
 
 def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:
@@ -32,7 +33,7 @@ def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:
 
 def can_fuse(mod: IRModule, fn: Function) -> bool:
     """True for a primitive function that holds calls of tensor programs alone."""
-    if not fn.attrs.get("Primitive") or fn.attrs.get("Codegen") or fn.attrs.get("Composite"):
+    if not fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
         return False
     for block in seq_body(fn).blocks:
         for binding in block.bindings:
@@ -42,24 +43,6 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
                 if type(callee) is not GlobalVar or type(mod.functions.get(callee.name)) is not PrimFunc:
                     return False
     return True
-
-
-def _call(value: Call, target: GlobalVar, fn: Function) -> Call:
-    """The call of a primitive function as call_dps of its program."""
-    tensors: list[Expr] = []
-    scalars: list[Expr] = []
-    for param, arg in zip(fn.params, value.args):
-        if isinstance(param.ty, ShapeType):
-            values = arg.values if type(arg) is ShapeExpr else getattr(arg.ty, "values", None)
-            assert values is not None
-            scalars += values
-        else:
-            tensors.append(arg)
-    args: tuple[Expr, ...] = (target, Tuple(tuple(tensors)))
-    if scalars:
-        args = (*args, ShapeExpr(tuple(scalars)))
-    types = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
-    return Call(op("R.call_dps"), args, {}, types, value.ty, value.span)
 
 
 @module_pass()
@@ -73,7 +56,7 @@ def fuse_tir(mod: IRModule) -> IRModule:
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is Call and type(value.op) is GlobalVar and value.op.name in targets:
-            return _call(value, targets[value.op.name], primitives[value.op.name])
+            return as_call_dps(value, targets[value.op.name], primitives[value.op.name])
         return value
 
     changes: dict[str, Any] = dict.fromkeys(primitives)

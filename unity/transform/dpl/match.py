@@ -1,0 +1,238 @@
+"""Matching of patterns against expressions: backtracking over alternatives, with a record of what every part matched."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ir.build import const
+from ...ir.expr import Call, Constant, DataflowVar, GlobalVar, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir.node import Node
+from ...ir.relation import Answer, dims, is_subtype, same_dim
+from ...ir.structural import plain_equal, structural_equal
+from ...ir.types import Expr, PrimType, TensorType
+from .pattern import (
+    MATCHER,
+    AndPattern,
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DataTypePattern,
+    DFPattern,
+    ExprPattern,
+    NotPattern,
+    OrPattern,
+    PatternSeq,
+    SameShapePattern,
+    ShapeExprPattern,
+    ShapePattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    TypePattern,
+    VarPattern,
+    WildcardPattern,
+)
+
+
+class Matcher:
+    """One attempt. ``found`` says what each pattern matched; ``inside`` the calls, tuples and fields that belong to the match."""
+
+    def __init__(self, var2val: Mapping[Any, Expr]) -> None:
+        self.values = var2val
+        self.found: dict[DFPattern, Expr] = {}
+        self.inside: dict[Expr, None] = {}
+        self._trail: list[DFPattern] = []
+        self._inside_trail: list[Expr] = []
+
+    def value(self, expr: Expr) -> Expr:
+        """What a variable is bound to, as far as known."""
+        while isinstance(expr, Var) and expr in self.values:
+            expr = self.values[expr]
+        return expr
+
+    def match(self, pattern: DFPattern, expr: Expr) -> bool:
+        """Match, and record; nothing is recorded where it fails."""
+        known = self.found.get(pattern)
+        if known is not None:
+            return known is expr or self.value(known) is self.value(expr)
+        mark = self.mark()
+        handler = _HANDLERS[type(pattern)]
+        if not handler(self, pattern, expr):
+            self.back_to(mark)
+            return False
+        kept = expr if type(pattern) in _KEEP_VARIABLES else self.value(expr)
+        self.found[pattern] = kept
+        self._trail.append(pattern)
+        return True
+
+    def mark(self) -> tuple[int, int]:
+        """A state to come back to."""
+        return len(self._trail), len(self._inside_trail)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Forget what was recorded since."""
+        while len(self._trail) > mark[0]:
+            del self.found[self._trail.pop()]
+        while len(self._inside_trail) > mark[1]:
+            del self.inside[self._inside_trail.pop()]
+
+    def take(self, expr: Expr) -> bool:
+        """Note an expression as part of the match."""
+        if expr not in self.inside:
+            self.inside[expr] = None
+            self._inside_trail.append(expr)
+        return True
+
+    def all(self, patterns: tuple[DFPattern, ...], exprs: tuple[Expr, ...]) -> bool:
+        """Match in order."""
+        if len(patterns) != len(exprs):
+            return False
+        return all(self.match(pattern, expr) for pattern, expr in zip(patterns, exprs))  # stops at the first failure
+
+
+def _wildcard(m: Matcher, p: WildcardPattern, expr: Expr) -> bool:
+    return True
+
+
+def _var(m: Matcher, p: VarPattern, expr: Expr) -> bool:
+    kind: type = {"var": Var, "dataflow": DataflowVar, "global": GlobalVar}[p.kind]
+    return isinstance(expr, kind) and (not p.name or expr.name == p.name)  # type: ignore[attr-defined]
+
+
+def _constant(m: Matcher, p: ConstantPattern, expr: Expr) -> bool:
+    return type(m.value(expr)) is Constant
+
+
+def _expr(m: Matcher, p: ExprPattern, expr: Expr) -> bool:
+    return structural_equal(p.expr, m.value(expr))
+
+
+def _call(m: Matcher, p: CallPattern, expr: Expr) -> bool:
+    value = m.value(expr)
+    if type(value) is not Call or not _match_op(m, p.op, value):
+        return False
+    return m.take(value) and (p.args is None or m.all(p.args, value.args))
+
+
+def _match_op(m: Matcher, pattern: DFPattern, call: Call) -> bool:
+    if isinstance(pattern, AttrPattern):
+        return _match_op(m, pattern.inner, call) and _has_attrs(pattern.attrs, call.attrs)
+    mark = m.mark()
+    if _HANDLERS[type(pattern)](m, pattern, call.op):  # operators are shared: each use of one is a match of its own
+        return True
+    m.back_to(mark)
+    return False
+
+
+def _tuple(m: Matcher, p: TuplePattern, expr: Expr) -> bool:
+    value = m.value(expr)
+    if type(value) is not Tuple or len(value.fields) != len(p.fields):
+        return False
+    m.take(value)
+    if not p.unordered:
+        return m.all(p.fields, value.fields)
+    mark = m.mark()
+    for order in itertools.permutations(value.fields):
+        if m.all(p.fields, order):
+            return True
+        m.back_to(mark)
+    return False
+
+
+def _get_item(m: Matcher, p: TupleGetItemPattern, expr: Expr) -> bool:
+    value = m.value(expr)
+    if type(value) is not TupleGetItem or p.index not in (None, value.index):
+        return False
+    return m.take(value) and m.match(p.tuple_value, value.tuple_value)
+
+
+def _or(m: Matcher, p: OrPattern, expr: Expr) -> bool:
+    return m.match(p.left, expr) or m.match(p.right, expr)
+
+
+def _and(m: Matcher, p: AndPattern, expr: Expr) -> bool:
+    return m.match(p.left, expr) and m.match(p.right, expr)
+
+
+def _not(m: Matcher, p: NotPattern, expr: Expr) -> bool:
+    mark = m.mark()
+    matched = m.match(p.inner, expr)
+    m.back_to(mark)
+    return not matched
+
+
+def _has_attrs(wanted: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
+    return all([name in attrs and _equal(attrs[name], value) for name, value in wanted.items()])
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    if isinstance(found, Node) and isinstance(wanted, Node):
+        return structural_equal(found, wanted)
+    if isinstance(found, (list, tuple)) and isinstance(wanted, (list, tuple)):
+        return len(found) == len(wanted) and all([_equal(x, y) for x, y in zip(found, wanted)])
+    number = getattr(found, "value", found)
+    return plain_equal(found, wanted) or number == getattr(wanted, "value", wanted)
+
+
+def _attr(m: Matcher, p: AttrPattern, expr: Expr) -> bool:
+    attrs = getattr(m.value(expr), "attrs", None)
+    return isinstance(attrs, dict) and m.match(p.inner, expr) and _has_attrs(p.attrs, attrs)
+
+
+def _dtype(m: Matcher, p: DataTypePattern, expr: Expr) -> bool:
+    ty = expr.ty
+    return isinstance(ty, (TensorType, PrimType)) and ty.dtype is p.dtype and m.match(p.inner, expr)
+
+
+def _same(found: tuple[Expr, ...] | None, wanted: tuple[Expr | int, ...]) -> bool:
+    if found is None or len(found) != len(wanted):
+        return False
+    exprs = [const(w, "int64") if isinstance(w, int) else w for w in wanted]
+    return all([same_dim(x, y) is Answer.YES for x, y in zip(found, exprs)])
+
+
+def _shape(m: Matcher, p: ShapePattern, expr: Expr) -> bool:
+    return _same(dims(expr.ty), p.shape) and m.match(p.inner, expr)
+
+
+def _type(m: Matcher, p: TypePattern, expr: Expr) -> bool:
+    return is_subtype(expr.ty, p.ty) is Answer.YES and m.match(p.inner, expr)
+
+
+def _same_shape(m: Matcher, p: SameShapePattern, expr: Expr) -> bool:
+    own = dims(expr.ty)
+    for other in p.others:
+        known = m.found.get(other)
+        if own is None or known is None or not _same(dims(known.ty), own):
+            return False
+    return m.match(p.inner, expr)
+
+
+def _shape_expr(m: Matcher, p: ShapeExprPattern, expr: Expr) -> bool:
+    value = m.value(expr)
+    return type(value) is ShapeExpr and _same(value.values, p.values)
+
+
+def _seq(m: Matcher, p: PatternSeq, expr: Expr) -> bool:
+    return m.match(p.patterns[-1], expr)
+
+
+_KEEP_VARIABLES = {WildcardPattern, VarPattern}
+_HANDLERS: dict[type, Callable[[Matcher, Any, Expr], bool]] = {
+    WildcardPattern: _wildcard, VarPattern: _var, ConstantPattern: _constant, ExprPattern: _expr, CallPattern: _call,
+    TuplePattern: _tuple, TupleGetItemPattern: _get_item, OrPattern: _or, AndPattern: _and, NotPattern: _not, AttrPattern: _attr,
+    DataTypePattern: _dtype, ShapePattern: _shape, TypePattern: _type, SameShapePattern: _same_shape,
+    ShapeExprPattern: _shape_expr, PatternSeq: _seq,
+}  # fmt: skip
+
+
+def match_expr(pattern: DFPattern, expr: Expr, var2val: Mapping[Any, Expr]) -> dict[DFPattern, Expr] | None:
+    """What each part of a pattern matched, or None."""
+    matcher = Matcher(var2val)
+    return matcher.found if matcher.match(pattern, expr) else None
+
+
+MATCHER.append(match_expr)
+
+__all__ = ["Matcher", "match_expr"]

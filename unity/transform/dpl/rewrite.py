@@ -1,0 +1,181 @@
+"""Rewriting of what patterns match: one call at a time (``rewrite_call``), or several bindings of a block at once
+(``rewrite_bindings``). The result is normalised, in order of definition, and without bindings that lost their use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.expr import (
+    Binding,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ...ir.function import Function
+from ...ir.names import NameSupply
+from ...ir.node import replace
+from ...ir.types import Expr
+from ...ir.walk import Rewriter, used_vars
+from ...support.errors import PassError
+from ..relax.dead_code import clean_function
+from ..relax.normalize import normalize
+from ..relax.rewriting import GraphRewriter, Replaced
+from .context import PatternContext
+from .match import match_expr
+from .pattern import DFPattern
+
+Matches = dict[DFPattern, Expr]
+
+
+def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], func: Function) -> Function:
+    """Replace each bound value that matches by ``rewriter(value, matches)``; the value itself means no change.
+
+    >>> x = wildcard()
+    >>> rewrite_call(is_op("R.add")(x, x), lambda expr, found: R.multiply(found[x], R.const(2.0)), mod["main"])
+    """
+    known: dict[Var, Expr] = {}
+
+    def rule(value: Expr, graph: GraphRewriter) -> Any:
+        assert graph.var is not None
+        found = match_expr(pattern, value, known)
+        made = value if found is None else rewriter(value, found)
+        known[graph.var] = made
+        return Replaced(made) if isinstance(made, Var) and made is not value else made
+
+    made: Function = GraphRewriter(rule).function(func)
+    return func if made is func else clean_function(normalize.on(made))
+
+
+def rewrite_bindings(
+    ctx: PatternContext, rewriter: Callable[[dict[DFPattern, Var], dict[Var, Expr]], dict[Var, Expr]], func: Function
+) -> Function:
+    """In each dataflow block, as long as the patterns of ``ctx`` match, bind the variables that
+    ``rewriter(matched variables, values of the block)`` returns to what it says. Raises PassError E554 where it never ends."""
+
+    names = NameSupply([v.name for v in used_vars(func)])
+    made = OnBlocks(lambda block: _rewrite_block(ctx, rewriter, block, names))(func)
+    return func if made is func else clean_function(made)
+
+
+class OnBlocks(Rewriter):
+    """Rewrites the dataflow blocks of a function, those of branches and local functions included."""
+
+    def __init__(self, rule: Callable[[DataflowBlock], DataflowBlock]) -> None:
+        super().__init__()
+        self.rule = rule
+
+    def enter(self, node: Any) -> Any | None:
+        return self.rule(node) if type(node) is DataflowBlock else None
+
+
+ROUNDS = 1000
+"""Most rewrites of one block."""
+
+
+def _rewrite_block(ctx: PatternContext, rewriter: Any, block: DataflowBlock, names: NameSupply) -> DataflowBlock:
+    for _ in range(ROUNDS):
+        found = ctx.match_dfb(block)
+        if found is None:
+            return block
+        values = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
+        changes = rewriter(found, dict(values))
+        changes = {var: value for var, value in changes.items() if values.get(var) is not value}
+        if not changes:
+            return block
+        block = _bind(block, changes, names)
+    raise PassError("E554", f"the rewriter matches its own result: {ROUNDS} rewrites of one block",
+                    help="return {} for what is rewritten already, or make the pattern exclude it")  # fmt: skip
+
+
+def _bind(block: DataflowBlock, changes: dict[Var, Expr], names: NameSupply) -> DataflowBlock:
+    emitter = _Emitter(names)
+    for binding in block.bindings:
+        value = changes.get(binding.var)
+        if value is None:
+            emitter.out.append(binding)
+        else:
+            emitter.out.append(VarBinding(binding.var, emitter.flat(value), getattr(value, "span", None)))
+    return DataflowBlock(tuple(in_order(without_unused(emitter.out))), block.span)
+
+
+class _Emitter:
+    """Binds nested calls; one that occurs several times is bound once."""
+
+    def __init__(self, names: NameSupply) -> None:
+        self.names = names
+        self.out: list[Binding] = []
+        self.known: dict[Expr, Var] = {}
+
+    def flat(self, value: Expr) -> Expr:
+        """The value with variables for the calls inside it."""
+        if type(value) is Call:
+            args = tuple([self.leaf(a) for a in value.args])
+            return value if all([x is y for x, y in zip(args, value.args)]) else replace(value, args=args)
+        if type(value) is Tuple:
+            fields = tuple([self.leaf(f) for f in value.fields])
+            return value if all([x is y for x, y in zip(fields, value.fields)]) else replace(value, fields=fields)
+        if type(value) is TupleGetItem:
+            inner = self.leaf(value.tuple_value)
+            return value if inner is value.tuple_value else replace(value, tuple_value=inner)
+        return value
+
+    def leaf(self, value: Expr) -> Expr:
+        """The value as an argument."""
+        if type(value) is Tuple:
+            return self.flat(value)
+        if type(value) not in (Call, TupleGetItem, If, SeqExpr) or getattr(
+            getattr(value, "op", None), "name", ""
+        ).startswith("T."):
+            return value
+        var = self.known.get(value)
+        if var is None:
+            made = self.flat(value)
+            var = self.known[value] = DataflowVar(self.names.fresh("lv"), made.ty, getattr(value, "span", None))
+            self.out.append(VarBinding(var, made))
+        return var
+
+
+def without_unused(bindings: list[Binding]) -> list[Binding]:
+    """Bindings of a dataflow block without those inner ones that nothing uses."""
+    used: set[Var] = set()
+    kept: list[Binding] = []
+    for binding in reversed(bindings):
+        if type(binding.var) is DataflowVar and binding.var not in used and not isinstance(binding, MatchCast):
+            continue
+        used.update(used_vars(binding.value))  # type: ignore[attr-defined]
+        used.update(used_vars(binding.var.ty))
+        kept.append(binding)
+    return kept[::-1]
+
+
+def in_order(bindings: list[Binding]) -> list[Binding]:
+    """Bindings with every definition before its uses; otherwise in the order given."""
+    by_var = {b.var: b for b in bindings}
+    done: set[Var] = set()
+    out: list[Binding] = []
+    for start in bindings:
+        stack: list[tuple[Binding, bool]] = [(start, False)]
+        while stack:
+            binding, ready = stack.pop()
+            if binding.var in done:
+                continue
+            if ready:
+                done.add(binding.var)
+                out.append(binding)
+                continue
+            stack.append((binding, True))
+            needed = [by_var[v] for v in used_vars(binding.value) if v in by_var and v not in done]  # type: ignore[attr-defined]
+            stack += [(b, False) for b in reversed(needed) if b is not binding]
+    return out
+
+
+__all__ = ["OnBlocks", "in_order", "rewrite_bindings", "rewrite_call", "without_unused"]
