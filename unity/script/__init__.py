@@ -8,7 +8,7 @@ from . import ir, relax, tir
 from .ir import ir_module
 from .read_module import parse
 from .relax import function
-from .show import script
+from .show import metadata, script
 from .tir import prim_func
 
-__all__ = ["function", "ir", "ir_module", "parse", "prim_func", "relax", "script", "tir"]
+__all__ = ["function", "ir", "ir_module", "metadata", "parse", "prim_func", "relax", "script", "tir"]

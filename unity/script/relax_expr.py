@@ -189,7 +189,7 @@ class GraphExprReader(TensorExprReader):
         if node.name == "metadata":
             raise self.error(
                 "E124", "the constants of a metadata section are not part of this text", node,
-                "print the module with its constants, or pass arrays with parse(text, scope={...})",
+                'print it with script(show_meta=True), or lend them: parse(text, scope={"metadata": metadata(mod)})',
             )  # fmt: skip
         return super().unknown_name(node)
 

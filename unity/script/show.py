@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..ffi.tensor import Tensor
 from ..ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
 from ..ir.expr import BindingBlock, DataflowBlock, ExternFunc, If, MatchCast, SeqExpr, VarBinding
 from ..ir.function import Function, PrimFunc
@@ -23,7 +24,7 @@ from ..support.deep import deep_recursion
 from ..support.errors import OptionError, VerifyError
 from . import show_block, show_relax
 from .highlight import ansi, html_block, wants_color
-from .show_attr import attr, attr_dict
+from .show_attr import METADATA_KEY, attr, attr_dict
 from .show_core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
 from .show_scalar import bounds, comm_reducer, iter_var, region
 from .show_tir import buffer_arguments
@@ -46,21 +47,43 @@ def script(
     note: str | None = None,
     context: int | None = None,
     places: bool = False,
+    show_meta: bool = True,
 ) -> str:
     """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
     many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
-    come from as comments. Raises VerifyError E348 for what is too large."""
+    come from as comments. ``show_meta=False`` leaves large constants out: ``metadata["relax.expr.Constant"][0]`` stands for
+    them, and ``metadata(node)`` holds them. Raises VerifyError E348 for what is too large."""
     marked: tuple[Node, ...] = ()
     if underline is not None:
         marked = (underline,) if isinstance(underline, Node) else tuple(underline)
     p = Printer(dialect_of(dialect), marked)
     p.place = "" if places else None
+    p.metadata = None if show_meta else []
     if isinstance(node, Node):
         check_size(node)
     with deep_recursion():
         _top(p, node, name)
+    _name_omitted(p)
     text = p.marked(note)
     return excerpt(text, context) if context is not None and p.marks else text
+
+
+def metadata(node: Node) -> dict[str, list[Tensor]]:
+    """The constants that ``script(node, show_meta=False)`` leaves out: what its text needs to be read,
+    ``parse(text, scope={"metadata": metadata(node)})``."""
+    p = Printer()
+    p.metadata = []
+    check_size(node)
+    with deep_recursion():
+        _top(p, node, None)
+    return {METADATA_KEY: p.metadata}
+
+
+def _name_omitted(p: Printer) -> None:
+    if p.metadata:
+        count, size = len(p.metadata), sum([data.numpy().nbytes for data in p.metadata])
+        p.out.append(f"\n# Metadata omitted: {count} constant{'s' if count > 1 else ''}, {size} bytes. ")
+        p.out.append("Use show_meta=True in script() to write them.")
 
 
 def show(node: Any, **options: Any) -> str:
@@ -72,17 +95,23 @@ def print_node(node: Node) -> str:
     """What ``repr`` of a node shows: script, with ``<Type>`` for values that have no spelling."""
     p = Printer()
     p.strict = False
+    p.metadata = []
     try:
         check_size(node)
     except VerifyError as error:
         return f"<{type(node).__name__}: {error.message}>"
     with deep_recursion():
         _top(p, node, None)
+    _name_omitted(p)
     return p.text()
 
 
 def show_module(node: Any, *, dialect: str = "unity", color: bool | None = None, **options: Any) -> None:
-    """Write a node to standard output, highlighted when that is a terminal (``color`` decides otherwise)."""
+    """Write a node to standard output, highlighted when that is a terminal (``color`` decides otherwise).
+
+    Options as in ``script``; large constants are left out unless ``show_meta=True``.
+    """
+    options.setdefault("show_meta", False)
     text = script(node, dialect, **options)
     colored = wants_color(sys.stdout) if color is None else color
     sys.stdout.write((ansi(text) if colored else text) + "\n")
@@ -90,7 +119,7 @@ def show_module(node: Any, *, dialect: str = "unity", color: bool | None = None,
 
 def html(node: Any) -> str:
     """A node as highlighted HTML for notebooks."""
-    return html_block(script(node))
+    return html_block(script(node, show_meta=False))
 
 
 # ---------------------------------------------------------------------------------------------------------- dispatch

@@ -150,10 +150,22 @@ def _plain_nans(array: np.ndarray, dtype: DataType) -> bool:
     return bool((np.ascontiguousarray(array).reshape(-1).view(unit)[bad.reshape(-1)] == plain).all())
 
 
+METADATA_KEY = "relax.expr.Constant"
+"""Name of the table of constants left out of a text."""
+_LARGE = 1024
+"""Elements above which a constant may be left out."""
+
+
 def tensor_text(p: Printer, data: Tensor, function: str) -> str:
     """``R.const([[1, 2]], "int32")`` or, for larger data, ``R.const_bytes("<base64>", (1000, 2), "float32")``."""
     array = data.numpy()
     dtype = data.data_type
+    if p.metadata is not None and array.size > _LARGE:
+        at = next((k for k, known in enumerate(p.metadata) if known is data), len(p.metadata))
+        if at == len(p.metadata):
+            p.metadata.append(data)
+        left_out = f'metadata["{METADATA_KEY}"][{at}]'
+        return left_out if function == "R.const" else f"{function}({left_out})"
     literal = array.size <= LITERAL_ELEMENTS and (array.size > 0 or array.shape == (0,))
     if p.dialect.tvm:
         literal = True

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ffi.tensor import Tensor
 from ..ir.node import Node
 from ..support.errors import InternalError
 from .spelling import TVM_NAMES
@@ -97,8 +98,8 @@ class Printer:
     """Collects text. Rows of ``EXPRS``, ``STMTS``, ``TYPES`` and ``TOPS`` say how nodes are written."""
 
     __slots__ = (
-        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "module_names", "names",
-        "out", "pending", "place", "quoting", "strict", "underline",
+        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "metadata",
+        "module_names", "names", "out", "pending", "place", "quoting", "strict", "underline",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = UNITY, underline: tuple[Node, ...] = ()) -> None:
@@ -119,6 +120,8 @@ class Printer:
         self.class_name = "Module"
         self.loose = False
         self.strict = True
+        self.metadata: list[Tensor] | None = None
+        """Large constants left out of the text so far; None where they are written."""
         self.place: str | None = None
         """Where the last binding came from; None where places are not asked for."""
 
