@@ -10,7 +10,7 @@ from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, modul
 
 from unity.ir.stmt import Block
 from unity.ir.walk import collect
-from unity.transform.schedule import Refused, Schedule
+from unity.transform.schedule import Refused, Schedule, Trace
 
 WRONG_SPATIAL = """
 @I.ir_module
@@ -188,7 +188,7 @@ def test_fused_reduction_and_spatial_loops_decompose() -> None:
     mod = module(MM_RELU)
     sch = Schedule(mod, debug_mask="all")
     block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
+    _, j, k = sch.get_loops(block)
     jk = sch.fuse(j, k)
     sch.decompose_reduction(block, jk)
     assert_same(mod, sch.mod)
@@ -240,7 +240,7 @@ def test_partition_and_merge() -> None:
 
 def test_sampling_is_exact_and_within_limits() -> None:
     sch = Schedule(module(MM_RELU), seed=5)
-    i, j, k = loops(sch)
+    i, _, k = loops(sch)
     seen = set()
     for _ in range(60):
         tiles = [sch.get(v) for v in sch.sample_perfect_tile(k, 3, max_innermost_factor=4)]
@@ -260,3 +260,24 @@ def test_untouched_parts_keep_their_nodes() -> None:
     loop = sch.get(loops(sch, "D")[0])
     sch.split(loops(sch)[1], [None, 4])
     assert sch.get(sch.get_block("D")) is before and sch.get(loops(sch, "D")[0]) is loop
+
+
+def test_sampled_locations() -> None:
+    mod = module(ELEMENTWISE)
+    seen = set()
+    for seed in range(12):
+        sch = Schedule(mod, seed=seed, debug_mask="all")
+        block = sch.get_block("B")
+        where = sch.sample_compute_location(block)
+        seen.add(sch.trace.insts[-1].decision)
+        sch.compute_at(block, where)
+        assert_same(mod, sch.mod, seeds=1)
+        again = Schedule(mod)
+        Trace.from_json(sch.trace.as_json()).apply_to_schedule(again)
+        assert again.mod.script() == sch.mod.script()
+    assert seen == {-2, -1, 0, 1}
+    sch = Schedule(mod)
+    root = sch.sample_compute_location(sch.get_block("D"))
+    assert sch.trace.insts[-1].decision == -1
+    with pytest.raises(Refused, match="split takes a loop, the sampled location is 'root'"):
+        sch.split(root, [None, 2])

@@ -10,6 +10,7 @@ from . import (
     cache,
     compute_location,
     inline,
+    location,
     loop_kinds,
     loop_parts,
     order,
@@ -31,6 +32,7 @@ from .values import BlockRV, ExprRV, LoopRV
 FAMILIES = (
     query,
     sampling,
+    location,
     split_fuse,
     loop_parts,
     order,

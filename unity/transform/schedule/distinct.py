@@ -6,11 +6,13 @@ Not here: what reductions may do (``conditions.py``).
 
 from __future__ import annotations
 
+from ...arith.index_map import IndexMap
 from ...arith.itermap import detect_iter_map
 from ...ir.buffer import BufferRegion, Range
 from ...ir.build import is_int, le
 from ...ir.expr import Var
 from ...ir.walk import free_vars
+from ...support.errors import TypeRuleError
 from .clash import clash
 from .dependence import regions
 from .refuse import refuse
@@ -81,6 +83,17 @@ def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], regi
     ana = analyzer_at(state, block, inside=False)
     found = detect_iter_map([r.min for r in moving], spatial, None, "surjective", ana)
     if not found:
-        return None
+        return _invertible(spatial, moving)
     steps = [s.args[0].scale if s.args else None for s in found.indices]
     return True if all([step is None or ana.can_prove(le(r.extent, step)) for step, r in zip(steps, moving)]) else None
+
+
+def _invertible(spatial: dict[Var, Range], cells: list[Range]) -> bool | None:
+    """Points of a layout with padding, such as ``(v // 64, v % 64)`` where 64 does not divide the extent."""
+    if not all([is_int(r.extent, 1) for r in cells]) or not all([is_int(dom.min, 0) for dom in spatial.values()]):
+        return None
+    try:
+        IndexMap(tuple(spatial), tuple([r.min for r in cells])).non_surjective_inverse([d.extent for d in spatial.values()])
+    except TypeRuleError:
+        return None
+    return True

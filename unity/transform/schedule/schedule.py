@@ -18,6 +18,7 @@ from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.errors import ScheduleError
 from . import grade
+from .location import Mark, run_at_mark
 from .refuse import LEVELS, Refused, picture, refuse
 from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .sref import Sref
@@ -172,7 +173,7 @@ class Schedule:
             for key, convert in row.normalize.items():
                 named[key] = convert(state, named.get(key), named)
                 args = {**args, key: named[key]}
-            made = row.apply(state, *positional, **named)
+            made = None if run_at_mark(state, row, named) else row.apply(state, *positional, **named)
             step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
         except BaseException as error:
             state.rollback()
@@ -234,7 +235,7 @@ class Schedule:
                 f"{rv!r} is no block or loop of this schedule",
                 help="take it from get_block or get_loops of this schedule",
             )
-        if found.node is None:
+        if found.node is None and not isinstance(found, Mark):
             what = "block" if isinstance(rv, BlockRV) else "loop"
             raise ScheduleError(
                 "E402",

@@ -9,7 +9,8 @@ gives the outer form back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ...ir.build import const
@@ -160,6 +161,24 @@ class ScheduleState:
         undo, self._undo = self._undo or [], None
         for action in reversed(undo):
             action()
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undo at the end what is done inside, and forget what was assumed."""
+        outer = self._undo is None
+        if self._undo is None:
+            self.begin()
+        assert self._undo is not None
+        count, assumed = len(self._undo), list(self.assumptions)
+        try:
+            yield
+        finally:
+            for action in reversed(self._undo[count:]):
+                action()
+            del self._undo[count:]
+            self.assumptions = assumed
+            if outer:
+                self._undo = None
 
     def _log(self, action: Callable[[], None]) -> None:
         if self._undo is not None:
