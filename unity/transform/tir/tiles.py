@@ -1,0 +1,125 @@
+"""Loops over tiles: what the passes that tile reductions share. The content of a tile is theirs.
+
+A tile has a corner (a value for each loop variable of the nest) and a size along each tiled loop; where the size does not divide
+the extent, the rest is a tile of its own, so that no tile needs conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...ffi.llvm import host_features
+from ...ir.build import dtype_of, int_imm, is_int, mul
+from ...ir.expr import IntImm, Var
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ...ir.stmt import For, Stmt, seq
+from ...ir.types import Expr, prim_type
+from ...ir.walk import collect
+from .nests import Nest, Update, stride_class
+from .tile_shape import Machine
+
+PARALLEL_WORK = 1 << 18
+"""Multiply-adds from which on a nest is shared between threads."""
+
+Corner = dict[Var, Expr]
+"""Value of each loop variable at the first cell of a tile."""
+
+
+@dataclass(slots=True, frozen=True)
+class TileOptions:
+    """``vector_bytes`` of one register (0: what this machine has); ``accumulators``: registers a tile may take (0: as many as
+    leave room for operands); ``parallel``: share large nests between threads."""
+
+    vector_bytes: int = 0
+    accumulators: int = 0
+    parallel: bool = True
+
+    def machine(self, item_bytes: int) -> Machine:
+        """Lanes and registers for elements of a size."""
+        features = host_features()
+        wide = self.vector_bytes or (64 if "+avx512f" in features else 32 if "+avx" in features else 16)
+        registers = 32 if wide >= 64 else 16
+        return Machine(max(1, wide // item_bytes), self.accumulators or registers - 6)
+
+
+def extent_of(loop: For) -> int:
+    """The constant extent of a loop."""
+    assert type(loop.extent) is IntImm
+    return loop.extent.value
+
+
+def iterators_of(update: Update) -> dict[Var, Var]:
+    """Block iterator by loop variable."""
+    return {loop: iterator for iterator, loop in update.axis.items()}
+
+
+def operands_of(update: Update) -> list[BufferLoad]:
+    """What an update reads besides the cell it updates."""
+    return [load for load in update.loads if load.buffer is not update.store.buffer]
+
+
+def is_large(nest: Nest) -> bool:
+    """Enough work to share between threads; a symbolic extent counts as 64."""
+    work = 1
+    for loop in nest.loops:
+        work *= extent_of(loop) if type(loop.extent) is IntImm else 64
+    return work >= PARALLEL_WORK
+
+
+def may_fail(value: Expr) -> bool:
+    """Integer division by what is no constant: not to be tried in lanes that do not count."""
+    divisions = collect(value, (Div, Mod, FloorDiv, FloorMod))
+    return any([not dtype_of(d).is_float and (type(d.b) is not IntImm or d.b.value == 0) for d in divisions])
+
+
+def _footprint(load: BufferLoad) -> int:
+    count = 1
+    for extent in load.buffer.shape:
+        count *= extent.value if type(extent) is IntImm else 64
+    return count
+
+
+def loop_order(loops: Sequence[For], update: Update) -> list[For]:
+    """Loops over tiles from the outside in: first those that move in the largest operand, so that it is read once."""
+    loads = operands_of(update)
+    if not loads:
+        return list(loops)
+    largest = max(loads, key=_footprint)
+    iterator = iterators_of(update)
+    moves = [loop for loop in loops if stride_class(largest, iterator[loop.loop_var]) > 0]
+    return moves + [loop for loop in loops if loop not in moves]
+
+
+def over_tiles(
+    order: Sequence[For], sizes: Mapping[For, int], parallel: bool, leaf: Callable[[Corner, dict[For, int]], Stmt]
+) -> Stmt:
+    """Loops over tiles with ``leaf(corner, size by loop)`` inside; the outermost loop of a ``parallel`` nest is shared."""
+    shared = next((loop for loop in order if not is_int(loop.extent, 1)), None) if parallel else None
+    corner: Corner = {}
+    pieces: dict[For, int] = {}
+
+    def write(position: int) -> Stmt:
+        if position == len(order):
+            return leaf(dict(corner), dict(pieces))
+        loop = order[position]
+        kind = "parallel" if loop is shared else "serial"
+        size = sizes.get(loop)
+        if size is None:
+            corner[loop.loop_var] = loop.loop_var
+            return replace(loop, body=write(position + 1), kind=kind)
+        parts: list[Stmt] = []
+        whole, rest = divmod(extent_of(loop), size)
+        ty = prim_type(dtype_of(loop.loop_var))
+        for first, count, piece in ((0, whole, size), (whole * size, 1, rest)):
+            if not count or not piece:
+                continue
+            tile = Var(f"{loop.loop_var.name}_tile", ty)
+            corner[loop.loop_var] = mul(tile, int_imm(size, ty)) if count > 1 else int_imm(first, ty)
+            pieces[loop] = piece
+            body = write(position + 1)
+            parts.append(For(tile, int_imm(0, ty), int_imm(count, ty), kind, body) if count > 1 else body)
+        return seq(*parts)
+
+    return write(0)
