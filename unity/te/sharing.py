@@ -17,6 +17,8 @@ class KernelTable:
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
         self.added: dict[str, PrimFunc] = {}
+        self._counts: dict[str, int] = {}
+        """The last number given to each name."""
         self._by_hash: dict[int, list[tuple[str, PrimFunc]]] = {}
         for name, fn in mod.prim_funcs().items():
             if "global_symbol" not in fn.attrs:
@@ -28,10 +30,11 @@ class KernelTable:
         for name, known in bucket:
             if structural_equal(known, func):
                 return GlobalVar(name)
-        name, count = hint, 0
+        name, count = hint, self._counts.get(hint, 0)
         while name in self.mod.functions or name in self.added:
             count += 1
             name = f"{hint}{count}"
+        self._counts[hint] = count
         self.added[name] = func
         bucket.append((name, func))
         return GlobalVar(name)

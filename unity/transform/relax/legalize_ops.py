@@ -6,12 +6,12 @@ rule of one's own for an operator goes into the options (``custom``), which is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from ... import te
-from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var, op
+from ...ir.expr import Call, Constant, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.op import OPS, OpInfo
@@ -20,6 +20,7 @@ from ...op.lowering import known_dims
 from ...support.errors import UnityError
 from ...te.sharing import KernelTable
 from ..base import module_pass
+from .call_key import call_key
 from .rewriting import GraphRewriter, Replaced
 
 
@@ -67,11 +68,21 @@ class _Inputs:
         return made
 
 
-def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable) -> Any:
+class Lowered:
+    """Lowerings found so far: the kernel and the symbols passed to it, by key of the call."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, tuple[GlobalVar, tuple[Expr, ...]]] = {}
+
+
+def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable, lowered: Lowered) -> Any:
     """The call as call_dps of a kernel, or what it simply is (an argument)."""
     inputs = _Inputs(call, info, rewriter)
     names = [p.name for p in info.params if p.kind != "attr"]
     converted = [inputs.convert(a, names[min(i, len(names) - 1)]) for i, a in enumerate(call.args)]
+    key = call_key(call)
+    if key in lowered.known:
+        return _call_kernel(call, *lowered.known[key], inputs.values)
     assert callable(info.lower)
     made = info.lower(call, *converted)
     several = isinstance(made, (tuple, list))
@@ -83,19 +94,28 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
     hint = info.name.split(".")[-1]
     func, symbols = te.create_prim_func_with_symbols([*inputs.params, *computed], attrs={"tir.noalias": True})
     target = kernels.add(func, hint)
-    args: tuple[Expr, ...] = (target, Tuple(tuple(inputs.values)))
-    if symbols:
-        args = (*args, ShapeExpr(tuple(symbols)))
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
     outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
-    whole = len(outs) == len(types) and (len(outs) > 1 or not several)
-    ty = call.ty if whole else TupleType(outs) if len(outs) > 1 else outs[0]
-    lowered = Call(op("R.call_dps"), args, {}, outs, ty, call.span)
-    if whole:
-        return lowered
-    held = rewriter.emit(lowered)
+    if len(outs) == len(types) and (len(outs) > 1 or not several):
+        lowered.known[key] = (target, tuple(symbols))
+        return _call_kernel(call, target, tuple(symbols), inputs.values)
+    ty = TupleType(outs) if len(outs) > 1 else outs[0]
+    held = rewriter.emit(
+        Call(op("R.call_dps"), _dps_args(target, tuple(symbols), inputs.values), {}, outs, ty, call.span)
+    )
     parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
     return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
+
+
+def _dps_args(target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> tuple[Expr, ...]:
+    args: tuple[Expr, ...] = (target, Tuple(tuple(values)))
+    return (*args, ShapeExpr(symbols)) if symbols else args
+
+
+def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> Call:
+    """The call of a kernel that computes all results of an operator."""
+    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
+    return Call(op("R.call_dps"), _dps_args(target, symbols, values), {}, types, call.ty, call.span)
 
 
 @dataclass(slots=True, frozen=True)
@@ -109,7 +129,7 @@ class LegalizeOptions:
 @module_pass(options=LegalizeOptions)
 def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
     """Replace operators by calls of tensor programs."""
-    kernels = KernelTable(mod)
+    kernels, lowered = KernelTable(mod), Lowered()
     custom = dict(options.custom)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
@@ -125,7 +145,7 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
         if not callable(info.lower):
             return value
         try:
-            return lower_call(value, info, rewriter, kernels)
+            return lower_call(value, info, rewriter, kernels, lowered)
         except UnityError as error:
             if error.span is None:
                 error.span = value.span
