@@ -28,6 +28,7 @@ OPTIONS: dict[str, Option] = {
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
         Option("UNITY_PRINT", str, "", "Names of passes (* for all): print the module before and after them."),
         Option("UNITY_TIME", bool, False, "Print the time each pass takes."),
+        Option("UNITY_EXPLAIN", bool, False, "Print which default schedule each tensor program got, or why none."),
         Option(
             "UNITY_CHECK",
             bool,

@@ -28,7 +28,7 @@ from ..support.errors import PassError, UnityError
 from ..support.options import bool_option, int_option, str_option
 from .base import OPTION_INSTRUMENTS, Instrument, Pass
 from .check_inputs import KINDS, Inputs, NoInput, make_inputs
-from .check_run import Memo, Outcome, outcome, outcomes_differ
+from .check_run import Memo, Outcome, estimated_steps, outcome, outcomes_differ
 from .check_save import save_failure
 from .check_shrink import shrink
 
@@ -68,14 +68,15 @@ class _Failure:
 class CheckInstrument(Instrument):
     """Compares the meaning of a module before and after each pass.
 
-    ``inputs``: inputs per function and pass; ``steps``: loop iterations of one run; ``seconds``: time all checks may take
+    ``inputs``: inputs per function and pass; ``steps``: loop iterations of one run of a
+    graph function, a tenth of it for a tensor program alone; ``seconds``: time all checks may take
     together; ``folder``: where failures are saved; ``show``: print a line per check to standard error.
     """
 
     def __init__(
         self,
         inputs: int = 4,
-        steps: int = 300_000,
+        steps: int = 1_000_000,
         seconds: float = 120.0,
         folder: str | Path | None = None,
         show: bool = False,
@@ -156,6 +157,11 @@ class CheckInstrument(Instrument):
             return None
         if len(old[name].params) != len(new[name].params):
             record.reasons.append("its parameters changed")
+            return None
+        steps = self.steps if isinstance(old[name], Function) else self.steps // 10
+        needed = max(estimated_steps(old, name), estimated_steps(new, name))
+        if needed > steps:
+            record.reasons.append(f"a run takes about {needed:,} steps, {steps:,} are allowed")
             return None
         effect = self._effect(old, name) or self._effect(new, name)
         if effect is not None:

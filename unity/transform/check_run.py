@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..ffi.tensor import Tensor
+from ..ir.expr import Call, GlobalVar, IntImm
 from ..ir.function import PrimFunc
 from ..ir.interpret import Interpreter
 from ..ir.interpret.memory import View
 from ..ir.module import IRModule
+from ..ir.stmt import Block, For, Stmt
+from ..ir.walk import children, collect
 from ..support.errors import InterpreterError, UnityError
 
 TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}
@@ -43,11 +46,11 @@ class Memo:
         self.size = 0
         self.results: dict[Any, list[np.ndarray]] = {}
         self.kept: list[PrimFunc] = []
-        """Programs whose identity is part of a key."""
+        """Programs whose parts' identity is part of a key."""
 
     def key(self, fn: PrimFunc, args: list[Any]) -> Any:
         """Key of a call, None for arguments of which the memory says too little."""
-        parts: list[Any] = [id(fn)]
+        parts: list[Any] = [id(fn.body), id(fn.buffer_map), fn.params]
         memories: set[int] = set()
         for arg in args:
             if isinstance(arg, (bool, int, float)):
@@ -117,6 +120,33 @@ class _Interpreter(Interpreter):
         if key is not None and result is None:
             self.memo.keep(key, fn, args)
         return result
+
+
+def estimated_steps(mod: IRModule, name: str, unknown: int = 4) -> int:
+    """About how many loop iterations a run takes; an extent that is no number counts ``unknown``, each function call once."""
+    counts: dict[str, int] = {}
+
+    def loops(stmt: Any) -> int:
+        if isinstance(stmt, For):
+            extent = stmt.extent.value if type(stmt.extent) is IntImm else unknown
+            return max(int(extent), 1) * max(loops(stmt.body), 1)
+        return sum([loops(c) for c in children(stmt) if isinstance(c, (Stmt, Block))])
+
+    def function(member: str, open_names: frozenset[str]) -> int:
+        if member in open_names or member not in mod:
+            return 0
+        if member not in counts:
+            fn = mod[member]
+            if isinstance(fn, PrimFunc):
+                counts[member] = loops(fn.body)
+            else:
+                inner = [
+                    g.name for call in collect(fn, Call) for g in (call.op, *call.args[:1]) if type(g) is GlobalVar
+                ]
+                counts[member] = sum([function(n, open_names | {member}) for n in inner])
+        return counts[member]
+
+    return function(name, frozenset())
 
 
 def outcome(mod: IRModule, name: str, arguments: list[Any], steps: int, memo: Memo | None = None) -> Outcome:

@@ -8,11 +8,14 @@ dataflow blocks.
 from __future__ import annotations
 
 from ..base import Pipeline
+from ..rules import schedule_default
 from .annotate_tir_op_pattern import annotate_tir_op_pattern
 from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
 from .check_shapes import check_shapes
 from .dead_code import dead_code
+from .eliminate_common_subexpr import eliminate_common_subexpr
+from .fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .fold_constant import fold_constant
 from .fuse_ops import fuse_ops
 from .fuse_tir import fuse_tir
@@ -22,6 +25,7 @@ from .legalize_ops import legalize_ops
 from .lower_call_dps import lower_call_dps
 from .normalize import normalize
 from .plan_memory import plan_memory
+from .remove_redundant_reshape import remove_redundant_reshape
 from .rewrite_reshape import rewrite_reshape
 from .to_non_dataflow import to_non_dataflow
 
@@ -30,7 +34,10 @@ DEFAULT_PIPELINE = Pipeline(
         normalize,
         check_shapes,
         lambda_lift,
+        fold_batch_norm_to_conv2d,
         canonicalize,
+        remove_redundant_reshape,
+        eliminate_common_subexpr,
         fold_constant,
         rewrite_reshape,
         legalize_ops,
@@ -40,6 +47,7 @@ DEFAULT_PIPELINE = Pipeline(
         fuse_ops,
         fuse_tir,
         dead_code,
+        schedule_default,
         to_non_dataflow,
         lower_call_dps,
         canonicalize,
