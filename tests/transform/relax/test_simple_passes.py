@@ -5,7 +5,7 @@ from unity.ir.node import replace
 from unity.script import parse
 from unity.transform.relax.canonicalize import canonicalize
 from unity.transform.relax.dead_code import dead_code
-from unity.transform.relax.fold_constant import fold_constant
+from unity.transform.relax.fold_constant import compact, fold_constant
 from unity.transform.relax.normalize import normalize
 from unity.transform.relax.to_non_dataflow import to_non_dataflow
 
@@ -88,3 +88,17 @@ def test_normalize(check_pass):
         assert calls == ["R.exp", "R.sin"]
         assert normalize(made) is made
     assert normalize(mod) is mod
+
+
+def test_folded_transposes_are_copied_exactly():
+    rng = np.random.default_rng(0)
+    for shape, order in (
+        ((130, 70), (1, 0)),
+        ((3, 65, 130), (2, 0, 1)),
+        ((1, 90, 1, 90), (3, 2, 1, 0)),
+        ((64, 64), (0, 1)),
+    ):
+        array = rng.standard_normal(shape).astype("float32").transpose(order)
+        made = compact(array)
+        assert made.flags.c_contiguous
+        np.testing.assert_array_equal(made, array)
