@@ -14,7 +14,8 @@ import numpy as np
 from ....support.errors import InterpreterError
 from ...buffer import Buffer, MatchBufferRegion
 from ...expr import Var
-from ...stmt import AllocBuffer, BlockRealize, DeclBuffer, Stmt
+from ...stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, Stmt
+from ..memory import Memory
 from .expressions import ExprCompiler
 from .lanes import Mask
 from .memory import Address, Array, Storage, array, rank_of
@@ -107,6 +108,21 @@ class MemoryCompiler:
     def alloc(self, stmt: AllocBuffer) -> Run:
         """An allocation."""
         return self._effect(self.allocation(stmt.buffer))
+
+    def constant(self, stmt: AllocConst) -> Run:
+        """Constant data, one copy for all threads."""
+        buffer, make, wave = stmt.buffer, self.view_maker(stmt.buffer), self.stmt.wave
+        data = stmt.data.numpy().copy()
+        data.flags.writeable = False
+        memory = Memory.of_array(data, buffer.name)
+
+        def run(mask: Mask) -> Mask:
+            address = Address(Storage.of_memory(memory, self.stmt.granule), np.int64(0))
+            wave.env[buffer.data] = address
+            wave.env[buffer] = make(address, mask)
+            return mask
+
+        return run
 
     @staticmethod
     def _effect(effect: Callable[[Mask], None]) -> Run:

@@ -13,7 +13,7 @@ from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Op, StringImm, Var
 from ...scalar import BufferLoad
-from ...stmt import AllocBuffer, Block, BufferStore, DeclBuffer, For, Stmt
+from ...stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, For, Stmt
 from ...types import Expr, PrimType
 from ...walk import collect, free_vars
 from ..machine import Machine
@@ -58,7 +58,15 @@ class Kernel:
         self.body = self.statements(stmt)
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
-        self.outside = [v for v in free_vars(stmt) if v not in inner]
+        used = dict.fromkeys(free_vars(stmt))
+        for buffer in collect(stmt, Buffer):  # declarations show their shapes
+            for expr in (
+                *buffer.shape,
+                *buffer.strides,
+                *((buffer.elem_offset,) if buffer.elem_offset is not None else ()),
+            ):
+                used.update(dict.fromkeys(free_vars(expr)))
+        self.outside = [v for v in used if v not in inner]
         self.written = written_buffers(stmt)
         self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
         self.atomic = np.zeros(0, np.bool_)
@@ -159,7 +167,7 @@ def _sync_scope(call: Call) -> str:
 def _declared(stmt: Stmt) -> set[Buffer]:
     """Buffers declared inside a statement."""
     found: set[Buffer] = set()
-    for node in collect(stmt, (AllocBuffer, DeclBuffer, Block)):
+    for node in collect(stmt, (AllocBuffer, AllocConst, DeclBuffer, Block)):
         if type(node) is Block:
             found.update(node.alloc_buffers)
             found.update([m.buffer for m in node.match_buffers])

@@ -96,7 +96,15 @@ COMPARE: dict[str, Function] = {
 
 
 def _floor_div(a: Value, b: Value) -> Value:
-    return np.where(b == 0, np.divide(a, b), np.floor_divide(a, b))
+    rest = np.fmod(a, b)
+    quotient = (a - rest) / b
+    below = (rest != 0) & ((rest < 0) != (b < 0))
+    return np.where(b == 0, np.divide(a, b), np.rint(np.where(below, quotient - 1, quotient)))
+
+
+def _floor_mod(a: Value, b: Value) -> Value:
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
 def binary(name: str, dtype: DataType) -> Function | None:
@@ -108,7 +116,7 @@ def binary(name: str, dtype: DataType) -> Function | None:
     if not dtype.is_float:
         return INTEGER.get(name)
     if name in ("Mod", "FloorDiv", "FloorMod"):
-        table: dict[str, Function] = {"Mod": np.fmod, "FloorDiv": _floor_div, "FloorMod": np.remainder}
+        table: dict[str, Function] = {"Mod": np.fmod, "FloorDiv": _floor_div, "FloorMod": _floor_mod}
         return _through_double(table[name], dtype)
     return FLOAT.get(name)
 

@@ -17,6 +17,7 @@ from ...expr import Call, IntImm, Op, Var
 from ...scalar import CommReducer, IterVar
 from ...stmt import (
     AllocBuffer,
+    AllocConst,
     AssertStmt,
     AttrStmt,
     Bind,
@@ -67,8 +68,9 @@ class StmtCompiler:
         self.memory = MemoryCompiler(self)
         self.handlers: dict[type, Callable[[Any], Run]] = {
             SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
-            BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self.memory.alloc, DeclBuffer: self.memory.declare,
-            AttrStmt: self._attr, AssertStmt: self._assert, BlockRealize: self.memory.realize, Break: self._break,
+            BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self.memory.alloc,
+            AllocConst: self.memory.constant, DeclBuffer: self.memory.declare, AttrStmt: self._attr,
+            AssertStmt: self._assert, BlockRealize: self.memory.realize, Break: self._break,
             Continue: self._continue, Return: self._return,
         }  # fmt: skip
 
