@@ -15,6 +15,7 @@ from ..ir.interpret.threads import Finding, Site, ThreadedInterpreter, has_kerne
 from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.errors import InterpreterError
+from ..transform.base import Pipeline
 
 SHOWN = 10
 """Findings and access sites printed in a report."""
@@ -100,13 +101,15 @@ def check_gpu(
     program: IRModule | Function | PrimFunc,
     *args: Any,
     name: str | None = None,
+    pipeline: Pipeline | None = None,
     max_steps: int | None = None,
     max_lanes: int = 1 << 16,
 ) -> GpuReport:
     """Run a GPU-shaped program on the processor with all its threads and report faults and traffic.
 
     ``args`` are those of the function ``name`` ("main", or the only function): numpy arrays, tensors, numbers. A tensor program
-    writes into its arrays, as on the device. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the turns of loops.
+    writes into its arrays, as on the device. ``pipeline`` is run on the module first: ``GPU_PIPELINE`` for a scheduled program
+    that has no barriers yet. ``max_lanes`` bounds the threads run side by side, ``max_steps`` the turns of loops.
 
     Raises: InterpreterError for arguments that do not fit and for programs that cannot be run at all (E367 to E369 and E372
     among them), VerifyError for a program that breaks the rules of the IR. Faults of the program itself are not raised, see
@@ -119,6 +122,8 @@ def check_gpu(
         name = name or str(program.attrs.get("global_symbol", "main"))
         module = IRModule({name: program}, {}, {})
     verify(module)
+    if pipeline is not None:
+        module = pipeline(module)
     if not any([has_kernels(f) for f in module.prim_funcs().values()]):
         raise InterpreterError(
             "E367", f"{name} binds no thread axis: there is no kernel to check",
