@@ -91,11 +91,13 @@ class BlockBuilder:
         depth = len(self._frames)
         self._frames.append(_Frame())
         self._result, self._params = None, params
+        finished = False
         try:
             yield
-        except BaseException:
-            del self._frames[depth:]
-            raise
+            finished = True
+        finally:
+            if not finished:
+                del self._frames[depth:]
         if self._result is None:
             del self._frames[depth:]
             raise VerifyError("E303", f"function {name} has no output", help="call bb.emit_func_output(value)")
