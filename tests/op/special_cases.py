@@ -68,3 +68,27 @@ for method in ("nearest", "bilinear"):
     for padding in ("zeros", "border", "reflection"):
         CASES.append(("image.grid_sample", [f(1, 2, 2, 3, 4), f(1, 3, 2, 1, 3, low=-1.4, high=1.4)],
                       {"layout": "NCDHW", "method": method, "padding_mode": padding}))  # fmt: skip
+
+
+def _matrix(*shape):
+    return f(*shape) + 2 * np.eye(shape[-1], dtype="float32")[::-1]
+
+
+FACTORS = np.array([[4, 3, 1], [0.5, 3, 2], [0.25, 0.5, 2]], "float32")
+SPD = np.array([[[4, 2, 1], [2, 5, 3], [1, 3, 6]], [[1, 0, 0], [0, 2, 0], [0, 0, 3]]], "float32")
+CASES += [
+    ("linalg.lu_factor", [_matrix(4, 4)], {}),
+    ("linalg.lu_factor", [_matrix(2, 3, 3).astype("float64")], {}),
+    ("linalg.lu_factor", [f(0, 0)], {}),
+    ("linalg.lu_factor", [f(1, 1)], {}),
+    ("linalg.lu_solve", [FACTORS, np.array([2, 3, 3], "int32"), f(3, 2)], {}),
+    ("linalg.lu_solve", [np.stack([FACTORS, FACTORS]), np.array([[1, 2, 3], [3, 2, 3]], "int32"), f(2, 3, 1)], {}),
+    ("linalg.cholesky", [SPD], {}),
+    ("linalg.cholesky", [SPD[0].astype("float16")], {}),
+    ("linalg.cholesky", [f(0, 0)], {}),
+]
+for upper in (False, True):
+    CASES += [
+        ("linalg.solve_triangular", [SPD, f(2, 3, 2)], {"upper": upper}),
+        ("linalg.solve_triangular", [FACTORS, f(3, 1)], {"upper": upper, "unitriangular": True}),
+    ]

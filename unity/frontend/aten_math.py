@@ -224,7 +224,9 @@ aten("addcdiv.default")(_addc(op.divide))
 
 @aten("to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default",
       "contiguous.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
-      "lift_fresh.default", "detach_.default", "real.default", "positive.default", "lift.default")  # fmt: skip
+      "lift_fresh.default", "detach_.default", "real.default", "positive.default", "lift.default",
+      "alias_copy.default", "detach_copy.default", "resolve_conj.default", "resolve_neg.default", "conj.default",
+      "conj_physical.default", "_conj.default")  # fmt: skip
 def _convert(c: Context, a: Args) -> Expr:
     return c.cast(a.self, c.dtype)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import op
-from ..ir.expr import TupleGetItem
+from ..ir.expr import ShapeExpr, TupleGetItem
 from ..ir.types import Expr
 from .aten_shape import cut, swap
 from .context import (
@@ -46,6 +46,15 @@ def _addmm(c: Context, a: Args) -> Expr:
     product = op.matmul(left, right)
     if a.alpha != 1:
         product = op.multiply(product, number(a.alpha, c.dtype))
+    if a.beta == 0:
+        return product
+    return op.add(product, a.self if a.beta == 1 else op.multiply(a.self, number(a.beta, c.dtype)))
+
+
+@aten("addbmm.default")
+def _addbmm(c: Context, a: Args) -> Expr:
+    product: Expr = op.sum(op.matmul(a.batch1, a.batch2), axis=(0,), keepdims=False)
+    product = product if a.alpha == 1 else op.multiply(product, number(a.alpha, c.dtype))
     if a.beta == 0:
         return product
     return op.add(product, a.self if a.beta == 1 else op.multiply(a.self, number(a.beta, c.dtype)))
@@ -144,8 +153,12 @@ def _dropout(c: Context, a: Args) -> Any:
 
 def _softmax(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
-        refuse(rank_of(a.self) == 0, "a scalar")
-        return fn(c.cast(a.self, c.dtype), axis=axis_of(a.dim, rank_of(a.self)))
+        x = c.cast(a.self, c.dtype)
+        if rank_of(x):
+            return fn(x, axis=axis_of(a.dim, rank_of(x)))
+        x = c.emit(x)  # a scalar is the only one of its kind
+        none = op.subtract(x, x)
+        return none if "log" in c.node_target else op.exp(none)
 
     return translate
 
@@ -170,9 +183,20 @@ def _layer_norm(c: Context, a: Args) -> Expr:
     return op.nn_layer_norm(a.input, gamma, beta, axes=tuple(range(-count, 0)), epsilon=float(a.eps), **given)
 
 
+def _statistics(c: Context, x: Expr, axes: tuple[int, ...], eps: float) -> list[Expr]:
+    """Mean and 1 / sqrt(variance + eps) over axes, these kept with size 1."""
+    x = c.emit(x)
+    mean = op.mean(x, axis=axes, keepdims=True)
+    spread = op.variance(x, axis=axes, keepdims=True)
+    return [mean, op.rsqrt(op.add(spread, number(float(eps), dtype_of(x))))]
+
+
 @aten("native_layer_norm.default")
 def _native_layer_norm(c: Context, a: Args) -> list[Any]:
-    return [_layer_norm(c, a), None, None]
+    made = [_layer_norm(c, a), None, None]
+    if c.uses(1) or c.uses(2):
+        made[1:] = _statistics(c, a.input, tuple(range(-len(a.normalized_shape), 0)), a.eps)
+    return made
 
 
 @aten("rms_norm.default")
@@ -193,7 +217,13 @@ def _group_norm(c: Context, a: Args) -> Expr:
 @aten("native_group_norm.default")
 def _native_group_norm(c: Context, a: Args) -> list[Any]:
     a.num_groups = a.group
-    return [_group_norm(c, a), None, None]
+    made = [_group_norm(c, a), None, None]
+    if c.uses(1) or c.uses(2):
+        batch = shape_of(a.input)[0]
+        lines = op.reshape(a.input, ShapeExpr((batch, to_dim(a.group), to_dim(-1))))
+        shape = c.symbols.dims(c.value[1].shape)
+        made[1:] = [c.reshape(v, shape) for v in _statistics(c, lines, (2,), a.eps)]
+    return made
 
 
 @aten("instance_norm.default")
@@ -210,18 +240,83 @@ def batch_norm(c: Context, x: Expr, weight: Expr | None, bias: Expr | None, mean
     return TupleGetItem(c.emit(op.nn_batch_norm(x, gamma, beta, mean, var, axis=1, epsilon=float(eps))), 0)
 
 
+def _batch_statistics(c: Context, x: Expr, eps: float) -> list[Expr]:
+    """Mean, variance and 1 / sqrt(variance + eps) of every channel over the batch."""
+    axes = tuple([n for n in range(rank_of(x)) if n != 1])
+    x = c.emit(x)
+    mean, spread = op.mean(x, axis=axes, keepdims=False), c.emit(op.variance(x, axis=axes, keepdims=False))
+    return [c.emit(mean), spread, c.emit(op.rsqrt(op.add(spread, number(float(eps), dtype_of(x)))))]
+
+
 @aten("batch_norm.default")
 def _batch_norm(c: Context, a: Args) -> Expr:
-    mean, var = a.running_mean, a.running_var
-    if mean is None:  # the statistics of the batch itself, as in weight standardisation
-        axes = tuple([i for i in range(rank_of(a.input)) if i != 1])
-        mean, var = c.emit(op.mean(a.input, axis=axes)), c.emit(op.variance(a.input, axis=axes))
-    return batch_norm(c, a.input, a.weight, a.bias, mean, var, a.eps)
+    refuse(a.training, "statistics of the batch itself")
+    if a.running_mean is None:
+        mean, spread, _ = _batch_statistics(c, a.input, a.eps)
+        return batch_norm(c, a.input, a.weight, a.bias, mean, spread, a.eps)
+    return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
 
 
 @aten("_native_batch_norm_legit_no_training.default")
 def _native_batch_norm(c: Context, a: Args) -> list[Any]:
+    refuse(c.uses(1) or c.uses(2), "saved statistics")
     return [batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps), None, None]
+
+
+@aten("_native_batch_norm_legit.no_stats", "native_batch_norm.default")
+def _own_batch_norm(c: Context, a: Args) -> list[Any]:
+    """Normalised with the statistics of the batch where no others are given; stored ones change nothing here."""
+    running = getattr(a, "running_mean", None)
+    refuse(bool(a.training) and running is not None, "stored statistics that change")
+    if not a.training and running is not None:
+        refuse(c.uses(1) or c.uses(2), "saved statistics")
+        return [batch_norm(c, a.input, a.weight, a.bias, running, a.running_var, a.eps), None, None]
+    mean, spread, inverse = _batch_statistics(c, a.input, a.eps)
+    return [batch_norm(c, a.input, a.weight, a.bias, mean, spread, a.eps), mean, inverse]
+
+
+@aten("_weight_norm.default", "_weight_norm_interface.default")
+def _weight_norm(c: Context, a: Args) -> Any:
+    """v times g over the norm of v along all axes but one (-1: along all)."""
+    v, rank = c.emit(a.v), rank_of(a.v)
+    axes = [n for n in range(rank) if a.dim == -1 or n != axis_of(a.dim, rank)]
+    length: Expr = op.sqrt(op.sum(op.multiply(v, v), axis=tuple(axes), keepdims=True))
+    size = c.emit(length if a.dim != -1 or rank_of(a.g) == rank else c.reshape(length, shape_of(a.g)))
+    made = op.multiply(v, op.divide(a.g, size))
+    return [made, size] if isinstance(c.value, (list, tuple)) else made
+
+
+@aten("bilinear.default")
+def _bilinear(c: Context, a: Args) -> Expr:
+    made = op.einsum((a.input1, a.weight, a.input2), subscripts="...i,oij,...j->...o")
+    return made if a.bias is None else op.add(made, a.bias)
+
+
+@aten("_trilinear.default")
+def _trilinear(c: Context, a: Args) -> Expr:
+    """A product of three tensors with new axes, summed over some."""
+    operands = []
+    for tensor, places in ((a.i1, a.expand1), (a.i2, a.expand2), (a.i3, a.expand3)):
+        dims: list[Any] = list(shape_of(tensor))
+        for place in sorted(places):
+            dims.insert(place, 1)
+        operands.append(c.reshape(tensor, dims))
+    product = op.multiply(op.multiply(operands[0], operands[1]), operands[2])
+    return product if not a.sumdim else op.sum(product, axis=tuple(a.sumdim), keepdims=False)
+
+
+@aten("cosine_similarity.default")
+def _cosine(c: Context, a: Args) -> Expr:
+    """The product of both over their lengths, each at least eps; both are brought to one shape before."""
+    x, y = c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)
+    shape = shape_of(op.add(x, y))
+    refuse(not shape, "scalars")
+    axis = axis_of(a.dim, len(shape))
+    parts = []
+    for v in (c.emit(c.broadcast(x, shape)), c.emit(c.broadcast(y, shape))):
+        size = op.sqrt(op.sum(op.multiply(v, v), axis=(axis,), keepdims=True))
+        parts.append(op.divide(v, op.maximum(size, number(a.eps, c.dtype))))
+    return op.sum(op.multiply(*parts), axis=(axis,), keepdims=False)
 
 
 # ---- attention

@@ -143,14 +143,20 @@ def _split(c: Context, a: Args) -> list[Expr]:
 
 @aten("diff.default")
 def _diff(c: Context, a: Args) -> Expr:
-    refuse(a.n != 1, "differences of higher order")
     rank = rank_of(a.self)
     axis = axis_of(a.dim, rank)
+    if a.n == 0:
+        return c.cast(a.self, c.dtype)
     ends = [t for t in (a.prepend, a.self, a.append) if t is not None]
-    x = c.emit(op.concat(ends, axis=axis)) if len(ends) > 1 else a.self
-    size = c.shape[axis]
-    later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
-    return op.not_equal(later, earlier) if c.dtype == "bool" else op.subtract(later, earlier)
+    x: Expr = op.concat([c.cast(t, c.dtype) for t in ends], axis=axis) if len(ends) > 1 else a.self
+    if any([build.is_int(d, 0) for d in c.shape]):
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    for _ in range(a.n):
+        x = c.emit(x)
+        size = build.sub(shape_of(x)[axis], 1)
+        later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
+        x = op.not_equal(later, earlier) if c.dtype == "bool" else op.subtract(later, earlier)
+    return x
 
 
 # ---- joining
@@ -160,7 +166,8 @@ def _diff(c: Context, a: Args) -> Expr:
 def _cat(c: Context, a: Args) -> Expr:
     rank = len(c.shape)
     parts = [c.cast(t, c.dtype) for t in a.tensors if rank_of(t) == rank]  # torch skips empty tensors of rank 1
-    refuse(not parts, "nothing to join")
+    if not parts:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
     return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis_of(a.dim, rank))
 
 
@@ -171,17 +178,31 @@ def _stack(c: Context, a: Args) -> Expr:
 
 @aten("roll.default")
 def _roll(c: Context, a: Args) -> Expr:
-    refuse(not a.dims, "a roll of the flattened tensor")
+    if not a.dims:
+        flat = c.reshape(a.self, [_elements(a.self)])
+        return c.reshape(_rolled(c, flat, 0, a.shifts[0]))
     x: Expr = a.self
     for shift, dim in zip(a.shifts, a.dims):
-        axis = axis_of(dim, rank_of(x))
-        extent = static(shape_of(x)[axis], "the size of a rolled axis")
-        by = static(to_dim(shift), "the shift") % extent if extent else 0
-        if by:
-            x = c.emit(x)
-            tail = cut(x, axis, to_dim(extent - by), to_dim(by))
-            x = op.concat([tail, cut(x, axis, to_dim(0), to_dim(extent - by))], axis=axis)
+        x = _rolled(c, x, axis_of(dim, rank_of(x)), shift)
     return x
+
+
+def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
+    """The last elements along an axis in front; the extent may be a symbol."""
+    extent = shape_of(x)[axis]
+    by = build.floormod(to_dim(shift), extent) if not build.is_int(extent, 0) else to_dim(0)
+    if build.is_int(by, 0):
+        return x
+    x = c.emit(x)
+    rest = build.sub(extent, by)
+    return op.concat([cut(x, axis, rest, by), cut(x, axis, to_dim(0), rest)], axis=axis)
+
+
+def _elements(x: Expr) -> Expr:
+    made: Expr = to_dim(1)
+    for dim in shape_of(x):
+        made = build.mul(made, dim)
+    return made
 
 
 @aten("repeat.default", "tile.default")
@@ -190,15 +211,20 @@ def _repeat(c: Context, a: Args) -> Expr:
     counts = [static(to_dim(n), "the number of repeats") for n in counts]
     rank = rank_of(a.self)
     counts = [1] * (rank - len(counts)) + counts
-    refuse(not counts, "a scalar repeated along no axis")
+    if 0 in counts:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
     x = c.reshape(a.self, [to_dim(1)] * (len(counts) - rank) + list(shape_of(a.self)))
-    return op.tile(x, tuple(counts))
+    return op.tile(x, tuple(counts)) if counts else x
 
 
 @aten("repeat_interleave.self_int")
 def _repeat_interleave(c: Context, a: Args) -> Expr:
-    refuse(a.dim is None, "a repeat of the flattened tensor")
-    return op.repeat(a.self, static(to_dim(a.repeats), "the number of repeats"), axis=axis_of(a.dim, rank_of(a.self)))
+    x, dim = (c.reshape(a.self, [_elements(a.self)]), 0) if a.dim is None else (a.self, a.dim)
+    count = static(to_dim(a.repeats), "the number of repeats")
+    if count == 0:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    x = x if rank_of(x) else c.reshape(x, [1])
+    return op.repeat(x, count, axis=axis_of(dim, rank_of(x)))
 
 
 @aten("flip.default")
@@ -259,7 +285,10 @@ def _pixel_unshuffle(c: Context, a: Args) -> Expr:
 @aten("arange.default", "arange.start", "arange.start_step")
 def _arange(c: Context, a: Args) -> Expr:
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
-    return op.arange(start, a.end, 1 if step is None else step, dtype=c.dtype)
+    step = 1 if step is None else step
+    if isinstance(step, float) or isinstance(start, float) or isinstance(a.end, float):
+        return c.constant(c.torch.arange(start, a.end, step, dtype=getattr(c.torch, c.dtype)))
+    return op.arange(start, a.end, step, dtype=c.dtype)
 
 
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
@@ -289,15 +318,26 @@ def _eye(c: Context, a: Args) -> Expr:
 
 @aten("linspace.default")
 def _linspace(c: Context, a: Args) -> Expr:
-    refuse(a.steps < 2 or c.dtype not in ("float32", "float64"), "this range")
-    return c.cast(c.constant(c.torch.linspace(a.start, a.end, a.steps, dtype=getattr(c.torch, c.dtype))), c.dtype)
+    return c.constant(c.torch.linspace(a.start, a.end, a.steps, dtype=getattr(c.torch, c.dtype)))
+
+
+@aten("logspace.default")
+def _logspace(c: Context, a: Args) -> Expr:
+    return c.constant(c.torch.logspace(a.start, a.end, a.steps, a.base, dtype=getattr(c.torch, c.dtype)))
 
 
 @aten("slice_scatter.default")
 def _slice_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    refuse(a.step != 1, "a step")
-    return _replaced(c, a.self, axis, _begin(a.start, shape_of(a.self)[axis]), a.src)
+    begin, step = _begin(a.start, shape_of(a.self)[axis]), static(to_dim(a.step), "the step")
+    if any([build.is_int(d, 0) for d in shape_of(a.src)]):
+        return c.cast(a.self, c.dtype)
+    if step == 1:
+        return _replaced(c, a.self, axis, begin, a.src)
+    first = static(begin, "the begin of a slice with a step")
+    count = static(shape_of(a.src)[axis], "the size of a slice with a step")
+    end = first + (count - 1) * step + 1
+    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), first, end, step, axis=axis)
 
 
 @aten("select_scatter.default")
@@ -326,14 +366,21 @@ def _pad(c: Context, a: Args) -> Expr:
     widths = [static(to_dim(w), "the width of a border") for w in a.pad]
     rank = rank_of(a.self)
     before, after = [0] * rank, [0] * rank
-    x = a.self
+    if any([build.is_int(d, 0) for d in c.shape]):
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    x, later = a.self, []
     for i in range(len(widths) // 2):
         axis = rank - 1 - i
         low, high = widths[2 * i], widths[2 * i + 1]
-        if low < 0 or high < 0:
-            extent = shape_of(x)[axis]
-            x = cut(x, axis, to_dim(max(-low, 0)), build.add(extent, min(low, 0) + min(high, 0)))
         before[axis], after[axis] = max(low, 0), max(high, 0)
+        if mode == "circular" and (low < 0 or high < 0):
+            extent = build.add(shape_of(x)[axis], min(low, 0) + min(high, 0))
+            x = cut(x, axis, to_dim(max(-low, 0)), extent)
+        elif low < 0 or high < 0:
+            later.append((axis, max(-low, 0)))
     value = a.value or 0.0
     pads = tuple([w for both in zip(before, after) for w in both])
-    return op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value))
+    made = op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
+    for axis, begin in later:  # a border grows from the whole tensor; what is cut away goes afterwards
+        made = cut(made, axis, to_dim(begin), c.shape[axis])
+    return made

@@ -236,7 +236,7 @@ def _sequences(c: Context, a: Args) -> list[Expr]:
 
 
 for _name in ("permute_copy.default", "transpose_copy.int", "t_copy.default", "expand_copy.default", "select_copy.int",
-              "slice_copy.Tensor", "unbind_copy.int", "alias_copy.default", "detach_copy.default"):  # fmt: skip
+              "slice_copy.Tensor", "unbind_copy.int"):  # fmt: skip
     aten(_name)(ATEN[f"aten.{_name.replace('_copy', '')}"])
 
 

@@ -13,6 +13,7 @@ from . import (
     core,
     create,
     elementwise,
+    factor,
     gradients,
     gradients_attention,
     gradients_nn,
@@ -76,6 +77,7 @@ _FAMILIES = (
     running,
     recurrent,
     pool_indices,
+    factor,
 )
 
 OPERATORS: dict[str, Operator] = {

@@ -1,0 +1,241 @@
+"""Table entries: determinants, inverses and linear systems, through LU and Cholesky factors; bags of embeddings.
+
+torch raises where a matrix is singular; here the result holds infinities or NaN, and the ``info`` outputs say where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import op
+from ..ir import build
+from ..ir.expr import ShapeExpr, TupleGetItem
+from ..ir.types import Expr
+from .aten_index import has_none
+from .aten_shape import cut, swap
+from .aten_view import diagonal_places, strided
+from .context import Args, Context, Result, aten, number, rank_of, refuse, shape_of, static, to_dim
+
+
+def _factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
+    made = c.emit(op.linalg_lu_factor(a))
+    return c.emit(TupleGetItem(made, 0)), c.emit(TupleGetItem(made, 1))
+
+
+def diagonal(c: Context, x: Expr) -> Expr:
+    """The diagonal of the last two axes."""
+    return strided(c, x, *diagonal_places(c, x, 0, -2, -1))
+
+
+def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
+    """The product of the diagonal, turned once for each exchange."""
+    n = shape_of(pivots)[-1]
+    moved = op.not_equal(pivots, op.astype(op.arange(1, build.add(n, 1), 1, dtype="int64"), "int32"))
+    swaps = op.sum(c.cast(moved, "int32"), axis=(-1,), keepdims=False)
+    odd = op.not_equal(op.bitwise_and(swaps, number(1, "int32")), number(0, "int32"))
+    made = c.emit(op.prod(diagonal(c, lu), axis=(-1,), keepdims=False))
+    return op.where(odd, op.negative(made), made)
+
+
+@aten("linalg_det.default", "det.default")
+def _det(c: Context, a: Args) -> Expr:
+    return _determinant(c, *_factors(c, a.A if hasattr(a, "A") else a.self))
+
+
+@aten("_linalg_det.default")
+def _det_with_factors(c: Context, a: Args) -> Result:
+    refuse(c.uses(1), "the factors of the transposed matrix")
+    lu, pivots = _factors(c, a.A)
+    return [_determinant(c, lu, pivots), None, pivots]
+
+
+@aten("linalg_slogdet.default", "slogdet.default", "_linalg_slogdet.default", "logdet.default")
+def _slogdet(c: Context, a: Args) -> Result:
+    lu, pivots = _factors(c, a.A if hasattr(a, "A") else a.self)
+    made = c.emit(_determinant(c, lu, pivots))
+    size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,), keepdims=False)
+    if not isinstance(c.value, (list, tuple)):
+        return op.where(op.less(made, number(0, c.dtype)), number(math.nan, c.dtype), size)
+    refuse(len(c.value) > 2 and c.uses(2), "the factors of the transposed matrix")
+    signs = c.emit(op.sign(op.prod(op.sign(diagonal(c, lu)), axis=(-1,), keepdims=False)))
+    turned = op.less(op.multiply(made, signs), number(0, c.dtype))
+    return [op.where(turned, op.negative(signs), signs), size, None, pivots][: len(c.value)]
+
+
+def _first_bad(c: Context, bad: Expr) -> Expr:
+    """Place, counted from 1, of the first element of the last axis that is bad; 0 where none is."""
+    if has_none(bad):
+        return op.zeros(ShapeExpr(shape_of(bad)[:-1]), "int32")
+    place = op.astype(op.argmax(c.cast(bad, "int32"), axis=rank_of(bad) - 1, keepdims=False), "int32")
+    some = op.any(bad, axis=(-1,), keepdims=False)
+    return op.where(some, op.add(place, number(1, "int32")), number(0, "int32"))
+
+
+def _info(c: Context, lu: Expr) -> Expr:
+    pivot = c.emit(diagonal(c, lu))
+    return _first_bad(c, c.emit(op.equal(pivot, number(0, c.dtype))))
+
+
+def _identity(c: Context, a: Expr) -> Expr:
+    n = static(shape_of(a)[-1], "the size of a matrix")
+    return c.broadcast(op.eye(n, n, dtype=c.dtype), shape_of(a))
+
+
+@aten("linalg_inv.default", "inverse.default")
+def _inv(c: Context, a: Args) -> Expr:
+    x = a.A if hasattr(a, "A") else a.self
+    return op.linalg_lu_solve(*_factors(c, x), _identity(c, x))
+
+
+@aten("linalg_inv_ex.default")
+def _inv_ex(c: Context, a: Args) -> Result:
+    lu, pivots = _factors(c, a.A)
+    return [op.linalg_lu_solve(lu, pivots, _identity(c, a.A)), _info(c, lu)]
+
+
+def _solution(c: Context, lu: Expr, pivots: Expr, b: Expr, vector: bool, shape: Sequence[Expr]) -> Expr:
+    """Solve for one vector or for columns; batches of both sides are brought to one shape."""
+    right = c.reshape(b, [*shape_of(b), 1]) if vector else b
+    lead = _lead(c, lu, right)
+    left = c.broadcast(lu, [*lead, *shape_of(lu)[-2:]])
+    places = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
+    made = op.linalg_lu_solve(left, places, c.broadcast(right, [*lead, *shape_of(right)[-2:]]))
+    return c.reshape(made, shape)
+
+
+def _lead(c: Context, a: Expr, b: Expr) -> list[Expr]:
+    """Leading axes two stacks of matrices are broadcast to."""
+    lines = [op.zeros(ShapeExpr(shape_of(t)[:-2]), "bool") for t in (a, b)]
+    return list(shape_of(op.logical_or(*lines)))
+
+
+@aten("linalg_solve.default", "linalg_solve_ex.default", "_linalg_solve_ex.default")
+def _solve(c: Context, a: Args) -> Result:
+    if not a.left:
+        refuse(isinstance(c.value, (list, tuple)) and len(c.value) > 2, "factors of the transposed matrix")
+        a.A, a.B = swap(a.A, -1, -2), swap(a.B, -1, -2)
+    lu, pivots = _factors(c, a.A)
+    rank, shape = rank_of(a.B), c.shape
+    vector = rank == 1 or (rank == rank_of(a.A) - 1 and shape_of(a.B) == shape_of(a.A)[:-1])
+    if not a.left:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    made = _solution(c, lu, pivots, a.B, vector, shape)
+    made = made if a.left else swap(made, -1, -2)
+    if not isinstance(c.value, (list, tuple)):
+        return made
+    rest = [_info(c, lu)] if len(c.value) == 2 else [lu, pivots, _info(c, lu)]
+    refuse(len(c.value) > 2 and c.uses(1), "the factors of the transposed matrix")
+    return [made, *rest]
+
+
+@aten("linalg_lu_factor_ex.default", "linalg_lu_factor.default")
+def _lu_factor(c: Context, a: Args) -> Result:
+    lu, pivots = _factors(c, a.A)
+    return [lu, pivots, _info(c, lu)][: len(c.value)]
+
+
+@aten("linalg_lu_solve.default")
+def _lu_solve(c: Context, a: Args) -> Expr:
+    refuse(not a.left or a.adjoint, "a system from the right or of the transposed matrix")
+    return _solution(c, a.LU, a.pivots, a.B, False, c.shape)
+
+
+@aten("linalg_cholesky.default", "linalg_cholesky_ex.default", "cholesky.default")
+def _cholesky(c: Context, a: Args) -> Result:
+    x = getattr(a, "A", None)
+    x = a.self if x is None else x
+    lower = c.emit(op.linalg_cholesky(swap(x, -1, -2) if a.upper else x))
+    made = swap(lower, -1, -2) if a.upper else lower
+    if not isinstance(c.value, (list, tuple)):
+        return made
+    root = c.emit(diagonal(c, lower))
+    bad = op.logical_not(op.greater(root, number(0, c.dtype)))
+    return [made, _first_bad(c, c.emit(bad))]
+
+
+@aten("linalg_solve_triangular.default")
+def _triangular(c: Context, a: Args) -> Expr:
+    """A system from the right is the transposed one from the left."""
+    lead = _lead(c, a.self, a.B)
+    left, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (a.self, a.B)]
+    if a.left:
+        return op.linalg_solve_triangular(left, right, upper=bool(a.upper), unitriangular=bool(a.unitriangular))
+    left, right = swap(left, -1, -2), swap(right, -1, -2)
+    made = op.linalg_solve_triangular(left, right, upper=not a.upper, unitriangular=bool(a.unitriangular))
+    return swap(made, -1, -2)
+
+
+@aten("cholesky_solve.default")
+def _cholesky_solve(c: Context, a: Args) -> Expr:
+    lead = _lead(c, a.input2, a.self)
+    factor, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (a.input2, a.self)]
+    lower = c.emit(swap(factor, -1, -2) if a.upper else factor)
+    first = op.linalg_solve_triangular(lower, right, upper=False)
+    return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
+
+
+@aten("cholesky_inverse.default")
+def _cholesky_inverse(c: Context, a: Args) -> Expr:
+    lower = c.emit(swap(a.self, -1, -2) if a.upper else a.self)
+    first = op.linalg_solve_triangular(lower, _identity(c, lower), upper=False)
+    return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
+
+
+@aten("linalg_matrix_power.default", "matrix_power.default")
+def _matrix_power(c: Context, a: Args) -> Expr:
+    """By squaring; a negative power is that of the inverse."""
+    x = c.emit(a.self)
+    if a.n < 0:
+        x = c.emit(op.linalg_lu_solve(*_factors(c, x), _identity(c, x)))
+    made, rest = None, abs(a.n)
+    while rest:
+        if rest & 1:
+            made = x if made is None else c.emit(op.matmul(made, x))
+        rest >>= 1
+        x = c.emit(op.matmul(x, x)) if rest else x
+    return _identity(c, x) if made is None else made
+
+
+# ---- bags of embeddings
+
+
+@aten(
+    "_embedding_bag.default",
+    "_embedding_bag_forward_only.default",
+    "embedding_bag.padding_idx",
+    "embedding_bag.default",
+)
+def _embedding_bag(c: Context, a: Args) -> Result:
+    """Rows of each bag summed, averaged, or the largest taken; a bag is where the offsets say it begins."""
+    refuse(has_none(a.indices) or has_none(a.weight), "no row to take")
+    bags, width = c.symbols.dims(c.value[0].shape)
+    count = shape_of(a.indices)[0]
+    offsets = cut(a.offsets, 0, to_dim(0), bags) if a.include_last_offset else a.offsets
+    line = op.arange(0, count, 1, dtype="int64")
+    behind = op.searchsorted(c.cast(offsets, "int64"), line, right=True)
+    bag = c.emit(op.subtract(behind, number(1, "int64")))
+    rows: Expr = op.take(a.weight, a.indices, axis=0)
+    padding = a.padding_idx
+    if padding is not None and padding < 0 and "padding_idx" in c.node_target:
+        padding += static(shape_of(a.weight)[0], "the number of rows")
+    if a.per_sample_weights is not None:
+        rows = op.multiply(rows, c.reshape(a.per_sample_weights, [count, 1]))
+    valid: Expr = op.ones(ShapeExpr((count,)), "bool")
+    if padding is not None and padding >= 0:
+        valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
+    kept = c.emit(valid)
+    column = c.reshape(kept, [count, 1])
+    place = c.broadcast(c.reshape(bag, [count, 1]), [count, width])
+    low = number(-math.inf if a.mode == 2 else 0, c.dtype)
+    rows = c.broadcast(op.where(column, rows, low), [count, width])
+    area = c.broadcast(low, [bags, width])
+    made: Expr = op.scatter_elements(area, place, rows, axis=0, reduction="max" if a.mode == 2 else "add")
+    zeros = op.zeros(ShapeExpr((bags,)), "int64")
+    counted = op.scatter_elements(zeros, bag, c.cast(kept, "int64"), axis=0, reduction="add")
+    sizes = c.reshape(op.maximum(counted, number(1, "int64")), [bags, 1])
+    if a.mode == 1:
+        made = op.divide(made, c.cast(sizes, c.dtype))
+    elif a.mode == 2:
+        made = op.where(op.equal(made, low), number(0, c.dtype), made)
+    return [made, None, None, None]
