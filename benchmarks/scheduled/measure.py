@@ -33,10 +33,9 @@ class Compiled:
     engine: Engine
 
 
-def build(text: str) -> Compiled:
-    """Compile the program of a script, without the object cache."""
-    found = parse(HEADER + text)
-    func = found if isinstance(found, PrimFunc) else found["main"]
+def build(program: str | PrimFunc) -> Compiled:
+    """Compile a program or its script, without the object cache."""
+    func = program if isinstance(program, PrimFunc) else read(program)
     start = time.process_time()
     lowered = lower_prim_funcs({"main": func})
     lowered_at = time.process_time()
@@ -55,6 +54,14 @@ def build(text: str) -> Compiled:
 
     ms = [(b - a) * 1e3 for a, b in ((start, lowered_at), (lowered_at, written_at), (written_at, done))]
     return Compiled(call, *ms, engine)
+
+
+def read(text: str) -> PrimFunc:
+    """The program of a script."""
+    found = parse(HEADER + text)
+    func = found if isinstance(found, PrimFunc) else found["main"]
+    assert isinstance(func, PrimFunc)
+    return func
 
 
 def prepared(kernel: Compiled, arrays: Sequence[np.ndarray]) -> Callable[[], None]:

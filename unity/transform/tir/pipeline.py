@@ -25,11 +25,13 @@ from .simplify import simplify
 from .tile_reductions import tile_reductions
 from .unroll_loop import unroll_loop
 from .vectorize_loop import vectorize_loop
+from .vectorize_reductions import vectorize_reductions
 
 CPU_PIPELINE = Pipeline((
     bind_shared,
     canonicalize_loop,
     tile_reductions,
+    vectorize_reductions,
     order_loops,
     lower_init_block,
     plan_buffer_allocation,

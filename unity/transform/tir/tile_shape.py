@@ -25,7 +25,7 @@ class Machine:
 def step_cycles(rows: int, vectors: int) -> float:
     """Cycles of one reduction step of a tile."""
     loads = rows + vectors
-    return max(rows * vectors / 2, LATENCY, loads / 2, 2.0 * vectors) + 0.05 * loads
+    return max(rows * vectors / 2, LATENCY, loads / 2, 2.0 * vectors) + 0.05 * loads + 0.5
 
 
 def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
@@ -38,7 +38,8 @@ def tile_shape(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles."""
     vectors = -(-columns // machine.lanes)
     best, best_cost = (1, 1), float("inf")
-    for width in range(1, min(4, vectors) + 1):
+    widest = 4 if rows > 1 else 16  # a single row has no use for its vectors again: long runs of memory are best
+    for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min(machine.accumulators // width, rows, 16) + 1):
             cost = 0.0
             for count, j in _pieces(rows, height):

@@ -1,0 +1,336 @@
+"""vectorize_reductions: a reduction along contiguous memory is accumulated lane by lane in vectors, joined at the end.
+
+For a perfect nest over one reduction block (`nests.point_update`) that adds, multiplies or takes the least or greatest of values
+read contiguously along its last reduction loop. A tile of outputs, or for a single output several vectors side by side, hides
+the latency of the additions; lanes beyond the end hold the operation's neutral value; the vectors are joined in halves. This
+reassociates, as reductions may.
+
+Rewrite: ``for i, k: [init C[i] = z]; C[i] += A[i, k]`` ->
+``for i: { t[0:16] = 0; for ko: t[0:16] += A[i, ko * 16 : ..]; t[0:8] += t[8:16]; ..; C[i] = z + t[0] }``.
+Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...ir.buffer import Buffer
+from ...ir.build import (
+    add,
+    const,
+    dtype_of,
+    floordiv,
+    floormod,
+    if_then_else,
+    int_imm,
+    is_const,
+    lt,
+    maximum,
+    minimum,
+    mul,
+)
+from ...ir.expr import FloatImm, IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import Add, BufferLoad, Max, Min, Mul
+from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.types import Expr, PointerType, prim_type
+from ...ir.walk import Rewriter, fresh_copy, substitute
+from ..base import prim_func_pass
+from .epilogues import epilogue_of, follow
+from .lower_init_block import REDUCTION
+from .nests import Nest, Update, perfect_nest, point_update, stride_class
+from .tile_shape import LATENCY, Machine
+from .tiles import Corner, TileOptions, extent_of, is_large, iterators_of, loop_order, may_fail, operands_of, over_tiles
+
+_JOIN: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
+
+
+_Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
+"""Statement of one output: (values of the loop variables, its place in the tile, lane)."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A nest whose reduction gets lanes."""
+
+    nest: Nest
+    update: Update
+    along: For
+    """The reduction loop that becomes vectors."""
+    value: Expr
+    """What is joined to the cell at each step."""
+    sizes: dict[For, int]
+    """Outputs of a tile along each of its loops."""
+    side_by_side: int
+    lanes: int
+    epilogue: Update | None = None
+    parallel: bool = False
+
+    def loops(self, kind: str) -> list[For]:
+        """Loops of one kind, in order."""
+        return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
+
+
+def _joined_value(update: Update) -> Expr | None:
+    """What is joined to the cell by ``cell = cell op value``, None for another form."""
+    value = update.store.value
+    if type(value) not in _JOIN:
+        return None
+    buffer = update.store.buffer
+    for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+        if type(cell) is BufferLoad and cell.buffer is buffer and sum([x.buffer is buffer for x in update.loads]) == 1:
+            return other  # type: ignore[no-any-return]
+    return None
+
+
+def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
+    nest = perfect_nest(stmt)
+    update = point_update(nest) if nest is not None else None
+    if nest is None or update is None or nest.realize.block.init is None:
+        return None
+    reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
+    value = _joined_value(update)
+    dtype = update.store.buffer.dtype
+    if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
+        return None
+    if dtype.bits < 8 or may_fail(value):
+        return None
+    along = reductions[-1]
+    machine = options.machine(max(1, dtype.bits // 8))
+    if type(along.extent) is IntImm and 2 * extent_of(along) < machine.lanes:
+        return None
+    var = iterators_of(update)[along.loop_var]
+    classes = [stride_class(load, var) for load in operands_of(update)]
+    if 1 not in classes or 2 in classes:
+        return None
+    moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
+    sizes = _sizes(nest, update, moving, machine)
+    outputs = 1
+    for size in sizes.values():
+        outputs *= size
+    steps = extent_of(along) // machine.lanes if type(along.extent) is IntImm else 8
+    side = 1
+    while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
+        side *= 2
+    parallel = options.parallel and is_large(nest)
+    return _Plan(nest, update, along, value, sizes, side, machine.lanes, None, parallel)
+
+
+def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machine) -> dict[For, int]:
+    """Up to two loops along which a vector read is shared, and how many of their outputs make a tile."""
+    iterator = iterators_of(update)
+    shared: list[For] = []
+    for load in moving:
+        for loop in nest.loops:
+            fixed = update.kinds[loop.loop_var] == "S" and type(loop.extent) is IntImm and extent_of(loop) > 1
+            if fixed and loop not in shared and stride_class(load, iterator[loop.loop_var]) == 0:
+                shared.append(loop)
+                break
+    best: dict[For, int] = {}
+    best_cost = float("inf")
+    first = extent_of(shared[0]) if shared else 1
+    second = extent_of(shared[1]) if len(shared) > 1 else 1
+    for a in range(1, min(8, first) + 1):
+        for b in range(1, min(8, second) + 1):
+            if a * b > machine.accumulators:
+                break
+            tiles = -(-first // a) * -(-second // b)
+            cost = tiles * (max(a * b / 2, LATENCY, (a + b) / 2) + 0.1 * (a + b))
+            if cost < best_cost:
+                best, best_cost = dict(zip(shared, (a, b))), cost
+    return best
+
+
+class _Tile:
+    """One tile of outputs."""
+
+    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, int]) -> None:
+        self.plan, self.corner, self.pieces = plan, corner, pieces
+        block = plan.nest.realize.block
+        assert type(block.init) is BufferStore
+        self.initial = block.init.value
+        dtype = plan.update.store.buffer.dtype
+        self.operation = type(plan.update.store.value)
+        self.width = plan.side_by_side * plan.lanes
+        shape = [*pieces.values(), self.width]
+        data = Var(f"{plan.update.store.buffer.name}_lanes", PointerType(prim_type(dtype), "local"))
+        self.buffer = Buffer(data, dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
+        self.ty = prim_type(dtype_of(plan.along.loop_var))
+
+    def write(self) -> Stmt:
+        """Start, accumulate, join, store."""
+        parts = [AllocBuffer(self.buffer), self.start(), self.accumulate(), *self.join(), self.finish()]
+        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+
+    def neutral(self) -> Expr:
+        """The value that joining does not notice: for Min and Max the initial value itself."""
+        dtype = self.buffer.dtype
+        if self.operation in (Min, Max):
+            return self.initial
+        number = 0 if self.operation is Add else 1
+        return const(float(number) if dtype.is_float else number, dtype)
+
+    def outputs(self, make: _Make, *, lanes: int = 0) -> Stmt:
+        """Loops over the outputs of the tile, and over ``lanes`` inside."""
+        rows = {loop: Var("row", prim_type(dtype_of(loop.loop_var))) for loop in self.pieces}
+        lane = Var("lane", self.ty)
+        values = dict(self.corner)
+        for loop, row in rows.items():
+            values[loop.loop_var] = add(values[loop.loop_var], row)
+        body: Stmt = make(values, tuple(rows.values()), lane)
+        if lanes:
+            body = For(lane, int_imm(0, self.ty), int_imm(lanes, self.ty), "vectorized", body)
+        for loop, row in reversed(rows.items()):
+            ty = prim_type(dtype_of(row))
+            body = For(row, int_imm(0, ty), int_imm(self.pieces[loop], ty), "unrolled", body)
+        return body
+
+    def places(self, values: Corner, at: Expr | None = None) -> Corner:
+        """Value of each block iterator; ``at`` is that of the reduction loop with lanes."""
+        found: Corner = {}
+        for iterator, loop in self.plan.update.axis.items():
+            found[iterator] = at if at is not None and loop is self.plan.along.loop_var else values.get(loop, loop)
+        return found
+
+    def start(self) -> Stmt:
+        """All lanes neutral."""
+        return self.sides(lambda first: self.outputs(
+            lambda values, cell, lane: BufferStore(
+                self.buffer, substitute(self.neutral(), self.places(values)), (*cell, add(lane, first))
+            ),
+            lanes=self.plan.lanes,
+        ))  # fmt: skip
+
+    def sides(self, make: Callable[[Expr], Stmt]) -> Stmt:
+        """One statement for each of the vectors side by side, given its first lane."""
+        lanes = self.plan.lanes
+        return seq(*[make(int_imm(n * lanes, self.ty)) for n in range(self.plan.side_by_side)])
+
+    def step(self, position: Expr, first: Expr, inside: Expr | None) -> Stmt:
+        """Join the values of one vector from ``position`` on to the lanes from ``first`` on."""
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            places = self.places(values, add(position, lane))
+            value = substitute(self.plan.value, places)
+            if inside is not None:
+                value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), places))
+            where = (*cell, add(lane, first))
+            old = BufferLoad(self.buffer, where, prim_type(self.buffer.dtype))
+            joined = _JOIN[self.operation](old, value)
+            return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, joined, where))
+
+        return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
+
+    def accumulate(self) -> Stmt:
+        """The reduction loops: whole strides, then what is left of the contiguous axis."""
+        plan, lanes = self.plan, int_imm(self.plan.lanes, self.ty)
+        stride = int_imm(self.width, self.ty)
+        var = Var(f"{plan.along.loop_var.name}_vector", self.ty)
+        start = mul(var, stride)
+        main = self.sides(lambda first: self.step(add(start, first), first, None))
+        parts: list[Stmt] = []
+        strides = floordiv(plan.along.extent, stride)
+        if not (type(strides) is IntImm and strides.value == 0):
+            parts.append(For(var, int_imm(0, self.ty), strides, "serial", main))
+        done = mul(strides, stride)
+        zero = int_imm(0, self.ty)
+        if type(plan.along.extent) is IntImm:
+            left = plan.along.extent.value % self.width
+            at = plan.along.extent.value - left
+            for n in range(-(-left // plan.lanes)):
+                count = min(plan.lanes, left - n * plan.lanes)
+                inside = int_imm(count, self.ty) if count < plan.lanes else None
+                parts.append(self.step(int_imm(at + n * plan.lanes, self.ty), int_imm(n * plan.lanes, self.ty), inside))
+        else:
+            rest = Var(f"{plan.along.loop_var.name}_rest", self.ty)
+            whole = floordiv(floormod(plan.along.extent, stride), lanes)
+            parts.append(For(rest, zero, whole, "serial", self.step(add(done, mul(rest, lanes)), zero, None)))
+            position = add(done, mul(whole, lanes))
+            parts.append(self.step(position, zero, floormod(plan.along.extent, lanes)))
+        body = seq(*parts)
+        for loop in reversed([loop for loop in plan.loops("R") if loop is not plan.along]):
+            body = replace(loop, body=body)
+        return body
+
+    def join(self) -> list[Stmt]:
+        """Halve the vectors until one lane is left."""
+        parts: list[Stmt] = []
+        width = self.width
+        while width > 1:
+            width //= 2
+            half = int_imm(width, self.ty)
+
+            def make(values: Corner, cell: tuple[Expr, ...], lane: Var, half: Expr = half) -> Stmt:
+                ty = prim_type(self.buffer.dtype)
+                a = BufferLoad(self.buffer, (*cell, lane), ty)
+                b = BufferLoad(self.buffer, (*cell, add(lane, half)), ty)
+                return BufferStore(self.buffer, _JOIN[self.operation](a, b), (*cell, lane))
+
+            parts.append(fresh_copy(self.outputs(make, lanes=width)))
+        return parts
+
+    def finish(self) -> Stmt:
+        """The store of each output, or what follows in its place."""
+        ty = prim_type(self.buffer.dtype)
+        store = self.plan.update.store
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            places = self.places(values)
+            total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), ty)
+            initial = substitute(self.initial, places)
+            if self.operation in (Add, Mul) and not _is_neutral(initial, self.operation):
+                total = _JOIN[self.operation](initial, total)
+            result = Var("result", ty)
+            made: Stmt = substitute(replace(store, value=result), places)
+            if self.plan.epilogue is not None:
+                made = follow(self.plan.epilogue, store, result, places)
+            return seq(Bind(result, total), made)
+
+        return self.outputs(make)
+
+
+def _is_neutral(value: Expr, operation: type) -> bool:
+    return is_const(value) and isinstance(value, (IntImm, FloatImm)) and value.value == (0 if operation is Add else 1)
+
+
+def _nest(plan: _Plan) -> Stmt:
+    spatial = plan.loops("S")
+    order = loop_order([loop for loop in spatial if loop not in plan.sizes] + list(plan.sizes), plan.update)
+    return over_tiles(order, plan.sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
+
+
+class _Outermost(Rewriter):
+    def __init__(self, func: PrimFunc, options: TileOptions) -> None:
+        super().__init__()
+        self.func, self.options = func, options
+
+    def enter(self, node: object) -> object | None:
+        if type(node) is For:
+            plan = _plan(node, self.options)
+            return _nest(plan) if plan is not None else None
+        return self.sequence(node) if type(node) is SeqStmt else None
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """Nests of a sequence, each with the consumer behind it."""
+        parts: list[Stmt] = []
+        position = 0
+        while position < len(stmt.stmts):
+            part = stmt.stmts[position]
+            plan = _plan(part, self.options) if type(part) is For else None
+            if plan is not None and position + 1 < len(stmt.stmts):
+                plan.epilogue = epilogue_of(plan.nest, plan.update, None, stmt.stmts[position + 1], self.func)
+            parts.append(self.visit(part) if plan is None else _nest(plan))
+            position += 2 if plan is not None and plan.epilogue is not None else 1
+        changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
+        return seq(*parts) if changed else stmt
+
+
+@prim_func_pass(options=TileOptions)
+def vectorize_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
+    """Accumulate reductions along contiguous memory in vectors."""
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    body = _Outermost(func, options)(func.body)
+    return func if body is func.body else replace(func, body=body)
