@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -82,13 +83,13 @@ def test_fallback_result_owns_its_memory() -> None:
     same(compiled(x), View()(x))
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_sizes_known_only_from_data() -> None:
     class Masked(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return x[x > 0] * 2, torch.nonzero(x)
 
-    with pytest.warns(FallbackWarning):
-        compiled = unity.compile(Masked(), example_inputs=(torch.randn(9),))
+    compiled = unity.compile(Masked(), example_inputs=(torch.randn(9),))
     for seed in (1, 2):
         torch.manual_seed(seed)
         x = torch.randn(9)
@@ -110,32 +111,95 @@ def test_training_mode_names_the_modules() -> None:
         from_exported_program(torch.export.export(drop.train(), (torch.randn(3),)))
 
 
-def test_other_refusals() -> None:
-    class Branch(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x if x.sum() > 0 else -x
+class Gate(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        if x.sum() > 0:
+            return x
+        return -x
 
-    class Complex(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.fft.rfft(x).abs()
 
+def message_of(*args: Any, **options: Any) -> str:
+    with pytest.raises(unity.UnityError) as caught:
+        unity.compile(*args, **options)
+    return str(caught.value)
+
+
+def test_data_dependent_branch_names_line_and_module() -> None:
+    model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Sequential(Gate()))
+    text = message_of(model, example_inputs=(torch.randn(3),))
+    assert "E016" in text and "in 1.0" in text and "if x.sum() > 0:" in text and "torch.cond" in text
+
+
+def test_models_of_the_wrong_kind() -> None:
     x = torch.randn(3)
-    assert code_of(Branch(), example_inputs=(x,)) == "E016"
-    assert code_of(Complex(), example_inputs=(x,)) == "E012"
     assert code_of(MLP().eval()) == "E013"
-    assert code_of(MLP().to("meta").eval(), example_inputs=(torch.randn(3, 8),)) == "E015"
-    assert code_of(torch.nn.Identity(), example_inputs=(torch.randn(3, dtype=torch.complex64),)) == "E015"
+    assert "first.weight is a tensor on meta" in message_of(
+        MLP().to("meta").eval(), example_inputs=(torch.randn(3, 8),)
+    )
+    assert code_of(torch.jit.script(torch.nn.ReLU()), example_inputs=(x,)) == "E013"
+    quantised = torch.ao.quantization.quantize_dynamic(MLP().eval(), {torch.nn.Linear}, dtype=torch.qint8)
+    assert "first is a quantised Linear" in message_of(quantised, example_inputs=(torch.randn(3, 8),))
+    for wrong in (3, [(3, 8)], [((3, 8), "float31")]):
+        with pytest.raises(unity.UnityError, match=r"E013|E015"):
+            from_fx(torch.fx.symbolic_trace(MLP().eval()), wrong)  # type: ignore[arg-type]
     with pytest.raises(unity.UnityError, match="E013"):
         from_fx(3, [])  # type: ignore[arg-type]
     with pytest.raises(unity.UnityError, match="E013"):
         from_exported_program(3)
 
 
+@pytest.mark.parametrize(
+    ("value", "code", "text"),
+    [
+        (torch.eye(3).to_sparse(), "E015", "the input input is a sparse_coo tensor"),
+        (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), "E015", "quantised"),
+        (torch.zeros(3, dtype=torch.complex64), "E015", "complex64"),
+        (torch.zeros(3, device="meta"), "E015", "on meta"),
+        (np.zeros(3), "E962", "numpy.ndarray"),
+    ],
+    ids=["sparse", "quantised", "complex", "meta", "numpy"],
+)
+def test_example_inputs_of_the_wrong_kind(value: Any, code: str, text: str) -> None:
+    for model, given, path in (
+        (torch.nn.Identity(), value, "input"),
+        (Pick(), {"a": [torch.ones(3), value]}, "values['a'][1]"),
+    ):
+        message = message_of(model, example_inputs=(given,))
+        assert code in message and text.replace("input input", f"input {path}") in message
+
+
+class Pick(torch.nn.Module):
+    def forward(self, values: Any) -> Any:
+        return values["a"][0] + 1, values["a"][1]
+
+
+def test_example_inputs_that_do_not_fit() -> None:
+    x = torch.randn(3, 8)
+    model = MLP().eval()
+    assert "too many positional arguments" in message_of(model, example_inputs=(x, x))
+    assert "missing a required argument: 'x'" in message_of(model, example_inputs=(), example_kwargs={"y": x})
+    assert "in first" in message_of(model, example_inputs=(torch.randn(3, 9),))
+    assert unity.compile(model, example_inputs=x)(x).shape == (3, 4)
+    shapes = ({1: torch.export.Dim("q")},)
+    assert "q = 8" in message_of(model, example_inputs=(x,), dynamic_shapes=shapes)
+
+
 def test_wrong_inputs_at_the_call() -> None:
     compiled = unity.compile(MLP().eval(), example_inputs=(torch.randn(3, 8),))
-    for wrong in (torch.randn(3, 9), torch.randn(4, 8), torch.randn(3, 8).double()):
-        with pytest.raises(unity.UnityError):
-            compiled(wrong)
+    x = torch.randn(3, 8)
+    same(compiled(x=x), compiled(x))
+    for wrong, text in (
+        ((torch.randn(3, 9),), r"argument x.shape\[1\]: expected 8, got 9"),
+        ((torch.randn(4, 8),), "expected 3, got 4"),
+        ((x.double(),), "expected float32, got float64"),
+        ((torch.eye(8).to_sparse(),), "sparse_coo"),
+        ((x.to("meta"),), "meta"),
+        (([x],), r"the inputs are \(\[\*\]\), the model was exported for \(\*\)"),
+        ((), "E017"),
+        ((None,), "expected a tensor"),
+    ):
+        with pytest.raises(unity.UnityError, match=text):
+            compiled(*wrong)
 
 
 def test_modules_compile_without_importing_torch() -> None:

@@ -23,10 +23,10 @@ from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
 from .exported import Options, import_program, output_constants, state_updates
+from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
 from .report import FallbackWarning, ImportReport
+from .structures import register_classes
 from .trace import export, functional
-
-_TRAINING_MODULES = ("Dropout", "BatchNorm", "RReLU", "InstanceNorm")
 
 
 def compile(
@@ -50,12 +50,16 @@ def compile(
     """
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         return build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
-    program = mod
+    program, names = mod, []
     if not hasattr(mod, "graph_signature"):
         if example_inputs is None:
             raise FrontendError("E013", "a torch model is compiled for example inputs",
                                 help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
         refuse_training(mod)
+        if isinstance(example_inputs, sys.modules["torch"].Tensor):
+            example_inputs = (example_inputs,)
+        signature = forward_signature(mod)
+        names = list(signature.parameters) if signature is not None else []
         program = export(mod, tuple(example_inputs), dynamic_shapes, dict(example_kwargs or {}))
     program = functional(program)
     report = ImportReport()
@@ -63,7 +67,7 @@ def compile(
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
-    return CompiledModel(program, module, executable, exec_mode, report)
+    return CompiledModel(program, module, executable, exec_mode, report, names)
 
 
 def _is_torch(value: object) -> bool:
@@ -74,25 +78,35 @@ def _is_torch(value: object) -> bool:
 
 def refuse_training(model: Any) -> None:
     """Raise FrontendError E011 where a submodule in training mode would behave differently; names them."""
-    found = [
-        f"{path or 'the model'} ({type(m).__name__})"
-        for path, m in model.named_modules()
-        if m.training and any([k in type(m).__name__ for k in _TRAINING_MODULES]) and getattr(m, "p", 1)
-    ]
+    found = [f"{path or 'the model'} ({type(m).__name__})" for path, m in model.named_modules() if _trains(m)]
     if found:
         more = f" and {len(found) - 4} more" if len(found) > 4 else ""
         raise FrontendError("E011", f"in training mode: {', '.join(found[:4])}{more}", help="call model.eval() first")
+
+
+def _trains(module: Any) -> bool:
+    """Does a module in training mode draw random numbers or change its statistics?"""
+    if not module.training:
+        return False
+    name = type(module).__name__
+    if "Norm" in name:
+        return bool(getattr(module, "track_running_stats", False))
+    if "Drop" in name or name == "RReLU":
+        return bool(getattr(module, "p", getattr(module, "drop_prob", 1)))
+    return isinstance(getattr(module, "dropout", None), float) and module.dropout > 0
 
 
 class CompiledModel:
     """A compiled torch model: call it as the model. ``module`` is the imported IRModule, ``report`` says what runs in torch."""
 
     def __init__(
-        self, program: Any, module: IRModule, executable: Executable, exec_mode: str, report: ImportReport
-    ) -> None:
+        self, program: Any, module: IRModule, executable: Executable, exec_mode: str, report: ImportReport,
+        names: list[str],
+    ) -> None:  # fmt: skip
         self.module = module
         self.executable = executable
         self.report = report
+        self._names = names
         self.vm = VirtualMachine(executable, exec_mode=exec_mode)
         self._main = self.vm["main"]
         self._torch = require("torch")
@@ -118,12 +132,9 @@ class CompiledModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
-        if set(kwargs) == set(self._kwarg_names()):
-            kwargs = {name: kwargs[name] for name in self._kwarg_names()}
         leaves, spec = self._tree.tree_flatten((args, kwargs))
         if spec != self._in_spec:
-            raise FrontendError("E017", f"the inputs are nested as {_one_line(spec)}, the model was exported for "
-                                f"{_one_line(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+            leaves = self._rearranged(args, kwargs, spec)
         inputs = []
         for leaf, (fixed, value) in zip(leaves, self._fixed):
             if not fixed:
@@ -141,11 +152,20 @@ class CompiledModel:
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
 
-    def _kwarg_names(self) -> list[str]:
-        return list(self._in_spec.children()[1].context) if len(self._in_spec.children()) > 1 else []
+    def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
+        """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""
+        register_classes((args, kwargs))
+        moved = rearranged(self._names, self._in_spec, args, kwargs)
+        leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
+        if found != self._in_spec:
+            raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
+                                f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+        return list(leaves)
 
     def _input(self, leaf: Any) -> Any:
         if isinstance(leaf, self._torch.Tensor):
+            if leaf.layout is not self._torch.strided:
+                refuse_tensor(self._torch, "an input", leaf)
             return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
         return leaf
 
@@ -175,10 +195,6 @@ def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> st
 
     with deep_recursion():
         return str(rewrite(mod, {Constant: shown}).script(**options))
-
-
-def _one_line(spec: Any) -> str:
-    return " ".join(str(spec).split())
 
 
 __all__ = ["CompiledModel", "compile", "readable", "refuse_training"]

@@ -23,7 +23,10 @@ from ..ir.types import Expr, prim_type
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from .context import Context, dtype_name
+from .control import READS, is_cond
+from .fallback import Deferred
 from .graph import GraphImporter
+from .inputs import refuse_tensor
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
 from .trace import export, functional, sample_inputs
@@ -110,7 +113,7 @@ class _Import:
         """False where an operator draws random numbers or asserts: its binding cannot stand in a dataflow block."""
         seeded = self.context.torch.Tag.nondeterministic_seeded
         for node in self.program.graph.nodes:
-            if str(node.target) == "aten._assert_scalar.default":
+            if str(node.target) in ("aten._assert_scalar.default", *READS) or is_cond(node):
                 return False
             if seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target):
                 return False
@@ -159,13 +162,20 @@ class _Import:
         except (Gap, FFIError) as error:
             raise FrontendError("E015", f"{what} cannot be imported: {error}") from error
 
-    def _weight(self, name: str, target: str) -> Expr:
+    def _weight(self, name: str, target: str) -> Expr | Deferred:
         value = self.program.state_dict.get(target)
         value = self.program.constants[target] if value is None else value
+        refuse_tensor(self.context.torch, target, value)
+        if value.is_complex():
+            real = self.context.torch.view_as_real(value.detach().resolve_conj())
+            return Deferred(
+                self.context.torch.ops.aten.view_as_complex.default, [self._shared_weight(name, target, real)], {}
+            )
         self._dtype(value, target)
-        if value.device.type != "cpu" or value.layout is not self.context.torch.strided:
-            raise FrontendError("E015", f"{target} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
-                                help="move the model first: model.cpu()")  # fmt: skip
+        return self._shared_weight(name, target, value)
+
+    def _shared_weight(self, name: str, target: str, value: Any) -> Expr:
+        """Constant or input of a tensor; tied weights are one."""
         key = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride()) if value.numel() else target
         found = self._shared.get(key)
         if found is None:
@@ -224,6 +234,8 @@ class _Import:
         leaves = []
         for raw in output.args[0]:
             value = self.graph.value_of(raw)
+            if isinstance(value, Deferred):
+                raise FrontendError("E015", f"the result {raw.name} is complex", help="return torch.view_as_real of it")
             if isinstance(value, Expr):
                 leaves.append(value)
         if self.options.unwrap_unit_return_tuple and len(leaves) == 1:

@@ -1,7 +1,8 @@
 """Calls back into torch: an operator without translation becomes a typed call of a registered function of its name.
 
 The call carries everything: its first argument is a JSON template of the operator's arguments in which ``{"$": i}`` stands for
-the i-th following operand. Registered functions see zero-copy torch tensors; a result never shares memory with an operand.
+the i-th following operand and ``{"call": ...}`` for the result of another operator. Registered functions see zero-copy torch
+tensors; a result never shares memory with an operand.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -35,12 +37,37 @@ def call_torch(target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: b
     return make_call(kind, [ExternFunc(name), StringImm(template), *operands], None, (ty,))
 
 
+@dataclass(slots=True, frozen=True)
+class Deferred:
+    """The result of a torch operator that no tensor of ours can hold (a complex one): computed inside the call that uses it."""
+
+    target: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def holds_deferred(value: Any) -> bool:
+    """Is there a ``Deferred`` among nested arguments?"""
+    if isinstance(value, dict):
+        return any([holds_deferred(v) for v in value.values()])
+    if isinstance(value, (list, tuple)):
+        return any([holds_deferred(v) for v in value])
+    return isinstance(value, Deferred)
+
+
 def register_torch_operator(name: str) -> None:
     """Register ``torch.ops.<namespace>.<operator>.<overload>`` for a saved program loaded in another process."""
-    target: Any = require("torch").ops
-    for part in name.removeprefix(PREFIX).split("."):
-        target = getattr(target, part)
+    target = _operator(name.removeprefix(PREFIX))
     register_func(PREFIX + str(target), torch_function(target), override=True)
+
+
+@cache
+def _operator(name: str) -> Any:
+    """The torch operator ``namespace.name.overload``."""
+    target: Any = require("torch").ops
+    for part in name.split("."):
+        target = getattr(target, part)
+    return target
 
 
 def torch_function(target: Any) -> Callable[..., Any]:
@@ -50,9 +77,9 @@ def torch_function(target: Any) -> Callable[..., Any]:
 
     def run(template: str, *operands: Any) -> Any:
         values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
-        args, kwargs = _decode(_parsed(str(template)), values, torch)
         start = time.perf_counter()
         with torch.no_grad():
+            args, kwargs = _decode(_parsed(str(template)), values, torch)
             made = target(*args, **kwargs)
         runs.count += 1
         runs.seconds += time.perf_counter() - start
@@ -86,6 +113,9 @@ def _encode(value: Any, operands: list[Expr]) -> Any:
         return {"keys": {k: _encode(v, operands) for k, v in value.items()}}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
+    if isinstance(value, Deferred):
+        parts = [_encode(value.args, operands), _encode(value.kwargs, operands)]
+        return {"call": [str(value.target), *parts]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     kind = type(value).__name__
@@ -106,6 +136,8 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
         return operands[inner]
     if kind == "keys":
         return {k: _decode(v, operands, torch) for k, v in inner.items()}
+    if kind == "call":
+        return _operator(inner[0])(*_decode(inner[1], operands, torch), **_decode(inner[2], operands, torch))
     if kind == "torch":
         return getattr(torch, inner)
     return torch.device(inner) if kind == "device" else float(inner)

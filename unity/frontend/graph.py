@@ -21,7 +21,8 @@ from ..ir.types import Expr, TensorType
 from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
 from .context import Args, Context, Result
-from .fallback import call_torch
+from .control import READS, conditional, is_cond, read_number
+from .fallback import Deferred, call_torch, holds_deferred
 from .report import Gap, ImportReport
 from .torch_table import ATEN
 from .trace import out_of_place
@@ -45,11 +46,12 @@ class GraphImporter:
     def run(self, nodes: Iterable[Any]) -> None:
         """Translate all operator nodes; placeholders must stand in ``values`` already."""
         builder = self.context.builder
+        outer = builder.span
         for node in nodes:
             if node.op == "call_function":
-                builder.span = self.span(node)
+                builder.span = self.span(node) or outer
                 self.values[node] = self._node(node)
-        builder.span = None
+        builder.span = outer
 
     def value_of(self, raw: Any) -> Any:
         """An argument of a node with nodes replaced by their values."""
@@ -75,8 +77,12 @@ class GraphImporter:
         try:
             if name == "aten._assert_scalar.default":
                 return self._assert(node)
+            if name in READS and isinstance(c.value, c.torch.SymInt) and not c.symbols.knows([c.value]):
+                return read_number(c, self.value_of(node.args[0]))
             if isinstance(c.value, (int, c.torch.SymInt, c.torch.SymBool)):
                 return c.symbols.expr(c.value)
+            if is_cond(node):
+                return conditional(c, self.values, node, self.run, self.value_of)
         except Gap as gap:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):
@@ -95,7 +101,8 @@ class GraphImporter:
         target = out_of_place(node.target)
         name = str(target)
         self._check_mode(node, self._bind(target, args, kwargs))
-        entry = ATEN.get(name)
+        deferred = holds_deferred([args, kwargs])
+        entry = None if deferred else ATEN.get(name)
         reason = "no graph operator expresses it"
         if entry is not None:
             try:
@@ -110,9 +117,10 @@ class GraphImporter:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
-            ty = c.open_type_of(c.value)
             pure = c.torch.Tag.nondeterministic_seeded not in target.tags
-            made = c.builder.emit(call_torch(target, args, kwargs, ty, pure), node.name)
+            if _is_complex(c.value) and pure:
+                return Deferred(target, args, kwargs)
+            made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node), self._bytes(node))
@@ -155,7 +163,8 @@ class GraphImporter:
         name = str(node.target)
         drops = "dropout" in name and getattr(a, "train", False) and getattr(a, "p", 0)
         batch = name.startswith("aten.batch_norm") and a.training and a.running_mean is not None
-        if drops or batch:
+        layers = name.startswith(("aten.lstm.", "aten.gru.", "aten.rnn_")) and a.train and a.dropout
+        if drops or batch or layers:
             raise FrontendError("E011", f"{module_path(node)} is in training mode", self.span(node),
                                 help="call model.eval() before the model is exported")  # fmt: skip
 
@@ -205,6 +214,10 @@ class GraphImporter:
     def _refused(self, node: Any, reason: str) -> FrontendError:
         return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),
                              help=f"it stands in {module_path(node)}")  # fmt: skip
+
+
+def _is_complex(value: Any) -> bool:
+    return bool(getattr(getattr(value, "dtype", None), "is_complex", False))
 
 
 def _hint(size: Any) -> int:

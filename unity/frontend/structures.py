@@ -81,6 +81,8 @@ def _attributes(value: Any) -> tuple[str, ...] | None:
     """Names of an object's attributes; None for plain values such as numbers, texts, types and enumerations."""
     if isinstance(value, type) or type(value).__module__ in ("builtins", "torch", "enum") or hasattr(value, "_value_"):
         return None
+    if not hasattr(value, "__dict__") and not hasattr(type(value), "__slots__"):
+        return None
     names = tuple(getattr(value, "__dict__", ()))
     slots = [s for k in type(value).__mro__ for s in getattr(k, "__slots__", ()) if isinstance(s, str)]
     return (*names, *[s for s in slots if not s.startswith("__") and hasattr(value, s)])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import linecache
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from ..support.errors import FrontendError
+from ..support.errors import FrontendError, Note
 from ..support.extras import require
+from ..support.source import Source, Span
+from .inputs import check_examples, refuse_tensor
 from .structures import known_results, register_classes
 from .torch_table import ATEN
 
@@ -17,17 +22,46 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     if isinstance(dynamic_shapes, list):
         names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
         dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise FrontendError(
+            "E013", "a torch.jit module cannot be exported", help="compile the Python module it was made from"
+        )
     refuse_foreign(model)
     register_classes((args, kwargs or {}))
+    check_examples(model, args, kwargs or {})
     dynamic_shapes = _spread(dynamic_shapes, args, kwargs or {})
-    try:
-        with torch.no_grad(), known_results(model):
+    with torch.no_grad(), known_results(model):
+        try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    except FrontendError:
-        raise
-    except Exception as error:  # torch.export raises errors of many unrelated classes
-        raise FrontendError("E016", f"torch.export does not take this model: {type(error).__name__}: {error}",
-                            help="see torch's message for the line; torch.cond expresses branches on data") from error  # fmt: skip
+        except FrontendError:
+            raise
+        except Exception as error:  # torch.export raises errors of many unrelated classes
+            raise _explained(error, model) from error
+
+
+def _explained(error: Exception, model: Any) -> FrontendError:
+    """torch's failure with the model's own line and the path of the module that ran it."""
+    folders = tuple([str(Path(str(require(m).__file__)).parent) for m in ("torch", __package__)])
+    paths = {id(m): path or "the model" for path, m in model.named_modules()}
+    owner, place = "", None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        owner = paths.get(id(frame.f_locals.get("self")), owner)
+        name = frame.f_code.co_filename
+        text = linecache.getline(name, line).strip()
+        if owner and text and not name.startswith(folders):
+            place = (name, text, line)
+    span = Span(Source(*place, owner=owner), 0, len(place[1])) if place is not None else None
+    first, *rest = str(error).strip().splitlines() or [""]
+    notes = [Note("\n".join(rest[:8]).strip())] if any([line.strip() for line in rest[:8]]) else []
+    if "data-dependent" in first:
+        hint = "torch.cond expresses a branch on data"
+    elif "onstraints violated" in first:
+        hint = "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"
+    else:
+        hint = "call the model itself with the example inputs to see it fail alone"
+    return FrontendError(
+        "E016", f"torch.export does not take this model: {type(error).__name__}: {first}", span, notes, hint
+    )
 
 
 def _spread(dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -50,11 +84,15 @@ def _spread_one(shapes: Any, value: Any) -> Any:
 
 
 def refuse_foreign(model: Any) -> None:
-    """Raise FrontendError E015 for weights on another device or in another layout, with the path."""
+    """Raise FrontendError E015 for quantised modules, weights on another device or in another layout, with the path."""
+    torch = require("torch")
+    for path, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            raise FrontendError(
+                "E015", f"{path or 'the model'} is a quantised {type(module).__name__}, which is not supported"
+            )
     for path, value in [*model.named_parameters(), *model.named_buffers()]:
-        if value.device.type != "cpu" or str(value.layout) != "torch.strided":
-            raise FrontendError("E015", f"{path} is a {value.layout} tensor on {value.device}, expected a dense one on cpu",
-                                help="move the model first: model.cpu()")  # fmt: skip
+        refuse_tensor(torch, path, value)
 
 
 def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
@@ -62,7 +100,8 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
     symbols: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     samples, shapes = [], []
-    for shape, dtype in input_info:
+    for entry in _entries(input_info):
+        shape, dtype = entry
         kind = getattr(torch, str(dtype).removeprefix("torch."), None)
         if not isinstance(kind, torch.dtype):
             raise FrontendError("E015", f"torch has no data type {dtype}")
@@ -74,6 +113,16 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
         samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
         shapes.append(dynamic)
     return tuple(samples), shapes if symbols else None
+
+
+def _entries(input_info: Any) -> list[Any]:
+    """The (shape, dtype) pairs. Raises FrontendError E013."""
+    entries = list(input_info) if isinstance(input_info, (list, tuple)) else [None]
+    for entry in entries:
+        if not (isinstance(entry, (list, tuple)) and len(entry) == 2 and isinstance(entry[0], (list, tuple))):
+            raise FrontendError("E013", f"expected a list of (shape, dtype), got {input_info!r}",
+                                help='for example [((1, 3, 224, 224), "float32")]')  # fmt: skip
+    return entries
 
 
 KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")

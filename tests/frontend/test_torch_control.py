@@ -1,0 +1,115 @@
+"""Conditionals, numbers read out of tensors, complex intermediates: what a graph of tensor operators alone cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_models import same  # noqa: E402
+
+import unity  # noqa: E402
+from unity.frontend import FallbackWarning, from_exported_program  # noqa: E402
+from unity.ir.expr import If  # noqa: E402
+from unity.ir.interpret import run  # noqa: E402
+from unity.ir.walk import collect  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Branches(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        def positive(x: Any) -> Any:
+            return self.linear(x) + 1, x * 2
+
+        def negative(x: Any) -> Any:
+            return torch.relu(x) * 3, x - 1
+
+        return torch.cond(x.sum() > 0, positive, negative, (x,))
+
+
+def test_cond_becomes_a_conditional() -> None:
+    model = Branches().eval()
+    compiled = unity.compile(model, example_inputs=(torch.ones(2, 3),), strict=True)
+    assert len(collect(compiled.module["main"], If)) == 1
+    for x in (torch.ones(2, 3), -torch.ones(2, 3)):
+        expected = [v.detach() for v in model(x)]
+        same(list(compiled(x)), expected)
+        same([torch.tensor(np.asarray(v)) for v in run(compiled.module, "main", x.numpy())], expected)
+
+
+def test_cond_on_a_size() -> None:
+    class Sizes(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cond(x.shape[0] > 4, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    shapes = ({0: torch.export.Dim("n")},)
+    compiled = unity.compile(Sizes(), example_inputs=(torch.ones(2, 3),), dynamic_shapes=shapes, strict=True)
+    for size in (4, 5):
+        x = torch.ones(size, 3)
+        same(compiled(x), Sizes()(x))
+
+
+def test_sizes_read_from_a_tensor() -> None:
+    class Item(torch.nn.Module):
+        def forward(self, x: Any, count: Any) -> Any:
+            k = count.item()
+            torch._check(k >= 1)
+            torch._check(k <= x.shape[0])
+            return x[:k].sum(0) * 2, torch.zeros(k) + 1
+
+    x = torch.randn(8, 3)
+    compiled = unity.compile(Item(), example_inputs=(x, torch.tensor(4)), strict=True)
+    for count in (1, 4, 8):
+        same(compiled(x, torch.tensor(count)), Item()(x, torch.tensor(count)))
+    with pytest.raises(unity.UnityError):
+        compiled(x, torch.tensor(9))
+
+
+class Fourier(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("phases", torch.randn(4, 8, dtype=torch.complex64))
+
+    def forward(self, x: Any) -> Any:
+        y = torch.fft.fft(x, dim=-1) * self.phases
+        return y.real + y.imag, torch.fft.irfft(torch.fft.rfft(x))
+
+
+def test_complex_values_stay_inside_calls_into_torch() -> None:
+    model, x = Fourier().eval(), torch.randn(4, 8)
+    with pytest.warns(FallbackWarning, match="view_as_real"):
+        compiled = unity.compile(model, example_inputs=(x,))
+    same(compiled(x), model(x))
+    with pytest.raises(unity.UnityError, match=r"E010.*view_as_real|E010.*fft"):
+        unity.compile(model, example_inputs=(x,), strict=True)
+
+
+def test_complex_results_are_refused() -> None:
+    class Complex(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.fft.fft(x)
+
+    program = torch.export.export(Complex(), (torch.randn(4),))
+    with pytest.raises(unity.UnityError, match="is complex") as caught:
+        from_exported_program(program)
+    assert caught.value.code == "E015"
+
+
+def test_regions_without_gradients_are_inlined() -> None:
+    class Region(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                y = x * 2
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+                return y + 1
+
+    x = torch.randn(3)
+    same(unity.compile(Region(), example_inputs=(x,), strict=True)(x), Region()(x))

@@ -1,0 +1,64 @@
+"""Control flow and numbers read out of tensors: ``torch.cond`` becomes a conditional, ``item()`` a symbol bound at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import op
+from ..ir.expr import If, ShapeExpr, Tuple, TupleGetItem
+from ..ir.relation import Answer, is_subtype
+from ..ir.types import Expr, PrimType, ShapeType
+from .context import Context, dtype_of, rank_of, refuse, to_dim
+from .report import Gap
+
+Nodes = Callable[[Any], None]
+"""Translates the nodes of a graph."""
+
+READS = ("aten._local_scalar_dense.default", "aten.item.default")
+"""Operators that read a number out of a tensor."""
+
+
+def read_number(c: Context, x: Expr) -> Expr:
+    """The one number of an integer tensor as a symbol, read when the program runs. Raises Gap."""
+    refuse(dtype_of(x) not in ("int64", "int32", "int16", "int8", "uint8"), "a number that is no integer")
+    values = c.emit(op.reshape(c.cast(x, "int64"), ShapeExpr((to_dim(1),))))
+    symbol = c.symbols.bind(c.value)
+    c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
+    return symbol
+
+
+def is_cond(node: Any) -> bool:
+    """Is this node a ``torch.cond``?"""
+    return node.op == "call_function" and str(node.target) == "cond"
+
+
+def conditional(
+    c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
+) -> list[Expr]:
+    """The results of a ``torch.cond``: both graphs become branches over the operands' own variables. Raises Gap."""
+    raw, first, second, operands = node.args
+    given = value_of(list(operands))
+    cond = value_of(raw)
+    if not isinstance(cond, Expr):
+        cond = c.symbols.expr(cond)
+    if not isinstance(cond.ty, PrimType) and rank_of(cond):
+        cond = c.reshape(cond, [])
+    branches = []
+    for part in (first, second):
+        graph = getattr(node.graph.owning_module, part.target).graph
+        c.builder.begin_sequence()
+        for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], given):
+            values[inner] = value
+        run(graph.nodes)
+        results = value_of(list(next(n for n in graph.nodes if n.op == "output").args[0]))
+        branches.append(c.builder.end_sequence(c.builder.emit(Tuple(tuple(results)))))
+    wanted = c.type_of(node.meta["val"])
+    for branch in branches:
+        if is_subtype(branch.ty, wanted) is not Answer.YES:
+            raise Gap(f"a branch of type {branch.ty}, torch's result is {wanted}")
+    made = c.emit(If(c.emit(cond), branches[0], branches[1], wanted))
+    return [c.emit(TupleGetItem(made, i)) for i in range(len(node.meta["val"]))]
+
+
+__all__ = ["READS", "conditional", "is_cond", "read_number"]
