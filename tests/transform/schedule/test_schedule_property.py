@@ -98,6 +98,24 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+LOOPS = [
+    "split",
+    "split",
+    "fuse",
+    "reorder",
+    "reorder",
+    "kind",
+    "unit",
+    "iters",
+    "decompose",
+    "bind",
+    "note",
+    "perfect",
+]
+BLOCKS = ["cache", "cache", "move", "move", "move", "inline", "location", "reindex", "scope", "partition", "merge"]
+KINDS = [*LOOPS, *BLOCKS]
+
+
 def _blocks(sch: Schedule) -> list[Any]:
     found: list[Any] = []
     pending = [sch.get_block("root")]
@@ -113,21 +131,7 @@ def random_step(sch: Schedule, rng: random.Random) -> None:
     block = rng.choice(_blocks(sch))
     loops = sch.get_loops(block)
     loop = rng.choice(loops) if loops else block
-    kinds = [
-        "split",
-        "split",
-        "fuse",
-        "reorder",
-        "reorder",
-        "kind",
-        "unit",
-        "iters",
-        "decompose",
-        "bind",
-        "note",
-        "perfect",
-    ]
-    match rng.choice(kinds):
+    match rng.choice(KINDS):
         case "split":
             factors = rng.choice([[None, 2], [None, 3], [2, None], [None, 2, 2], [3, 4], [None, 1]])
             sch.split(loop, factors, preserve_unit_iters=rng.random() < 0.7)
@@ -146,9 +150,29 @@ def random_step(sch: Schedule, rng: random.Random) -> None:
         case "decompose":
             sch.decompose_reduction(block, loop)
         case "bind":
-            sch.bind(loop, rng.choice(["blockIdx.x", "threadIdx.x", "threadIdx.y"]))
+            sch.bind(loop, rng.choice(["blockIdx.x", "blockIdx.y"]))
         case "note":
             sch.annotate(rng.choice([block, loop]), "note", rng.randint(0, 3))
+        case "cache":
+            scope = rng.choice(["local", "shared", "global"])
+            rng.choice([sch.cache_read, sch.cache_write])(block, rng.randint(0, 1), scope)
+        case "move":
+            mover = rng.choice([sch.compute_at, sch.reverse_compute_at])
+            other = sch.get_loops(rng.choice(_blocks(sch)))
+            mover(block, rng.choice(other or [loop]), preserve_unit_loops=rng.random() < 0.5)
+        case "inline":
+            rng.choice([sch.compute_inline, sch.reverse_compute_inline])(block)
+        case "location":
+            sch.compute_at(block, sch.sample_compute_location(block))
+        case "reindex":
+            sch.reindex(block, (rng.choice(["read", "write"]), rng.randint(0, 1)))
+        case "scope":
+            sch.set_scope(block, 0, rng.choice(["local", "shared"]))
+        case "partition":
+            sch.loop_partition(loop, [rng.randint(1, 3), None])
+        case "merge":
+            other = sch.get_loops(rng.choice(_blocks(sch)))
+            sch.merge(loop, rng.choice(other or [loop]))
         case "perfect":
             sch.split(loop, sch.sample_perfect_tile(loop, 2))
 
@@ -160,7 +184,7 @@ def test_random_schedules_agree(name: str) -> None:
     for seed in range(30):
         rng = random.Random(f"{name} {seed}")
         sch = Schedule(mod, seed=seed, debug_mask=1, error_render_level="fast")
-        for _ in range(rng.randint(1, 9)):
+        for _ in range(rng.randint(1, 12)):
             before, steps = sch.mod, len(sch.trace.insts)
             try:
                 random_step(sch, rng)

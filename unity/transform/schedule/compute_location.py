@@ -21,6 +21,7 @@ from .conditions import iter_map, loops_of, region_vars, why_not_affine, why_not
 from .coverage import covers, exact_region, relaxed_region, require_stage_pipeline
 from .dependence import Scope, block_scope, regions, scope_of
 from .domains import Domains, nest_of, solve
+from .loop_kinds import require_kinds
 from .moving import move, position_of, statements_of
 from .refuse import refuse
 from .registry import primitive
@@ -102,8 +103,14 @@ def reverse_compute_at(
         refuse("E433", f"no block under loop {loop.name} writes what block {block.name} reads",
                condition="producers under the loop", at=[loop, block])  # fmt: skip
     _require_whole_domain(state, block)
-    for producer in producers:
-        _require_finished(producer, loop)
+    first = next(b for b in scope.blocks if loop in b.above())
+    for producer in scope.producers(block):
+        if loop in producer.above():
+            _require_finished(producer, loop)
+        elif producer not in scope.before(first):
+            refuse("E433", f"block {producer.name} writes what block {block.name} reads, and stands after loop {loop.name}",
+                   condition="producers under the loop", at=[loop, producer],
+                   nearest=f"move {producer.name} under the loop first")  # fmt: skip
     later = [c for c in scope.consumers(block) if loop in c.above()]
     place = _place(scope, loop, producers, later, index)
     ana = analyzer_at(state, loop)
@@ -119,7 +126,7 @@ def reverse_compute_at(
         _require_once(state, block, producers, loop)
     _settle(state, block, loop, domains, ana, place, preserve_unit_loops)
     for read, box in boxes:
-        inside = relaxed_region(state, block, read, loop, _threads(loop, read.buffer))
+        inside = relaxed_region(state, block, read, loop)
         if not covers(analyzer_at(state, loop), box, inside, read.buffer.shape):
             refuse("E435", f"block {block.name} reads cells of {read.buffer.name} that loop {loop.name} has not computed yet",
                    condition="reads what is there", at=[loop, block],
@@ -243,12 +250,11 @@ def _required(state: ScheduleState, buffer: Buffer, consumers: Sequence[Sref], l
 
 def _provided(state: ScheduleState, buffer: Buffer, producers: Sequence[Sref], loop: Sref) -> list[IntSet] | None:
     """Box of the cells that one iteration completes; refused where it is not known exactly."""
-    threads = _threads(loop, buffer)
     for producer in producers:
         for written in regions(state, producer.block)[1]:
             if written.buffer is not buffer:
                 continue
-            box = exact_region(state, producer, written, loop, threads)
+            box = exact_region(state, producer, written, loop)
             if box is None:
                 refuse("E435", f"which cells of {buffer.name} block {producer.name} computes in an iteration is not known exactly",
                        condition="reads what is there", at=[loop, producer])  # fmt: skip
@@ -307,6 +313,7 @@ def _settle(
     body: Stmt = SeqStmt((*stmts[:place], nest, *stmts[place:]))
     scope = scope_of(loop)
     move(state, scope, [(block.realize, SeqStmt(())), (loop.loop, with_fields(loop.loop, body=body))])
+    require_kinds(state, loop)
 
 
 __all__ = ["compute_at", "reverse_compute_at"]

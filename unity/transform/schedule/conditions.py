@@ -7,7 +7,7 @@ conditions on several blocks of a scope (``coverage.py``).
 
 from __future__ import annotations
 
-from ...arith.itermap import IterMap, detect_iter_map
+from ...arith.itermap import IterMap
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import is_int
 from ...ir.expr import IntImm, Var
@@ -18,7 +18,7 @@ from ...ir.walk import free_vars
 from .clash import clash
 from .dependence import block_scope, regions
 from .refuse import refuse
-from .rewriting import analyzer_at, loop_range
+from .rewriting import analyzer_at, iteration_map, loop_range
 from .sref import Sref, inner_statements
 from .state import ScheduleState
 
@@ -41,12 +41,8 @@ def iter_map(state: ScheduleState, block: Sref) -> IterMap:
     found = state.cache.get(key)
     if found is None:
         ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
-        found = state.cache[key] = detect_iter_map(
-            block.realize.iter_values,
-            ranges,
-            block.realize.predicate,
-            "surjective",
-            analyzer_at(state, block, inside=False),
+        found = state.cache[key] = iteration_map(
+            block.realize.iter_values, ranges, block.realize.predicate, analyzer_at(state, block, inside=False)
         )
     return found
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ...arith import Analyzer
 from ...arith.intset import IntSet, eval_set, of_range
-from ...arith.itermap import detect_iter_map
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, is_int, le, mul, sub
 from ...ir.scalar import LT, And
@@ -21,7 +20,7 @@ from ...ir.walk import free_vars, substitute
 from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
 from .refuse import refuse
-from .rewriting import analyzer_at, loop_range
+from .rewriting import analyzer_at, iteration_map, loop_range
 from .sref import Sref
 from .state import ScheduleState
 
@@ -91,7 +90,7 @@ def exact_region(
         predicate = None
     elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
         return None
-    found = detect_iter_map([r.min for r in bound], ranges, predicate, "surjective", analyzer_at(state, upto))
+    found = iteration_map([r.min for r in bound], ranges, predicate, analyzer_at(state, upto))
     if not found:
         return None
     boxes: list[IntSet] = []
@@ -162,7 +161,7 @@ def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer:
     meet = common_ancestor(producer, consumer)
     made = exact_region(state, producer, write, meet)
     if made is None:
-        return False
+        return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_between(producer, meet))
     wanted = relaxed_region(state, consumer, read, meet)
     return covers(analyzer_at(state, meet), made, wanted, read.buffer.shape)
 

@@ -7,7 +7,6 @@ Not here: what reductions may do (``conditions.py``).
 from __future__ import annotations
 
 from ...arith.index_map import IndexMap
-from ...arith.itermap import detect_iter_map
 from ...ir.buffer import BufferRegion, Range
 from ...ir.build import is_int, le
 from ...ir.expr import Var
@@ -16,7 +15,7 @@ from ...support.errors import TypeRuleError
 from .clash import clash
 from .dependence import regions
 from .refuse import refuse
-from .rewriting import analyzer_at
+from .rewriting import analyzer_at, iteration_map
 from .sref import Sref
 from .state import ScheduleState
 
@@ -81,7 +80,7 @@ def _cells_of(state: ScheduleState, block: Sref, spatial: dict[Var, Range], regi
     if len(plain) == len(set(plain)) == len(spatial) == len(moving):
         return True
     ana = analyzer_at(state, block, inside=False)
-    found = detect_iter_map([r.min for r in moving], spatial, None, "surjective", ana)
+    found = iteration_map([r.min for r in moving], spatial, None, ana)
     if not found:
         return _invertible(spatial, moving)
     steps = [s.args[0].scale if s.args else None for s in found.indices]
@@ -93,7 +92,9 @@ def _invertible(spatial: dict[Var, Range], cells: list[Range]) -> bool | None:
     if not all([is_int(r.extent, 1) for r in cells]) or not all([is_int(dom.min, 0) for dom in spatial.values()]):
         return None
     try:
-        IndexMap(tuple(spatial), tuple([r.min for r in cells])).non_surjective_inverse([d.extent for d in spatial.values()])
+        IndexMap(tuple(spatial), tuple([r.min for r in cells])).non_surjective_inverse(
+            [d.extent for d in spatial.values()]
+        )
     except TypeRuleError:
         return None
     return True

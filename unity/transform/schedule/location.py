@@ -32,12 +32,13 @@ class Mark(Sref):
 
 
 @primitive(kind=SAMPLE, checks=("a valid decision",),
-           example='loop = sch.sample_compute_location(sch.get_block("C"), decision=0)\nsch.compute_at(sch.get_block("C"), loop)')  # fmt: skip
+           example='loop = sch.sample_compute_location(sch.get_block("C"), decision=0)\n'
+                   'sch.compute_at(sch.get_block("C"), loop)')  # fmt: skip
 def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int | None = None) -> LoopRef:
     """Choose where ``compute_at`` may put a block: one of the loops around its consumers, the root (where it stands), or inline.
 
-    Each legal choice is equally likely. The decision counts the loops from the outside in that ``compute_at`` accepts; -1 is the root,
-    -2 inline. Give the result to ``compute_at``. Raises ScheduleError E428 for a decision that is not legal here.
+    Each legal choice is equally likely. The decision counts the loops from the outside in that ``compute_at`` accepts;
+    -1 is the root, -2 inline. Give the result to ``compute_at``. Raises ScheduleError E428 for a decision that is not legal here.
     """
     loops = [s for s in _around_consumers(state, block) if _legal(state, "compute_at", block, s)]
     choices = list(range(len(loops)))
@@ -76,7 +77,9 @@ def _legal(state: ScheduleState, name: str, *arguments: Any) -> bool:
 
 
 def run_at_mark(state: ScheduleState, row: Row, arguments: dict[str, Any]) -> bool:
-    """Run compute_at or reverse_compute_at on a mark; False where no argument is one. Refuses E428 for a mark given to another step."""
+    """Run compute_at or reverse_compute_at on a mark; False where no argument is one.
+
+    Refuses E428 for a mark given to another step."""
     mark = next((v for v in arguments.values() if isinstance(v, Mark)), None)
     if mark is None:
         return False

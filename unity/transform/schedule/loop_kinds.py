@@ -62,6 +62,17 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "") -> Non
         refuse("E415", fault.reason, condition="independent iterations", at=[loop, fault.block])
 
 
+def require_kinds(state: ScheduleState, loop: Sref) -> None:
+    """Refuse unless a loop and those around it may still run as they are marked to, with what now stands inside."""
+    for item in (loop, *loop.above()):
+        if item.is_block:
+            return
+        if item.loop.kind in ("parallel", "vectorized"):
+            require_parallel(state, item)
+        elif item.loop.thread is not None:
+            require_parallel(state, item, item.loop.thread)
+
+
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
 
 

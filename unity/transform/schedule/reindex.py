@@ -23,6 +23,7 @@ from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
 from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_scope
+from .coverage import why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
 from .index_maps import to_index_map
@@ -188,6 +189,15 @@ def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tu
     state.replace(block, made, tracker.blocks)
 
 
+def _covered(state: ScheduleState, copy: Sref) -> Sref:
+    """The copying block, if all it copies was written before. Refuses E438 otherwise: it copies the iterators' whole domains."""
+    fault = why_not_covered(state, copy)
+    if fault is not None:
+        refuse("E438", f"the copy would read cells that are not written yet: {fault.reason}", condition="region cover", at=copy,
+               nearest="reindex before the blocks are moved under one loop")  # fmt: skip
+    return copy
+
+
 def _read(
     state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
 ) -> Sref:
@@ -204,7 +214,7 @@ def _read(
     made = _copy(state, at, own, BufferLoad(buffer, indices, prim_type(buffer.dtype)), (copy, inside), copy.name)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     _use(state, block, buffer, copy, inside)
-    return insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    return _covered(state, insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy]))
 
 
 def _write(
@@ -234,4 +244,4 @@ def _write(
     made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)
     place = position_of(statements_of(body_of(at)), block.block)
     _use(state, block, buffer, copy, inside)
-    return insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    return _covered(state, insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy]))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer
+from ...arith.itermap import IterMap, detect_iter_map
 from ...ir.buffer import Buffer, Range
 from ...ir.build import const, dtype_of, is_int, logical_and
 from ...ir.expr import IntImm, Var
@@ -75,6 +76,19 @@ def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer
         else:
             ana.bind(outer.loop.loop_var, loop_range(outer.loop))
     return ana
+
+
+def iteration_map(
+    values: Sequence[Expr], ranges: Mapping[Var, Range], predicate: Expr | None = None, ana: Analyzer | None = None
+) -> IterMap:
+    """``detect_iter_map`` where loops of one iteration count as their only value: they are no part of
+    the map, whatever their stride."""
+    units = {var: r.min for var, r in ranges.items() if is_int(r.extent, 1)}
+    if units:
+        values = [substitute(v, units) for v in values]
+        predicate = substitute(predicate, units) if predicate is not None else None
+        ranges = {var: r for var, r in ranges.items() if var not in units}
+    return detect_iter_map(values, ranges, predicate, "surjective", ana)
 
 
 def size_vars(state: ScheduleState, func: str) -> list[Var]:
