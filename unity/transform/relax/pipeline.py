@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ..base import Pipeline
 from ..rules import schedule_default
+from ..tir.auto_inline import auto_inline
+from ..tir.share_blocks import share_blocks
 from .annotate_tir_op_pattern import annotate_tir_op_pattern
 from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
@@ -46,6 +48,8 @@ DEFAULT_PIPELINE = Pipeline(
         annotate_tir_op_pattern,
         fuse_ops,
         fuse_tir,
+        share_blocks,
+        auto_inline,
         dead_code,
         schedule_default,
         to_non_dataflow,

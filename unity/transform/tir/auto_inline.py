@@ -71,12 +71,14 @@ class Size:
 
 @dataclass(slots=True)
 class Reading:
-    """How one block reads a buffer: at how many places, how often it runs, and whether it reduces."""
+    """How one block reads a buffer: at how many places, how often it runs, and whether it reduces. A block that is ``closed``
+    holds more than one store: how often that reads is not known."""
 
     realize: BlockRealize
     loads: list[BufferLoad]
     runs: Size
     reduces: bool
+    closed: bool
 
 
 def readings(blocks: list[BlockRealize], buffer: Buffer) -> list[Reading]:
@@ -90,13 +92,16 @@ def readings(blocks: list[BlockRealize], buffer: Buffer) -> list[Reading]:
         if loads:
             extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
             reduces = any([i.kind != "S" for i in realize.block.iter_vars])
-            found.append(Reading(realize, loads, Size(extents), reduces))
+            closed = type(realize.block.body) is not BufferStore
+            found.append(Reading(realize, loads, Size(extents), reduces, closed))
     return found
 
 
 def repeats(found: list[Reading], buffer: Buffer) -> bool:
     """True when some element may be read more than once."""
     whole = Size(list(buffer.shape))
+    if any([r.closed for r in found]):
+        return True
     if len(found) == 1:
         return not _reads_once(found[0]) and not found[0].runs.at_most(whole, len(found[0].loads))
     total = sum([r.runs.number * len(r.loads) for r in found])
@@ -193,7 +198,7 @@ def _only_loops(stmt: Stmt) -> bool:
 def _pays(producer: Definition, found: list[Reading]) -> bool:
     if not repeats(found, producer.buffer):
         return bool(found)
-    return not is_expensive(producer.value) and not any([reading.reduces for reading in found])
+    return not is_expensive(producer.value) and not any([reading.reduces or reading.closed for reading in found])
 
 
 def inline_all(body: Stmt) -> Stmt:
