@@ -15,7 +15,7 @@ from . import syntax as s
 from .plain import PLAIN_COMPARE, fold_binary, is_number
 from .read_base import Reading, Silent, suggest
 from .read_value import ValueReader
-from .scope import MISSING, POISON, Dotted, Member, Scope, SymbolName, canonical_path
+from .scope import MISSING, POISON, Dotted, Member, OutsideScope, Scope, SymbolName, canonical_path
 from .spelling import MODULE_ALIASES, UNQUALIFIED
 
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))
@@ -107,6 +107,13 @@ class ExprReader(ValueReader):
 
     def unknown_name(self, node: s.Name) -> Any:
         """What a name without value is: an error."""
+        outside = self.reading.scope
+        if isinstance(outside, OutsideScope) and node.name in outside.mapping:
+            kind = type(outside.mapping[node.name]).__name__
+            raise self.error(
+                "E110", f"{node.name!r} is a {kind} outside of script, which has no meaning here", node,
+                "script takes numbers, texts, lists, data types, arrays, tensors, and functions and nodes of the IR",
+            )  # fmt: skip
         raise self.error("E110", f"unknown name {node.name!r}", node, suggest(node.name, self.scope.all_names()))
 
     def _tuple(self, node: s.TupleLit) -> Any:

@@ -369,6 +369,8 @@ def parse(
     (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with every error found
     (``error.errors``).
     """
+    if not isinstance(text, (str, Source)):
+        raise ScriptError("E101", f"script is text, got {type(text).__name__}", help="bytes: decode them first")
     with no_collection():
         return _parse(text, name, scope, check)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ffi.dtype import DataType, from_numpy
 from ...support.errors import InterpreterError
+from ..analysis.empty_reduction import init_of_nothing
 from ..buffer import Buffer
 from ..expr import Var
 from ..function import PrimFunc
@@ -29,7 +30,7 @@ class CompiledPrimFunc:
         self.fn, self.name = fn, name
         self.statements = StmtCompiler(machine)
         self.makers: dict[Buffer, Callable[[Env, Pointer], View]] = {}
-        self.body = self.statements(fn.body)
+        self.body = self.statements(init_of_nothing(fn.body))
         for buffer in fn.buffer_map.values():
             self.makers[buffer] = self.statements.view_maker(buffer)
 

@@ -1,11 +1,14 @@
 """lower_init_block: the ``init`` of a reduction block becomes a conditional statement at the first reduction step.
 
+Where the reduction may have no step at all, the initial value is written before its loops (`ir/analysis/empty_reduction.py`).
+
 Rewrite: ``with T.init(): s`` -> ``if r1 == 0 and r2 == 0: s`` before the body; blocks with reduction iterators are marked
 ``reduction`` so that code generation may reassociate their additions.
 """
 
 from __future__ import annotations
 
+from ...ir.analysis.empty_reduction import init_of_nothing
 from ...ir.build import const, dtype_of, eq, logical_and
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -37,5 +40,5 @@ def _block(block: Block) -> Block:
 @prim_func_pass()
 def lower_init_block(func: PrimFunc) -> PrimFunc:
     """Initialisation as a condition in the body."""
-    body = rewrite(func.body, {Block: _block})
+    body = rewrite(init_of_nothing(func.body), {Block: _block})
     return func if body is func.body else replace(func, body=body)
