@@ -12,6 +12,7 @@ from .canonicalize_loop import canonicalize_loop
 from .compact_buffer_allocation import compact_buffer_allocation
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
+from .fuse_outer_loops import fuse_outer_loops
 from .instrument_bounds import instrument_bounds
 from .legalize_narrow_float import legalize_narrow_float
 from .lower_init_block import lower_init_block
@@ -38,6 +39,7 @@ CPU_PIPELINE = Pipeline((
     lower_match_buffer,
     convert_blocks_to_opaque,
     lower_opaque_block,
+    fuse_outer_loops,
     compact_buffer_allocation,
     flatten_buffer,
     simplify,

@@ -220,7 +220,7 @@ class _Outermost(Rewriter):
 @prim_func_pass(options=TileOptions)
 def tile_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
     """Keep tiles of reductions' outputs in registers."""
-    if func.attrs.get("tir.is_scheduled"):
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
         return func
     body = _Outermost(func, options)(func.body)
     return func if body is func.body else replace(func, body=body)
