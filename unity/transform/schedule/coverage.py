@@ -21,6 +21,7 @@ from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
 from .refuse import refuse
 from .rewriting import analyzer_at, iteration_map, loop_range
+from .same_layout import reads_what_the_map_wrote
 from .sref import Sref
 from .state import ScheduleState
 
@@ -82,11 +83,22 @@ def exact_region(
     A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
     bounds.
     """
+    return exact_box(state, block, bound_region(block, region), region.buffer.shape, upto, also)
+
+
+def exact_box(
+    state: ScheduleState,
+    block: Sref,
+    bound: Sequence[Range],
+    shape: Sequence[Expr],
+    upto: Sref,
+    also: Sequence[Sref] = (),
+) -> list[IntSet] | None:
+    """``exact_region`` of ranges given in terms of the loops around a block, inside a space of the given shape."""
     ana = analyzer_at(state, block)
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in [*also, *loops_between(block, upto)]}
-    bound = bound_region(block, region)
     predicate: Expr | None = block.realize.predicate
-    if is_int(predicate, 1) or _only_clips(ana, predicate, bound, region.buffer):  # type: ignore[arg-type]
+    if is_int(predicate, 1) or _only_clips(ana, predicate, bound, shape):  # type: ignore[arg-type]
         predicate = None
     elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
         return None
@@ -106,14 +118,28 @@ def exact_region(
     return boxes
 
 
-def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], buffer: Buffer) -> bool:
+def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], shape: Sequence[Expr]) -> bool:
     """Is the predicate a conjunction of ``index < dimension`` over the given region."""
     if isinstance(predicate, And):
-        return _only_clips(ana, predicate.a, bound, buffer) and _only_clips(ana, predicate.b, bound, buffer)
+        return _only_clips(ana, predicate.a, bound, shape) and _only_clips(ana, predicate.b, bound, shape)
     if not isinstance(predicate, LT):
         return False
     gap = sub(predicate.b, predicate.a)
-    return any([ana.can_prove_equal(sub(dim, r.min), gap) for r, dim in zip(bound, buffer.shape)])
+    return any([ana.can_prove_equal(sub(dim, r.min), gap) for r, dim in zip(bound, shape)])
+
+
+def runs_whole_domain(state: ScheduleState, block: Sref) -> bool:
+    """Is it proved that the loops around a block run every value of its iterators (whose domains begin at zero)."""
+    axes = block.block.iter_vars
+    domains = [axis.dom for axis in axes if axis.dom is not None and is_int(axis.dom.min, 0)]
+    if len(domains) != len(axes):
+        return False
+    extents = [dom.extent for dom in domains]
+    bound = [Range(value, const(1, dtype_of(value))) for value in block.realize.iter_values]
+    upto = scope_of(block)
+    box = exact_box(state, block, bound, extents, upto)
+    wanted = [of_range(dom) for dom in domains]
+    return box is not None and covers(analyzer_at(state, upto), box, wanted, extents)
 
 
 def covers(ana: Analyzer, outer: Sequence[IntSet], inner: Sequence[IntSet], shape: Sequence[Expr]) -> bool:

@@ -1,0 +1,159 @@
+"""Default schedules: what the contraction rule takes and refuses, that it computes the same, and constants packed at build."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import unity
+from unity.ir.interpret import run
+from unity.ir.verify import verify
+from unity.script import parse
+from unity.transform.rules import Machine, Packing, schedule_default
+from unity.transform.rules.apply import schedule_function
+
+SMALL = Machine(16, 16)
+
+GRAPH = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({x}, "float32"), b: R.Tensor(({n},), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            z = R.add(y, b)
+            gv = R.nn.relu(z)
+            R.output(gv)
+        return gv
+"""
+PRODUCT = """
+@T.prim_func
+def main(A: T.Buffer(({m}, {k}), "float32"), B: T.Buffer(({n}, {k}), "float32"), C: T.Buffer(({m}, {n}), "float32")):
+    for i, j, l in T.grid({m}, {n}, {k}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, l])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]
+"""
+
+
+def compiled(x_shape, k, n, rng):
+    w = rng.standard_normal((k, n)).astype("float32")
+    mod = parse(GRAPH.format(x=x_shape, n=n), scope={"w": w})
+    return unity.VirtualMachine(unity.compile(mod))["main"], w
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 1, 16), (1, 8, 17), (2, 3, 31), (5, 64, 16), (6, 7, 64), (7, 12, 65), (33, 20, 100), (64, 16, 1000)],
+)
+def test_constant_weights(m, k, n):
+    rng = np.random.default_rng(0)
+    f, w = compiled((m, k), k, n, rng)
+    x, b = rng.standard_normal((m, k)).astype("float32"), rng.standard_normal(n).astype("float32")
+    np.testing.assert_allclose(f(x, b).numpy(), np.maximum(x @ w + b, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_symbolic_rows():
+    rng = np.random.default_rng(0)
+    f, w = compiled('("m", 24)', 24, 40, rng)
+    b = rng.standard_normal(40).astype("float32")
+    for m in (0, 1, 5, 6, 7, 64, 65):
+        x = rng.standard_normal((m, 24)).astype("float32")
+        np.testing.assert_allclose(f(x, b).numpy(), np.maximum(x @ w + b, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_not_a_number_and_infinity_stay_in_their_rows():
+    rng = np.random.default_rng(0)
+    f, w = compiled((9, 12), 12, 37, rng)
+    x, b = rng.standard_normal((9, 12)).astype("float32"), np.zeros(37, "float32")
+    x[3, 2], x[5, 0] = np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        expected = np.maximum(x @ w + b, 0)
+    np.testing.assert_allclose(f(x, b).numpy(), expected, rtol=1e-4, atol=1e-4)
+    assert np.isnan(f(x, b).numpy()[3]).all() and not np.isnan(f(x, b).numpy()[4]).any()
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(17, 8, 9), (16, 5, 20), (33, 4, 8)])
+def test_packed_in_the_program_agrees_in_the_interpreter(m, k, n):
+    mod = unity.IRModule({"main": parse(PRODUCT.format(m=m, k=k, n=n))}, {}, {})
+    found = schedule_function("main", mod["main"], set(), SMALL)
+    assert found is not None and "packed" in found.reason and not found.packed
+    after = unity.IRModule({"main": found.func}, {}, {})
+    verify(after)
+    rng = np.random.default_rng(1)
+    a, b, c = (
+        rng.standard_normal((m, k)).astype("float32"),
+        rng.standard_normal((n, k)).astype("float32"),
+        np.zeros((m, n), "float32"),
+    )
+    run(after, "main", a, b, c)
+    np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 8, 9), (6, 5, 20)])
+def test_packed_at_build_agrees_with_numpy(m, k, n):
+    found = schedule_function("main", parse(PRODUCT.format(m=m, k=k, n=n)), {1}, SMALL)
+    assert found is not None and list(found.packed) == [1]
+    rng = np.random.default_rng(1)
+    a, b, c = (
+        rng.standard_normal((m, k)).astype("float32"),
+        rng.standard_normal((n, k)).astype("float32"),
+        np.zeros((m, n), "float32"),
+    )
+    run(unity.IRModule({"main": found.func}, {}, {}), "main", a, found.packed[1].pack(b), c)
+    np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
+
+
+def test_packing_says_where_each_element_goes():
+    array = np.arange(2 * 5 * 3).reshape(2, 5, 3)
+    layout = Packing((0,), 1, (2,), 4)
+    packed = layout.pack(array)
+    assert packed.shape == layout.shape(array.shape) == (2, 2, 3, 4)
+    for b, n, k in itertools.product(range(2), range(5), range(3)):
+        assert packed[b, n // 4, k, n % 4] == array[b, n, k]
+    assert (packed[:, 1, :, 1:] == 0).all()
+
+
+def test_equal_calls_share_one_packed_constant():
+    w = np.ones((4, 32), "float32")
+    mod = parse(
+        """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def mm(A: T.Buffer((8, 4), "float32"), B: T.Buffer((4, 32), "float32"), C: T.Buffer((8, 32), "float32")):
+        for i, j, l in T.grid(8, 32, 4):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, l])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    @R.function
+    def main(x: R.Tensor((8, 4), "float32")):
+        a = R.call_dps(mm, (x, w), R.Tensor((8, 32), "float32"))
+        b = R.call_dps(mm, (x, w), R.Tensor((8, 32), "float32"))
+        c = R.add(a, b)
+        return c
+""",
+        scope={"w": w},
+    )
+    ex = unity.compile(mod)
+    assert len([c for c in ex.program.constants if c.numpy().size == w.size]) == 1
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")
+    np.testing.assert_allclose(unity.VirtualMachine(ex)["main"](x).numpy(), 2 * (x @ w), rtol=1e-5)
+
+
+def test_reasons(monkeypatch, capsys):
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+    mod = unity.IRModule(
+        {"narrow": parse(PRODUCT.format(m=4, k=4, n=3)), "wide": parse(PRODUCT.format(m=4, k=4, n=64))}, {}, {}
+    )
+    after = schedule_default(mod)
+    said = capsys.readouterr().err
+    assert "narrow: not contraction: 3 columns are less than a vector" in said
+    assert "wide: contraction: tile of" in said
+    assert after["narrow"] is mod["narrow"] and after["wide"].attrs["tir.is_scheduled"]
+    assert schedule_default(after) is after

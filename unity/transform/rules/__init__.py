@@ -1,0 +1,11 @@
+"""Default schedules: rules over the schedule primitives, tried on every tensor program of a module before it is lowered.
+
+``apply`` the pass, ``base`` what a rule is, ``contraction`` what it recognises, ``matmul`` its schedule, ``packing`` constants
+laid out at build. A new rule is one file and one line in ``apply.RULES``.
+"""
+
+from .apply import RULES, schedule_default
+from .base import Machine, Rule, Scheduled, host_machine
+from .packing import Packing
+
+__all__ = ["RULES", "Machine", "Packing", "Rule", "Scheduled", "host_machine", "schedule_default"]

@@ -1,0 +1,60 @@
+"""Rules: a readable function from a tensor program to its schedule, and why it did not apply.
+
+Invariant: a rule only uses schedule primitives, so every step is checked; a program that no rule takes stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from ...ffi.llvm import host_features
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from .packing import Packing
+
+SCHEDULED = "tir.is_scheduled"
+"""Attribute of programs whose loops are as somebody wants them."""
+
+
+@dataclass(slots=True, frozen=True)
+class Machine:
+    """What rules must know of the processor: bytes of a vector register and how many there are."""
+
+    vector_bytes: int
+    registers: int
+
+    def lanes(self, item_bytes: int) -> int:
+        """Elements of one vector."""
+        return max(1, self.vector_bytes // item_bytes)
+
+
+def host_machine() -> Machine:
+    """The machine this process runs on."""
+    features = host_features()
+    if "+avx512f" in features:
+        return Machine(64, 32)
+    return Machine(32, 16) if "+avx" in features else Machine(16, 16)
+
+
+@dataclass(slots=True, frozen=True)
+class Scheduled:
+    """A program after a rule. ``packed``: parameters it now takes packed, by position."""
+
+    func: PrimFunc
+    reason: str
+    packed: dict[int, Packing] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """``apply`` takes a program, the positions of parameters that are constants at every call, and the machine; it gives the
+    scheduled program or the reason why the rule does not fit."""
+
+    name: str
+    apply: Callable[[PrimFunc, Collection[int], Machine], Scheduled | str]
+
+
+def mark(fn: PrimFunc) -> PrimFunc:
+    """The program marked as scheduled."""
+    return replace(fn, attrs={**fn.attrs, SCHEDULED: True})
