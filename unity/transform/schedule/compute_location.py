@@ -18,7 +18,7 @@ from ...ir.stmt import SeqStmt, Stmt
 from ...ir.types import Expr
 from ...ir.walk import free_vars
 from .conditions import iter_map, loops_of, region_vars, why_not_affine, why_not_complete_or_reduction
-from .coverage import covers, exact_region, relaxed_region, require_stage_pipeline
+from .coverage import covers, exact_region, relaxed_region, require_stage_pipeline, runs_whole_domain
 from .dependence import Scope, block_scope, regions, scope_of
 from .domains import Domains, nest_of, solve
 from .loop_kinds import require_kinds
@@ -125,6 +125,10 @@ def reverse_compute_at(
     if block.block.init is not None:
         _require_once(state, block, producers, loop)
     _settle(state, block, loop, domains, ana, place, preserve_unit_loops)
+    if not runs_whole_domain(state, block):
+        state.assumptions.append(
+            f"block {block.name} still runs for all of its domain: every cell it reads is read by it"
+        )
     for read, box in boxes:
         inside = relaxed_region(state, block, read, loop)
         if not covers(analyzer_at(state, loop), box, inside, read.buffer.shape):
