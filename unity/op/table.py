@@ -133,7 +133,9 @@ def frozen(value: Any, what: str = "an attribute") -> Any:
         return frozen(value.tolist(), what)
     if isinstance(value, np.generic):
         return value.item()
-    if value is None or isinstance(value, (bool, int, float, str, dict, DataType, Expr)):
+    if isinstance(value, DataType):
+        return value.name
+    if value is None or isinstance(value, (bool, int, float, str, dict, Expr)):
         return value
     raise TypeRuleError(
         "E214",

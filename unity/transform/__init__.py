@@ -29,6 +29,7 @@ from .relax.eliminate_common_subexpr import eliminate_common_subexpr
 from .relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .relax.fold_constant import fold_constant
 from .relax.fuse_transpose_matmul import fuse_transpose_matmul
+from .relax.gradient import gradient
 from .relax.inline_private_functions import inline_private_functions
 from .relax.kill_after_last_use import kill_after_last_use
 from .relax.lambda_lift import lambda_lift
@@ -50,7 +51,7 @@ __all__ = [
     "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "convert_to_dataflow", "dead_code",
     "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
-    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "inline_private_functions",
+    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient", "inline_private_functions",
     "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass", "normalize",
     "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs",
     "remove_unused_parameters", "rewrite_reshape", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type",

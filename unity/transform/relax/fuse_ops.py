@@ -30,6 +30,7 @@ from ...ir.expr import (
     SeqExpr,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
 )  # fmt: skip
@@ -160,7 +161,7 @@ class _BlockFuser:
         if type(block) is not DataflowBlock:
             return block
         items = build_graph(block, self.patterns)
-        groups = Partition(items, self.options.max_depth, self.options.max_args).found()
+        groups = [_own_fields(g) for g in Partition(items, self.options.max_depth, self.options.max_args).found()]
         groups = [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
         if not groups:
             return block
@@ -182,6 +183,12 @@ class _BlockFuser:
         names = [b.value.args[0].name for b in bindings if type(b.value) is Call and type(b.value.args[0]) is GlobalVar]
         target = self.table.add(fn, fused_name(names))
         return VarBinding(last.var, Call(target, tuple(arguments), {}, (), last.var.ty, last.span), last.span)
+
+
+def _own_fields(group: list[Item]) -> list[Item]:
+    """The group without fields of tuples from outside: a primitive function takes the field, not the tuple."""
+    own = {m.binding.var for m in group}
+    return [m for m in group if type(v := _value(m)) is not TupleGetItem or v.tuple_value in own]
 
 
 def _value(item: Item) -> Expr | None:
