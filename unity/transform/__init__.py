@@ -22,6 +22,7 @@ from .relax.bundle_model_params import bundle_model_params
 from .relax.canonicalize import canonicalize
 from .relax.clean_signatures import expand_tuple_arguments, remove_unused_outputs, remove_unused_parameters
 from .relax.combine_parallel_matmul import combine_parallel_matmul
+from .relax.compute_prim_value import compute_prim_value
 from .relax.convert_to_dataflow import convert_to_dataflow
 from .relax.dead_code import dead_code
 from .relax.decompose_ops import decompose_ops_for_inference, decompose_ops_for_training
@@ -48,11 +49,12 @@ from .relax.update_param_type import update_param_type
 
 __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "Instrument", "Pass", "PassContext", "Pipeline",
-    "attach_global_symbol", "bind_params",
-    "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "convert_to_dataflow", "dead_code",
-    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
-    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient", "inline_private_functions",
-    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass", "normalize",
-    "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs",
-    "remove_unused_parameters", "rewrite_reshape", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type",
+    "attach_global_symbol", "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize",
+    "combine_parallel_matmul", "compute_prim_value", "convert_to_dataflow", "dead_code", "decompose_ops_for_inference",
+    "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
+    "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient", "inline_private_functions",
+    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass",
+    "normalize", "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape",
+    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "to_non_dataflow", "topological_sort",
+    "traced_passes", "update_param_type",
 ]  # fmt: skip
