@@ -28,11 +28,15 @@ class CompiledPrimFunc:
 
     def __init__(self, fn: PrimFunc, name: str, machine: Machine) -> None:
         self.fn, self.name = fn, name
-        self.statements = StmtCompiler(machine)
+        self.statements = self.statement_compiler(machine)
         self.makers: dict[Buffer, Callable[[Env, Pointer], View]] = {}
         self.body = self.statements(init_of_nothing(fn.body))
         for buffer in fn.buffer_map.values():
             self.makers[buffer] = self.statements.view_maker(buffer)
+
+    def statement_compiler(self, machine: Machine) -> StmtCompiler:
+        """The compiler of the body's statements."""
+        return StmtCompiler(machine)
 
     def call(self, args: list[Any], span: Any = None) -> Any:
         """Run with arguments: arrays, Pointers or numbers, one per parameter."""

@@ -108,12 +108,12 @@ class ThreadedPrimFunc(CompiledPrimFunc):
         narrow = [b.name for b in collect(fn, Buffer) if b.dtype.is_integral and b.dtype.bits < 8]
         if narrow:
             raise InterpreterError("E369", f"{narrow[0]}: integers below a byte inside kernels", fn.span)
-        self.fn, self.name = fn, name
-        self.statements = HostCompiler(machine, log, cell_size(fn), max_lanes)
-        self.makers = {}
-        self.body = self.statements(fn.body)
-        for buffer in fn.buffer_map.values():
-            self.makers[buffer] = self.statements.view_maker(buffer)
+        self.log, self.max_lanes = log, max_lanes
+        super().__init__(fn, name, machine)
+
+    def statement_compiler(self, machine: Machine) -> StmtCompiler:
+        """Statements whose kernels run with all their threads."""
+        return HostCompiler(machine, self.log, cell_size(self.fn), self.max_lanes)
 
 
 class ThreadedInterpreter(Interpreter):
