@@ -23,8 +23,8 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
-from ...ir.types import Expr, prim_type
-from ...ir.walk import Rewriter, used_vars
+from ...ir.types import Expr, PrimType, prim_type
+from ...ir.walk import Rewriter, collect, used_vars
 from ..base import prim_func_pass
 from .touched import Access, accesses_of, box, written_before_read
 
@@ -116,7 +116,7 @@ class _Compact(Rewriter):
     def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
         """(first cell, number of cells) to keep of an axis."""
         whole = (const(0, dtype_of(extent)), extent)
-        if cells.low is None or cells.high is None:
+        if cells.low is None or cells.high is None or _has_vectors(cells.low) or _has_vectors(cells.high):
             return whole
         count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
         if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
@@ -144,6 +144,11 @@ class _Move(Rewriter):
         if dtype_of(index).lanes != 1:
             return add(index, sub(const(0, dtype_of(low)), low))
         return self.analyzer.simplify(sub(index, low))
+
+
+def _has_vectors(expr: Expr) -> bool:
+    """Does a bound hold vectors (an index read from a vector): nothing is known of its lanes."""
+    return any([isinstance(part.ty, PrimType) and part.ty.dtype.lanes > 1 for part in collect(expr, Expr)])
 
 
 def _constant_size(buffer: Buffer) -> bool:
