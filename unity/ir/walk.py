@@ -18,7 +18,11 @@ def children(node: Node) -> list[Node]:
     """Nodes held by the fields (definitions included, dict values too), in order; references are listed, not entered."""
     found: list[Node] = []
     for name, _ in node.walked:
-        _collect(getattr(node, name), found)
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            found.append(value)
+        elif value is not None:
+            _collect(value, found)
     return found
 
 
@@ -203,18 +207,22 @@ def post_order(root: Node, visit: Callable[[Any], None]) -> None:
     once, with the first.
     """
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[Any] = [root]
     while stack:
-        node, done = stack.pop()
-        if done:
-            visit(node)
+        node = stack.pop()
+        if type(node) is tuple:  # its children are done
+            visit(node[0])
             continue
         if id(node) in seen:
             continue
         seen.add(id(node))
-        stack.append((node, True))
-        for child in reversed(children(node)):
-            stack.append((child, False))
+        held = children(node)
+        if not held:
+            visit(node)
+            continue
+        stack.append((node,))
+        held.reverse()
+        stack += held
 
 
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...ffi.abi import KernelSignature
@@ -126,7 +126,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     w.leave("0" if kernel.result is None else str(kernel.message(f"{name} ended without returning a value")))
     body = "\n".join(["entry:", *w.entry, *w.lines])
     module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
-    return kernel_signature(name, func, tuple(kernel.messages), tuple(kernel.packed_calls))
+    return replace(module.signatures[name], messages=tuple(kernel.messages), packed_calls=tuple(kernel.packed_calls))
 
 
 def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None:

@@ -64,8 +64,12 @@ def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
 
 def written_pointers(func: PrimFunc) -> set[Var]:
     """Data pointers that the body may write through: stored to, or passed on as a pointer."""
-    written: set[Var] = {s.buffer.data for s in collect(func.body, BufferStore)}
-    for call in collect(func.body, Call):
+    written: set[Var] = set()
+    for found in collect(func.body, (BufferStore, Call)):
+        if type(found) is BufferStore:
+            written.add(found.buffer.data)
+            continue
+        call = found
         for argument in call.args:
             if type(argument) is Var:
                 written.add(argument)

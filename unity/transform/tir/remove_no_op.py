@@ -17,7 +17,6 @@ from ...ir.stmt import (
     AttrStmt,
     Bind,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     IfThenElse,
@@ -45,15 +44,20 @@ def has_no_effect(expr: Expr) -> bool:
 def _seq(stmt: SeqStmt) -> Stmt:
     kept: list[Stmt] = []
     used: set[Var] = set()
+    unseen: list[Stmt] = []
     for part in reversed(stmt.stmts):
         if is_nothing(part):
             continue
-        if type(part) in (AllocBuffer, AllocConst, DeclBuffer) and part.buffer.data not in used:  # type: ignore[attr-defined]
-            if type(part) is not DeclBuffer:
+        if type(part) in (AllocBuffer, AllocConst, Bind):  # what follows is searched only where something is declared
+            for later in unseen:
+                used.update(used_vars(later))
+            unseen.clear()
+            if type(part) is Bind:
+                if part.var not in used and has_no_effect(part.value):
+                    continue
+            elif part.buffer.data not in used:  # type: ignore[attr-defined]
                 continue
-        if type(part) is Bind and part.var not in used and has_no_effect(part.value):
-            continue
-        used.update(used_vars(part))
+        unseen.append(part)
         kept.append(part)
     if len(kept) == len(stmt.stmts):
         return stmt

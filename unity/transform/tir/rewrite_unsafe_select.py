@@ -37,5 +37,7 @@ def _select(expr: Select) -> Expr:
 @prim_func_pass()
 def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
     """Make unsafe selects lazy."""
+    if not collect(func.body, Select):
+        return func
     body = rewrite(func.body, {Select: _select})
     return func if body is func.body else replace(func, body=body)
