@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
+import unity
 from unity.ir.stmt import Block
 from unity.ir.walk import collect
 from unity.transform.schedule import Refused, Schedule, Trace
@@ -281,3 +283,82 @@ def test_sampled_locations() -> None:
     assert sch.trace.insts[-1].decision == -1
     with pytest.raises(Refused, match="split takes a loop, the sampled location is 'root'"):
         sch.split(root, [None, 2])
+
+
+SCATTERED = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((11, 3), "float32"), B: T.Buffer((11, 3), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i, j in T.grid(11, 3):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi * 7 % 11, vj] = A[vi, vj]
+"""
+
+
+def test_what_is_not_proved_is_tested_or_refused() -> None:
+    mod = module(SCATTERED)
+    sch = Schedule(mod)
+    sch.parallel(loops(sch, "B")[0])
+    assert sch.trace.insts[-1].grade == "tested(0)" and "# tested(0)" in sch.trace.script()
+    assert_same(mod, sch.mod)
+    large = Schedule(module(SCATTERED.replace("11", "100003")))
+    with pytest.raises(Refused, match="not proved that spatial iterators of block B write different cells") as caught:
+        large.parallel(loops(large, "B")[0])
+    assert caught.value.code == "E404"
+    collides = Schedule(module(SCATTERED.replace("vi * 7 % 11", "vi * 7 % 10")))
+    with pytest.raises(Refused, match="i = 0, j = 0 and i = 10, j = 0 write") as caught:
+        collides.parallel(loops(collides, "B")[0])
+    assert caught.value.code == "E417"
+
+
+def panels() -> Schedule:
+    """A tiled product whose panel of A is packed inside the parallel loop."""
+    sch = Schedule(module(MM_RELU), debug_mask="all")
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, 2])
+    j0, j1 = sch.split(j, [None, 5])
+    sch.reorder(i0, j0, k, i1, j1)
+    panel = sch.cache_read(block, 0, "global")
+    sch.compute_at(panel, j0)
+    sch.parallel(sch.fuse(i0, j0))
+    sch.vectorize(j1)
+    return sch
+
+
+def test_buffers_of_one_iteration_are_allocated_inside_a_parallel_loop() -> None:
+    sch = panels()
+    text = sch.mod.script()
+    assert text.index("T.parallel(6)") < text.index("A_global = T.alloc_buffer")
+    assert_same(module(MM_RELU), sch.mod)
+    with pytest.raises(Refused, match="allocated inside a loop"):
+        sch.set_scope(sch.get_block("A_global"), 0, "local")
+
+
+def test_a_buffer_that_outlives_the_iteration_stays_shared() -> None:
+    sch = Schedule(module(MM_RELU))
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    panel = sch.cache_read(block, 0, "global")
+    sch.compute_at(panel, i)
+    sch.reorder(*sch.get_loops(panel)[1:][::-1])
+    unit = sch.add_unit_loop(sch.get_loops(block)[0])
+    sch.parallel(unit)
+    loose = Schedule(module(MM_RELU))
+    block = loose.get_block("C")
+    _, j, _ = loose.get_loops(block)
+    panel = loose.cache_read(block, 0, "global")
+    loose.compute_at(panel, j)
+    loose.parallel(j)
+    assert_same(module(MM_RELU), loose.mod)
+
+
+def test_scheduled_programs_compile() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((6, 8), "float32"), rng.random((8, 10), "float32")
+    found = np.zeros((6, 10), "float32")
+    unity.VirtualMachine(unity.compile(panels().mod))["main"](a, b, found)
+    np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-5)

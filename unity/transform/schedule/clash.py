@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ...arith.evaluate import evaluate
 from ...ir.expr import Var
@@ -70,7 +71,7 @@ def _meet(
     over: Sref | None,
 ) -> Clash | None:
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-    spans = [range(min(n, 9)) for n in extents]
+    spans = _spans(extents)
     for point in itertools.islice(itertools.product(*spans), MAX_POINTS):
         values = {**sizes, **dict(zip(variables, point))}
         if evaluate(predicate, values) == 0:
@@ -88,3 +89,11 @@ def _meet(
             dict(zip(variables, point)), f"{shown[0]} and {shown[1]} write {name}[{', '.join([str(n) for n in where])}]"
         )
     return None
+
+
+def _spans(extents: list[int]) -> list[range]:
+    """Ranges to try: all of each loop, or as much of every loop as stays within ``MAX_POINTS`` together."""
+    limit = max(extents, default=1)
+    while limit > 2 and prod([min(n, limit) for n in extents]) > MAX_POINTS:
+        limit = max(2, limit * 3 // 4)
+    return [range(min(n, limit)) for n in extents]

@@ -21,7 +21,7 @@ from .conditions import iter_map, loops_of, region_vars, why_not_affine, why_not
 from .coverage import covers, exact_region, relaxed_region, require_stage_pipeline, runs_whole_domain
 from .dependence import Scope, block_scope, regions, scope_of
 from .domains import Domains, nest_of, solve
-from .loop_kinds import require_kinds
+from .independence import require_kinds
 from .moving import move, position_of, statements_of
 from .refuse import refuse
 from .registry import primitive

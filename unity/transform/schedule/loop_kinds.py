@@ -5,13 +5,9 @@ from __future__ import annotations
 import re
 
 from ...ir.node import replace as with_fields
-from .clash import clash
-from .conditions import iterators_driven, require_affine, require_blocks_only, why_not_complete, why_not_update
-from .coverage import why_not_independent
-from .distinct import require_distinct
+from .independence import allocate_inside, require_parallel
 from .refuse import refuse
 from .registry import primitive
-from .rewriting import int_value
 from .sref import LoopRef, Sref
 from .state import ScheduleState
 
@@ -23,57 +19,6 @@ CHECKS = (
     "distinct cells",
     "independent iterations",
 )
-
-
-def require_parallel(state: ScheduleState, loop: Sref, threads: str = "") -> None:
-    """Refuse unless the iterations of a loop may run in any order, also at once.
-
-    Every block inside is complete, or a reduction whose loop drives spatial iterators; bindings are affine; different
-    iterations write different cells and read nothing of each other. ``threads`` names the axis of a GPU: threadIdx may
-    drive reduction iterators of a block with an initialisation, and threads may all write the same values.
-    """
-    require_blocks_only(loop)
-    for block in state.blocks_below(loop):
-        complete = why_not_complete(state, block, dominant=False)
-        reason = complete and why_not_update(state, block, dominant=False)
-        if reason is not None:
-            refuse(
-                "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
-                condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
-            )  # fmt: skip
-        require_affine(state, block)
-        driven = iterators_driven(block, loop)
-        for kind, value in driven:
-            if kind == "S" or (kind == "R" and threads.startswith("threadIdx") and block.block.init is not None):
-                continue
-            refuse(
-                "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
-                condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
-                nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
-            )  # fmt: skip
-        if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
-            refuse(
-                "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
-                condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
-            )  # fmt: skip
-        require_distinct(state, block, loop)
-    fault = why_not_independent(state, loop)
-    if fault is not None:
-        refuse("E415", fault.reason, condition="independent iterations", at=[loop, fault.block])
-
-
-def require_kinds(state: ScheduleState, loop: Sref) -> None:
-    """Refuse unless a loop and those around it may still run as they are marked to, with what now stands inside."""
-    for item in (loop, *loop.above()):
-        if item.is_block:
-            return
-        if item.loop.kind in ("parallel", "vectorized"):
-            require_parallel(state, item)
-        elif item.loop.thread is not None:
-            require_parallel(state, item, item.loop.thread)
-
-
-_WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
 
 
 def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = None) -> None:
@@ -89,10 +34,13 @@ def _set_kind(state: ScheduleState, loop: Sref, kind: str, thread: str | None = 
 @primitive(checks=CHECKS, rewrite="for i in n  ->  for i in T.parallel(n)",
            example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.parallel(i)')  # fmt: skip
 def parallel(state: ScheduleState, loop: LoopRef) -> None:
-    """Run the iterations of a loop on several threads. Raises ScheduleError E411 to E417 naming why they are not
-    independent."""
-    require_parallel(state, loop)
+    """Run the iterations of a loop on several threads.
+
+    Buffers that only serve inside an iteration (caches, packed panels) are allocated inside of the loop from then on, so that each
+    thread has its own. Raises ScheduleError E411 to E418 naming why the iterations are not independent."""
+    private = require_parallel(state, loop, private=True)
     _set_kind(state, loop, "parallel")
+    allocate_inside(state, loop, private)
 
 
 @primitive(checks=CHECKS, rewrite="for j in 8  ->  for j in T.vectorized(8)",

@@ -47,9 +47,12 @@ def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -
            nearest=f"it writes {shown}")  # fmt: skip
 
 
-def allocated(block: Sref, buffer: Buffer) -> Sref:
+def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
     """The block that allocates a buffer. Refuses E429 for a parameter of the function."""
     found = allocating_block(block, buffer)
+    if found is None and buffer not in state.shells[block.func].buffer_map.values():
+        refuse("E429", f"{buffer.name} is allocated inside a loop", condition="allocated in the function", at=block,
+               nearest="take this step before parallel")  # fmt: skip
     if found is None:
         refuse("E429", f"{buffer.name} is a parameter of the function", condition="allocated in the function", at=block,
                nearest="cache_write gives a buffer of its own")  # fmt: skip
@@ -65,7 +68,7 @@ def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, st
     function, or a scope that is not known.
     """
     buffer = written_buffer(state, block, buffer_index)
-    where = allocated(block, buffer)
+    where = allocated(state, block, buffer)
     if storage_scope not in SCOPES:
         refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
                nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
@@ -89,7 +92,7 @@ def storage_align(
     count from the end. Raises ScheduleError E429.
     """
     buffer = written_buffer(state, block, buffer_index)
-    allocated(block, buffer)
+    allocated(state, block, buffer)
     if not -buffer.ndim <= axis < buffer.ndim:
         refuse("E429", f"{buffer.name} has {buffer.ndim} axes, not {axis}", condition="axis in range", at=block)
     if factor <= 0:
@@ -106,7 +109,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int, d
     """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
     results change by rounding: the step is graded "unsafe". Raises ScheduleError E429."""
     buffer = written_buffer(state, block, buffer_index)
-    where = allocated(block, buffer)
+    where = allocated(state, block, buffer)
     try:
         target = DataType(dtype)
     except (UnityError, ValueError, TypeError) as error:
