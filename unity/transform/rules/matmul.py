@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.stmt import Block
+from ...ir.module import IRModule
+from ...ir.types import Expr
 from ...support.errors import ScheduleError
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
-from .packing import Packing, take_packed
+from .packing import Packing
+from .padding import pad_to_tiles
 
 FUNC = "main"
 UNROLLED = 4
@@ -33,111 +36,85 @@ PACKED_ROWS = 16
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Schedule a program with one contraction, blocks before it, and at most one block after it."""
-    sch = Schedule(fn, error_render_level="none")
-    func = next(iter(sch.mod.functions))
-    sch.work_on(func)
-    names = [b.name for b in _blocks(sch, func)]
-    if len(set(names)) != len(names):
+    sch = _schedule_of(fn)
+    blocks = [s.block for s in sch.state.blocks_below(sch.state.root(FUNC))]
+    if len({b.name for b in blocks}) != len(blocks):
         return "two blocks have one name"
-    found = [(b, contraction_of(b)) for b in _blocks(sch, func)]
-    main = [(b, c) for b, c in found if isinstance(c, Contraction)]
+    found = [(b, contraction_of(b)) for b in blocks]
+    main = [c for _, c in found if isinstance(c, Contraction)]
     if len(main) != 1:
         reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
         return reasons[0] if reasons else "no contraction" if not main else "several contractions"
-    block, what = main[0]
-    if _touched(sch, sch.get_block(block.name)):
+    what = main[0]
+    block = sch.get_block(what.block.name)
+    if _touched(sch, block):
         return "its loops are scheduled already"
+    consumers = sch.get_consumers(block)
+    if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
+        return "several blocks consume the result"
     try:
-        return _schedule(sch, func, fn, what, constants, machine)
+        return _schedule(fn, what, sch.get(consumers[0]).name if consumers else None, constants, machine)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
 
 
-def _blocks(sch: Schedule, func: str) -> list[Block]:
-    return [s.block for s in sch.state.blocks_below(sch.state.root(func))]
+def _schedule_of(fn: PrimFunc) -> Schedule:
+    return Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
 
 
 def _touched(sch: Schedule, block: BlockRV) -> bool:
     """Is a loop around the block anything but serial, or a binding more than a loop."""
-    sref = sch.get_sref(block)
     loops = [sch.get(loop) for loop in sch.get_loops(block)]
     variables = [loop.loop_var for loop in loops]
-    return (
-        any([loop.kind != "serial" or loop.annotations for loop in loops])
-        or list(sref.realize.iter_values) != variables
-    )
+    values = list(sch.get_sref(block).realize.iter_values)
+    return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
 
 
 def _schedule(
-    sch: Schedule, func: str, fn: PrimFunc, what: Contraction, constants: Collection[int], machine: Machine
+    fn: PrimFunc, what: Contraction, after: str | None, constants: Collection[int], machine: Machine
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
     width = extent_of(what.columns)
     if width is None or width < lanes:
         return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
-    row = max(what.rows, key=lambda axis: [e is axis.var for e in what.block.body.indices].index(True), default=None)  # type: ignore[attr-defined]
+    store = what.block.body
+    row = max(what.rows, key=lambda axis: _place(axis.var, store.indices), default=None)  # type: ignore[attr-defined]
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
     rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
-    tile = vectors * lanes
-    block = sch.get_block(what.block.name)
-    consumers = sch.get_consumers(block)
-    if len(consumers) > 1:
-        return "several blocks consume the result"
     weights = is_parameter(fn, what.weights.buffer)
-    packed = _pack(sch, block, what, weights, constants, tile, height)
-    after = consumers[0] if consumers else sch.cache_write(block, 0, "local")
-    if consumers:
-        sch.set_scope(block, 0, "local")
-    place = _tile(sch, block, what, row, rows, vectors, lanes)
-    sch.reverse_compute_at(after, place)
-    _finish(sch, block, after, what, lanes)
-    made: Any = sch.mod[func]
-    layout: dict[int, Packing] = {}
-    if packed is not None and weights is not None and weights in constants:
-        made = take_packed(made, weights, packed[0])
-        layout[weights] = packed[1]
-    reason = f"tile of {rows} x {tile}, " + ("packed at build" if layout else "packed" if packed else "not packed")
-    return Scheduled(mark(made), reason, layout)
-
-
-def _pack(
-    sch: Schedule,
-    block: BlockRV,
-    what: Contraction,
-    weights: int | None,
-    constants: Collection[int],
-    tile: int,
-    height: int,
-) -> tuple[str, Packing] | None:
-    """Let the block read the weights from packed panels; (name of the copying block, layout)."""
     constant = weights is not None and weights in constants
-    if not constant and height < PACKED_ROWS:
-        return None
+    layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
+    if layout is None and width % (vectors * lanes):
+        return "columns that are not packed do not fill the last tile"
+    padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
+    sch = _schedule_of(padded.func)
+    block = sch.get_block(what.block.name)
+    _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes)
+    if padded.copy is not None:
+        *_, lane = sch.get_loops(sch.get_block(padded.copy))
+        sch.vectorize(lane)
+    said = "not packed" if layout is None else "packed at build" if constant else "packed"
+    packed = {weights: layout} if constant and layout is not None and weights is not None else {}
+    return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _place(var: Var, indices: tuple[Expr, ...]) -> int:
+    return next((k for k, e in enumerate(indices) if e is var), -1)
+
+
+def _layout(what: Contraction, tile: int) -> Packing | None:
+    """Panels of the weights, where each of their axes is an iterator."""
     if len(what.weight_order) != len(what.weights.indices):
         return None
     order = {var: k for k, var in enumerate(what.weight_order)}
-    layout = Packing(
-        tuple([order[axis.var] for axis in what.batch]),
-        order[what.columns.var],
-        tuple([order[axis.var] for axis in what.reductions]),
-        tile,
-    )
-    axes = [axis.var for axis in what.block.iter_vars]
-    chosen = [axes.index(var) for var in what.weight_order]
-    copy = sch.reindex_cache_read(
-        block, what.weights.buffer.name, "global", lambda *v: layout.indices(tuple([v[k].expr for k in chosen]))
-    )
-    if not constant:
-        loops = dict(zip([axis.var.name for axis in sch.get(copy).iter_vars], sch.get_loops(copy)))
-        outer, inner = sch.split(loops[what.columns.var.name], [None, tile])
-        rest = [loops[axis.var.name] for axis in what.reductions]
-        sch.reorder(outer, *rest, inner)
-        sch.vectorize(inner)
-    return sch.get(copy).name, layout
+    outer, inner = [order[axis.var] for axis in what.batch], [order[axis.var] for axis in what.reductions]
+    return Packing(tuple(outer), order[what.columns.var], tuple(inner), tile)
 
 
-def _tile(sch: Schedule, block: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int) -> LoopRV:
-    """Split and order the loops of the block; the loop under which one tile is computed."""
+def _tile(
+    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int
+) -> None:
+    """Tiles outside, the reduction inside them, the tile unrolled and in vectors; the consumer on each tile."""
     loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
     outer = [loops[axis.var] for axis in what.batch]
@@ -157,37 +134,40 @@ def _tile(sch: Schedule, block: BlockRV, what: Contraction, row: Any, rows: int,
     for loop in (*unrolled, *inner, j1):
         sch.unroll(loop)
     sch.vectorize(j2)
+    place = outer[-1]
+    if _work(what) >= PARALLEL_WORK:
+        place = sch.fuse(*outer) if len(outer) > 1 else place
+        sch.parallel(place)
+    sch.reverse_compute_at(after, place)
+    init = sch.decompose_reduction(block, steps[0])
+    *_, last = sch.get_loops(init)
+    sch.vectorize(last)
+    for loop in sch.get_loops(init)[-2 - len(inner) : -1]:
+        sch.unroll(loop)
+    _consume(sch, after, place, lanes)
+
+
+def _work(what: Contraction) -> int:
     work = 1
     for axis in what.block.iter_vars:
         work *= extent_of(axis) or DEFAULT_ROWS
-    if work >= PARALLEL_WORK:
-        sch.parallel(sch.fuse(*outer))
-    under: list[LoopRV] = sch.get_loops(block)[: -len([*steps, *unrolled, *inner, j1, j2])]
-    return under[-1]
+    return work
 
 
-def _finish(sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, lanes: int) -> None:
-    """The initialisation of the tile and what consumes it, in vectors."""
-    depth = len(sch.get_loops(after))
-    inner = 2 if what.rows else 1
-    loops = sch.get_loops(block)
-    init = sch.decompose_reduction(block, loops[-(len(what.reductions) + inner + 1 + _unrolled(sch, block, what))])
-    *_, last = sch.get_loops(init)
-    sch.vectorize(last)
-    for loop in sch.get_loops(init)[-inner - 1 : -1]:
-        sch.unroll(loop)
-    *others, last = sch.get_loops(after)
-    if depth and sch.get(last).extent.value > lanes:
+def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
+    """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
+    around = sch.get_loops(after)
+    mine = around[[sch.get(loop) for loop in around].index(sch.get(place)) + 1 :]
+    if not mine:
+        return
+    *others, last = mine
+    extent = sch.get(last).extent
+    if type(extent) is IntImm and extent.value > lanes:
         middle, last = sch.split(last, [None, lanes])
         sch.unroll(middle)
     sch.vectorize(last)
-    if what.rows and len(others) > 0:
-        sch.unroll(others[-1])
-
-
-def _unrolled(sch: Schedule, block: BlockRV, what: Contraction) -> int:
-    innermost = extent_of(what.reductions[-1])
-    return int(innermost is not None and innermost % UNROLLED == 0 and innermost > UNROLLED)
+    for loop in others:
+        sch.unroll(loop)
 
 
 CONTRACTION = Rule("contraction", schedule_contraction)

@@ -1,0 +1,209 @@
+"""A contraction on whole tiles: rows and columns rounded up, its result in a buffer of its own, its weights in panels.
+
+Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` over M x N -> the same over M' x N' (multiples of the tile) into ``C_tile``, reading
+``A[min(i, M - 1), k]`` and ``B_packed[j // tile, k, j % tile]`` (zero beyond N); ``C`` is computed from ``C_tile`` over M x N by
+the block that consumed ``C``, or by a copy. Values beyond M x N are computed from real elements and never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...arith import Analyzer
+from ...ir.buffer import Buffer, Range
+from ...ir.build import add, const, dtype_of, floordiv, if_then_else, lt, minimum, mul, sub
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad, IterVar
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.types import Expr, PointerType, prim_type
+from ...ir.walk import rewrite, substitute
+from .contraction import Contraction, is_parameter
+from .packing import Packing, block_name
+
+TRUE = const(True)
+
+
+@dataclass(slots=True, frozen=True)
+class Padded:
+    """The program on whole tiles; ``after`` names the block that computes the result from the tile, ``copy`` the one that fills
+    the panels (None where the weights come packed or stay as they are)."""
+
+    func: PrimFunc
+    after: str
+    copy: str | None
+
+
+def pad_to_tiles(
+    fn: PrimFunc,
+    what: Contraction,
+    after: str | None,
+    row: IterVar | None,
+    rows: int,
+    layout: Packing | None,
+    constant: bool,
+) -> Padded:
+    """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed."""
+    tile_buffer = _buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
+    panels = _panels(what, layout)
+    nest = _nest(what, row, rows, layout, tile_buffer, panels)
+    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    made: list[Stmt] = []
+    copy = None
+    buffer_map = fn.buffer_map
+    for stmt in statements:
+        if block_name(stmt) != what.block.name:
+            made.append(stmt)
+            continue
+        if panels is not None and layout is not None:
+            if constant:
+                place = is_parameter(fn, what.weights.buffer)
+                assert place is not None
+                buffer_map = {**buffer_map, fn.params[place]: panels}
+            else:
+                copy = f"{panels.name}"
+                made.append(_copy(what, layout, panels))
+        made.append(nest)
+        if after is None:
+            made.append(_copy_out(what, tile_buffer, f"{what.output.name}_out"))
+    if after is not None:
+        made = [_reading(stmt, what.output, tile_buffer) for stmt in made if not _allocates(stmt, what.output)]
+    own = [tile_buffer] if constant or panels is None else [tile_buffer, panels]
+    body = seq(*[AllocBuffer(b) for b in own], *made)
+    return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
+
+
+def _buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
+    return Buffer(Var(name, PointerType(prim_type(like.dtype), scope)), like.dtype, tuple(shape), name=name)
+
+
+def _round_up(extent: Expr, size: int) -> Expr:
+    dtype = dtype_of(extent)
+    blocks = floordiv(add(extent, const(size - 1, dtype)), const(size, dtype))
+    return Analyzer().simplify(mul(blocks, const(size, dtype)))
+
+
+def _extent(what: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
+    assert axis.dom is not None
+    if axis is row:
+        return _round_up(axis.dom.extent, rows)
+    return _round_up(axis.dom.extent, layout.block) if axis is what.columns and layout is not None else axis.dom.extent
+
+
+def _rounded_shape(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
+    axes = {axis.var: axis for axis in what.block.iter_vars}
+    store = what.block.body
+    assert type(store) is BufferStore
+    return [
+        _extent(what, axes[e], row, rows, layout) if isinstance(e, Var) else n
+        for e, n in zip(store.indices, what.output.shape)
+    ]
+
+
+def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
+    if layout is None:
+        return None
+    shape = what.weights.buffer.shape
+    columns = shape[layout.columns]
+    blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
+    sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *[shape[k] for k in layout.inner])
+    return _buffer(
+        f"{what.weights.buffer.name}_packed",
+        what.weights.buffer,
+        (*sizes, const(layout.block, dtype_of(columns))),
+        "global",
+    )
+
+
+def _nest(
+    what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None
+) -> Stmt:
+    """The contraction over whole tiles."""
+    axes = []
+    for axis in what.block.iter_vars:
+        extent = _extent(what, axis, row, rows, layout)
+        axes.append(IterVar(axis.var, Range(const(0, dtype_of(axis.var)), extent), axis.kind))
+    clamp: dict[Var, Expr] = {}
+    if row is not None and row.dom is not None:
+        rounded = _extent(what, row, row, rows, layout)
+        if not Analyzer().can_prove_equal(rounded, row.dom.extent):
+            clamp[row.var] = minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))
+
+    def load(node: BufferLoad) -> BufferLoad:
+        if node.buffer is what.weights.buffer and panels is not None and layout is not None:
+            return BufferLoad(panels, layout.indices(node.indices), node.ty)
+        if node.buffer is what.data.buffer and clamp:
+            return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
+        return node
+
+    moved = {what.output: tile, what.output.data: tile.data}
+    body = substitute(rewrite(what.block.body, {BufferLoad: load}), moved)
+    assert what.block.init is not None
+    init = substitute(what.block.init, moved)
+    block = Block(tuple(axes), None, None, (), (), {}, what.block.name, body, init)
+    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
+    stmt: Stmt = BlockRealize(tuple([var for var, _ in loops]), TRUE, block)
+    for var, axis in reversed(loops):
+        assert axis.dom is not None
+        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
+    return stmt
+
+
+def _point_nest(name: str, axes: Sequence[IterVar], store: BufferStore) -> Stmt:
+    """Loops of the iterators' own extents around a block of one store."""
+    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
+    stmt: Stmt = BlockRealize(
+        tuple([v for v, _ in loops]), TRUE, Block(tuple(axes), None, None, (), (), {}, name, store)
+    )
+    for var, axis in reversed(loops):
+        assert axis.dom is not None
+        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
+    return stmt
+
+
+def _axis(name: str, extent: Expr) -> IterVar:
+    dtype = dtype_of(extent)
+    return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), "S")
+
+
+def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
+    """Fill the panels: loops in their order, the columns of a panel innermost."""
+    source = what.weights.buffer
+    axes = [_axis(f"p{k}", n) for k, n in enumerate(panels.shape)]
+    cell: list[Expr] = [const(0, dtype_of(n)) for n in source.shape]
+    outer, block, inner, lane = _parts(axes, layout)
+    for axis, k in zip((*outer, *inner), (*layout.outer, *layout.inner)):
+        cell[k] = axis.var
+    column = add(mul(block.var, const(layout.block, dtype_of(block.var))), lane.var)
+    cell[layout.columns] = column
+    value: Expr = BufferLoad(source, tuple(cell), prim_type(source.dtype))
+    inside = lt(column, source.shape[layout.columns])
+    if not Analyzer().can_prove_equal(
+        _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
+    ):
+        value = if_then_else(inside, value, const(0, source.dtype))
+    return _point_nest(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
+
+
+def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
+    count = len(layout.outer)
+    return list(axes[:count]), axes[count], list(axes[count + 1 : -1]), axes[-1]
+
+
+def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:
+    """The result out of the tile buffer."""
+    axes = [_axis(f"o{k}", n) for k, n in enumerate(what.output.shape)]
+    cell = tuple([axis.var for axis in axes])
+    return _point_nest(name, axes, BufferStore(what.output, BufferLoad(tile, cell, prim_type(tile.dtype)), cell))
+
+
+def _allocates(stmt: Stmt, buffer: Buffer) -> bool:
+    return type(stmt) is AllocBuffer and stmt.buffer is buffer
+
+
+def _reading(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """A statement that reads ``new`` for ``old``."""
+    made: Stmt = substitute(stmt, {old: new, old.data: new.data})
+    return made
