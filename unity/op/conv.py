@@ -210,7 +210,7 @@ def _conv_ref(rank: int) -> Any:
         out_dtype: str | None = None,
     ) -> np.ndarray:
         dtype = np.dtype(out_dtype) if out_dtype else x.dtype
-        wide = np.float64 if np.issubdtype(dtype, np.floating) else np.int64
+        wide = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
         data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
         kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(wide)
         border = many(padding, rank)

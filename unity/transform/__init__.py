@@ -43,6 +43,7 @@ from .relax.plan_memory import plan_memory
 from .relax.remove_purity_checking import remove_purity_checking
 from .relax.remove_redundant_reshape import remove_redundant_reshape
 from .relax.rewrite_reshape import rewrite_reshape
+from .relax.to_mixed_precision import to_mixed_precision
 from .relax.to_non_dataflow import to_non_dataflow
 from .relax.topological_sort import topological_sort
 from .relax.update_param_type import update_param_type
@@ -55,6 +56,6 @@ __all__ = [
     "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient", "inline_private_functions",
     "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass",
     "normalize", "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape",
-    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "to_non_dataflow", "topological_sort",
-    "traced_passes", "update_param_type",
+    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "to_mixed_precision", "to_non_dataflow",
+    "topological_sort", "traced_passes", "update_param_type",
 ]  # fmt: skip
