@@ -321,8 +321,6 @@ def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
             for k in order.tolist():
                 old[k] = cells[places[k]]
                 cells[places[k]] = old[k] + added[k]
-        if storage.shadow is not None:
-            wave.accesses.note(storage, storage.cells(places, size), lanes, site, True)
         found = np.zeros(wave.batch.size, dtype.numpy)
         found[lanes] = old
         return found

@@ -69,7 +69,7 @@ class Kernel:
         self.outside = [v for v in used if v not in inner]
         self.written = written_buffers(stmt)
         self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
-        self.atomic = np.zeros(0, np.bool_)
+        self.atomics = any([s.atomic for s in log.sites])
         self.makers = {
             b: self.statements.memory.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")
         }
@@ -80,7 +80,6 @@ class Kernel:
         self.log.launches += 1
         if not geometry.block_count or not geometry.thread_count or not geometry.virtual_count:
             return
-        self.atomic = np.array([s.atomic for s in self.log.sites], np.bool_)
         storages: dict[int, Storage] = {}
         outer = self._outer_values(env, storages)
         per_block = geometry.padded * geometry.virtual_count
@@ -133,7 +132,7 @@ class Kernel:
             pointer = Pointer(view.memory, view.start)
             storage = self._global(pointer, storages)
             if buffer in self.written:
-                storage.track(self.warp_syncs, self.atomic)
+                storage.track(self.warp_syncs, self.atomics)
             values[buffer] = _array_of(view, storage)
             values.setdefault(buffer.data, Address(storage, np.int64(view.start)))
         return values
@@ -149,7 +148,7 @@ class Kernel:
         """Race detection in memory several threads see (shared and warp)."""
         if storage.scope.startswith("shared") or storage.scope == "warp":
             cells = storage.raw.size // storage.granule
-            storage.shadow = Shadow(cells, False, self.warp_syncs, self.atomic)
+            storage.shadow = Shadow(cells, False, self.warp_syncs, self.atomics)
 
 
 def _array_of(view: View, storage: Storage) -> Array:

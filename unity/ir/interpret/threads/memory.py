@@ -67,10 +67,10 @@ class Storage:
             made.origin = memory
         return made
 
-    def track(self, warps: bool, atomic: np.ndarray) -> None:
+    def track(self, warps: bool, atomics: bool) -> None:
         """Begin to look for races between all threads of the grid."""
         if self.shadow is None:
-            self.shadow = Shadow(-(-self.limit // self.granule), True, warps, atomic)
+            self.shadow = Shadow(-(-self.limit // self.granule), True, warps, atomics)
 
     def write_back(self) -> None:
         """Tell the code around the kernel what was written."""
@@ -229,6 +229,6 @@ class Accesses:
             codes = np.repeat(codes, width)
             block = block if np.ndim(block) == 0 else np.repeat(block, width)
             warp = warp if np.ndim(warp) == 0 else np.repeat(warp, width)
-        method = shadow.write if writes else shadow.read
+        method = shadow.atomic if site.atomic else shadow.write if writes else shadow.read
         now = (batch.clock, block, warp, batch.grid_base)
         method(cells.ravel(), codes, now, lambda c, before, after: self.race(storage, c, before, after))

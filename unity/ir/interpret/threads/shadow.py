@@ -2,7 +2,8 @@
 
 Two accesses of one cell by different threads race when at least one writes, not both are atomic, and no barrier orders them:
 threads of different blocks are never ordered, threads of a block by the block's barrier, threads of a warp by a warp barrier
-too. Two readers per rank (thread, warp, block) suffice to see every race of a later write. Source: the epoch scheme of
+too. The last plain writer and, of readers and of atomic updates, two per rank (thread, warp, block) suffice to see for each cell
+whether there is a race. Source: the epoch scheme of
 FastTrack (Flanagan, Freund, 2009), with barriers as the only synchronisation.
 """
 
@@ -16,6 +17,7 @@ from .lanes import SITE_BITS, THREAD_BITS, WARP_BITS, Value
 
 WARP_SHIFT = SITE_BITS + WARP_BITS
 BLOCK_SHIFT = SITE_BITS + THREAD_BITS
+EVERYWHERE = 63
 NOBODY = np.int64(-1)
 
 Now = tuple[int, Value, Value, Value]
@@ -24,8 +26,8 @@ Report = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 """Called with cells, earlier codes and present codes of racing accesses."""
 
 
-class Readers:
-    """Two readers of each cell that differ in ``code >> shift``, valid from ``since`` on."""
+class Pair:
+    """Two accesses of each cell whose threads differ in ``code >> shift``, valid from ``since`` on."""
 
     __slots__ = ("first", "second", "shift", "since")
 
@@ -36,7 +38,7 @@ class Readers:
         self.since = np.zeros(cells, np.int64)
 
     def note(self, cells: np.ndarray, codes: np.ndarray, clock: int, base: Value) -> None:
-        """Remember readers; ``base`` is the clock before which entries are ordered."""
+        """Remember accesses; ``base`` is the clock before which entries are ordered."""
         dead = (self.since[cells] < base) | (self.first[cells] < 0)
         if dead.any():
             old = cells[dead]
@@ -48,44 +50,79 @@ class Readers:
             self.second[cells[other]] = codes[other]
 
 
-class Shadow:
-    """State of the cells of one memory. ``atomic[site]`` says which access sites are atomic."""
+class Accessors:
+    """Who accessed each cell since the last barriers: enough of them, by rank, to see a clash with any other thread.
 
-    def __init__(self, cells: int, across_blocks: bool, warps: bool, atomic: np.ndarray) -> None:
-        self.across_blocks, self.warps, self.atomic = across_blocks, warps, atomic
+    Two threads of a block, and where asked for two warps of a block and two blocks.
+    """
+
+    def __init__(self, cells: int, across_blocks: bool, warps: bool) -> None:
+        self.ranks = [(Pair(cells, SITE_BITS), WARP_SHIFT if warps else BLOCK_SHIFT)]
+        """Pairs with the rank within which they count: threads of a warp, warps of a block, blocks."""
+        self.warps, self.across_blocks = warps, across_blocks
+        if warps:
+            self.ranks.append((Pair(cells, WARP_SHIFT), BLOCK_SHIFT))
+        if across_blocks:
+            self.ranks.append((Pair(cells, BLOCK_SHIFT), EVERYWHERE))
+
+    def _bases(self, now: Now) -> list[Value]:
+        _, block, warp, grid = now
+        bases = [np.maximum(block, warp), block] if self.warps else [block]
+        return [*bases, grid] if self.across_blocks else bases
+
+    def note(self, cells: np.ndarray, codes: np.ndarray, now: Now) -> None:
+        """Remember accesses."""
+        for (pair, _), base in zip(self.ranks, self._bases(now)):
+            pair.note(cells, codes, now[0], base)
+
+    def clash(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
+        """Report remembered accesses by other threads that no barrier orders before these."""
+        for (pair, within), base in zip(self.ranks, self._bases(now)):
+            alive = pair.since[cells] >= base
+            for slot in (pair.first, pair.second):
+                before = slot[cells]
+                racing = alive & (before >= 0) & ((before >> pair.shift) != (codes >> pair.shift))
+                racing &= (before >> within) == (codes >> within)
+                if racing.any():
+                    report(cells[racing], before[racing], codes[racing])
+
+
+class Shadow:
+    """State of the cells of one memory; ``atomics`` says that there are atomic accesses."""
+
+    def __init__(self, cells: int, across_blocks: bool, warps: bool, atomics: bool) -> None:
+        self.across_blocks, self.warps = across_blocks, warps
         self.writer = np.full(cells, NOBODY)
         self.written_at = np.zeros(cells, np.int64)
-        self.readers = Readers(cells, SITE_BITS)
-        self.warp_readers = Readers(cells, WARP_SHIFT) if warps else None
-        self.block_readers = Readers(cells, BLOCK_SHIFT) if across_blocks else None
+        self.readers = Accessors(cells, across_blocks, warps)
+        self.atomics = Accessors(cells, across_blocks, warps) if atomics else None
 
     def read(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Note reads and report races with earlier writes."""
-        clock, block_base, warp_base, grid_base = now
         self._against_writer(cells, codes, now, report)
-        inner = np.maximum(block_base, warp_base) if self.warps else block_base
-        self.readers.note(cells, codes, clock, inner)
-        if self.warp_readers is not None:
-            self.warp_readers.note(cells, codes, clock, block_base)
-        if self.block_readers is not None:
-            self.block_readers.note(cells, codes, clock, grid_base)
+        if self.atomics is not None:
+            self.atomics.clash(cells, codes, now, report)
+        self.readers.note(cells, codes, now)
+
+    def atomic(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
+        """Note atomic updates and report races with earlier plain accesses."""
+        assert self.atomics is not None
+        self._against_writer(cells, codes, now, report)
+        self.readers.clash(cells, codes, now, report)
+        self.atomics.note(cells, codes, now)
 
     def write(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         """Note writes and report races with earlier accesses and with each other."""
-        clock, block_base, warp_base, grid_base = now
         self._against_writer(cells, codes, now, report)
-        inner = np.maximum(block_base, warp_base) if self.warps else block_base
-        self._against_readers(self.readers, WARP_SHIFT if self.warps else BLOCK_SHIFT, cells, codes, inner, report)
-        if self.warp_readers is not None:
-            self._against_readers(self.warp_readers, BLOCK_SHIFT, cells, codes, block_base, report)
-        if self.block_readers is not None:
-            self._against_readers(self.block_readers, 63, cells, codes, grid_base, report)
+        self.readers.clash(cells, codes, now, report)
+        if self.atomics is not None:
+            self.atomics.clash(cells, codes, now, report)
         self.writer[cells] = codes
-        self.written_at[cells] = clock
+        self.written_at[cells] = now[0]
         kept = self.writer[cells]
         twice = (kept >> SITE_BITS) != (codes >> SITE_BITS)
         if twice.any():
-            self._report(cells, kept, codes, twice, report)
+            report(cells[twice], kept[twice], codes[twice])
 
     def _against_writer(self, cells: np.ndarray, codes: np.ndarray, now: Now, report: Report) -> None:
         _, block_base, warp_base, grid_base = now
@@ -99,25 +136,6 @@ class Shadow:
             open_ &= (at >= warp_base) | ((before >> WARP_SHIFT) != (codes >> WARP_SHIFT))
         if self.across_blocks:
             open_ |= (at >= grid_base) & ((before >> BLOCK_SHIFT) != (codes >> BLOCK_SHIFT))
-        self._report(cells, before, codes, racing & open_, report)
-
-    def _against_readers(
-        self, readers: Readers, within: int, cells: np.ndarray, codes: np.ndarray, base: Value, report: Report
-    ) -> None:
-        """Report readers that differ at the rank of ``readers`` and are alike at the rank ``within``."""
-        alive = readers.since[cells] >= base
-        for slot in (readers.first, readers.second):
-            before = slot[cells]
-            racing = alive & (before >= 0) & ((before >> readers.shift) != (codes >> readers.shift))
-            racing &= (before >> within) == (codes >> within)
-            if racing.any():
-                self._report(cells, before, codes, racing, report)
-
-    def _report(
-        self, cells: np.ndarray, before: np.ndarray, codes: np.ndarray, racing: np.ndarray, report: Report
-    ) -> None:
-        cells, before, codes = cells[racing], before[racing], codes[racing]
-        sites = (1 << SITE_BITS) - 1
-        plain = ~(self.atomic[before & sites] & self.atomic[codes & sites])
-        if plain.any():
-            report(cells[plain], before[plain], codes[plain])
+        racing &= open_
+        if racing.any():
+            report(cells[racing], before[racing], codes[racing])
