@@ -1,0 +1,147 @@
+"""Models from torch: seconds from the model to its first result, against a cold and a warm object cache; run time against torch.
+
+Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--threads N]. Importing packages and making the model
+are not counted. ``cold`` and ``warm`` are two processes that share one fresh cache. ``--layers`` adds models of twice the layers
+and of one layer. Peak memory is that of the whole process, next to the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT = ("resnet18", "bert", "gpt2")
+SCALED = {"bert": ("bert-1", "bert", "bert-24"), "gpt2": ("gpt2-1", "gpt2", "gpt2-24")}
+
+
+def make(name: str) -> tuple[Any, dict[str, Any]]:
+    """A model of default size with random weights, in evaluation mode, and its inputs."""
+    import torch  # noqa: PLC0415
+
+    sys.path.append(str(ROOT / "examples"))
+    from models import sequence, vision  # noqa: PLC0415
+
+    image, kind, layers = {"x": torch.randn(1, 3, 224, 224)}, *[*name.split("-"), ""][:2]
+    if kind in ("resnet18", "resnet50", "mobilenet_v2", "unet"):
+        return getattr(vision, kind)(), image
+    if kind == "mlp":
+        return sequence.MLP().eval(), {"x": torch.randn(32, 28, 28)}
+    import transformers as t  # noqa: PLC0415
+
+    tokens = {"input_ids": torch.randint(1, 1000, (1, 128))}
+    count = {"num_hidden_layers": int(layers)} if layers else {}
+    if kind == "bert":
+        return t.BertModel(t.BertConfig(**count)).eval(), tokens
+    if kind == "gpt2":
+        return t.GPT2LMHeadModel(
+            t.GPT2Config(use_cache=False, **({"n_layer": int(layers)} if layers else {}))
+        ).eval(), tokens
+    if kind == "vit":
+        return t.ViTForImageClassification(t.ViTConfig(**count)).eval(), {"pixel_values": image["x"]}
+    if kind == "llama":
+        config = t.LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=int(layers or 4),
+                               num_attention_heads=16, num_key_value_heads=4, vocab_size=32000, use_cache=False)  # fmt: skip
+        return t.LlamaForCausalLM(config).eval(), tokens
+    if kind == "t5":
+        return t.T5ForConditionalGeneration(t.T5Config(use_cache=False)).eval(), {
+            **tokens,
+            "decoder_input_ids": tokens["input_ids"][:, :32],
+        }
+    if kind == "whisper":
+        encoder = t.models.whisper.modeling_whisper.WhisperEncoder(t.WhisperConfig())
+        return encoder.eval(), {"input_features": torch.randn(1, 80, 3000)}
+    raise SystemExit(f"unknown model {name}")
+
+
+def peak() -> float:
+    """Peak memory of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def seconds(run: Callable[[], Any], repeats: int = 7) -> float:
+    """Median time of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[repeats // 2]
+
+
+def measure(name: str, threads: int) -> dict[str, float]:
+    """One model in this process."""
+    warnings.simplefilter("ignore")
+    import torch  # noqa: PLC0415
+
+    import unity  # noqa: PLC0415
+    from unity.frontend import exported, report, trace  # noqa: PLC0415
+    from unity.vm import build  # noqa: PLC0415
+
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    model, inputs = make(name)
+    tensors = [unity.Tensor.from_torch(v) for v in inputs.values()]
+    with torch.no_grad():
+        expected = model(**inputs)
+    weights = sum([p.numel() * p.element_size() for p in model.parameters()]) / 2**20
+    before, found = peak(), {"weights_mb": weights}
+    start = time.perf_counter()
+    program = trace.functional(trace.export(model, (), None, inputs))
+    found["export"] = time.perf_counter() - start
+    mod = exported.import_program(program, exported.Options(), report.ImportReport())
+    found["import"] = time.perf_counter() - start - found["export"]
+    executable = build.compile(mod)
+    main = unity.VirtualMachine(executable)["main"]
+    result = main(*tensors)
+    found["total"] = time.perf_counter() - start
+    found["compile"] = found["total"] - found["export"] - found["import"]
+    found["growth_mb"] = peak() - before
+    first = expected if isinstance(expected, torch.Tensor) else expected[0]
+    torch.testing.assert_close(result[0].torch(), first, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        found["torch_ms"] = seconds(lambda: model(**inputs)) * 1e3
+    found["unity_ms"] = seconds(lambda: main(*tensors)) * 1e3
+    return found
+
+
+def in_process(name: str, cache: str, threads: int) -> dict[str, float]:
+    """As ``measure`` in a fresh process with its own cache folder."""
+    env = {**os.environ, "UNITY_CACHE": cache, "UNITY_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "benchmarks.bench_models", "--one", name, "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr[-3000:])
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table."""
+    threads = int(arguments[arguments.index("--threads") + 1]) if "--threads" in arguments else 1
+    if "--one" in arguments:
+        print(json.dumps(measure(arguments[arguments.index("--one") + 1], threads)))
+        return
+    names = [a for a in arguments if not a.startswith("--") and not a.isdigit()] or list(DEFAULT)
+    if "--layers" in arguments:
+        names = [n for name in names for n in SCALED.get(name, (name,))]
+    titles = ("cold s", "warm s", "export", "import", "compile", "warm", "torch ms", "unity ms", "weights", "growth MB")
+    print(f"{'model':<14}{''.join([f'{t:>10}' for t in titles])}")
+    for name in names:
+        with tempfile.TemporaryDirectory() as cache:
+            cold, warm = in_process(name, cache, threads), in_process(name, cache, threads)
+        row = [cold["total"], warm["total"], cold["export"], cold["import"], cold["compile"], warm["compile"]]
+        rest = [warm["torch_ms"], warm["unity_ms"], warm["weights_mb"], warm["growth_mb"]]
+        print(f"{name:<14}{''.join([f'{v:>10.2f}' for v in row])}{''.join([f'{v:>10.1f}' for v in rest])}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
