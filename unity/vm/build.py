@@ -21,16 +21,17 @@ from ..script.read_module import parse
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.options import int_option
-from ..target.cpu.codegen import build_kernels, compile_options
+from ..target.cpu.codegen import compile_options
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.tir.bind_shared import bind_shared
-from ..transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
+from ..transform.tir.pipeline import CPU_PIPELINE
 from .bytecode import Program
 from .compile import compile_module
 from .executable import RECOMPILE, Executable
+from .kernel_cache import compile_kernels
 from .machine import EXEC_MODES
 from .native_run import add_driver
 
@@ -63,8 +64,8 @@ def compile(
     )
     with chosen:
         graph = passes(source)
-        lowered = lower_prim_funcs(graph.prim_funcs(), tir_pipeline or CPU_PIPELINE)
-        library = build_kernels(lowered, chosen) if lowered else None
+        functions = graph.prim_funcs()
+        library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
     options = {"target": str(chosen), "exec_mode": exec_mode}
     resolved = compile_options(chosen).resolved()

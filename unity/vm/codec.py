@@ -25,7 +25,7 @@ def encode(program: bc.Program) -> bytes:
         "contexts": [[c.function, c.what, c.annotation, c.place] for c in program.contexts],
         "places": program.places,
         "costs": [[name, *cost] for name, cost in program.costs.items()],
-        "kernels": [[name, program.symbol(name), _signature(s)] for name, s in program.kernels.items()],
+        "kernels": [[name, program.symbol(name), signature_data(s)] for name, s in program.kernels.items()],
     }
     return json.dumps(data, separators=(",", ":")).encode()
 
@@ -64,7 +64,8 @@ def _arg(arg: bc.Arg) -> list[Any]:
             return ["b", slot]
 
 
-def _signature(s: KernelSignature) -> list[Any]:
+def signature_data(s: KernelSignature) -> list[Any]:
+    """A kernel's signature as JSON data."""
     params = [
         ["b", p.name, p.dtype, p.shape, p.strides, p.written] if isinstance(p, BufferParam) else ["s", p.name, p.dtype]
         for p in s.params
@@ -77,6 +78,11 @@ def _signature(s: KernelSignature) -> list[Any]:
         s.result,
         s.packed_calls,
     ]
+
+
+def read_signature(value: Any) -> KernelSignature:
+    """A signature from its JSON data. Raises ValueError, TypeError and the like for other data."""
+    return _Reader({}, []).signature(value)
 
 
 def decode(data: bytes, constants: list[Any]) -> bc.Program:
