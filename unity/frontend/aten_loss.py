@@ -94,6 +94,29 @@ def _kl_div(c: Context, a: Args) -> Expr:
     return _reduced(c, op.subtract(kept, op.multiply(t, a.self)), a.reduction)
 
 
+@aten("multilabel_margin_loss_forward.default")
+def _multilabel_margin(c: Context, a: Args) -> Result:
+    """Over the targets before the first -1 and all classes that are none: how far a target's score falls short of leading by 1."""
+    rank = rank_of(a.self)
+    rows = [1, *shape_of(a.self)] if rank == 1 else list(shape_of(a.self))
+    classes = static(to_dim(rows[1]), "the number of classes")
+    x, raw = c.emit(c.reshape(a.self, rows)), c.emit(c.reshape(a.target, rows))
+    zero = number(0, "int64")
+    valid = c.emit(op.cumprod(c.cast(op.greater_equal(raw, zero), "int64"), axis=1))
+    place = c.emit(op.maximum(raw, zero))
+    marked = c.emit(op.scatter_elements(op.zeros(rows, "int64"), place, valid, axis=1, reduction="max"))
+    scores = op.gather_elements(x, place, axis=1)
+    ahead = op.subtract(c.reshape(scores, [*rows, 1]), c.reshape(x, [rows[0], 1, classes]))
+    short = op.nn_relu(op.subtract(number(1, c.dtype), ahead))
+    counted = op.multiply(
+        c.reshape(valid, [*rows, 1]), op.subtract(number(1, "int64"), c.reshape(marked, [rows[0], 1, classes]))
+    )
+    lost = op.multiply(short, c.cast(counted, c.dtype))
+    made = op.divide(op.sum(lost, axis=(1, 2), keepdims=False), number(classes, c.dtype))
+    found = _reduced(c, made if rank == 2 else c.reshape(made, []), a.reduction)
+    return [found, c.cast(c.reshape(marked, shape_of(a.target)), c.dtype)]
+
+
 # ---- distances
 
 

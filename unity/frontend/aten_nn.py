@@ -228,7 +228,8 @@ def _native_group_norm(c: Context, a: Args) -> list[Any]:
 
 @aten("instance_norm.default")
 def _instance_norm(c: Context, a: Args) -> Expr:
-    refuse(not a.use_input_stats, "stored statistics")
+    if not a.use_input_stats:
+        return batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
     gamma, beta = _weights(c, shape_of(a.input)[1:2], a.weight, a.bias)
     channels = static(shape_of(a.input)[1], "the number of channels")
     return op.nn_group_norm(a.input, gamma, beta, num_groups=channels, channel_axis=1, epsilon=float(a.eps))

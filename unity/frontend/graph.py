@@ -69,7 +69,7 @@ class GraphImporter:
         name = str(node.target)
         c.value, c.node_target = node.meta.get("val"), name
         c.node = node
-        c.used = {user.args[1] for user in node.users if user.target is operator.getitem}
+        c.used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         if node.target is operator.getitem:
             return self.value_of(node.args[0])[node.args[1]]
         if name in _CHECKS_OF_TORCH:
@@ -163,7 +163,7 @@ class GraphImporter:
         name = str(node.target)
         drops = "dropout" in name and getattr(a, "train", False) and getattr(a, "p", 0)
         batch = name.startswith("aten.batch_norm") and a.training and a.running_mean is not None
-        layers = name.startswith(("aten.lstm.", "aten.gru.", "aten.rnn_")) and a.train and a.dropout
+        layers = name.startswith(("aten.lstm.", "aten.gru.", "aten.rnn_")) and getattr(a, "train", False) and a.dropout
         if drops or batch or layers:
             raise FrontendError("E011", f"{module_path(node)} is in training mode", self.span(node),
                                 help="call model.eval() before the model is exported")  # fmt: skip

@@ -1,0 +1,68 @@
+"""torch's own operator samples (``op_db``) against torch eager.
+
+By default two samples of each of some hundred operators. ``OP_DB=all`` runs every sample of every operator in float32, several
+minutes; ``OP_DB=all:int64`` in another dtype; ``OP_DB=add,sort`` the named operators.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest", reason="torch's test samples need it")
+from op_db_runner import Outcome, comparable_samples, run_operator, run_samples  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CHOSEN, _, KIND = os.environ.get("OP_DB", "").partition(":")
+DTYPE = getattr(torch, KIND or "float32")
+ENTRIES = [info for info in op_db if DTYPE in info.supported_dtypes("cpu")]
+FAST = """
+add sub mul div remainder fmod floor_divide pow maximum where clamp lerp atan2 hypot xlogy copysign logaddexp
+exp expm1 log1p erf erfinv lgamma digamma sigmoid tanh round sign nan_to_num frac
+sum mean prod amax argmax max var std_mean logsumexp linalg.vector_norm any all cumsum cumprod cummax logcumsumexp median
+matmul bmm addmm baddbmm einsum nn.functional.linear nn.functional.bilinear outer
+nn.functional.softmax log_softmax nn.functional.gelu nn.functional.layer_norm nn.functional.group_norm
+nn.functional.scaled_dot_product_attention nn.functional.embedding_bag nn.functional.cross_entropy
+nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d nn.functional.avg_pool3d
+nn.functional.adaptive_max_pool2d nn.functional.interpolate nn.functional.grid_sample nn.functional.unfold nn.functional.pad
+reshape permute expand cat stack split chunk roll flip tril repeat_interleave diagonal as_strided unfold diff tensor_split
+gather scatter scatter_reduce index_select index_add index_put masked_scatter take_along_dim sort topk searchsorted
+linalg.det linalg.inv linalg.solve linalg.cholesky
+"""
+SAMPLES = 2
+
+
+def title(info: Any) -> str:
+    """Name of an entry with its variant."""
+    return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else str(info.name)
+
+
+def check(outcome: Outcome) -> None:
+    assert not outcome.different and not outcome.errors, "\n".join([*outcome.different, *outcome.errors])
+
+
+@pytest.mark.skipif(bool(CHOSEN), reason="OP_DB chooses others")
+@pytest.mark.parametrize("part", range(4))
+def test_samples_of_common_operators(part: int) -> None:
+    names = FAST.split()
+    entries = [info for info in ENTRIES if info.name in names[part::4]]
+    assert {info.name for info in entries} == set(names[part::4])
+    samples, outcome = [], Outcome()
+    for info in entries:
+        found = comparable_samples(info, DTYPE, SAMPLES, False, outcome)
+        samples += found
+    run_samples(samples, False, outcome)
+    check(outcome)
+    assert outcome.same == len(samples) > 40
+
+
+@pytest.mark.skipif(not CHOSEN, reason="set OP_DB to run the whole")
+@pytest.mark.parametrize("info", ENTRIES, ids=[title(i) for i in ENTRIES])
+def test_operator(info: Any) -> None:
+    if CHOSEN != "all" and info.name not in CHOSEN.split(","):
+        pytest.skip("not chosen")
+    check(run_operator(info, DTYPE))
