@@ -90,8 +90,8 @@ def render() -> str:
     lines = [HEAD.read_text(encoding="utf-8").replace("PROGRAM\n", PROGRAM).rstrip()]
     for family in FAMILIES:
         rows = [row for row in ROWS.values() if row.family == family.__name__.rsplit(".", 1)[-1]]
-        doc = (family.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        lines += ["", f"## {doc[:1].upper() + doc[1:]}"]
+        title = " ".join((family.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
+        lines += ["", f"## {title}"]
         for row in rows:
             lines += section(row)
     return "\n".join(lines) + "\n"

@@ -114,3 +114,40 @@ def test_wrong_kinds() -> None:
         Schedule("mod")
     with pytest.raises(TypeError):
         sch.split()
+
+
+def test_module_changed_underneath() -> None:
+    mod = module(MM_RELU)
+    sch = Schedule(mod)
+    i, *_ = sch.get_loops(sch.get_block("C"))
+    own = sch.mod["main"]
+    mod.functions["main"] = module(ELEMENTWISE)["main"]
+    with pytest.raises(ScheduleError, match="changed underneath"):
+        sch.split(i, [2, 3])
+    mod.functions["main"] = own
+    sch.split(i, [2, 3])
+
+
+def test_root_block() -> None:
+    sch = Schedule(module(MM_RELU), debug_mask="all")
+    sch.annotate(sch.get_block("root"), "note", 1)
+    assert 'T.block("root")' in sch.mod.script()
+    again = Schedule(sch.mod, debug_mask="all")
+    again.set_scope(again.get_block("C"), 0, "local")
+    again.unannotate(again.get_block("root"), "note")
+    assert_same(module(MM_RELU), again.mod)
+
+
+def test_kinds_survive_split_and_fuse() -> None:
+    sch = Schedule(module(ELEMENTWISE), debug_mask="all")
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.parallel(i)
+    sch.vectorize(j)
+    with pytest.raises(ScheduleError, match="the loops run in different ways: parallel, vectorized"):
+        sch.fuse(i, j)
+    parts = [*sch.split(i, [3, 4]), *sch.split(j, [None, 4])]
+    assert [sch.get(p).kind for p in parts] == ["parallel", "serial", "serial", "vectorized"]
+    i, j = sch.get_loops(sch.get_block("D"))
+    sch.parallel(i)
+    sch.parallel(j)
+    assert sch.get(sch.fuse(i, j)).kind == "parallel"

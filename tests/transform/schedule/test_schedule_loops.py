@@ -341,7 +341,7 @@ def test_buffers_of_one_iteration_are_allocated_inside_a_parallel_loop() -> None
 def test_a_buffer_that_outlives_the_iteration_stays_shared() -> None:
     sch = Schedule(module(MM_RELU))
     block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
+    i, *_ = sch.get_loops(block)
     panel = sch.cache_read(block, 0, "global")
     sch.compute_at(panel, i)
     sch.reorder(*sch.get_loops(panel)[1:][::-1])

@@ -167,6 +167,10 @@ class Schedule:
             named["func_name"] = self._func
             args = {**args, "func_name": self._func}
         state = self.state
+        changed = state.changed_underneath()
+        if changed is not None:
+            text = f"{row.name}: the module was changed underneath: its function {changed!r} is another one now"
+            raise ScheduleError("E408", text, help="start a new schedule from the changed module, and replay the trace")
         state.begin()
         before = state.module() if self.debug_mask & CHECK_RESULT and row.kind not in (QUERY, SAMPLE) else None
         try:

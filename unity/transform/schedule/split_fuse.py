@@ -96,7 +96,7 @@ def split(
     product: Expr = const(1, dtype_of(var))
     for number, size in enumerate(sizes):
         made = Var(f"{var.name}_{number}", var.ty)
-        loops.append((made, size, stmt.kind if number == 0 and stmt.kind != "serial" and len(sizes) == 1 else "serial"))
+        loops.append((made, size, _kind_of_part(stmt.kind, number, len(sizes))))
         ana.bind(made, _range(size, made))
         unit = is_int(size, 1) and not preserve_unit_iters
         index = add(mul(index, size), const(0, dtype_of(var)) if unit else made)
@@ -127,19 +127,27 @@ def split(
     return [state.sref(loop.func, made) for made, _, _ in loops]
 
 
+def _kind_of_part(kind: str, number: int, count: int) -> str:
+    """How a part of a split loop runs: the outermost part of a parallel loop, the innermost of a vectorized one, all of an
+    unrolled one go on as the loop did."""
+    keeps = {"parallel": number == 0, "vectorized": number == count - 1, "unrolled": True}
+    return kind if keeps.get(kind, False) else "serial"
+
+
 def _range(extent: Expr, like: Var) -> Range:
     return Range(const(0, dtype_of(like)), extent)
 
 
 @primitive(
-    checks=("plain loop", "only children in a chain", "independent extents"),
+    checks=("plain loop", "only children in a chain", "one kind", "independent extents"),
     rewrite="for i in n: for j in m: f(i, j)  ->  for f in n * m: f(f // m, f % m)",
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nij = sch.fuse(i, j)',
 )
 def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True) -> LoopRef:
     """Fuse nested loops, each the only child of the one before, into one.
 
-    Raises ScheduleError E421 for a bound or annotated loop, E423 where they are no chain or one's extent uses another.
+    Raises ScheduleError E421 for a bound or annotated loop, E423 where they are no chain, one's extent uses another,
+    or they run in different ways (one parallel, one not).
     """
     if not loops:
         refuse("E423", "fuse needs at least one loop", condition="at least one loop")
@@ -151,6 +159,10 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
                 condition="only children in a chain", at=[outer, inner],
                 nearest="give neighbouring loops from the outside in; reorder can bring them together",
             )  # fmt: skip
+    kinds = {s.kind for s in stmts}
+    if len(kinds) > 1:
+        refuse("E423", f"the loops run in different ways: {', '.join(sorted(kinds))}", condition="one kind", at=list(loops),
+               nearest="fuse first, then parallel, vectorize or unroll")  # fmt: skip
     variables = {s.loop_var for s in stmts}
     for loop, stmt in zip(loops, stmts):
         if any([v in variables for v in free_vars(stmt.extent)]):
@@ -178,5 +190,5 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
         rest = floordiv(rest, stmt.extent)
     inner_body = LoopBody(state, {v: ana.simplify(e) for v, e in mapping.items()}, ana)
     body: Stmt = inner_body(stmts[-1].body)
-    state.replace(loops[0], nest([(var, total, "serial")], body), inner_body.blocks)
+    state.replace(loops[0], nest([(var, total, stmts[0].kind)], body), inner_body.blocks)
     return state.sref(loops[0].func, var)

@@ -47,7 +47,8 @@ class ScheduleState:
     """
 
     def __init__(self, mod: IRModule, rng: random.Random) -> None:
-        self.base = mod
+        self.given = mod
+        self.base = IRModule(dict(mod.functions), mod.attrs, mod.global_infos, mod.name)
         self.rng = rng
         self.shells: dict[str, PrimFunc] = {}
         self.roots: dict[str, Sref] = {}
@@ -57,7 +58,7 @@ class ScheduleState:
         self.assumptions: list[str] = []
         self._undo: list[Callable[[], None]] | None = None
         self._built: dict[str, tuple[PrimFunc, Any, PrimFunc]] = {}
-        self._module: tuple[dict[str, PrimFunc], IRModule] = ({}, mod)
+        self._module: tuple[dict[str, PrimFunc], IRModule] = ({}, self.base)
         self._start: dict[str, tuple[PrimFunc, Any]] = {}
 
     # ---- functions
@@ -103,12 +104,18 @@ class ScheduleState:
         changed = {name: self.function(name) for name in self.roots}
         changed = {name: fn for name, fn in changed.items() if fn is not self.base.functions[name]}
         if not changed:
-            return self.base
+            return self.given
         last, made = self._module
         if last.keys() != changed.keys() or any([last[name] is not fn for name, fn in changed.items()]):
             made = self.base.with_functions(changed)
             self._module = (changed, made)
         return made
+
+    def changed_underneath(self) -> str | None:
+        """Name of a function of the module given at the start that is not the one the schedule started from."""
+        return next(
+            (name for name in self.roots if self.given.functions.get(name) is not self.base.functions[name]), None
+        )
 
     def set_shell(self, func: str, shell: PrimFunc) -> None:
         """Change parameters, buffer map or attributes of a function (its ``body`` is ignored)."""
@@ -305,7 +312,8 @@ class ScheduleState:
 
     def copy(self, rng: random.Random) -> tuple[ScheduleState, dict[Sref, Sref]]:
         """An independent state, and which sref became which."""
-        made = ScheduleState(self.base, rng)
+        made = ScheduleState(self.given, rng)
+        made.base = self.base
         made.shells, made.wrapped, made.cache = dict(self.shells), dict(self.wrapped), dict(self.cache)
         made._built = dict(self._built)
         moved: dict[Sref, Sref] = {}
