@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.function import Function, PrimFunc
-from ..ir.interpret.threads import Finding, Site, ThreadedInterpreter, has_kernels
+from ..ir.interpret.threads import DEFAULT_MAX_LANES, Finding, Site, ThreadedInterpreter, has_kernels
 from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.errors import InterpreterError
@@ -103,7 +103,7 @@ def check_gpu(
     name: str | None = None,
     pipeline: Pipeline | None = None,
     max_steps: int | None = None,
-    max_lanes: int = 1 << 16,
+    max_lanes: int = DEFAULT_MAX_LANES,
 ) -> GpuReport:
     """Run a GPU-shaped program on the processor with all its threads and report faults and traffic.
 

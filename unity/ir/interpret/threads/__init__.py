@@ -6,6 +6,6 @@ findings, what cannot be run at all is raised as an InterpreterError.
 
 from .findings import Finding, Log, Site
 from .lanes import Geometry, ThreadId
-from .program import ThreadedInterpreter, has_kernels
+from .program import DEFAULT_MAX_LANES, ThreadedInterpreter, has_kernels
 
-__all__ = ["Finding", "Geometry", "Log", "Site", "ThreadId", "ThreadedInterpreter", "has_kernels"]
+__all__ = ["DEFAULT_MAX_LANES", "Finding", "Geometry", "Log", "Site", "ThreadId", "ThreadedInterpreter", "has_kernels"]

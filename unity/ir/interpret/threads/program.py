@@ -45,7 +45,7 @@ TOGETHER = frozenset(
     }
 )
 """Intrinsics by which threads work together."""
-DEFAULT_MAX_LANES = 1 << 16
+DEFAULT_MAX_LANES = 1 << 14
 
 
 def has_kernels(func: PrimFunc) -> bool:
