@@ -169,3 +169,27 @@ def test_every_row_says_what_it_does() -> None:
     for row in ROWS.values():
         assert row.doc and row.signature is not None
         assert getattr(Schedule, row.name).__doc__ == row.doc
+
+
+def test_anchor_trace_applies_where_it_can() -> None:
+    trace = Schedule(module(MM_RELU))
+    block = trace.get_block("C")
+    i, j, k = trace.get_loops(block)
+    trace.reorder(k, i, j)
+    other = trace.get_block("D")
+    x, _ = trace.get_loops(other)
+    trace.parallel(x)
+    trace.vectorize(j)
+    renamed = Schedule(module(MM_RELU.replace('"D"', '"E"')))
+    left_out = trace.trace.apply_where_possible(renamed)
+    assert [inst.kind for inst, _ in left_out] == ["get_block", "get_loops", "parallel"]
+    assert "has no block 'D'" in left_out[0][1] and "comes from no earlier step" in left_out[1][1]
+    assert [inst.kind for inst in renamed.trace.insts] == ["get_block", "get_loops", "reorder", "vectorize"]
+
+
+def test_a_trace_keeps_its_own_copy_of_lists() -> None:
+    sch = Schedule(module(MM_RELU))
+    factors: list[Any] = [None, 2]
+    sch.split(sch.get_loops(sch.get_block("C"))[0], factors)
+    factors[1] = 3
+    assert "factors=[None, 2]" in sch.trace.lines()[-1]

@@ -16,6 +16,7 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.types import Expr
 from ...ir.walk import substitute
+from ...support.deep import deep_recursion
 from ...support.errors import ScheduleError
 from . import grade
 from .location import Mark, run_at_mark
@@ -24,7 +25,7 @@ from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .sref import Sref
 from .state import ScheduleState
 from .trace import Instruction, Trace
-from .values import BlockRV, ExprRV, LoopRV, RandomVar
+from .values import BlockRV, ExprRV, LoopRV, RandomVar, kept
 
 CHECK_STATE, CHECK_RESULT = 1, 2
 """Bits of ``debug_mask``: verify the index after every step; run every step's before and after in the reference
@@ -151,8 +152,6 @@ class Schedule:
             value = self._argument(row, key, args[key])
             if parameter.kind is parameter.VAR_POSITIONAL:
                 positional += list(value)
-            elif parameter.kind is parameter.KEYWORD_ONLY or positional:
-                named[key] = value
             else:
                 named[key] = value
         missing = [
@@ -177,8 +176,9 @@ class Schedule:
             for key, convert in row.normalize.items():
                 named[key] = convert(state, named.get(key), named)
                 args = {**args, key: named[key]}
-            made = None if run_at_mark(state, row, named) else row.apply(state, *positional, **named)
-            step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
+            with deep_recursion():
+                made = None if run_at_mark(state, row, named) else row.apply(state, *positional, **named)
+                step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
         except BaseException as error:
             state.rollback()
             if isinstance(error, Refused):
@@ -191,7 +191,7 @@ class Schedule:
             made, decision = made.outputs, made.decision
         outputs = self._outputs(made)
         flat = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
-        self.trace.append(Instruction(row, args, flat, decision, step_grade))
+        self.trace.append(Instruction(row, kept(args), flat, kept(decision), step_grade))
         return outputs
 
     def _grade(self, row: Row, before: IRModule | None) -> str:

@@ -106,21 +106,25 @@ class Trace:
         insts = _before_marker(self.insts) if remove_postproc else self.insts
         for number, inst in enumerate(insts):
             try:
-                args = {name: _translated(value, found) for name, value in inst.args.items()}
-                decision = inst.decision
-                if decision_provider is not None and inst.row.kind == SAMPLE:
-                    decision = decision_provider(inst, args, decision)
-                made = sch.run(inst.row, args, decision)
+                _replay(inst, sch, found, decision_provider)
             except UnityError as error:
                 text = f"step {number + 1} of the trace, {inst.kind}, does not apply: {error.message}"
-                raise ScheduleError(
-                    "E406", text, notes=[Note(f"step: {self.lines()[number]}"), *error.notes], help=error.help
-                ) from error
-            outputs = _flat(made)
-            if len(outputs) != len(inst.outputs):
-                text = f"step {number + 1} of the trace, {inst.kind}: {len(outputs)} results, {len(inst.outputs)} when recorded"
-                raise ScheduleError("E406", text, notes=[Note(f"step: {self.lines()[number]}")])
-            found.update([(_symbol(old), new) for old, new in zip(inst.outputs, outputs)])
+                notes = [Note(f"step: {self.lines()[number]}"), *error.notes]
+                raise ScheduleError("E406", text, notes=notes, help=error.help) from error
+
+    def apply_where_possible(self, sch: Replayer) -> list[tuple[Instruction, str]]:
+        """Run the steps that apply on another schedule, e.g. those of one kernel on a fused variant of it (TVM's anchor traces).
+
+        Steps that are refused, and those that need the result of such a step, are left out; they are given back, with the reason.
+        """
+        found: dict[Any, Any] = {}
+        left_out: list[tuple[Instruction, str]] = []
+        for inst in self.insts:
+            try:
+                _replay(inst, sch, found, None)
+            except UnityError as error:
+                left_out.append((inst, error.message))
+        return left_out
 
     # ---- text
 
@@ -249,6 +253,18 @@ def _line(inst: Instruction, name: Namer) -> str:
     targets = ", ".join([name(rv) for rv in inst.outputs])
     comma = "," if len(inst.outputs) == 1 and inst.row.returns.startswith("list") else ""
     return f"{targets}{comma} = {call}"
+
+
+def _replay(inst: Instruction, sch: Replayer, found: dict[Any, Any], provider: DecisionProvider | None) -> None:
+    """Run one step with the variables found so far, and note what its results became."""
+    args = {name: _translated(value, found) for name, value in inst.args.items()}
+    decision = inst.decision
+    if provider is not None and inst.row.kind == SAMPLE:
+        decision = provider(inst, args, decision)
+    outputs = _flat(sch.run(inst.row, args, decision))
+    if len(outputs) != len(inst.outputs):
+        raise ScheduleError("E406", f"{len(outputs)} results, {len(inst.outputs)} when recorded")
+    found.update([(_symbol(old), new) for old, new in zip(inst.outputs, outputs)])
 
 
 def _before_marker(insts: Sequence[Instruction]) -> list[Instruction]:
