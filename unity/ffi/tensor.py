@@ -107,7 +107,7 @@ class Tensor:
     @property
     def data_ptr(self) -> int:
         """Address of the first element."""
-        return int(self._array.ctypes.data)
+        return int(self._array.__array_interface__["data"][0])
 
     def numpy(self) -> np.ndarray:
         """The memory as a numpy array; not a copy."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import torch
 
 
+_SHARED = frozenset("hilqefd")
+"""numpy's letters of types that torch has too: a compact array of them needs no care."""
+
+
 def is_torch_tensor(value: object) -> bool:
     """True for a ``torch.Tensor``; never imports torch."""
     torch_module = sys.modules.get("torch")
@@ -48,7 +52,10 @@ def array_from_torch(value: torch.Tensor) -> np.ndarray:
 
 def torch_from_array(array: np.ndarray) -> torch.Tensor:
     """A torch tensor over a numpy array's memory. Raises FFIError E704 (type unknown to torch), E712 (read-only)."""
-    torch_module = require("torch")
+    torch_module = sys.modules.get("torch") or require("torch")
+    if array.dtype.char in _SHARED and array.flags.carray:
+        plain: torch.Tensor = torch_module.from_numpy(array)
+        return plain
     if not array.flags.writeable:
         raise FFIError("E712", "torch cannot share read-only memory", help="copy first: tensor.numpy().copy()")
     if any(step < 0 for step in array.strides):

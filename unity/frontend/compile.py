@@ -15,7 +15,7 @@ from ..ir.module import IRModule
 from ..ir.types import Expr
 from ..ir.walk import collect, rewrite
 from ..support.deep import deep_recursion
-from ..support.errors import FrontendError
+from ..support.errors import FrontendError, VMError
 from ..support.extras import require
 from ..target.target import Target
 from ..transform.base import Pipeline
@@ -118,6 +118,8 @@ class CompiledModel:
         self._updates = self._targets(program)
         self._state = [t for t in self._updates if not isinstance(t, int)]
         self._weights = {c.data.data_ptr for c in collect(module, Constant)}
+        self._flat = self._plain_count()
+        self._single = bool(self._out_spec.is_leaf())
 
     def _targets(self, program: Any) -> list[Any]:
         """Where the leading results are stored: tensors of the model, or places among the inputs."""
@@ -130,8 +132,44 @@ class CompiledModel:
                 found.append(program.state_dict.get(target, program.constants.get(target)))
         return found
 
+    def _plain_count(self) -> int:
+        """Number of positional tensors when the model takes nothing else, changes nothing, and gives tensors flat; else -1."""
+        arguments, *named = self._in_spec.children()
+        simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
+        outputs = self._out_spec.is_leaf() or (
+            self._out_spec.type is tuple and all([child.is_leaf() for child in self._out_spec.children()])
+        )
+        computed = all([computed for computed, _ in self._outputs])
+        if simple and outputs and computed and not self._updates and not any([fixed for fixed, _ in self._fixed]):
+            return len(arguments.children())
+        return -1
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
+        if not kwargs and len(args) == self._flat:
+            made = self._direct(args)
+            if made is not None:
+                return made
+        return self._general(args, kwargs)
+
+    def _direct(self, args: tuple[Any, ...]) -> Any:
+        """A call of compact tensors without any rearranging; None where something else is needed."""
+        try:
+            results = self._main(*args)
+        except VMError:
+            return None  # strides, or a mistake: the general way makes compact tensors and explains
+        try:
+            taken = [a.data_ptr() for a in args]
+            made = [value.torch() for value in results]
+        except AttributeError:
+            return None
+        for place, value in enumerate(made):
+            address = value.data_ptr()
+            if address in taken or address in self._weights:
+                made[place] = value.clone()
+        return made[0] if self._single else tuple(made)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, spec = self._tree.tree_flatten((args, kwargs))
         if spec != self._in_spec:
             leaves = self._rearranged(args, kwargs, spec)
