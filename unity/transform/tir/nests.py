@@ -140,6 +140,11 @@ def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
     return 2 if step is None or abs(step) > 1 else abs(step)
 
 
+def is_choice(node: object) -> bool:
+    """A call ``T.if_then_else(condition, then, otherwise)``."""
+    return type(node) is Call and getattr(node.op, "name", "") == "T.if_then_else" and len(node.args) == 3
+
+
 def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> bool:
     """True when an access moves by at most ``most`` elements forwards (or not at all) when ``var`` grows by one."""
     if stride_class(access, var) < 2:

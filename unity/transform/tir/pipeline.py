@@ -13,8 +13,10 @@ from .compact_buffer_allocation import compact_buffer_allocation
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
 from .fuse_outer_loops import fuse_outer_loops
+from .hoist_if_then_else import hoist_if_then_else
 from .instrument_bounds import instrument_bounds
 from .legalize_narrow_float import legalize_narrow_float
+from .loop_partition import loop_partition
 from .lower_init_block import lower_init_block
 from .lower_match_buffer import lower_match_buffer
 from .lower_opaque_block import lower_opaque_block
@@ -27,6 +29,7 @@ from .tile_reductions import tile_reductions
 from .unroll_loop import unroll_loop
 from .vectorize_loop import vectorize_loop
 from .vectorize_reductions import vectorize_reductions
+from .version_predicates import version_predicates
 
 CPU_PIPELINE = Pipeline((
     bind_shared,
@@ -41,6 +44,9 @@ CPU_PIPELINE = Pipeline((
     lower_opaque_block,
     fuse_outer_loops,
     compact_buffer_allocation,
+    hoist_if_then_else,
+    version_predicates,
+    loop_partition,
     flatten_buffer,
     simplify,
     legalize_narrow_float,

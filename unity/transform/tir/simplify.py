@@ -9,7 +9,7 @@ from typing import Any
 
 from ...arith.analyzer import Analyzer
 from ...ir.buffer import Buffer, Range
-from ...ir.build import dtype_of, is_int
+from ...ir.build import dtype_of, is_int, logical_not
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -18,6 +18,7 @@ from ...ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, 
 from ...ir.types import Expr, PrimType
 from ...ir.walk import Rewriter, children, substitute
 from ..base import prim_func_pass
+from .nests import is_choice
 
 NOTHING = SeqStmt(())
 
@@ -94,7 +95,12 @@ def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
             then_case = s.visit(stmt.then_case)
     else:
         then_case = s.visit(stmt.then_case)
-    else_case = stmt.else_case if stmt.else_case is None else s.visit(stmt.else_case)
+    else_case = stmt.else_case
+    if else_case is not None and s.over_indices(cond):
+        with s.analyzer.constraint(logical_not(cond)):
+            else_case = s.visit(else_case)
+    elif else_case is not None:
+        else_case = s.visit(else_case)
     if cond is stmt.cond and then_case is stmt.then_case and else_case is stmt.else_case:
         return stmt
     return replace(stmt, cond=cond, then_case=then_case, else_case=else_case)
@@ -141,7 +147,19 @@ def _select(s: _Simplify, expr: Select) -> Expr:
     return replace(expr, cond=cond, true_value=a, false_value=b)
 
 
+def _call(s: _Simplify, expr: Call) -> Expr | None:
+    """Only the chosen side of a choice that is decided."""
+    if not is_choice(expr):
+        return None
+    cond = s.visit(expr.args[0])
+    if type(cond) is not IntImm:
+        return None
+    chosen: Expr = s.visit(expr.args[1 if cond.value else 2])
+    return chosen
+
+
 _RULES: dict[type, Any] = {
+    Call: _call,
     For: _for, IfThenElse: _if, SeqStmt: _seq, AssertStmt: _assert, While: _while, Select: _select,
 }  # fmt: skip
 

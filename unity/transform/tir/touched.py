@@ -20,7 +20,7 @@ from ...ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, Whil
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import children, collect, used_vars
-from .nests import slope
+from .nests import is_choice, slope
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,7 +65,7 @@ class _Walk:
             self.visit(node.then_case, loops, (*conditions, *_atoms(node.cond)))
             if node.else_case is not None:
                 self.visit(node.else_case, loops, (*conditions, logical_not(node.cond)))
-        elif kind is Call and getattr(node.op, "name", "") == "T.if_then_else":
+        elif is_choice(node):
             cond, yes, no = node.args
             self.visit(cond, loops, conditions)
             self.visit(yes, loops, (*conditions, *_atoms(cond)))

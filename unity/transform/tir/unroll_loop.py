@@ -76,10 +76,10 @@ class _Unroll(Rewriter):
 
     def _size(self, loop: For) -> int:
         assert type(loop.extent) is IntImm
-        return loop.extent.value * _statements(loop.body)
+        return loop.extent.value * statement_count(loop.body)
 
 
-def _statements(body: Stmt) -> int:
+def statement_count(body: Stmt) -> int:
     """Stores and evaluations in a statement; a statement that stands in several places counts each time."""
     count, rest = 0, [body]
     while rest:

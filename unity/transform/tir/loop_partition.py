@@ -1,0 +1,140 @@
+"""loop_partition: an innermost loop is cut where its conditions change, so that its main part has none.
+
+Conditions that compare the loop variable with what the loop does not change (borders of a padded image, the first step of a
+reduction) hold in one range of iterations. The iterations before it, in it and behind it become loops of their own; in the middle
+one the conditions are gone. Loops around other loops are cut where they ask for it (annotation ``pragma_loop_partition_hint``).
+
+Rewrite: ``for i in range(n): if i >= 2: s`` -> ``for i in range(2): if i >= 2: s; for i in range(n - 2): s[i + 2]``
+(`simplify` removes what is decided by then).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...arith.analyzer import Analyzer
+from ...ir.build import add, const, dtype_of, floordiv, int_imm, is_int, maximum, minimum, sub
+from ...ir.expr import Call, IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.node import Node, replace
+from ...ir.scalar import EQ, Let, Select
+from ...ir.stmt import Bind, For, IfThenElse, Stmt, seq
+from ...ir.types import Expr, prim_type
+from ...ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
+from ..base import prim_func_pass
+from .hoist_if_then_else import is_plain
+from .lower_opaque_block import _leaves
+from .nests import is_choice, slope
+from .unroll_loop import statement_count
+from .version_predicates import Assume, atoms_of, difference_of
+
+HINT = "pragma_loop_partition_hint"
+DONE = "partitioned"
+"""Annotation of the loops before and behind the main part."""
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionOptions:
+    """``max_statements`` of a body that is written three times; ``least``: loops of fewer iterations stay whole."""
+
+    max_statements: int = 32
+    least: int = 8
+
+
+@dataclass(slots=True)
+class _Range:
+    """Iterations in which an atom has a value; None is the end of the loop."""
+
+    atom: Expr
+    value: bool
+    low: Expr | None = None
+    high: Expr | None = None
+
+
+def _range(atom: Expr, var: Var) -> _Range | None:
+    one = const(1, dtype_of(var))
+    if type(atom) is EQ and atom.a is var and is_int(atom.b, 0):
+        return _Range(atom, False, low=one)
+    found = difference_of(atom)
+    if found is None:
+        return None
+    difference, strict = found
+    step = slope(difference, var)
+    if step is None or step == 0 or dtype_of(difference) is not dtype_of(var):
+        return None
+    rest = substitute(difference, {var: const(0, dtype_of(var))})
+    rest = sub(rest, one) if strict else rest  # the atom says step * var + rest >= 0
+    if step > 0:
+        return _Range(atom, True, low=floordiv(add(sub(const(0, dtype_of(var)), rest), step - 1), step))
+    return _Range(atom, True, high=add(floordiv(rest, -step), one))
+
+
+def _ranges(loop: For, inner: set[Var]) -> list[_Range]:
+    found: list[_Range] = []
+    seen: set[Node] = set()
+    for node in collect(loop.body, (IfThenElse, Call, Select)):
+        if type(node) is Call and not is_choice(node):
+            continue
+        for atom in atoms_of(node.args[0] if type(node) is Call else node.cond):
+            used = used_vars(atom)
+            if atom in seen or loop.loop_var not in used or not is_plain(atom) or any([v in inner for v in used]):
+                continue
+            seen.add(atom)
+            made = _range(atom, loop.loop_var)
+            if made is not None:
+                found.append(made)
+    return found
+
+
+def _part(loop: For, first: Expr, last: Expr, body: Stmt, main: bool) -> Stmt:
+    """Iterations from ``first`` up to ``last``."""
+    start = is_int(first, 0)
+    extent = last if start else Analyzer().simplify(sub(last, first))
+    if type(extent) is IntImm and extent.value <= 0:
+        return seq()
+    shifted = body if start else substitute(body, {loop.loop_var: add(loop.loop_var, first)})
+    notes = {k: v for k, v in (loop.annotations or {}).items() if k != HINT} if main else {DONE: 1}
+    return fresh_copy(replace(loop, extent=extent, body=shifted, annotations=notes or None))  # type: ignore[no-any-return]
+
+
+def _loop(loop: For, options: PartitionOptions) -> Stmt:
+    inner = collect(loop.body, For)
+    hinted = bool((loop.annotations or {}).get(HINT))
+    small = type(loop.extent) is IntImm and loop.extent.value < options.least
+    if (
+        DONE in (loop.annotations or {})
+        or loop.kind != "serial"
+        or loop.step is not None
+        or not is_int(loop.min, 0)
+        or _leaves(loop.body)
+    ):
+        return loop
+    if not hinted and (inner or small or statement_count(loop.body) > options.max_statements):
+        return loop
+    bound = {part.loop_var for part in inner} | {part.var for part in collect(loop.body, (Bind, Let))}
+    ranges = _ranges(loop, bound)
+    if not ranges:
+        return loop
+    ty = prim_type(dtype_of(loop.loop_var))
+    zero: Expr = int_imm(0, ty)
+    low, high = zero, loop.extent
+    for found in ranges:
+        low = maximum(low, found.low) if found.low is not None else low
+        high = minimum(high, found.high) if found.high is not None else high
+    ana = Analyzer()
+    low = ana.simplify(minimum(low, loop.extent)) if low is not zero else zero
+    high = ana.simplify(maximum(high, low))
+    middle = Assume({r.atom: r.value for r in ranges})(loop.body)
+    parts = [
+        _part(loop, zero, low, loop.body, False),
+        _part(loop, low, high, middle, True),
+        _part(loop, high, loop.extent, loop.body, False),
+    ]
+    return seq(*parts)
+
+
+@prim_func_pass(options=PartitionOptions)
+def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
+    """Cut innermost loops where their conditions change."""
+    body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
+    return func if body is func.body else replace(func, body=body)
