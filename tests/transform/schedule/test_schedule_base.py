@@ -151,3 +151,77 @@ def test_kinds_survive_split_and_fuse() -> None:
     sch.parallel(i)
     sch.parallel(j)
     assert sch.get(sch.fuse(i, j)).kind == "parallel"
+
+
+ISSUE = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def mm_relu(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):
+        T.func_attr({"global_symbol": "mm_relu", "tir.noalias": True})
+        Y = T.alloc_buffer((128, 128), dtype="float32")
+        for i, j, k in T.grid(128, 128, 128):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(128, 128):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+"""
+
+
+def test_the_course_schedule_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    MyModule = module(ISSUE)
+    sch = unity.Schedule(MyModule)
+    blk = sch.get_block("Y", func_name="mm_relu")
+    i, j, k = sch.get_loops(blk)  # noqa: RUF059
+    j0, j1 = sch.split(j, factors=[None, 8])
+    sch.reorder(j0, k, j1)
+    sch.reverse_compute_at(sch.get_block("C", func_name="mm_relu"), j0)
+    sch.decompose_reduction(blk, k)
+    sch.mod.show()
+    sch.trace.show()
+    shown = capsys.readouterr().out
+    assert 'with T.block("Y_init")' in shown and 'with T.block("Y_update")' in shown
+    assert "sch.reverse_compute_at(" in shown and "# proved" in shown
+    small = ISSUE.replace("128", "8")
+    sch.trace.apply_to_schedule(made := Schedule(module(small), debug_mask="all"))
+    assert_same(module(small), made.mod, name="mm_relu")
+
+
+BOUND_SIZE = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        m: T.int64 = n * 2
+        C = T.alloc_buffer((m,), "float32")
+        D = T.alloc_buffer((n,), "float32")
+        for i in range(n):
+            with T.block("C"):
+                vi = T.axis.spatial(n, i)
+                C[vi + n] = A[vi]
+        for i in range(n):
+            with T.block("D"):
+                vi = T.axis.spatial(n, i)
+                D[vi] = C[vi + n]
+        for i in range(n):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                B[vi] = D[vi]
+"""
+
+
+def test_allocations_stay_behind_the_sizes_they_need() -> None:
+    mod = module(BOUND_SIZE)
+    sch = Schedule(mod, debug_mask="all")
+    sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 4])
+    sch.compute_inline(sch.get_block("D"))
+    assert_same(mod, sch.mod)

@@ -19,7 +19,7 @@ from ...ir.stmt import Block, BlockRealize, For, Stmt
 from ...ir.types import Expr
 from ...ir.walk import free_vars
 from .rewriting import int_value
-from .state import TRUE
+from .tree import TRUE
 
 Domains = dict[Var, IntSet]
 

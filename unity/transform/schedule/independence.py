@@ -18,7 +18,8 @@ from .distinct import require_distinct
 from .refuse import Refused, refuse
 from .rewriting import int_value
 from .sref import Sref
-from .state import ScheduleState, swap
+from .state import ScheduleState
+from .tree import swap
 
 _WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
 

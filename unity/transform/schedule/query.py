@@ -6,7 +6,8 @@ from .dependence import block_scope
 from .refuse import refuse
 from .registry import QUERY, STEP, primitive
 from .sref import BlockRef, ItemRef, LoopRef, Sref
-from .state import ROOT, ScheduleState
+from .state import ScheduleState
+from .tree import ROOT
 
 
 def _find(state: ScheduleState, name: str, func_name: str | None) -> Sref:

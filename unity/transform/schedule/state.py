@@ -9,34 +9,24 @@ gives the outer form back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ...ir.build import const
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
 from ...ir.stmt import (
-    AllocBuffer,
-    AttrStmt,
     Block,
     BlockRealize,
     For,
-    IfThenElse,
-    SeqStmt,
     Stmt,
-    While,
-    seq,
 )  # fmt: skip
-from ...ir.walk import flat_statements
 from ...support.deep import deep_recursion
 from ...support.errors import InternalError
 from .sref import Item, Sref, items_below, items_in, key_of
-
-TRUE = const(True)
-ROOT = "root"
+from .tree import as_root, outer_form, swap
 
 
 class ScheduleState:
@@ -69,7 +59,7 @@ class ScheduleState:
         if found is not None:
             return found
         fn = self.base[func]
-        body, wrapped = _as_root(fn.body)
+        body, wrapped = as_root(fn.body)
         self.shells[func], self.wrapped[func], self.index[func] = fn, wrapped, {}
         root = self.roots[func] = Sref(func, body, None)
         self.index[func][body.block] = root
@@ -90,14 +80,14 @@ class ScheduleState:
         shell, body, built = self._built[func]
         if shell is not self.shells[func] or body is not root.node:
             shell = self.shells[func]
-            built = with_fields(shell, body=_outer(root.realize) if self.wrapped[func] else root.node)
+            built = with_fields(shell, body=outer_form(root.realize) if self.wrapped[func] else root.node)
             self._built[func] = (shell, root.node, built)
         return built
 
     def before(self, func: str) -> PrimFunc:
         """The function as it stood when the running step began."""
         shell, body = self._start.get(func, (self.shells[func], self.roots[func].node))
-        return with_fields(shell, body=_outer(body) if self.wrapped[func] else body)
+        return with_fields(shell, body=outer_form(body) if self.wrapped[func] else body)
 
     def module(self) -> IRModule:
         """The module as it stands; the same object when nothing changed."""
@@ -325,62 +315,3 @@ class ScheduleState:
         for known, new in moved.items():
             new.parent = moved[known.parent] if known.parent is not None else None
         return made, moved
-
-
-def _as_root(body: Stmt) -> tuple[BlockRealize, bool]:
-    if type(body) is BlockRealize and not body.block.iter_vars and body.block.name == ROOT:
-        return body, False
-    stmts: Iterable[Stmt] = body.stmts if type(body) is SeqStmt else (body,)
-    allocations = tuple([s.buffer for s in stmts if type(s) is AllocBuffer and not s.annotations])
-    rest = tuple([s for s in stmts if not (type(s) is AllocBuffer and not s.annotations)])
-    inner = rest[0] if len(rest) == 1 else SeqStmt(rest)
-    return BlockRealize((), TRUE, Block((), (), (), allocations, (), {}, ROOT, inner)), True
-
-
-def _outer(root: BlockRealize) -> Stmt:
-    block = root.block
-    if block.annotations or block.match_buffers or block.init is not None:
-        return root
-    return seq(*[AllocBuffer(b) for b in block.alloc_buffers], block.body)
-
-
-def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """``stmt`` with the statement ``old`` inside it replaced (not looking into loops and blocks other than
-    ``stmt``)."""
-    found = _swap(stmt, old, new, True)
-    if found is None:
-        raise InternalError("E901", "schedule: a statement to replace is not where the index says")
-    return found
-
-
-def _swap(stmt: Stmt, old: Stmt, new: Stmt, top: bool) -> Stmt | None:
-    if stmt is old:
-        return new
-    kind = type(stmt)
-    if not top and (kind is For or kind is BlockRealize):
-        return None
-    if kind is SeqStmt:
-        for number, inner in enumerate(stmt.stmts):  # type: ignore[attr-defined]
-            made = _swap(inner, old, new, False)
-            if made is not None:
-                stmts = (*stmt.stmts[:number], made, *stmt.stmts[number + 1 :])  # type: ignore[attr-defined]
-                flat = flat_statements(stmts)
-                return flat[0] if len(flat) == 1 else SeqStmt(flat, getattr(stmt, "span", None))
-        return None
-    if kind is BlockRealize:
-        block: Block = stmt.block  # type: ignore[attr-defined]
-        if block.init is not None:
-            init = _swap(block.init, old, new, False)
-            if init is not None:
-                return with_fields(stmt, block=with_fields(block, init=init))
-        body = _swap(block.body, old, new, False)
-        return None if body is None else with_fields(stmt, block=with_fields(block, body=body))
-    names = {For: ("body",), While: ("body",), AttrStmt: ("body",), IfThenElse: ("then_case", "else_case")}.get(
-        kind, ()
-    )
-    for name in names:
-        inner_stmt = getattr(stmt, name)
-        made = _swap(inner_stmt, old, new, False) if inner_stmt is not None else None
-        if made is not None:
-            return with_fields(stmt, **{name: made})
-    return None
