@@ -1,14 +1,13 @@
 """The lowering of scheduled tensor programs for a device with threads, as far as it is done before code generation.
 
-Blocks become plain statements, buffers are allocated where they are used no larger than
-what is touched there, and barriers are inserted.
+Blocks become plain statements, buffers of kernels shrink to what one owner touches, and barriers are inserted.
 """
 
 from __future__ import annotations
 
 from ..base import Pipeline
 from .canonicalize_loop import canonicalize_loop
-from .compact_buffer_allocation import compact_buffer_allocation
+from .compact_thread_buffers import compact_thread_buffers
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .lower_init_block import lower_init_block
 from .lower_match_buffer import lower_match_buffer
@@ -24,7 +23,8 @@ GPU_PIPELINE = Pipeline((
     lower_match_buffer,
     convert_blocks_to_opaque,
     lower_opaque_block,
-    compact_buffer_allocation,
+    simplify,
+    compact_thread_buffers,
     simplify,
     thread_sync,
     thread_sync.with_options(storage_scope="shared.dyn"),
