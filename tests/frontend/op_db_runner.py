@@ -53,7 +53,13 @@ class Sample:
         args, kwargs = pytree.tree_unflatten(values, self.spec)
         if inplace:
             args = (args[0].clone(), *args[1:])
-        return self.fn(*args, **kwargs)
+        return pytree.tree_map(as_real, self.fn(*args, **kwargs))
+
+
+def as_real(value: Any) -> Any:
+    """A complex tensor as a real one with a last axis of two: models may not return others."""
+    complex_result = isinstance(value, torch.Tensor) and value.is_complex()
+    return torch.view_as_real(value.resolve_conj()) if complex_result else value
 
 
 def make_sample(fn: Any, sample: Any) -> Sample:

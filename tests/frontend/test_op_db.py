@@ -1,6 +1,6 @@
 """torch's own operator samples (``op_db``) against torch eager.
 
-By default two samples of each of some hundred operators. ``OP_DB=all`` runs every sample of every operator in float32, several
+By default one sample of each variant of some hundred operators. ``OP_DB=all`` runs every sample of every operator in float32, several
 minutes; ``OP_DB=all:int64`` in another dtype; ``OP_DB=add,sort`` the named operators.
 """
 
@@ -25,15 +25,15 @@ add sub mul div remainder fmod floor_divide pow maximum where clamp lerp atan2 h
 exp expm1 log1p erf erfinv lgamma digamma sigmoid tanh round sign nan_to_num frac
 sum mean prod amax argmax max var std_mean logsumexp linalg.vector_norm any all cumsum cumprod cummax logcumsumexp median
 matmul bmm addmm baddbmm einsum nn.functional.linear nn.functional.bilinear outer
-nn.functional.softmax log_softmax nn.functional.gelu nn.functional.layer_norm nn.functional.group_norm
+softmax log_softmax nn.functional.gelu nn.functional.layer_norm nn.functional.group_norm
 nn.functional.scaled_dot_product_attention nn.functional.embedding_bag nn.functional.cross_entropy
 nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d nn.functional.avg_pool3d
 nn.functional.adaptive_max_pool2d nn.functional.interpolate nn.functional.grid_sample nn.functional.unfold nn.functional.pad
-reshape permute expand cat stack split chunk roll flip tril repeat_interleave diagonal as_strided unfold diff tensor_split
+reshape permute expand cat stack split chunk roll flip tril repeat_interleave diagonal as_strided unfold diff
 gather scatter scatter_reduce index_select index_add index_put masked_scatter take_along_dim sort topk searchsorted
 linalg.det linalg.inv linalg.solve linalg.cholesky
 """
-SAMPLES = 2
+SAMPLES = 1
 
 
 def title(info: Any) -> str:
@@ -57,7 +57,7 @@ def test_samples_of_common_operators(part: int) -> None:
         samples += found
     run_samples(samples, False, outcome)
     check(outcome)
-    assert outcome.same == len(samples) > 40
+    assert outcome.same == len(samples) > 20
 
 
 @pytest.mark.skipif(not CHOSEN, reason="set OP_DB to run the whole")

@@ -326,6 +326,16 @@ def _logspace(c: Context, a: Args) -> Expr:
     return c.constant(c.torch.logspace(a.start, a.end, a.steps, a.base, dtype=getattr(c.torch, c.dtype)))
 
 
+@aten("hann_window.default", "hann_window.periodic", "hamming_window.default", "hamming_window.periodic",
+      "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "bartlett_window.default",
+      "bartlett_window.periodic", "blackman_window.default", "blackman_window.periodic", "kaiser_window.default",
+      "kaiser_window.periodic", "kaiser_window.beta")  # fmt: skip
+def _window(c: Context, a: Args) -> Expr:
+    """A window of a known length is a constant."""
+    refuse(any([isinstance(v, Expr) for v in vars(a).values()]), "a window of a symbolic length")
+    return c.constant(c.node.target(*c.node.args, **c.node.kwargs))
+
+
 @aten("slice_scatter.default")
 def _slice_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))

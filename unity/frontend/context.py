@@ -67,6 +67,7 @@ class Context:
         self.node_target = ""
         self.used: set[int] = set()
         self.node: Any = None
+        self.pairs: dict[Any, Any] = {}
 
     # ---- the result torch inferred
 

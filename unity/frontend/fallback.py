@@ -37,13 +37,15 @@ def call_torch(target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: b
     return make_call(kind, [ExternFunc(name), StringImm(template), *operands], None, (ty,))
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Deferred:
     """The result of a torch operator that no tensor of ours can hold (a complex one): computed inside the call that uses it."""
 
     target: Any
     args: list[Any]
     kwargs: dict[str, Any]
+    value: Any = None
+    """What torch inferred for it."""
 
 
 def holds_deferred(value: Any) -> bool:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import op
-from ..ir.expr import Constant, TupleGetItem, Var
+from ..ir.expr import Call, Constant, Op, TupleGetItem, Var
+from ..ir.op import OPS
 from ..ir.relation import Answer, is_subtype
 from ..ir.types import Expr, TensorType
 from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
+from .aten_complex import evaluate
 from .context import Args, Context, Result
 from .control import READS, conditional, is_cond, read_number
 from .fallback import Deferred, call_torch, holds_deferred
@@ -102,9 +104,11 @@ class GraphImporter:
         name = str(target)
         self._check_mode(node, self._bind(target, args, kwargs))
         deferred = holds_deferred([args, kwargs])
-        entry = None if deferred else ATEN.get(name)
+        entry = ATEN.get(name)
         reason = "no graph operator expresses it"
-        if entry is not None:
+        if deferred and not _is_complex(c.value):
+            entry = lambda c, _: evaluate(c, target, (args, kwargs), self._bind)  # noqa: E731
+        if entry is not None and not _is_complex(c.value):
             try:
                 made = self._finish(node, entry(c, self._bind(target, args, kwargs)))
                 self.report.imported += 1
@@ -119,7 +123,7 @@ class GraphImporter:
         try:
             pure = c.torch.Tag.nondeterministic_seeded not in target.tags
             if _is_complex(c.value) and pure:
-                return Deferred(target, args, kwargs)
+                return Deferred(target, args, kwargs, c.value)
             made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
@@ -184,6 +188,8 @@ class GraphImporter:
         answer = is_subtype(expr.ty, wanted)
         if answer is Answer.NO or not isinstance(expr.ty, TensorType) or expr.ty.dtype is not wanted.dtype:  # type: ignore[attr-defined]
             raise Gap(f"the translation has type {expr.ty}, torch's result {wanted}")
+        if expr.ty.shape is None and type(expr) is Call and _is_lowered(expr):
+            raise Gap("its operands have sizes that cannot be proven to fit")
         if not isinstance(expr, (Var, Constant)):
             expr = c.builder.emit(expr, name)
         return expr if answer is Answer.YES else c.builder.match_cast(expr, wanted, name)
@@ -214,6 +220,12 @@ class GraphImporter:
     def _refused(self, node: Any, reason: str) -> FrontendError:
         return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),
                              help=f"it stands in {module_path(node)}")  # fmt: skip
+
+
+def _is_lowered(call: Call) -> bool:
+    """Does an operator become a tensor program, which needs the sizes of its result?"""
+    info = OPS.get(call.op.name) if type(call.op) is Op else None
+    return info is not None and callable(info.lower)
 
 
 def _is_complex(value: Any) -> bool:
