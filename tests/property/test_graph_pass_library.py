@@ -38,6 +38,7 @@ PIPELINES = (
     "lambda_lift,inline_private_functions,eliminate_common_subexpr,canonicalize,dead_code",
     "to_non_dataflow,remove_purity_checking",
     "to_non_dataflow,compute_prim_value",
+    "legalize_ops,dataflow_use_inplace_calls,dead_code,to_non_dataflow,lower_call_dps",
     "to_mixed_precision{dtype='bfloat16'},dead_code",
 )
 EXACT = ("common", "inline", "convert", "reshape", "expand", "lambda", "purity")

@@ -24,6 +24,7 @@ from .relax.clean_signatures import expand_tuple_arguments, remove_unused_output
 from .relax.combine_parallel_matmul import combine_parallel_matmul
 from .relax.compute_prim_value import compute_prim_value
 from .relax.convert_to_dataflow import convert_to_dataflow
+from .relax.dataflow_use_inplace_calls import dataflow_use_inplace_calls
 from .relax.dead_code import dead_code
 from .relax.decompose_ops import decompose_ops_for_inference, decompose_ops_for_training
 from .relax.eliminate_common_subexpr import eliminate_common_subexpr
@@ -51,11 +52,11 @@ from .relax.update_param_type import update_param_type
 __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "Instrument", "Pass", "PassContext", "Pipeline",
     "attach_global_symbol", "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize",
-    "combine_parallel_matmul", "compute_prim_value", "convert_to_dataflow", "dead_code", "decompose_ops_for_inference",
-    "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
-    "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient", "inline_private_functions",
-    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "module_pass",
-    "normalize", "plan_memory", "prim_func_pass", "remove_purity_checking", "remove_redundant_reshape",
-    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "to_mixed_precision", "to_non_dataflow",
-    "topological_sort", "traced_passes", "update_param_type",
+    "combine_parallel_matmul", "compute_prim_value", "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code",
+    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
+    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient",
+    "inline_private_functions", "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params",
+    "lower_call_dps", "module_pass", "normalize", "plan_memory", "prim_func_pass", "remove_purity_checking",
+    "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape",
+    "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type",
 ]  # fmt: skip

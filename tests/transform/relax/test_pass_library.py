@@ -12,11 +12,14 @@ from unity.script import parse
 from unity.support.errors import PassError, UnityError
 from unity.transform import (
     DEFAULT_PIPELINE,
+    CheckInstrument,
+    PassContext,
     Pipeline,
     bind_params,
     bind_symbolic_vars,
     bundle_model_params,
     combine_parallel_matmul,
+    dataflow_use_inplace_calls,
     decompose_ops_for_inference,
     eliminate_common_subexpr,
     fold_batch_norm_to_conv2d,
@@ -212,3 +215,64 @@ def test_the_default_pipeline_folds_and_shares():
     names = [step.name for step in DEFAULT_PIPELINE]
     assert names.index("fold_batch_norm_to_conv2d") < names.index("fold_constant") < names.index("legalize_ops")
     assert names.index("eliminate_common_subexpr") < names.index("fold_constant")
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_inplace_calls_compile_and_save_memory(fused):
+    text = """
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.softmax(a, axis=1)
+            c = R.multiply(b, x)
+            d = R.matmul(c, w)
+            e = R.exp(d)
+            f = R.add(e, c)
+            R.output(f)
+        return f
+"""
+    mod = parse(text)
+    if fused:
+        pipeline = DEFAULT_PIPELINE.insert_after("fuse_tir", dataflow_use_inplace_calls)
+    else:
+        pipeline = DEFAULT_PIPELINE.without("fuse_ops", "fuse_tir").insert_after(
+            "legalize_ops", dataflow_use_inplace_calls
+        )
+    checker = CheckInstrument(inputs=2)
+    with PassContext(checker):
+        after = pipeline(mod)
+    assert all([r.verdict == "agrees" for r in checker.records if r.function == "main"]), checker.records
+    if not fused:
+        count = [str(m).count("alloc_storage") for m in (after, DEFAULT_PIPELINE.without("fuse_ops", "fuse_tir")(mod))]
+        assert count[0] <= count[1] and "_inplace" in str(after)
+    x, w = data(5, 8), data(8, 8, seed=1)
+    actual = np.asarray(unity.VirtualMachine(unity.compile(mod, pipeline=pipeline))["main"](x, w))
+    np.testing.assert_allclose(actual, np.asarray(run(mod, "main", x, w)), rtol=1e-4, atol=1e-5)
+
+
+def test_memory_that_is_needed_is_not_overwritten():
+    text = """
+@I.ir_module
+class Model:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.negative(x)
+            b = R.exp(a)
+            c = R.exp(b)
+            t = (c, a)
+            d = R.negative(c)
+            e = R.negative(x)
+            R.output(d, t, e)
+        return (d, t, e)
+"""
+    mod = Pipeline.parse("legalize_ops")(parse(text))
+    made = dataflow_use_inplace_calls(mod)
+    calls = [c for c in collect(made["main"], Call) if c.op.name == "R.call_inplace"]
+    assert [c.args[1].fields[0].name for c in calls] == ["b"]
+    x = data(4)
+    for a, b in zip(run(mod, "main", x)[:1], run(made, "main", x)[:1]):
+        np.testing.assert_array_equal(a, b)
