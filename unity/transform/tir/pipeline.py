@@ -9,6 +9,7 @@ from ...ir.module import IRModule
 from ..base import Pipeline
 from .bind_shared import bind_shared
 from .canonicalize_loop import canonicalize_loop
+from .coalesce_loops import coalesce_loops
 from .compact_buffer_allocation import compact_buffer_allocation
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
@@ -49,6 +50,7 @@ CPU_PIPELINE = Pipeline((
     loop_partition,
     flatten_buffer,
     simplify,
+    coalesce_loops,
     legalize_narrow_float,
     vectorize_loop,
     unroll_loop,
