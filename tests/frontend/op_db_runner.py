@@ -129,8 +129,8 @@ def eager(sample: Sample, inplace: bool, seed: int = 0) -> Any:
 
 def is_refusal(error: Exception, model: Any, inputs: Any) -> bool:
     """Is a failure a documented refusal, or one that torch's own exported program shares?"""
-    if isinstance(error, FrontendError) and error.code in ("E011", "E015", "E016"):
-        return True
+    if isinstance(error, FrontendError):
+        return error.code in ("E011", "E015", "E016") or "tensors of complex" in error.message
     if not isinstance(error, VMError):
         return False
     program = torch.export.export(model, (inputs,))

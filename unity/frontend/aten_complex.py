@@ -20,7 +20,21 @@ from ..ir.expr import ShapeExpr
 from ..ir.types import Expr
 from .aten_shape import cut, permute
 from .aten_view import strided, strides_of
-from .context import ATEN, Args, Context, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, static, to_dim
+from .context import (
+    ATEN,
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
 from .fallback import Deferred
 
 DIRECT = 64
@@ -98,6 +112,8 @@ _STRUCTURAL = {
         "unflatten.int", "expand.default", "permute.default", "transpose.int", "slice.Tensor", "select.int", "cat.default",
         "stack.default", "clone.default", "contiguous.default", "alias.default", "detach.default", "roll.default",
         "flip.default", "neg.default", "sum.dim_IntList", "mean.dim", "_unsafe_view.default", "lift_fresh_copy.default",
+        "constant_pad_nd.default", "narrow.default", "repeat.default", "index_select.default", "index.Tensor", "swapaxes.default",
+        "movedim.int", "expand_as.default", "view_as.default", "reshape_as.default", "unbind.int", "split.Tensor",
     )
 }  # fmt: skip
 """Operators that treat both parts alike."""
@@ -344,6 +360,7 @@ def _fft_c2r(c: Context, a: Args) -> Expr:
 
 
 @_enter("stft.center", "stft.default")
+@aten("stft.center", "stft.default")
 def _stft(c: Context, a: Args) -> Any:
     """Windows of a signal, each transformed: (..., frequency, window)."""
     refuse(not is_float(a.self), "a complex signal")
