@@ -11,10 +11,11 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.index_map import IndexMap
+from ...ir.analysis import block_regions
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import const, dtype_of, ge, is_int, lt
 from ...ir.expr import Var
-from ...ir.node import Node
+from ...ir.node import Node, replace as with_fields
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...ir.structural import structural_equal
@@ -160,9 +161,9 @@ def _copy(
     axes = tuple([IterVar(fresh[axis.var], axis.dom, "S") for axis in own])
     load = substitute(source, fresh)
     store = BufferStore(target[0], load, tuple([substitute(e, fresh) for e in target[1]]))
-    block = Block(
-        axes, (_point(load.buffer, load.indices),), (_point(store.buffer, store.indices),), (), (), {}, name, store
-    )
+    block = Block(axes, None, None, (), (), {}, name, store)
+    reads, writes = block_regions(block)  # the indices may read buffers too
+    block = with_fields(block, reads=reads, writes=writes)
     return nest_of(axes, block, {}, analyzer_at(state, at), preserve_unit_loops=True)[0]
 
 
