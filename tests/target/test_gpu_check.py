@@ -489,3 +489,29 @@ def test_raise_if_failed() -> None:
     with pytest.raises(Finding, match="E360"):
         report.raise_if_failed()
     assert "faults found" in str(report) and "note: the other access" in str(report)
+
+
+@pytest.mark.parametrize(
+    "old,new,code",
+    [
+        ('scope="wmma.matrix_a"', 'scope="wmma.other"', "E372"),
+        ('BS.access_ptr("r"), 16,', 'BS.access_ptr("r"), A.data,', "E372"),
+        ('AS.access_ptr("r")', "T.int64(0)", "E372"),
+        ('thread_binding(2, thread="blockIdx.x")', 'thread_binding(4294967296, thread="blockIdx.x")', "E367"),
+        ('thread_binding(2, thread="blockIdx.x")', 'thread_binding(99999999, thread="vthread.x")', "E367"),
+        ('thread_binding(2, thread="blockIdx.x")', 'thread_binding(-2, thread="blockIdx.x")', "E367"),
+        ('(16, 16), "float16", scope="shared"', '(1048576, 1048576), "float16", scope="shared"', "E368"),
+        ("fc.data, 16, 16, 16, 0, T.float32(0)", "fc.data, 16, 16, 16, 7, T.float32(0)", "E372"),
+    ],
+)
+def test_hostile_kernels(old: str, new: str, code: str) -> None:
+    arrays = [np.ones((32, 48), "float16"), np.ones((48, 32), "float16"), np.zeros((32, 32), "float32")]
+    with pytest.raises(InterpreterError) as caught:
+        check_gpu(changed(WMMA, old, new), *arrays)
+    assert caught.value.code == code, str(caught.value)
+
+
+def test_endless_loops_end_with_max_steps() -> None:
+    endless = MATMUL.replace("for ko in range((k + 15) // 16):", "while n > 0:").replace("ko", "0")
+    with pytest.raises(InterpreterError, match="E320"):
+        check_gpu(parse(endless), *operands(16, 16, 16), max_steps=20)

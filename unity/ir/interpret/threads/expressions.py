@@ -46,6 +46,7 @@ from ..machine import lanes_of
 from .access import Closure, Locator
 from .findings import Site
 from .lanes import Mask, Value
+from .memory import Address
 from .numbers import binary, caster, typed
 from .wave import Wave
 
@@ -98,9 +99,24 @@ class ExprCompiler:
         """An integer expression in 64 bits."""
         value = self(expr)
         dtype = dtype_of(expr)
+        if not dtype.is_integral:
+            text = f"expected an integer, got {dtype.name}"
+            raise InterpreterError("E372", text, getattr(expr, "span", None))
         if dtype.element.name == "int64":
             return value
         return lambda mask: np.asarray(value(mask)).astype(np.int64)[()]
+
+    def address(self, expr: Expr, call: Call) -> Callable[[Mask], Address]:
+        """An expression that must be an address, as an argument of an intrinsic."""
+        value = self(expr)
+
+        def run(mask: Mask) -> Address:
+            found = value(mask)
+            if not isinstance(found, Address):
+                raise InterpreterError("E372", f"{getattr(call.op, 'name', 'intrinsic')} takes an address", call.span)
+            return found
+
+        return run
 
     def _constant(self, expr: IntImm | FloatImm) -> Closure:
         value = typed(expr.value, expr.ty.dtype) if expr.ty.dtype.code != "handle" else np.uint64(expr.value)

@@ -33,7 +33,7 @@ def fragment_of(expr: Any, span: Span | None) -> tuple[Var, DataType, str]:
     ty = expr.ty
     if not isinstance(expr, Var) or not isinstance(ty, PointerType) or not isinstance(ty.element, PrimType):
         raise InterpreterError("E372", "a fragment must be given as the data of its buffer", span)
-    if not ty.scope.startswith("wmma."):
+    if ty.scope not in ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator"):
         raise InterpreterError("E372", f"{expr.name} is no fragment: its scope is {ty.scope!r}", span)
     return expr, ty.element.dtype.element, ty.scope
 
@@ -152,7 +152,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: fragment, m, n, k, index, address, stride, layout."""
     loads = short_name(call) == "tvm_load_matrix_sync"
     part = fragment(compiler, call, 0, 4, "store" if loads else "load")
-    size, address, stride = _size(call), compiler(call.args[5]), compiler.index(call.args[6])
+    size, address, stride = _size(call), compiler.address(call.args[5], call), compiler.index(call.args[6])
     layout = call.args[7].value if type(call.args[7]) is StringImm else ""
     if layout not in ("row_major", "col_major"):
         raise InterpreterError("E372", f"T.{short_name(call)}: unknown layout {layout!r}", call.span)

@@ -276,19 +276,19 @@ def _address_of(compiler: ExprCompiler, call: Call) -> Closure:
 def _access_ptr(compiler: ExprCompiler, call: Call) -> Closure:
     ty = call.args[0].ty
     size = ty.dtype.itemsize if isinstance(ty, PrimType) else 1
-    data, offset = compiler(call.args[1]), compiler.index(call.args[2])
+    data, offset = compiler.address(call.args[1], call), compiler.index(call.args[2])
     return lambda mask: data(mask).moved(offset(mask) * size)
 
 
 @register("handle_add_byte_offset", "ptr_byte_offset")
 def _byte_offset(compiler: ExprCompiler, call: Call) -> Closure:
-    data, offset = compiler(call.args[0]), compiler.index(call.args[1])
+    data, offset = compiler.address(call.args[0], call), compiler.index(call.args[1])
     return lambda mask: data(mask).moved(offset(mask))
 
 
 @register("atomic_add")
 def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
-    address, value = compiler(call.args[0]), compiler(call.args[1])
+    address, value = compiler.address(call.args[0], call), compiler(call.args[1])
     ty, dtype = call.args[0].ty, dtype_of(call.args[1])
     if isinstance(ty, PointerType) and isinstance(ty.element, PrimType):
         dtype = ty.element.dtype

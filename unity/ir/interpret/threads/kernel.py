@@ -26,6 +26,9 @@ from .shadow import Shadow
 from .statements import StmtCompiler
 from .wave import Wave
 
+MAX_BLOCKS = 1 << 31
+MAX_VIRTUAL = 1 << 22
+"""Lanes of one block, virtual threads included."""
 HostValue = Callable[[dict[Any, Any]], Any]
 
 
@@ -86,6 +89,7 @@ class Kernel:
         together = geometry.block_count if self.grid_sync else max(1, self.max_lanes // per_block)
         clock = 1
         for first in range(0, geometry.block_count, together):
+            self.wave.machine.step(self.axes[0].span)
             batch = Batch(geometry, first, min(together, geometry.block_count - first), clock)
             self.statements.memory.statics.clear()
             self.wave.start(batch, dict(outer))
@@ -111,6 +115,9 @@ class Kernel:
         if min([*blocks, *threads, *[n for _, n in virtual]]) < 0:
             raise InterpreterError("E367", f"a launch of {blocks} blocks of {threads} threads", self.axes[0].span)
         geometry = Geometry(blocks, threads, virtual)  # type: ignore[arg-type]
+        if geometry.block_count >= MAX_BLOCKS or geometry.virtual_count * geometry.padded > MAX_VIRTUAL:
+            text = f"{geometry.block_count} blocks, {geometry.virtual_count} virtual threads of each thread: too many"
+            raise InterpreterError("E367", text, self.axes[0].span)
         if geometry.thread_count > MAX_THREADS:
             raise InterpreterError(
                 "E367", f"{geometry.thread_count} threads in a block, at most {MAX_THREADS} can run", self.axes[0].span

@@ -59,7 +59,7 @@ class Registers:
 
     def __init__(self, compiler: ExprCompiler, call: Call, place: int, dtype: DataType, kind: str) -> None:
         self.wave, self.dtype, self.span = compiler.wave, dtype, call.span
-        self.address, self.offset = compiler(call.args[place]), compiler.index(call.args[place + 1])
+        self.address, self.offset = compiler.address(call.args[place], call), compiler.index(call.args[place + 1])
         self.name = str(getattr(call.args[place], "name", "registers"))
         self.site = self.wave.log.site(self.name, kind, "local", call.span)
 
@@ -174,7 +174,7 @@ def _ldmatrix(compiler: ExprCompiler, call: Call) -> Closure:
     if not per or (trans and per != 1):
         raise InterpreterError("E369", f"T.ptx_ldmatrix of {dtype.name}{' transposed' if trans else ''}", call.span)
     target = Registers(compiler, call, 3, dtype, "store")
-    address, offset = compiler(call.args[5]), compiler.index(call.args[6])
+    address, offset = compiler.address(call.args[5], call), compiler.index(call.args[6])
     name = _name(call.args[5])
     site = wave.log.site(name, "load", "shared", call.span)
     wide = 8 * per
@@ -232,8 +232,8 @@ def copies_of(wave: Wave) -> Copies:
 @register("ptx_cp_async")
 def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: shared pointer and offset, global pointer and offset (in elements), bytes, and optionally a condition."""
-    to, to_offset = compiler(call.args[0]), compiler.index(call.args[1])
-    source, source_offset = compiler(call.args[2]), compiler.index(call.args[3])
+    to, to_offset = compiler.address(call.args[0], call), compiler.index(call.args[1])
+    source, source_offset = compiler.address(call.args[2], call), compiler.index(call.args[3])
     size = getattr(call.args[4], "value", None)
     if size not in (4, 8, 16):
         raise InterpreterError("E372", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
