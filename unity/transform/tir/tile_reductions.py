@@ -29,7 +29,18 @@ from .epilogues import epilogue_of, follow
 from .lower_init_block import REDUCTION
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 from .tile_shape import tile_shape
-from .tiles import Corner, TileOptions, extent_of, is_large, iterators_of, loop_order, may_fail, operands_of, over_tiles
+from .tiles import (
+    Corner,
+    Piece,
+    TileOptions,
+    extent_of,
+    is_large,
+    iterators_of,
+    loop_order,
+    may_fail,
+    operands_of,
+    over_tiles,
+)
 
 
 @dataclass(slots=True)
@@ -63,7 +74,7 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
         return None
     iterator = iterators_of(update)
     spatial = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "S"]
-    fixed = [loop for loop in spatial if type(loop.extent) is IntImm and extent_of(loop) > 1]
+    fixed = [loop for loop in spatial if extent_of(loop) > 1]
     candidates = [
         loop
         for loop in fixed
@@ -101,16 +112,17 @@ def _nest(plan: _Plan) -> Stmt:
     spatial = plan.loops("S")
     tiled = [plan.columns] + ([plan.rows] if plan.rows is not None else [])
     order = loop_order([loop for loop in spatial if loop not in tiled] + tiled, plan.update)
-    return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
+    vectors = (plan.columns, plan.lanes)
+    return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)
 
 
 class _Tile:
     """One tile: its buffer, the initial values, the accumulation, the stores."""
 
-    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, int]) -> None:
+    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
         self.plan, self.corner = plan, corner
-        self.width = pieces[plan.columns]
-        self.height = pieces[plan.rows] if plan.rows is not None else 1
+        self.width, self.limit = pieces[plan.columns].size, pieces[plan.columns].limit
+        self.height = pieces[plan.rows].size if plan.rows is not None else 1
         self.store = plan.update.store
         block = plan.nest.realize.block
         assert type(block.init) is BufferStore
@@ -141,13 +153,13 @@ class _Tile:
         values = dict(self.corner)
         if plan.rows is not None:
             values[plan.rows.loop_var] = add(values[plan.rows.loop_var], row)
-        whole, rest = divmod(self.width, plan.lanes)
+        whole, rest = (0, self.limit) if self.limit is not None else divmod(self.width, plan.lanes)
         parts: list[Stmt] = []
         for number, inside in (
             (mul(vector, count), None),
             (int_imm(whole * plan.lanes, column_type), lt(lane, rest)),
         ):
-            if not (whole if inside is None else rest):
+            if (whole if inside is None else rest) == 0:
                 continue
             column = add(number, lane)
             values[plan.columns.loop_var] = add(self.corner[plan.columns.loop_var], column)

@@ -1,7 +1,8 @@
 """Loops over tiles: what the passes that tile reductions share. The content of a tile is theirs.
 
-A tile has a corner (a value for each loop variable of the nest) and a size along each tiled loop; where the size does not divide
-the extent, the rest is a tile of its own, so that no tile needs conditions.
+A tile has a corner (a value for each loop variable of the nest) and a size along each tiled loop. Where the size does not divide
+the extent, the rest is a tile of its own, so that no tile needs conditions; a symbolic rest is covered by smaller and smaller
+tiles, along vectors by single vectors and one whose lanes are limited.
 """
 
 from __future__ import annotations
@@ -10,21 +11,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ffi.llvm import host_features
-from ...ir.build import dtype_of, int_imm, is_int, mul
+from ...ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ...ir.stmt import For, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ...ir.walk import collect
+from ...ir.walk import collect, fresh_copy
 from .nests import Nest, Update, stride_class
 from .tile_shape import Machine
 
 PARALLEL_WORK = 1 << 18
 """Multiply-adds from which on a nest is shared between threads."""
 
+UNKNOWN = 64
+"""What a symbolic extent is taken for where sizes are weighed."""
+
 Corner = dict[Var, Expr]
 """Value of each loop variable at the first cell of a tile."""
+
+
+@dataclass(slots=True, frozen=True)
+class Piece:
+    """Cells of a tile along a loop; ``limit``: how many of them count, where that is not known to be all."""
+
+    size: int
+    limit: Expr | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -45,9 +57,8 @@ class TileOptions:
 
 
 def extent_of(loop: For) -> int:
-    """The constant extent of a loop."""
-    assert type(loop.extent) is IntImm
-    return loop.extent.value
+    """The constant extent of a loop; `UNKNOWN` for a symbolic one."""
+    return loop.extent.value if type(loop.extent) is IntImm else UNKNOWN
 
 
 def iterators_of(update: Update) -> dict[Var, Var]:
@@ -64,7 +75,7 @@ def is_large(nest: Nest) -> bool:
     """Enough work to share between threads; a symbolic extent counts as 64."""
     work = 1
     for loop in nest.loops:
-        work *= extent_of(loop) if type(loop.extent) is IntImm else 64
+        work *= extent_of(loop)
     return work >= PARALLEL_WORK
 
 
@@ -92,13 +103,42 @@ def loop_order(loops: Sequence[For], update: Update) -> list[For]:
     return moves + [loop for loop in loops if loop not in moves]
 
 
+def _parts(loop: For, size: int, lanes: int) -> list[tuple[Expr, Expr, Piece]]:
+    """(how many, first cell, piece) that cover a loop; ``lanes``: of one vector, for the loop that becomes vectors."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    if type(loop.extent) is IntImm:
+        whole, rest = divmod(loop.extent.value, size)
+        found = [
+            (int_imm(whole, ty), int_imm(0, ty), Piece(size)),
+            (int_imm(1, ty), int_imm(whole * size, ty), Piece(rest)),
+        ]
+        return [part for part in found if part[0].value and part[2].size]
+    parts: list[tuple[Expr, Expr, Piece]] = []
+    done: Expr = int_imm(0, ty)
+    left: Expr = loop.extent
+    while size >= max(1, lanes):
+        width = int_imm(size, ty)
+        count = floordiv(left, width)
+        parts.append((count, done, Piece(size)))
+        done, left = add(done, mul(count, width)), floormod(left, width)
+        size = size // 2 if not lanes else lanes if size > lanes else 0
+    if lanes:
+        parts.append((minimum(left, int_imm(1, ty)), done, Piece(lanes, left)))
+    return parts
+
+
 def over_tiles(
-    order: Sequence[For], sizes: Mapping[For, int], parallel: bool, leaf: Callable[[Corner, dict[For, int]], Stmt]
+    order: Sequence[For],
+    sizes: Mapping[For, int],
+    parallel: bool,
+    leaf: Callable[[Corner, dict[For, Piece]], Stmt],
+    vectors: tuple[For, int] | None = None,
 ) -> Stmt:
-    """Loops over tiles with ``leaf(corner, size by loop)`` inside; the outermost loop of a ``parallel`` nest is shared."""
+    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared.
+    ``vectors``: the loop that becomes vectors, and their lanes."""
     shared = next((loop for loop in order if not is_int(loop.extent, 1)), None) if parallel else None
     corner: Corner = {}
-    pieces: dict[For, int] = {}
+    pieces: dict[For, Piece] = {}
 
     def write(position: int) -> Stmt:
         if position == len(order):
@@ -110,16 +150,14 @@ def over_tiles(
             corner[loop.loop_var] = loop.loop_var
             return replace(loop, body=write(position + 1), kind=kind)
         parts: list[Stmt] = []
-        whole, rest = divmod(extent_of(loop), size)
         ty = prim_type(dtype_of(loop.loop_var))
-        for first, count, piece in ((0, whole, size), (whole * size, 1, rest)):
-            if not count or not piece:
-                continue
+        for count, first, piece in _parts(loop, size, vectors[1] if vectors is not None and vectors[0] is loop else 0):
             tile = Var(f"{loop.loop_var.name}_tile", ty)
-            corner[loop.loop_var] = mul(tile, int_imm(size, ty)) if count > 1 else int_imm(first, ty)
+            once = is_int(count, 1)
+            corner[loop.loop_var] = first if once else add(first, mul(tile, int_imm(piece.size, ty)))
             pieces[loop] = piece
             body = write(position + 1)
-            parts.append(For(tile, int_imm(0, ty), int_imm(count, ty), kind, body) if count > 1 else body)
-        return seq(*parts)
+            parts.append(body if once else For(tile, int_imm(0, ty), count, kind, body))
+        return seq(*[fresh_copy(part) for part in parts])
 
     return write(0)

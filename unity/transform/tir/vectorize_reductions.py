@@ -42,7 +42,18 @@ from .epilogues import epilogue_of, follow
 from .lower_init_block import REDUCTION
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
 from .tile_shape import LATENCY, Machine
-from .tiles import Corner, TileOptions, extent_of, is_large, iterators_of, loop_order, may_fail, operands_of, over_tiles
+from .tiles import (
+    Corner,
+    Piece,
+    TileOptions,
+    extent_of,
+    is_large,
+    iterators_of,
+    loop_order,
+    may_fail,
+    operands_of,
+    over_tiles,
+)
 
 _JOIN: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
 
@@ -124,7 +135,7 @@ def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machin
     shared: list[For] = []
     for load in moving:
         for loop in nest.loops:
-            fixed = update.kinds[loop.loop_var] == "S" and type(loop.extent) is IntImm and extent_of(loop) > 1
+            fixed = update.kinds[loop.loop_var] == "S" and extent_of(loop) > 1
             if fixed and loop not in shared and stride_class(load, iterator[loop.loop_var]) == 0:
                 shared.append(loop)
                 break
@@ -146,15 +157,16 @@ def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machin
 class _Tile:
     """One tile of outputs."""
 
-    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, int]) -> None:
-        self.plan, self.corner, self.pieces = plan, corner, pieces
+    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
+        self.plan, self.corner = plan, corner
+        self.pieces = {loop: piece.size for loop, piece in pieces.items()}
         block = plan.nest.realize.block
         assert type(block.init) is BufferStore
         self.initial = block.init.value
         dtype = plan.update.store.buffer.dtype
         self.operation = type(plan.update.store.value)
         self.width = plan.side_by_side * plan.lanes
-        shape = [*pieces.values(), self.width]
+        shape = [*self.pieces.values(), self.width]
         data = Var(f"{plan.update.store.buffer.name}_lanes", PointerType(prim_type(dtype), "local"))
         self.buffer = Buffer(data, dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
         self.ty = prim_type(dtype_of(plan.along.loop_var))

@@ -1,0 +1,123 @@
+"""Reductions through the whole default lowering, compiled: sizes around every tile, symbolic and constant, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import Loaded
+
+from unity.ir.function import PrimFunc
+from unity.ir.module import IRModule
+from unity.script import parse
+
+HEADER = "from unity.script import ir as I, tir as T\n"
+SIZES = (0, 1, 2, 3, 5, 6, 7, 15, 16, 17, 31, 33, 64, 65, 130)
+
+
+def read(text: str) -> PrimFunc:
+    found = parse(HEADER + text)
+    return found["main"] if isinstance(found, IRModule) else found  # type: ignore[no-any-return]
+
+
+def product(dtype: str, transposed: bool) -> str:
+    shape, place = ("(m, k)", "vj, vp") if transposed else ("(k, m)", "vp, vj")
+    return f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle, e: T.handle, c: T.handle):
+    n, k, m = T.int64(), T.int64(), T.int64()
+    A = T.match_buffer(a, (n, k), "{dtype}")
+    B = T.match_buffer(b, {shape}, "{dtype}")
+    E = T.match_buffer(e, (m,), "{dtype}")
+    C = T.match_buffer(c, (n, m), "{dtype}")
+    Y = T.alloc_buffer((n, m), "{dtype}")
+    for i, j, p in T.grid(n, m, k):
+        with T.block("Y"):
+            vi, vj, vp = T.axis.remap("SSR", [i, j, p])
+            with T.init():
+                Y[vi, vj] = T.{dtype}(1)
+            Y[vi, vj] = Y[vi, vj] + A[vi, vp] * B[{place}]
+    for i, j in T.grid(n, m):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(Y[vi, vj] - E[vj], T.{dtype}(0))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_symbolic_sizes(dtype: str, transposed: bool) -> None:
+    loaded = Loaded({"main": read(product(dtype, transposed))})
+    rng = np.random.default_rng(3)
+    sizes = [(n, k, m) for n, k, m in rng.choice(SIZES, (40, 3))] + [(0, 3, 4), (3, 0, 17), (3, 4, 0), (1, 1, 1)]
+    for n, k, m in sizes:
+        x = rng.integers(-4, 5, (n, k)).astype(dtype)
+        w = rng.integers(-4, 5, (m, k) if transposed else (k, m)).astype(dtype)
+        e = rng.integers(-4, 5, (m,)).astype(dtype)
+        y = np.full((n, m), 77, dtype)
+        loaded("main", x, w, e, y)
+        product_ = x @ (w.T if transposed else w)
+        np.testing.assert_array_equal(y, np.maximum(product_ + np.array(1, dtype) - e, 0).astype(dtype), f"{n} {k} {m}")
+
+
+@pytest.mark.parametrize("extent", SIZES[1:])
+def test_rows_of_constant_length(extent: int) -> None:
+    """Greatest value and sum of rows: NaN and infinities pass, no value beyond the end counts."""
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((5, {extent}), "float32"), M: T.Buffer((5,), "float32"), S: T.Buffer((5,), "float32"), C: T.Buffer(({extent},), "float32")):
+    for i, k in T.grid(5, {extent}):
+        with T.block("M"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                M[vi] = T.float32("-inf")
+            M[vi] = T.max(M[vi], A[vi, vk])
+    for i, k in T.grid(5, {extent}):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + A[vi, vk]
+    for j, k in T.grid({extent}, 5):
+        with T.block("C"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            with T.init():
+                C[vj] = T.float32(0)
+            C[vj] = C[vj] + A[vk, vj] * T.float32(2)
+"""
+    loaded = Loaded({"main": read(text)})
+    a = np.random.default_rng(extent).integers(-50, -1, (5, extent)).astype("float32")
+    a[1, -1], a[2, 0], a[3, extent // 2] = np.nan, np.inf, -np.inf
+    m, s, c = np.zeros(5, "float32"), np.zeros(5, "float32"), np.zeros(extent, "float32")
+    loaded("main", a, m, s, c)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(m, a.max(1))
+        np.testing.assert_array_equal(s, a.sum(1))
+        np.testing.assert_array_equal(c, a.sum(0) * 2)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5])
+@pytest.mark.parametrize("width", [7, 16, 37])
+def test_windows_with_a_border(stride: int, width: int) -> None:
+    outputs = (width + 2 - 3) // stride + 1
+    text = f"""
+@T.prim_func
+def main(X: T.Buffer((3, {width}), "int32"), W: T.Buffer((4, 3, 3), "int32"), Y: T.Buffer((4, {outputs}), "int32")):
+    P = T.alloc_buffer((3, {width + 2}), "int32")
+    for c, i in T.grid(3, {width + 2}):
+        with T.block("P"):
+            vc, vi = T.axis.remap("SS", [c, i])
+            P[vc, vi] = T.if_then_else(vi >= 1 and vi < {width + 1}, X[vc, vi - 1], 0)
+    for f, i, c, r in T.grid(4, {outputs}, 3, 3):
+        with T.block("Y"):
+            vf, vi, vc, vr = T.axis.remap("SSRR", [f, i, c, r])
+            with T.init():
+                Y[vf, vi] = 0
+            Y[vf, vi] = Y[vf, vi] + P[vc, vi * {stride} + vr] * W[vf, vc, vr]
+"""
+    rng = np.random.default_rng(width)
+    x, w = rng.integers(-9, 9, (3, width)).astype("int32"), rng.integers(-9, 9, (4, 3, 3)).astype("int32")
+    y = np.zeros((4, outputs), "int32")
+    Loaded({"main": read(text)})("main", x, w, y)
+    padded = np.pad(x, ((0, 0), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=1)[:, ::stride]
+    np.testing.assert_array_equal(y, np.einsum("cir,fcr->fi", windows, w))
