@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import unity
+from unity import relax, te
 from unity.ir import Call, For, IRModule, op, rewrite
 from unity.ir.build import const, floordiv, mul
 from unity.ir.expr import Constant
@@ -18,7 +19,15 @@ from unity.ir.stmt import BlockRealize
 from unity.op import constant
 from unity.script import parse
 from unity.support.errors import PassError
-from unity.transform import DEFAULT_PIPELINE, CheckInstrument, PassContext, function_pass, legalize_ops, prim_func_pass
+from unity.transform import (
+    DEFAULT_PIPELINE,
+    CheckInstrument,
+    PassContext,
+    fold_constant,
+    function_pass,
+    legalize_ops,
+    prim_func_pass,
+)
 from unity.transform.base import Pipeline
 from unity.transform.check_dumps import main as run_dumps
 from unity.transform.check_run import difference
@@ -245,6 +254,26 @@ def test_dumps_run_and_name_the_step(tmp_path, capsys):
     assert run_dumps(tmp_path) == 1
     shown = capsys.readouterr().out.splitlines()
     assert "runs" in shown[0] and "agrees" in shown[1] and "differs from 000_input.py" in shown[2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_large_constants_are_dumped_once(tmp_path, dtype):
+    weight = relax.const(np.random.default_rng(0).standard_normal((64, 32)), dtype)
+    x = relax.Var("x", relax.TensorType((te.var("n"), 64), dtype))
+    bb = unity.BlockBuilder()
+    with bb.function("main", [x]), bb.dataflow():
+        bb.emit_func_output(bb.emit_output(relax.op.add(relax.op.matmul(x, weight), relax.op.sum(weight))))
+    with PassContext(unity.transform.base.DumpInstrument(tmp_path)):
+        fold_constant(bb.get())
+        legalize_ops(fold_constant(bb.get()))
+    assert [p.name for p in (tmp_path / "constants").iterdir()] == [f"const_0.{dtype}.npy"]
+    scripts = sorted(tmp_path.glob("0*.py"))
+    assert len(scripts) == 5 and all([p.stat().st_size < 6000 for p in scripts]) and run_dumps(tmp_path) == 0
+    root = Path(unity.__file__).parents[1]
+    result = subprocess.run(
+        [sys.executable, str(scripts[-1])], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_difference():

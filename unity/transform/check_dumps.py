@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from ..ffi.dtype import DataType
+from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc, has_global_symbol
 from ..ir.module import IRModule
 from ..script import parse
@@ -22,10 +26,11 @@ def main(folder: Path, files: Sequence[str] = (), kind: str = "plain") -> int:
     """Run the files (all numbered ones when none is named); 1 where results differ, else 0."""
     paths = [folder / f for f in files] or sorted([p for p in folder.glob("*.py") if p.name[:1].isdigit()])
     memo = Memo()
+    scope = constants(folder)
     known: dict[str, tuple[Inputs, Outcome, str]] = {}
     code = 0
     for path in paths:
-        mod = parse(path.read_text(), name=path.name)
+        mod = parse(path.read_text(), name=path.name, scope=scope)
         assert isinstance(mod, IRModule)
         if path.stem.endswith("_input"):
             known = {}
@@ -36,6 +41,16 @@ def main(folder: Path, files: Sequence[str] = (), kind: str = "plain") -> int:
             code = max(code, int("differs" in text))
             print(f"{path.name}  {name}: {text}")
     return code
+
+
+def constants(folder: Path) -> dict[str, Tensor]:
+    """The large constants dumped beside the scripts, by name."""
+    found: dict[str, Tensor] = {}
+    for path in sorted((folder / "constants").glob("*.npy")):
+        name, dtype = path.name.split(".")[:2]
+        raw = np.load(path, allow_pickle=False)
+        found[name] = Tensor(raw.reshape(-1).view(DataType(dtype).numpy).reshape(raw.shape[:-1]))
+    return found
 
 
 def _run(

@@ -10,9 +10,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..ffi.tensor import Tensor
+from ..ir.expr import Constant, Var
 from ..ir.module import IRModule
+from ..ir.walk import rewrite
+from ..support.deep import deep_recursion
 from ..support.errors import InternalError, UnityError
 
 if TYPE_CHECKING:
@@ -23,6 +29,16 @@ _HEADER = '''"""{title}"""
 from unity.script import ir as I, relax as R, tir as T
 
 '''
+_CONSTANTS = '''"""The large constants of the modules in this folder, by name."""
+
+from pathlib import Path
+
+from unity.transform.check_dumps import constants
+
+globals().update(constants(Path(__file__).parent))
+'''
+LARGE = 2048
+"""Constants of more bytes are dumped beside the scripts, once."""
 _RUNNER = '''"""Runs the modules of this folder on generated inputs and says where results change: python run.py [files]"""
 
 import sys
@@ -51,12 +67,14 @@ class Instrument:
 class DumpInstrument(Instrument):
     """Writes ``NNN_pass.py`` for each pass that changed the module (``UNITY_DUMP``), and ``NNN_input.py`` where modules come in.
 
-    Each file is a Python program holding the module; ``run.py`` beside them runs them all on the same inputs.
+    Each file is a Python program holding the module; ``run.py`` beside them runs them all on the same inputs. Large constants
+    lie in ``constants/``, each once.
     """
 
     folder: Path
     count: int = -1
     last: IRModule | None = None
+    constants: dict[int, tuple[str, Tensor]] = field(default_factory=dict)
 
     def after(self, step: Pass, old: IRModule, new: IRModule, seconds: float) -> None:
         if self.count < 0:
@@ -72,8 +90,32 @@ class DumpInstrument(Instrument):
 
     def _write(self, name: str, title: str, mod: IRModule) -> None:
         self.count += 1
-        text = _HEADER.format(title=title.replace('"""', "'''")) + str(mod) + "\n"
-        (self.folder / f"{self.count:03d}_{name}.py").write_text(text)
+        used: dict[str, Var] = {}
+
+        def by_name(node: Constant) -> Any:
+            if node.data.numpy().nbytes <= LARGE:
+                return node
+            found = self._constant(node.data)
+            return used.setdefault(found, Var(found, node.ty))
+
+        with deep_recursion():
+            text = str(rewrite(mod, {Constant: by_name}))
+        header = _HEADER.format(title=title.replace('"""', "'''"))
+        if used:
+            header += f"from constants import {', '.join(used)}\n\n"
+        (self.folder / f"{self.count:03d}_{name}.py").write_text(header + text + "\n")
+
+    def _constant(self, data: Tensor) -> str:
+        """Name of a constant, which is saved when it is met first."""
+        found = self.constants.get(id(data))
+        if found is None:
+            found = self.constants[id(data)] = (f"const_{len(self.constants)}", data)
+            place = self.folder / "constants"
+            place.mkdir(exist_ok=True)
+            (self.folder / "constants.py").write_text(_CONSTANTS)
+            array = np.ascontiguousarray(data.numpy())
+            np.save(place / f"{found[0]}.{data.dtype}.npy", array.reshape(-1).view(np.uint8).reshape(*array.shape, -1))
+        return found[0]
 
 
 @dataclass(slots=True)
