@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from unity.script import parse
 
 MATMUL = """
@@ -77,3 +79,10 @@ def changed(text: str, old: str, new: str) -> Any:
     """A program with one piece of its text replaced everywhere."""
     assert old in text, old
     return parse(text.replace(old, new))
+
+
+def operands(n: int, m: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B and an output for a product."""
+    rng = np.random.default_rng(n * 7 + m * 3 + k)
+    a, b = rng.standard_normal((n, k)).astype("float32"), rng.standard_normal((k, m)).astype("float32")
+    return a, b, np.full((n, m), np.nan, "float32")
