@@ -362,3 +362,10 @@ def test_scheduled_programs_compile() -> None:
     found = np.zeros((6, 10), "float32")
     unity.VirtualMachine(unity.compile(panels().mod))["main"](a, b, found)
     np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-5)
+
+
+def test_a_program_that_cannot_run_is_no_test() -> None:
+    broken = SCATTERED.replace("A[vi, vj]", "A[vi + 5, vj]")
+    with pytest.raises(Refused, match="the program did not run on random arguments"):
+        sch = Schedule(module(broken))
+        sch.parallel(loops(sch, "B")[0])
