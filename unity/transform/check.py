@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..ir.analysis.calls import reachable_functions
+from ..ir.analysis.calls import called_functions
 from ..ir.expr import Call, ExternFunc, Op, StringImm
 from ..ir.function import Function, PrimFunc, has_global_symbol
 from ..ir.module import IRModule
@@ -91,6 +91,8 @@ class CheckInstrument(Instrument):
         self._inputs: dict[str, list[Inputs]] = {}
         self._outcomes: tuple[IRModule | None, dict[tuple[str, int], Outcome]] = (None, {})
         self._pure: set[str] = set()
+        self._seen: set[Any] = set()
+        self._calls = _Calls()
 
     # ---- what to check
 
@@ -99,7 +101,7 @@ class CheckInstrument(Instrument):
             return
         self._note_pure_calls(old)
         fresh: dict[tuple[str, int], Outcome] = {}
-        for name in _changed(old, new):
+        for name in self._calls.changed(old, new):
             start = time.monotonic()
             record = CheckRecord(str(step), name, "skipped")
             failure = self._check(step, old, new, name, record, fresh)
@@ -119,13 +121,16 @@ class CheckInstrument(Instrument):
     def _note_pure_calls(self, mod: IRModule) -> None:
         """Registered functions a program calls as pure ones may be run; lowering turns these calls into others."""
         for fn in mod.graph_functions().values():
+            if fn in self._seen:
+                continue
+            self._seen.add(fn)
             for call in collect(fn, Call):
                 if type(call.op) is Op and call.op.name in _PURE_CALLS:
                     self._pure.update(_callee_names(call))
 
     def _effect(self, mod: IRModule, name: str) -> str | None:
         """What a run would do besides computing."""
-        for member in sorted(reachable_functions(mod, [name])):
+        for member in sorted(self._calls.reach(mod, name)):
             fn = mod[member]
             if isinstance(fn, ExternFunc):
                 return f"it calls {fn.name}"
@@ -303,23 +308,47 @@ def _fit(fn: Function | PrimFunc, inputs: list[Inputs]) -> bool:
     return True
 
 
-def _changed(old: IRModule, new: IRModule) -> list[str]:
-    """Functions to compare: public ones (all where none is) that reach something the pass changed."""
-    both = [
-        n
-        for n in old.functions
-        if n in new and type(old[n]) is type(new[n]) and isinstance(old[n], (Function, PrimFunc))
-    ]
-    graph = [n for n in both if isinstance(old[n], Function)]
-    pool = graph or both
-    public = [n for n in pool if has_global_symbol(old[n])]
-    programs = [n for n in both if isinstance(old[n], PrimFunc) and has_global_symbol(old[n])] if graph else []
-    found = []
-    for name in dict.fromkeys([*(public or pool), *programs]):
-        before, after = reachable_functions(old, [name]), reachable_functions(new, [name])
-        if before != after or any([old[n] is not new[n] for n in before]):
-            found.append(name)
-    return found
+class _Calls:
+    """What functions call, found once for each function."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, list[str]]] = {}
+
+    def of(self, fn: Any) -> list[str]:
+        """Functions a function refers to."""
+        held = self._known.get(id(fn))
+        if held is None:
+            held = self._known[id(fn)] = (fn, called_functions(fn))
+        return held[1]
+
+    def reach(self, mod: IRModule, name: str) -> set[str]:
+        """The function and everything it needs."""
+        found: set[str] = set()
+        work = [name]
+        while work:
+            member = work.pop()
+            if member not in found and member in mod:
+                found.add(member)
+                work += self.of(mod[member])
+        return found
+
+    def changed(self, old: IRModule, new: IRModule) -> list[str]:
+        """Functions to compare: public ones (all where none is) that reach something the pass changed."""
+        both = [
+            n
+            for n in old.functions
+            if n in new and type(old[n]) is type(new[n]) and isinstance(old[n], (Function, PrimFunc))
+        ]
+        graph = [n for n in both if isinstance(old[n], Function)]
+        pool = graph or both
+        public = [n for n in pool if has_global_symbol(old[n])]
+        programs = [n for n in both if isinstance(old[n], PrimFunc) and has_global_symbol(old[n])] if graph else []
+        found = []
+        for name in dict.fromkeys([*(public or pool), *programs]):
+            before = self.reach(old, name)
+            if any([old[n] is not new.functions.get(n) for n in before]) or before != self.reach(new, name):
+                found.append(name)
+        return found
 
 
 def _from_options() -> Instrument | None:
