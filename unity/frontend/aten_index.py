@@ -132,7 +132,7 @@ def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
 
 @aten("nonzero.default")
 def _nonzero(c: Context, a: Args) -> Expr:
-    refuse(rank_of(a.self) == 0, "a scalar")
+    refuse(rank_of(a.self) == 0, "a scalar")  # no column tells how many rows there are
     columns = chosen(c, op.not_equal(a.self, number(0, dtype_of(a.self))), c.value.shape[0])
     return op.stack(columns, axis=1)
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from .. import op
 from ..ir import build
 from ..ir.expr import ShapeExpr, TupleGetItem
 from ..ir.types import Expr
 from .aten_index import has_none
+from .aten_reduce import matrix_norm, norm
 from .aten_shape import cut, swap
 from .aten_view import diagonal_places, strided
-from .context import Args, Context, Result, aten, number, rank_of, refuse, shape_of, static, to_dim
+from .context import Args, Context, Result, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
 def _factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
@@ -195,6 +197,56 @@ def _matrix_power(c: Context, a: Args) -> Expr:
         rest >>= 1
         x = c.emit(op.matmul(x, x)) if rest else x
     return _identity(c, x) if made is None else made
+
+
+@aten("linalg_cross.default", "cross.default")
+def _cross(c: Context, a: Args) -> Expr:
+    """x y' - y x' of the axes turned by one and by two places."""
+    x, y = [c.emit(c.broadcast(c.cast(t, c.dtype))) for t in (a.self, a.other)]
+    first = next((n for n, d in enumerate(c.shape) if build.is_int(d, 3)), 0)
+    axis = first if a.dim is None else axis_of(a.dim, len(c.shape))
+
+    def turned(t: Expr, by: int) -> Expr:
+        parts = [cut(t, axis, to_dim((n + by) % 3), to_dim(1)) for n in range(3)]
+        return c.emit(op.concat(parts, axis=axis))
+
+    return op.subtract(op.multiply(turned(x, 1), turned(y, 2)), op.multiply(turned(x, 2), turned(y, 1)))
+
+
+@aten("linalg_multi_dot.default", "chain_matmul.default")
+def _multi_dot(c: Context, a: Args) -> Expr:
+    """In the order that multiplies least, by dynamic programming over the sizes; unknown sizes count as equal."""
+    factors = list(a.tensors if hasattr(a, "tensors") else a.matrices)
+    sides = [[getattr(d, "value", 64) for d in shape_of(t)] for t in factors]
+    sizes = [sides[0][0] if len(sides[0]) == 2 else 1, *[s[-1] if len(s) == 2 else 1 for s in sides]]
+    sizes[1:-1] = [s[0] for s in sides[1:]]
+
+    @cache
+    def best(i: int, j: int) -> tuple[int, int]:
+        if i == j:
+            return 0, i
+        plans = [(best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
+        return min(plans)
+
+    def product(i: int, j: int) -> Expr:
+        if i == j:
+            return factors[i]  # type: ignore[no-any-return]
+        middle = best(i, j)[1]
+        return op.matmul(product(i, middle), product(middle + 1, j))
+
+    return product(0, len(factors) - 1)
+
+
+@aten("linalg_norm.default", "linalg_norm.ord_str")
+def _norm(c: Context, a: Args) -> Expr:
+    """A vector norm of all elements or along one axis, a matrix norm along two."""
+    rank = rank_of(a.self)
+    if a.dim is None and a.ord is not None:
+        a.dim = list(range(rank))
+    if a.ord is None or (len(a.dim) == 1 and not isinstance(a.ord, str)):
+        return norm(c, c.cast(a.self, c.dtype), a.ord, a.dim, a.keepdim)
+    made: Expr = matrix_norm(c, a)
+    return made
 
 
 # ---- bags of embeddings

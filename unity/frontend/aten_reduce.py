@@ -163,14 +163,18 @@ def _vector_norm(c: Context, a: Args) -> Expr:
 
 
 @aten("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
-def _matrix_norm(c: Context, a: Args) -> Expr:
+def matrix_norm(c: Context, a: Args) -> Expr:
+    """The norm of matrices: of all elements (fro), or the extreme sum of absolute values over rows or columns. Raises Gap."""
     x = c.emit(c.cast(a.self, c.dtype))
     order = a.ord
     rank = rank_of(x)
     rows, columns = [axis_of(d, rank) for d in a.dim]
+    refuse(isinstance(order, str) and order != "fro", "norms made of singular values")
     if order == "fro":
         return norm(c, x, 2, [rows, columns], a.keepdim)
     refuse(order not in (1, -1, math.inf, -math.inf), "norms made of singular values")
+    if any([build.is_int(shape_of(x)[n], 0) for n in (rows, columns)]):
+        return op.zeros(c.shape, c.dtype)
     inner, outer = (rows, columns) if abs(order) == 1 else (columns, rows)
     total = op.sum(op.abs(x), axis=(inner,), keepdims=True)
     made = (op.max if order > 0 else op.min)(total, axis=(outer,), keepdims=True)

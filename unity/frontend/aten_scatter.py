@@ -163,12 +163,15 @@ def _masked_scatter(c: Context, a: Args) -> Expr:
     """The n-th place of the mask takes the n-th element of the source."""
     if any([build.is_int(d, 0) for d in c.shape]) or has_none(a.source):
         return c.broadcast(a.self)
+    return _by_mask(c, c.broadcast(a.self), c.broadcast(a.mask), a.source)
+
+
+def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
     count = product(c.shape)
-    mask = c.emit(c.reshape(c.broadcast(a.mask), [count]))
+    mask = c.emit(c.reshape(mask, [count]))
     order = op.subtract(op.cumsum(c.cast(mask, "int64"), axis=0), number(1, "int64"))
-    order = op.maximum(order, number(0, "int64"))
-    taken = op.take(c.reshape(a.source, [product(shape_of(a.source))]), order, axis=0)
-    return c.reshape(op.where(mask, taken, c.reshape(c.broadcast(a.self), [count])))
+    taken = op.take(c.reshape(source, [product(shape_of(source))]), op.maximum(order, number(0, "int64")), axis=0)
+    return c.reshape(op.where(mask, taken, c.reshape(x, [count])))
 
 
 # ---- index_put
@@ -187,6 +190,10 @@ def _index_put(c: Context, a: Args) -> Expr:
         and all([build.is_int(d, 1) for d in shape_of(values)])
     ):
         return _where_mask(c, a, given[0], c.reshape(values, []))
+    if len(given) == 1 and is_mask(given[0]) and not a.accumulate and a.indices[0] is not None:
+        whole = rank_of(given[0]) == rank_of(a.self)
+        refuse(not whole or rank_of(values) != 1, "slices for the places of a mask")
+        return _by_mask(c, a.self, c.cast(given[0], "bool"), values)
     refuse(any([is_mask(t) for t in given]), "values for the places of a mask")
     indices = spread(c, list(a.indices), None)
     axes = [n for n, t in enumerate(indices) if t is not None]

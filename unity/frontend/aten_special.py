@@ -218,6 +218,32 @@ def _bucketize(c: Context, a: Args) -> Expr:
     return op.searchsorted(sequence, values, right=bool(right), out_int32=bool(a.out_int32))
 
 
+@aten("angle.default")
+def _angle(c: Context, a: Args) -> Expr:
+    """Of real numbers: 0 or pi."""
+    x = _float(c, a)
+    made = op.where(op.less(x, number(0, c.dtype)), number(math.pi, c.dtype), number(0, c.dtype))
+    return op.where(op.isnan(x), x, made)
+
+
+@aten("round.decimals")
+def _round_decimals(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    if not is_float(a.self) or a.decimals == 0:
+        refuse(not is_float(a.self) and a.decimals < 0, "integers rounded to tens")
+        return op.round(x) if is_float(a.self) else x
+    scale = number(10.0 ** abs(a.decimals), c.dtype)
+    if a.decimals > 0:
+        return op.divide(op.round(op.multiply(x, scale)), scale)
+    return op.multiply(op.round(op.divide(x, scale)), scale)
+
+
+@aten("polygamma.default", "special_polygamma.default")
+def _polygamma(c: Context, a: Args) -> Expr:
+    refuse(a.n != 0, "derivatives of the digamma function")
+    return op.digamma(_float(c, a))
+
+
 # ---- random places of a model in evaluation mode
 
 
