@@ -21,6 +21,9 @@ from ...op.rules import plain
 from ..base import function_pass
 from .rewriting import GraphRewriter
 
+VIEW_BYTES = 1 << 16
+"""Results of this size that are views of their operand stay views (`compact_constants` ends that)."""
+
 
 @dataclass(slots=True, frozen=True)
 class FoldOptions:
@@ -58,27 +61,6 @@ def _size(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-BLOCK = 64
-"""Side of the squares in which transposed data is copied: one fits the first cache."""
-
-
-def compact(array: Any) -> Any:
-    """The array in row-major order. A transposed one is copied square by square, about five times as fast as row by row."""
-    axes = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
-    if array.flags.c_contiguous or not axes or array.size < BLOCK * BLOCK:
-        return np.asarray(array, order="C")
-    near = min(axes, key=lambda axis: abs(array.strides[axis]))
-    if near == axes[-1]:
-        return np.asarray(array, order="C")
-    made = np.empty(array.shape, array.dtype)
-    index: list[Any] = [slice(None)] * array.ndim
-    for first in range(0, array.shape[near], BLOCK):
-        for second in range(0, array.shape[axes[-1]], BLOCK):
-            index[near], index[axes[-1]] = slice(first, first + BLOCK), slice(second, second + BLOCK)
-            made[tuple(index)] = array[tuple(index)]
-    return made
-
-
 def _constant(value: Any, ty: Type) -> Expr | None:
     """Constant of a computed value where it has the promised type."""
     if isinstance(ty, TupleType) and isinstance(value, tuple) and len(value) == len(ty.fields):
@@ -86,7 +68,9 @@ def _constant(value: Any, ty: Type) -> Expr | None:
         return None if any([f is None for f in fields]) else Tuple(tuple([f for f in fields if f is not None]))
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return None
-    array = compact(np.asarray(value))
+    array = np.asarray(value)
+    if array.base is None or array.nbytes < VIEW_BYTES:
+        array = np.asarray(array, order="C")
     shape = plain(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None

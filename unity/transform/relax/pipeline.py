@@ -15,6 +15,8 @@ from .annotate_tir_op_pattern import annotate_tir_op_pattern
 from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
 from .check_shapes import check_shapes
+from .compact_constants import compact_constants
+from .convert_to_dataflow import convert_to_dataflow
 from .dead_code import dead_code
 from .eliminate_common_subexpr import eliminate_common_subexpr
 from .fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
@@ -45,6 +47,7 @@ DEFAULT_PIPELINE = Pipeline(
         legalize_ops,
         canonicalize,
         dead_code,
+        convert_to_dataflow,
         annotate_tir_op_pattern,
         fuse_ops,
         fuse_tir,
@@ -52,6 +55,7 @@ DEFAULT_PIPELINE = Pipeline(
         auto_inline,
         dead_code,
         schedule_default,
+        compact_constants,
         to_non_dataflow,
         lower_call_dps,
         canonicalize,

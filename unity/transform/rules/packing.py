@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...ffi.compact import compact
 from ...ir.build import const, dtype_of, floordiv, floormod
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import Expr
@@ -46,7 +47,7 @@ class Packing:
             ordered = np.pad(ordered, [(0, missing if k == place else 0) for k in range(ordered.ndim)])
         blocks = ordered.shape[place] // self.block
         split = ordered.reshape(*ordered.shape[:place], blocks, self.block, *ordered.shape[place + 1 :])
-        return np.ascontiguousarray(np.moveaxis(split, place + 1, -1))
+        return compact(np.moveaxis(split, place + 1, -1))
 
 
 def block_name(stmt: Stmt) -> str | None:
