@@ -7,6 +7,7 @@ errors; ``trace`` the record. Importing this package registers every primitive.
 
 from . import (
     annotations,
+    blockize,
     cache,
     compute_location,
     inline,
@@ -42,6 +43,7 @@ FAMILIES = (
     compute_location,
     inline,
     reduction,
+    blockize,
     storage,
     annotations,
 )
