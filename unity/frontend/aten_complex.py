@@ -70,7 +70,7 @@ def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> A
     given = bind(target, *[_resolved(c, part, bind) for part in args])
     if found is not None:
         return found(c, given)
-    refuse(name not in _STRUCTURAL, "complex numbers")
+    refuse(name not in _STRUCTURAL, f"{name} of complex numbers")
     real, imag = [ATEN[name](c, Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
     if isinstance(real, list):
         return [Pair(r, i) for r, i in zip(real, imag)]
@@ -166,7 +166,6 @@ def _polar(c: Context, a: Args) -> Pair:
 
 @_enter("_to_copy.default", "to.dtype", "to.dtype_layout")
 def _to_complex(c: Context, a: Args) -> Any:
-    refuse(not isinstance(a.self, Pair) and not is_float(a.self), "complex numbers of integers")
     made = _pair(c, a.self)
     real = c.cast(made.real, c.dtype)
     return Pair(real, c.cast(made.imag, c.dtype) if isinstance(a.self, Pair) else _zeros(real))
@@ -187,7 +186,7 @@ def _abs(c: Context, a: Args) -> Expr:
     return op.sqrt(op.add(op.multiply(a.self.real, a.self.real), op.multiply(a.self.imag, a.self.imag)))
 
 
-@_enter("_conj.default", "conj.default", "conj_physical.default")
+@_enter("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
 def _conj(c: Context, a: Args) -> Pair:
     return Pair(a.self.real, c.emit(op.negative(a.self.imag)))
 

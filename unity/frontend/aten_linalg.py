@@ -15,8 +15,8 @@ from ..ir.expr import ShapeExpr, TupleGetItem
 from ..ir.types import Expr
 from .aten_index import has_none
 from .aten_reduce import matrix_norm, norm
-from .aten_shape import cut, swap
-from .aten_view import diagonal_places, strided
+from .aten_shape import cut, permute, swap
+from .aten_view import diagonal_places, product, strided
 from .context import Args, Context, Result, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
@@ -199,6 +199,20 @@ def _matrix_power(c: Context, a: Args) -> Expr:
     return _identity(c, x) if made is None else made
 
 
+@aten("tensordot.default")
+def _tensordot(c: Context, a: Args) -> Expr:
+    """A matrix product of both tensors with the summed axes last and first."""
+    x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
+    left, right = [[axis_of(d, rank_of(t)) for d in dims] for t, dims in ((x, a.dims_self), (y, a.dims_other))]
+    rows, columns = [[n for n in range(rank_of(t)) if n not in dims] for t, dims in ((x, left), (y, right))]
+    inner = product([shape_of(x)[n] for n in left])
+    if any([build.is_int(d, 0) for d in (*shape_of(x), *shape_of(y))]):
+        return op.zeros(c.shape, c.dtype)
+    first = c.reshape(permute(x, rows + left), [product([shape_of(x)[n] for n in rows]), inner])
+    second = c.reshape(permute(y, right + columns), [inner, product([shape_of(y)[n] for n in columns])])
+    return c.reshape(op.matmul(first, second))
+
+
 @aten("linalg_cross.default", "cross.default")
 def _cross(c: Context, a: Args) -> Expr:
     """x y' - y x' of the axes turned by one and by two places."""
@@ -228,13 +242,12 @@ def _multi_dot(c: Context, a: Args) -> Expr:
         plans = [(best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
         return min(plans)
 
-    def product(i: int, j: int) -> Expr:
-        if i == j:
-            return factors[i]  # type: ignore[no-any-return]
+    def chain(i: int, j: int) -> Expr:
         middle = best(i, j)[1]
-        return op.matmul(product(i, middle), product(middle + 1, j))
+        made: Expr = factors[i] if i == j else op.matmul(chain(i, middle), chain(middle + 1, j))
+        return made
 
-    return product(0, len(factors) - 1)
+    return chain(0, len(factors) - 1)
 
 
 @aten("linalg_norm.default", "linalg_norm.ord_str")
