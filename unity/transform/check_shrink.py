@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.tensor import Tensor
+from ..ir.analysis import use_counts
 from ..ir.analysis.calls import reachable_functions
 from ..ir.build import const
 from ..ir.expr import Binding, BindingBlock, Constant, DataflowVar, IntImm, SeqExpr, Tuple, Var
@@ -33,6 +34,8 @@ from .relax.retype import retype, substitute_folded
 
 Fails = Callable[[IRModule], bool]
 _SMALL = (1, 2, 3)
+_SCANNED = 40
+"""Bindings tried one by one after the bisection."""
 
 
 class Shrinker:
@@ -59,6 +62,7 @@ class Shrinker:
         """The smallest module found."""
         self.drop_functions()
         if isinstance(self.mod[self.name], Function):
+            self.drop_bindings()
             self.cut_off()
             self.bindings_to_parameters()
             self.drop_functions()
@@ -95,12 +99,25 @@ class Shrinker:
                 high = middle - 1
             else:
                 low = middle + 1
+        for index in range(min(len(self._bindings()) - 1, _SCANNED)):
+            if self.accept(self._with(_returning(self.mod[self.name], index))):
+                break
         fn = self.mod[self.name]
         body = seq_body(fn)
         if type(body.body) is Tuple:
             for item in body.body.fields:
                 if isinstance(item, Var) and self.accept(self._with(_closed(fn, body.blocks, item))):
                     break
+
+    def drop_bindings(self) -> None:
+        """Drop calls of which only the effect is seen, such as checks of sizes."""
+        counts = use_counts(self.mod[self.name])
+        for binding in [b for b in self._bindings() if not counts.get(b.var)]:
+            fn = self.mod[self.name]
+            body = seq_body(fn)
+            kept = [tuple([b for b in block.bindings if b is not binding]) for block in body.blocks]
+            blocks = tuple([type(block)(left, block.span) for block, left in zip(body.blocks, kept)])
+            self.accept(self._with(replace(fn, body=replace(body, blocks=blocks))))
 
     def bindings_to_parameters(self) -> None:
         """Take values as inputs that need not be computed, in groups that get smaller."""
