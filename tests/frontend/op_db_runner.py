@@ -32,7 +32,14 @@ def largest(x: Any, *args: Any, **kwargs: Any) -> Any:
     return values, torch.gather(x, dim, places)
 
 
-EQUAL_PLACES = {"topk": largest}
+def kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """kthvalue likewise."""
+    values, places = torch.kthvalue(x, k, dim, True)
+    found = torch.gather(x, dim, places) if x.dim() else x
+    return values, found
+
+
+EQUAL_PLACES = {"topk": largest, "kthvalue": kth}
 
 
 @dataclass

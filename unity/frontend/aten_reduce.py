@@ -200,6 +200,26 @@ def _median(c: Context, a: Args) -> Any:
     return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
 
 
+@aten("nanmedian.default", "nanmedian.dim")
+def _nanmedian(c: Context, a: Args) -> Any:
+    """The lower of the middle values of those that are numbers; NaN, sorted last, where none is."""
+    whole = not hasattr(a, "dim")
+    x = c.emit(
+        c.reshape(a.self, [_count(c, a.self, range(rank_of(a.self)))]) if whole or not rank_of(a.self) else a.self
+    )
+    refuse(any([build.is_int(d, 0) for d in shape_of(x)]), "no element")
+    axis = 0 if whole else axis_of(a.dim, rank_of(x))
+    order = c.emit(op.argsort(x, axis=axis, dtype="int64"))
+    known = op.equal(x, x)
+    valid = op.sum(c.cast(known, "int64"), axis=(axis,), keepdims=True)
+    middle = op.maximum(op.floor_divide(op.subtract(valid, number(1, "int64")), number(2, "int64")), number(0, "int64"))
+    place = c.emit(op.gather_elements(order, middle, axis=axis))
+    values = op.gather_elements(x, place, axis=axis)
+    if whole:
+        return c.reshape(values)
+    return [_dropped(c, v, n) for n, v in enumerate((values, place))]
+
+
 @aten("histc.default")
 def _histc(c: Context, a: Args) -> Expr:
     """Numbers of elements in equal bins from the least to the most; those outside, and NaN, count in none."""

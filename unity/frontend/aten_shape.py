@@ -97,7 +97,7 @@ def _slice(c: Context, a: Args) -> Expr:
     return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), size, static(to_dim(a.step), "the step"))
 
 
-@aten("narrow.default")
+@aten("narrow.default", "narrow_copy.default")
 def _narrow(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), c.shape[axis])
@@ -129,6 +129,8 @@ def _unbind(c: Context, a: Args) -> list[Expr]:
     "chunk.default",
     "tensor_split.sections",
     "unsafe_split.Tensor",
+    "unsafe_chunk.default",
+    "unsafe_split_with_sizes.default",
 )
 def _split(c: Context, a: Args) -> list[Expr]:
     axis = axis_of(a.dim, rank_of(a.self))
