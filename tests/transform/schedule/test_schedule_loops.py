@@ -10,6 +10,7 @@ import pytest
 from schedule_programs import ELEMENTWISE, MM_RELU, SYMBOLIC, assert_same, module
 
 import unity
+from unity.ir.interpret import run
 from unity.ir.stmt import Block
 from unity.ir.walk import collect
 from unity.transform.schedule import Refused, Schedule, Trace
@@ -369,3 +370,46 @@ def test_a_program_that_cannot_run_is_no_test() -> None:
     with pytest.raises(Refused, match="the program did not run on random arguments"):
         sch = Schedule(module(broken))
         sch.parallel(loops(sch, "B")[0])
+
+
+SYMBOLIC_SUM = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(a: T.handle, b: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i, k in T.grid(n, m):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(5)
+                B[vi] = B[vi] + A[vi, vk]
+"""
+
+
+def empty_sum(sch: Schedule) -> list[float]:
+    """What the scheduled sum gives over nothing."""
+    found = np.zeros((3,), "float32")
+    run(sch.mod, "main", np.zeros((3, 0), "float32"), found)
+    return list(found)
+
+
+def test_a_reduction_over_nothing_keeps_its_initial_value() -> None:
+    sch = Schedule(module(SYMBOLIC_SUM))
+    block = sch.get_block("B")
+    i, k = sch.get_loops(block)
+    with pytest.raises(Refused, match="B would not be initialised"):
+        sch.fuse(i, k)
+    cache = sch.cache_read(block, 0, "local")
+    with pytest.raises(Refused, match="B would not be initialised"):
+        sch.compute_at(cache, k)
+    sch.split(k, [None, 4])
+    sch.split(i, [None, 2])
+    assert empty_sum(sch) == [5, 5, 5]
+    *_, last = sch.get_loops(block)
+    sch.decompose_reduction(block, sch.get_loops(block)[2])
+    sch.compute_at(cache, last)
+    assert empty_sum(sch) == [5, 5, 5]

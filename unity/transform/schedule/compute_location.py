@@ -17,7 +17,14 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import SeqStmt, Stmt
 from ...ir.types import Expr
 from ...ir.walk import free_vars
-from .conditions import iter_map, loops_of, region_vars, why_not_affine, why_not_complete_or_reduction
+from .conditions import (
+    iter_map,
+    loops_of,
+    region_vars,
+    require_not_empty,
+    why_not_affine,
+    why_not_complete_or_reduction,
+)
 from .coverage import covers, exact_region, relaxed_region, require_stage_pipeline, runs_whole_domain
 from .dependence import Scope, block_scope, regions, scope_of
 from .domains import Domains, nest_of, solve
@@ -312,6 +319,8 @@ def _settle(
     preserve_unit_loops: bool,
 ) -> None:
     """Put the block, in loops over its domains, into the body of ``loop``."""
+    around = [loop, *loops_of(loop)]
+    require_not_empty(state, loop, around)
     nest, _ = nest_of(block.block.iter_vars, block.block, domains, ana, preserve_unit_loops)
     stmts = statements_of(loop.loop.body)
     body: Stmt = SeqStmt((*stmts[:place], nest, *stmts[place:]))

@@ -7,9 +7,11 @@ conditions on several blocks of a scope (``coverage.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...arith.itermap import IterMap
 from ...ir.buffer import Buffer, BufferRegion, Range
-from ...ir.build import is_int
+from ...ir.build import ge, is_int
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, AllocConst, Block, BlockRealize, DeclBuffer, For, SeqStmt, While
 from ...ir.structural import structural_equal
@@ -184,6 +186,23 @@ def require_complete_values(state: ScheduleState, blocks: list[Sref]) -> None:
                         "E415", f"block {block.name} would read {producer.name} before loop {loop.name} completes its reduction",
                         condition="complete values", at=[block, producer],
                     )  # fmt: skip
+
+
+def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref]) -> None:
+    """Refuse E419 when one of the loops drives the reduction of a block inside ``inside`` that still has its initialisation,
+    and may have no iteration: a reduction over nothing gives the initial value, which only a plain nest of its loops does."""
+    for block in state.blocks_below(inside):
+        if block.block.init is None:
+            continue
+        for loop in loops:
+            ana = analyzer_at(state, loop, inside=False)
+            if any([kind == "R" for kind, _ in iterators_driven(block, loop)]) and not ana.can_prove(
+                ge(loop.loop.extent, 1)
+            ):
+                refuse(
+                    "E419", f"loop {loop.name} may have no iteration: block {block.name} would not be initialised",
+                    condition="reduction not empty", at=[loop, block], nearest=f"decompose_reduction of {block.name} first",
+                )  # fmt: skip
 
 
 def other_writer(state: ScheduleState, block: Sref) -> Sref | None:

@@ -11,7 +11,7 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import Block, SeqStmt, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import fresh_copy
-from .conditions import require_complete_values
+from .conditions import require_complete_values, require_not_empty
 from .coverage import why_not_covered, why_written_after_read
 from .dependence import block_scope, scope_of
 from .refuse import refuse
@@ -102,6 +102,7 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     for chain in chains:
         for sref in chain:
             require_plain(sref)
+        require_not_empty(state, chain[-1], chain)
     ana = analyzer_at(state, chains[0][0], inside=False)
     for level in zip(*chains):
         for other in level[1:]:

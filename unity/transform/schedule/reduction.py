@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ...ir.analysis import block_regions
 from ...ir.buffer import BufferRegion
+from ...ir.build import logical_and
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
+from ...ir.scalar import And
 from ...ir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import free_vars, fresh_copy, substitute
@@ -17,6 +19,7 @@ from .registry import primitive
 from .rewriting import analyzer_at
 from .sref import BlockRef, LoopRef, Sref
 from .state import ScheduleState
+from .tree import TRUE
 
 
 @primitive(
@@ -67,6 +70,11 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
     return state.sref(block.func, _block_of(init))
 
 
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts of a conjunction."""
+    return [*conjuncts(condition.a), *conjuncts(condition.b)] if isinstance(condition, And) else [condition]
+
+
 def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
     """Refuse E427 when a block inside the loop reads the result before the reduction: it would see the initial value
     instead."""
@@ -95,7 +103,14 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
         else:
             mapping[var] = sref.loop.min
     ana = analyzer_at(state, loops[0], inside=False)
-    predicate = ana.simplify(substitute(realize.predicate, mapping))
+    gone = {sref.loop.loop_var for sref in loops} - used
+    predicate: Expr = TRUE
+    for part in conjuncts(realize.predicate):
+        if not (
+            gone.intersection(free_vars(part)) and used.isdisjoint(free_vars(part))
+        ):  # no condition on reduction loops alone
+            predicate = logical_and(predicate, substitute(part, mapping))
+    predicate = ana.simplify(predicate)
     axes = tuple([axis for axis in old.iter_vars if axis.kind != "R"])
     assert old.init is not None
     made = Block(axes, None, None, (), (), {}, f"{old.name}_init", old.init)

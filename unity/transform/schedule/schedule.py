@@ -282,6 +282,7 @@ def _free(expr: Expr) -> list[Var]:
 def method(row: Row) -> Any:
     """The method of a primitive."""
     variadic = [p.name for p in row.signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+    blocks = [name for name, kind in row.annotations.items() if kind in ("BlockRef", "ItemRef")]  # may be given by name
 
     @functools.wraps(row.apply)
     def call(self: Schedule, *args: Any, **kwargs: Any) -> Any:
@@ -291,6 +292,9 @@ def method(row: Row) -> Any:
         decision = given.pop("decision", None)
         for name in variadic:
             given[name] = list(given[name])
+        for name in blocks:
+            if isinstance(given.get(name), str):
+                given[name] = self.get_block(given[name])
         return self.run(row, given, decision)
 
     call.__name__ = row.name

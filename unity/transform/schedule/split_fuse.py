@@ -10,7 +10,7 @@ from ...ir.expr import Var
 from ...ir.stmt import For, Stmt
 from ...ir.types import Expr
 from ...ir.walk import free_vars
-from .conditions import starts_at_zero
+from .conditions import iterators_driven, require_not_empty, starts_at_zero
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import LoopBody, analyzer_at, as_index, int_value, nest
@@ -139,7 +139,7 @@ def _range(extent: Expr, like: Var) -> Range:
 
 
 @primitive(
-    checks=("plain loop", "only children in a chain", "one kind", "independent extents"),
+    checks=("plain loop", "only children in a chain", "one kind", "independent extents", "reduction not empty"),
     rewrite="for i in n: for j in m: f(i, j)  ->  for f in n * m: f(f // m, f % m)",
     example='i, j, k = sch.get_loops(sch.get_block("C"))\nij = sch.fuse(i, j)',
 )
@@ -172,6 +172,9 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
                 condition="independent extents",
                 at=loop,
             )
+    for block in state.blocks_below(loops[-1]):
+        if any([kind != "R" for loop in loops for kind, _ in iterators_driven(block, loop)]):
+            require_not_empty(state, loops[-1], loops)
     ana = analyzer_at(state, loops[-1])
     name = "_".join([s.loop_var.name for s in stmts]) + "_fused"
     var = Var(name if len(name) <= MAX_NAME else "fused", stmts[0].loop_var.ty)

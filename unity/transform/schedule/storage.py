@@ -33,6 +33,11 @@ SCOPES = (
 )
 
 
+def known_scope(scope: str) -> bool:
+    """A storage scope of the table, or main memory set apart under a name of one's own (``"global.A_reg"``)."""
+    return scope in SCOPES or (scope.startswith("global.") and scope[7:].isidentifier())
+
+
 def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
     """A buffer a block writes, by place or by name. Refuses E429 for one it does not write."""
     written = list(dict.fromkeys([r.buffer for r in regions(state, block.block)[1]]))
@@ -69,7 +74,7 @@ def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, st
     """
     buffer = written_buffer(state, block, buffer_index)
     where = allocated(state, block, buffer)
-    if storage_scope not in SCOPES:
+    if not known_scope(storage_scope):
         refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
                nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
     if buffer.scope != storage_scope:
