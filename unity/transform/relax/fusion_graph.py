@@ -28,6 +28,7 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.types import Expr, TensorType
 from ...ir.walk import used_vars
+from ..tir.auto_inline import SMALL_WORK
 from ..tir.op_pattern import OPAQUE_EDGE, Edge, KernelPattern, OpPatternKind, analyze_pattern
 
 ELEMENTWISE, BROADCAST, INJECTIVE = OpPatternKind.ELEMENTWISE, OpPatternKind.BROADCAST, OpPatternKind.INJECTIVE
@@ -42,6 +43,7 @@ class Item:
     binding: Binding
     kind: OpPatternKind
     expensive: bool = False
+    work: int = 0
     args: list[Expr] = field(default_factory=list)
     users: list[tuple[Item, Edge]] = field(default_factory=list)
     escapes: bool = False
@@ -91,7 +93,7 @@ def _item(index: int, binding: Binding, patterns: Patterns, by_var: dict[Var, It
         given = value.args[1]
         assert type(given) is Tuple
         args = list(given.fields)
-        item = Item(index, binding, pattern.kind, pattern.expensive, args, escapes=escapes)
+        item = Item(index, binding, pattern.kind, pattern.expensive, pattern.work, args, escapes=escapes)
         tensors = [a for a in args if isinstance(a.ty, TensorType)]
         if len(tensors) == len(pattern.edges):
             for arg, edge in zip(tensors, pattern.edges):
@@ -103,7 +105,7 @@ def _item(index: int, binding: Binding, patterns: Patterns, by_var: dict[Var, It
     if type(value) is TupleGetItem and isinstance(value.tuple_value, Var) and value.tuple_value in by_var:
         source = by_var[value.tuple_value]
         if source.kind is not OPAQUE and patterns.of(getattr(source.binding, "value", value)) is not None:
-            item = Item(index, binding, min(source.kind, INJECTIVE), False, [value.tuple_value], escapes=escapes)
+            item = Item(index, binding, min(source.kind, INJECTIVE), False, 0, [value.tuple_value], escapes=escapes)
             source.users.append((item, Edge(ELEMENTWISE, False)))
             return item
     item = Item(index, binding, OPAQUE, True, escapes=escapes)
@@ -220,6 +222,11 @@ class Partition:
         repeated = any([edge.repeats for p in upstream for user, edge in p.users if user in on_path])
         costly = any([self.of(p).expensive for p in upstream if self.of(p) is not target])
         if costly and (repeated or target.repeats):
+            return
+        again = any(
+            [edge.repeats and edge.kind is COMM_REDUCE for p in upstream for user, edge in p.users if user in on_path]
+        )
+        if again and sum([m.work for g in roots if g is not target for m in g.members]) > SMALL_WORK:
             return
         members = [m for g in roots for m in g.members]
         if len(members) > self.max_depth or (self.max_args and _inputs(members) > self.max_args):

@@ -1,7 +1,8 @@
 """auto_inline: blocks whose values are cheaper to compute again than to keep are inlined into their readers.
 
 A block is inlined when nothing is computed more often than before (every element is read at most once), or when its value is
-cheap (no transcendental function) and no reduction would repeat it. What a program computes does not change by a bit.
+cheap (no transcendental function) and no reduction would repeat it within itself; a value of few operations may be computed by
+two or three reductions each (the rows of a softmax or a normalisation). What a program computes does not change by a bit.
 Here: when inlining pays. Not here: how it is done (`inline_blocks.py`).
 """
 
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 from ...ir.analysis.regions import opaque_buffers
 from ...ir.buffer import Buffer
 from ...ir.build import is_int
-from ...ir.expr import Call, IntImm, Var
+from ...ir.expr import Call, FloatImm, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Mul
+from ...ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Let, Mod, Mul
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
-from ...ir.walk import collect, used_vars
+from ...ir.walk import children, collect, used_vars
 from ..base import prim_func_pass
 from .inline_blocks import NOTHING, Definition, definition, inline_reads, realizes
 from .nests import slope
@@ -121,6 +122,30 @@ def _reads_once(reading: Reading) -> bool:
     return len(found) == len(variables)
 
 
+def each_reads_once(found: list[Reading], buffer: Buffer) -> bool:
+    """True when every block by itself reads an element at most once."""
+    whole = Size(list(buffer.shape))
+    return all([not r.closed and (_reads_once(r) or r.runs.at_most(whole, len(r.loads))) for r in found])
+
+
+def work(value: Expr) -> int:
+    """Operations on data in a value; arithmetic of indices is not counted."""
+    count, stack = 0, [value]
+    while stack:
+        node = stack.pop()
+        if type(node) is BufferLoad:
+            continue
+        count += type(node) not in (IntImm, FloatImm, Var, Let)
+        stack += [child for child in children(node) if isinstance(child, Expr)]
+    return count
+
+
+SMALL_WORK = 8
+"""Operations that cost less than writing a value and reading it back."""
+MANY_READERS = 3
+"""Most blocks of a program that each compute a value again instead of reading it."""
+
+
 def plain_blocks(body: Stmt) -> list[BlockRealize] | None:
     """The blocks of a body where none holds another one, else None."""
     found = realizes(body)
@@ -198,7 +223,12 @@ def _only_loops(stmt: Stmt) -> bool:
 def _pays(producer: Definition, found: list[Reading]) -> bool:
     if not repeats(found, producer.buffer):
         return bool(found)
-    return not is_expensive(producer.value) and not any([reading.reduces or reading.closed for reading in found])
+    if is_expensive(producer.value):
+        return False
+    if not any([reading.reduces or reading.closed for reading in found]):
+        return True
+    few = len(found) <= MANY_READERS and work(producer.value) <= SMALL_WORK
+    return few and each_reads_once(found, producer.buffer)
 
 
 def inline_all(body: Stmt) -> Stmt:

@@ -19,7 +19,7 @@ from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqSt
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import collect
-from .auto_inline import inline_all, is_expensive, plain_blocks, readings, repeats
+from .auto_inline import MANY_READERS, each_reads_once, inline_all, is_expensive, plain_blocks, readings, repeats, work
 from .inline_blocks import definition
 from .nests import calls_are_pure
 
@@ -46,11 +46,13 @@ class Edge:
 
 @dataclass(slots=True, frozen=True)
 class KernelPattern:
-    """Kind of a program, one Edge for each input buffer (in order of the parameters), and whether it computes expensive values."""
+    """Kind of a program, one Edge for each input buffer (in order of the parameters), whether it computes expensive values, and
+    operations for one result."""
 
     kind: OpPatternKind
     edges: tuple[Edge, ...]
     expensive: bool
+    work: int = 0
 
 
 OPAQUE_EDGE = Edge(OpPatternKind.OPAQUE, True)
@@ -102,7 +104,7 @@ def analyze_pattern(func: PrimFunc) -> KernelPattern:
         return opaque
     edges = tuple([_edge(blocks, buffer, kind) for buffer in inputs])
     expensive = any([is_expensive(store.value) for store in stores])
-    return KernelPattern(kind, edges, expensive)
+    return KernelPattern(kind, edges, expensive, sum([work(store.value) for store in stores]))
 
 
 def _foreign_loads(realize: BlockRealize) -> list[BufferLoad]:
@@ -205,8 +207,10 @@ def _edge(blocks: list[BlockRealize], buffer: Buffer, kind: OpPatternKind) -> Ed
         return Edge(OpPatternKind.BROADCAST, False)
     again = repeats(found, buffer)
     if any([_reduces(reading.realize) for reading in found]):
-        alone = len(found) == 1 and not again and not _in_indices(found[0].realize.block, buffer)
-        return Edge(OpPatternKind.COMM_REDUCE if alone else OpPatternKind.OPAQUE, again)
+        alone = len(found) == 1 and not again
+        few = len(found) <= MANY_READERS and each_reads_once(found, buffer)
+        indexed = any([_in_indices(reading.realize.block, buffer) for reading in found])
+        return Edge(OpPatternKind.COMM_REDUCE if (alone or few) and not indexed else OpPatternKind.OPAQUE, again)
     if kind > OpPatternKind.INJECTIVE and len(found) > 1:
         return Edge(OpPatternKind.OPAQUE, True)
     kinds = []
