@@ -43,7 +43,10 @@ OPTIONS: dict[str, Option] = {
             "Loop iterations one run of UNITY_CHECK may take; longer runs are skipped.",
         ),
         Option(
-            "UNITY_CHECK_SECONDS", int, 120, "Seconds UNITY_CHECK may take in a process; what comes after is skipped."
+            "UNITY_CHECK_SECONDS",
+            int,
+            120,
+            "Seconds of processor time UNITY_CHECK may take in a process; what comes after is skipped.",
         ),
         Option("UNITY_CHECK_DIR", str, "", "Folder of the files UNITY_CHECK saves. Default: a temporary folder."),
         Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),

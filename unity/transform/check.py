@@ -69,7 +69,7 @@ class CheckInstrument(Instrument):
     """Compares the meaning of a module before and after each pass.
 
     ``inputs``: inputs per function and pass; ``steps``: loop iterations of one run of a
-    graph function, a tenth of it for a tensor program alone; ``seconds``: time all checks may take
+    graph function, a tenth of it for a tensor program alone; ``seconds``: processor time all checks may take
     together; ``folder``: where failures are saved; ``show``: print a line per check to standard error.
     """
 
@@ -102,10 +102,10 @@ class CheckInstrument(Instrument):
         self._note_pure_calls(old)
         fresh: dict[tuple[str, int], Outcome] = {}
         for name in self._calls.changed(old, new):
-            start = time.monotonic()
+            start = time.process_time()
             record = CheckRecord(str(step), name, "skipped")
             failure = self._check(step, old, new, name, record, fresh)
-            record.seconds = time.monotonic() - start
+            record.seconds = time.process_time() - start
             self.used += record.seconds
             if failure is not None:
                 record.verdict = "differs"
