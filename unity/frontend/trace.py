@@ -52,7 +52,8 @@ def _explained(error: Exception, model: Any) -> FrontendError:
             place = (name, text, line)
     span = Span(Source(*place, owner=owner), 0, len(place[1])) if place is not None else None
     first, *rest = str(error).strip().splitlines() or [""]
-    notes = [Note("\n".join(rest[:8]).strip())] if any([line.strip() for line in rest[:8]]) else []
+    told = [line for line in rest if line.strip() and not line.startswith(_ABOUT_TORCH)][:8]
+    notes = [Note("\n".join(told))] if told else []
     if "data-dependent" in first:
         hint = "torch.cond expresses a branch on data"
     elif "onstraints violated" in first:
@@ -62,6 +63,10 @@ def _explained(error: Exception, model: Any) -> FrontendError:
     return FrontendError(
         "E016", f"torch.export does not take this model: {type(error).__name__}: {first}", span, notes, hint
     )
+
+
+_ABOUT_TORCH = ("For ", "If you suspect", "Caused by", "consider using", "The following call", "The error above")
+"""Beginnings of lines with which torch's messages speak to its own developers."""
 
 
 def _spread(dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
