@@ -106,7 +106,8 @@ def test_wrong_kinds() -> None:
     with pytest.raises(ScheduleError, match=r"E403.*loop must be a loop"):
         sch.split(block, [1, 2])
     with pytest.raises(ScheduleError, match="E403"):
-        sch.get_loops("C")
+        sch.get_loops(3)
+    assert len(sch.get_loops("C")) == 3  # a block may be given by name
     foreign = Schedule(module(MM_RELU))
     with pytest.raises(ScheduleError, match="E402"):
         foreign.get_loops(block)
@@ -225,3 +226,47 @@ def test_allocations_stay_behind_the_sizes_they_need() -> None:
     sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 4])
     sch.compute_inline(sch.get_block("D"))
     assert_same(mod, sch.mod)
+
+
+GRAPH = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "f"})
+        for i in range(4):
+            with T.block("B"):
+                vi = T.axis.spatial(4, i)
+                B[vi] = A[vi]
+
+    @T.prim_func
+    def g(A: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "g"})
+        A[0] = T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        cls = MyModule
+        with R.dataflow():
+            y = R.call_tir(cls.f, (x,), out_sinfo=R.Tensor((4,), "float32"))
+            R.output(y)
+        return y
+"""
+
+
+def test_functions_of_a_module() -> None:
+    mod = module(GRAPH)
+    sch = Schedule(mod)
+    assert sch.func_working_on is None
+    with pytest.raises(ScheduleError, match="which function has the block 'B'"):
+        sch.get_block("B")
+    for wrong in ("main", "h"):
+        with pytest.raises(ScheduleError, match="E407"):
+            sch.get_block("B", func_name=wrong)
+        with pytest.raises(ScheduleError, match="E407"):
+            sch.work_on(wrong)
+    sch.work_on("f")
+    sch.split(sch.get_loops(sch.get_block("B"))[0], [2, 2])
+    assert sch.mod["main"] is mod["main"] and sch.mod["g"] is mod["g"] and sch.mod["f"] is not mod["f"]
+    assert sch.get_child_blocks(sch.get_block("root", func_name="g")) == []
+    assert_same(mod, sch.mod, name="f")

@@ -130,7 +130,8 @@ def require_complete(state: ScheduleState, block: Sref) -> None:
     """Refuse E411 unless the block is complete."""
     reason = why_not_complete(state, block)
     if reason is not None:
-        refuse("E411", f"{block.name} is no complete block: {reason}", condition="complete block", at=block)
+        refuse("E411", f"{block.name} is no complete block: {reason}", condition="complete block", at=block,
+               nearest="take this step before decompose_reduction, or on a block that alone writes its buffer")  # fmt: skip
 
 
 def require_reduction(state: ScheduleState, block: Sref) -> None:
@@ -141,6 +142,7 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
         refuse(
             "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
             clash=found,
+            nearest="take this step before decompose_reduction; declare what repeats as T.axis.reduce, with T.init()",
         )  # fmt: skip
 
 
@@ -151,6 +153,7 @@ def require_affine(state: ScheduleState, block: Sref) -> None:
         found = clash(state, block)
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,
+            nearest="split with factors that divide, and fuse only loops that were split from one",
         )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
             refuse(
                 "E424", f"loop {inner.name} is not the only statement inside loop {outer.name}",
                 condition="only children in a chain", at=[outer, inner],
+                nearest=f"reorder the loops inside {inner.name}, or those outside of it",
             )  # fmt: skip
     wanted = iter(ordered_loops)
     named = set(ordered_loops)

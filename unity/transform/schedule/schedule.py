@@ -94,7 +94,7 @@ class Schedule:
         return self._func
 
     def work_on(self, func_name: str) -> None:
-        """Look up blocks in this function from now on. Raises VerifyError E301 for an unknown name."""
+        """Look up blocks in this function from now on. Raises ScheduleError E407 for a name that is no tensor program."""
         self.state.root(func_name)
         self._func = func_name
 

@@ -24,7 +24,7 @@ from ...ir.stmt import (
     Stmt,
 )  # fmt: skip
 from ...support.deep import deep_recursion
-from ...support.errors import InternalError
+from ...support.errors import InternalError, ScheduleError
 from .sref import Item, Sref, items_below, items_in, key_of
 from .tree import as_root, outer_form, swap
 
@@ -54,11 +54,17 @@ class ScheduleState:
     # ---- functions
 
     def root(self, func: str) -> Sref:
-        """The root block of a tensor program of the module. Raises VerifyError E301 for an unknown name."""
+        """The root block of a tensor program of the module. Raises ScheduleError E407 for a name that is none."""
         found = self.roots.get(func)
         if found is not None:
             return found
-        fn = self.base[func]
+        fn = self.base.functions.get(func)
+        if not isinstance(fn, PrimFunc):
+            what = "a graph function" if fn is not None else "no function of the module"
+            known = ", ".join(self.base.prim_funcs()) or "none"
+            raise ScheduleError(
+                "E407", f"{func!r} is {what}: there is no tensor program to schedule", help=f"tensor programs: {known}"
+            )
         body, wrapped = as_root(fn.body)
         self.shells[func], self.wrapped[func], self.index[func] = fn, wrapped, {}
         root = self.roots[func] = Sref(func, body, None)
