@@ -121,3 +121,41 @@ def main(X: T.Buffer((3, {width}), "int32"), W: T.Buffer((4, 3, 3), "int32"), Y:
     padded = np.pad(x, ((0, 0), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, 3, axis=1)[:, ::stride]
     np.testing.assert_array_equal(y, np.einsum("cir,fcr->fi", windows, w))
+
+
+def test_ahead_of_time() -> None:
+    """Prefetches, double buffers and a thread's own large memory, compiled."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((6, 40000), "int32"), C: T.Buffer((6,), "int32"), D: T.Buffer((6, 8), "int32")):
+    T.func_attr({"tir.is_scheduled": True})
+    with T.block("root"):
+        T.reads()
+        T.writes()
+        B = T.alloc_buffer((8,), "int32")
+        for i in T.parallel(6):
+            with T.block("own"):
+                vi = T.axis.spatial(6, i)
+                L = T.alloc_buffer((40000,), "int32")
+                for k in T.serial(40000, annotations={"software_prefetch": 64}):
+                    L[k] = A[vi, k] + vi
+                C[vi] = L[0] + L[39999]
+        for i in range(6):
+            with T.block("fill"):
+                vi = T.axis.spatial(6, i)
+                T.block_attr({"double_buffer_scope": 0})
+                for k in T.vectorized(8):
+                    B[k] = A[vi, k] * 2
+            with T.block("use"):
+                vi = T.axis.spatial(6, i)
+                for k in range(8):
+                    D[vi, k] = B[7 - k] + 1
+"""
+    loaded = Loaded({"main": read(text)})
+    assert "llvm.prefetch" in loaded.library.ir_text and loaded.library.ir_text.count("@aligned_alloc(i64 64, i64") == 1
+    a = np.random.default_rng(1).integers(-99, 99, (6, 40000)).astype("int32")
+    c, d = np.zeros(6, "int32"), np.zeros((6, 8), "int32")
+    for _ in range(3):
+        loaded("main", a, c, d)
+        np.testing.assert_array_equal(c, a[:, 0] + a[:, -1] + 2 * np.arange(6))
+        np.testing.assert_array_equal(d, a[:, 7::-1] * 2 + 1)

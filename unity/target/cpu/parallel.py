@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ...ffi.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
-from ...ir.expr import Var
-from ...ir.stmt import For
+from ...ir.expr import IntImm, Var
+from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
 from ...ir.types import PointerType
 from ...ir.walk import used_vars
 from .casts import convert
@@ -56,6 +56,18 @@ def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     w.start(good)
 
 
+def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
+    """Buffers of constant size that the body begins with, and the rest of it: allocated once, they serve all iterations that a
+    thread runs."""
+    parts = body.stmts if type(body) is SeqStmt else (body,)
+    own: list[AllocBuffer] = []
+    for part in parts:
+        if type(part) is not AllocBuffer or not all([type(extent) is IntImm for extent in part.buffer.shape]):
+            break
+        own.append(part)
+    return own, seq(*parts[len(own) :])
+
+
 def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]]) -> None:
     """Two functions: a work function with the captured values as parameters (pointers keep ``noalias``), and the entry
     the pool calls, which reads the context."""
@@ -69,22 +81,26 @@ def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured
         parameters.append(f"{kind}{' noalias' if kind == 'ptr' and no_alias else ''} %c{number}")
         inner.env[var] = f"%c{number}"
     parameters.append(f"{ty} %first")
+    own, each = _own_memory(stmt.body)
+    for alloc in own:
+        inner.statement(alloc)
+    held, before = len(inner.heap), inner.block
     inner.jump("head")
     inner.start("head")
-    inner.lines.append("  %at = phi i64 [ %begin, %entry ], [ %after, %next ]")
+    inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
     inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")
     inner.start("body")
     offset = convert(inner, "%at", I64, dtype)
     inner.env[stmt.loop_var] = inner.emit(f"add {ty} {offset}, %first")
-    inner.loops.append(LoopScope("", "next", 0))
-    inner.statement(stmt.body)
-    inner.free_down_to(0)
+    inner.loops.append(LoopScope("", "next", held))
+    inner.statement(each)
+    inner.free_down_to(held)
     inner.jump("next")
     inner.start("next")
     inner.lines.append("  %after = add nsw i64 %at, 1")
     inner.jump("head")
     inner.start("done")
-    inner.lines.append("  ret i32 0")
+    inner.leave("0")
     body = "\n".join(["entry:", *inner.entry, *inner.lines])
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]

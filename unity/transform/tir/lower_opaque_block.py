@@ -6,14 +6,19 @@ one iteration are replaced by their body; a block marked ``reduction`` becomes `
 
 from __future__ import annotations
 
+from ...ir.analysis.regions import block_regions
 from ...ir.build import const, is_int
+from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.stmt import AllocBuffer, AttrStmt, BlockRealize, For, IfThenElse, Stmt, seq
+from ...ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ...ir.walk import rewrite, substitute
 from ...support.errors import PassError
 from ..base import prim_func_pass
 from .lower_init_block import REDUCTION
+
+DOUBLE_BUFFER = "double_buffer_scope"
+"""Annotation of a block: number of the written buffer that is to exist twice; attribute of its body on the buffer's pointer."""
 
 
 def _realize(realize: BlockRealize) -> Stmt:
@@ -26,9 +31,22 @@ def _realize(realize: BlockRealize) -> Stmt:
     for key, value in block.annotations.items():
         if key.startswith("pragma_"):
             body = AttrStmt(const(0, "int32"), key, value, body)
+    if DOUBLE_BUFFER in block.annotations:
+        body = AttrStmt(_written(block, block.annotations[DOUBLE_BUFFER]), DOUBLE_BUFFER, 1, body)
     if block.alloc_buffers:
         body = seq(*[AllocBuffer(buffer) for buffer in block.alloc_buffers], body)
     return body if is_int(realize.predicate, 1) else IfThenElse(realize.predicate, body)
+
+
+def _written(block: Block, number: object) -> Var:
+    """Pointer of the buffer a block writes, by number. Raises PassError E532."""
+    writes = block_regions(block)[1]
+    position = number.value if isinstance(number, IntImm) else number
+    if not isinstance(position, int) or not 0 <= position < len(writes):
+        raise PassError(
+            "E532", f"{DOUBLE_BUFFER} of block {block.name} must number one of the buffers it writes", block.span
+        )
+    return writes[position].buffer.data
 
 
 def _loop(loop: For) -> Stmt:

@@ -15,6 +15,8 @@ from .convert_blocks_to_opaque import convert_blocks_to_opaque
 from .flatten_buffer import flatten_buffer
 from .fuse_outer_loops import fuse_outer_loops
 from .hoist_if_then_else import hoist_if_then_else
+from .inject_double_buffer import inject_double_buffer
+from .inject_prefetch import inject_prefetch
 from .instrument_bounds import instrument_bounds
 from .legalize_narrow_float import legalize_narrow_float
 from .loop_partition import loop_partition
@@ -26,6 +28,7 @@ from .plan_buffer_allocation import plan_buffer_allocation
 from .remove_no_op import remove_no_op
 from .rewrite_unsafe_select import rewrite_unsafe_select
 from .simplify import simplify
+from .storage_rewrite import storage_rewrite
 from .tile_reductions import tile_reductions
 from .unroll_loop import unroll_loop
 from .vectorize_loop import vectorize_loop
@@ -45,14 +48,17 @@ CPU_PIPELINE = Pipeline((
     lower_opaque_block,
     fuse_outer_loops,
     compact_buffer_allocation,
+    inject_double_buffer,
     hoist_if_then_else,
     version_predicates,
     loop_partition,
     flatten_buffer,
     simplify,
     coalesce_loops,
+    storage_rewrite,
     legalize_narrow_float,
     vectorize_loop,
+    inject_prefetch,
     unroll_loop,
     rewrite_unsafe_select,
     remove_no_op,
