@@ -92,3 +92,22 @@ for upper in (False, True):
         ("linalg.solve_triangular", [SPD, f(2, 3, 2)], {"upper": upper}),
         ("linalg.solve_triangular", [FACTORS, f(3, 1)], {"upper": upper, "unitriangular": True}),
     ]
+
+
+CASES += [(f"grad.{n}", [f(2, 3)], {}) for n in ("no_grad", "start_checkpoint", "end_checkpoint")]
+CASES += [
+    ("nn.attention_bias", [f(1, 3, 2, 4), f(1, 5, 2, 4), f(1, 5, 2, 4), f(1, 1, 3, 5)], {"scale": 0.5}),
+    ("grad.take_backward", [f(2, 2, 3), f(4, 3), np.array([[0, 2], [2, -1]])], {}),
+    ("grad.take_backward", [f(2, 3), f(2, 4), np.array([1, 9, 1])], {"axis": -1}),
+    ("grad.nll_loss_backward", [f(), f(4, 3), np.array([0, 2, -100, 1])], {}),
+    (
+        "grad.nll_loss_backward",
+        [f(2, 2), f(2, 3, 2), np.array([[0, 2], [1, 1]]), f(3)],
+        {"reduction": "none", "ignore_index": 1},
+    ),
+]
+for name in ("max", "avg"):
+    CASES += [
+        (f"grad.{name}_pool2d_backward", [f(1, 2, 3, 3), f(1, 2, 5, 4)], {"pool_size": 2, "strides": 2, "padding": 1}),
+        (f"grad.{name}_pool2d_backward", [f(1, 1, 3, 4), f(1, 1, 4, 5)], {"pool_size": 2, "count_include_pad": True}),
+    ]

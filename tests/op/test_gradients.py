@@ -126,6 +126,8 @@ CASES += [
         {"causal_mask": "BottomRight", "scale": 0.7},
     ),
 ]
+CASES.append(("nn.attention_bias", [f(1, 2, 2, 3), f(1, 3, 2, 3), f(1, 3, 2, 2), f(1, 1, 2, 3)], {}))
+CASES += [(f"grad.{n}", [f(2, 3)], {}) for n in ("no_grad", "start_checkpoint", "end_checkpoint")]
 CASES += [(n, [f(2, 3)], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "erfinv", "lgamma")]
 CASES += [(n, [f(3, 4)], {"axis": a}) for n in ("cummax", "cummin", "logcumsumexp") for a in (0, -1)]
 for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):

@@ -14,6 +14,7 @@ from . import (
     create,
     elementwise,
     factor,
+    grad,
     gradients,
     gradients_attention,
     gradients_nn,
@@ -78,6 +79,7 @@ _FAMILIES = (
     recurrent,
     pool_indices,
     factor,
+    grad,
 )
 
 OPERATORS: dict[str, Operator] = {

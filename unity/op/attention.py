@@ -138,6 +138,23 @@ attention = row(
     lower=_attention,
     ref=_attention_ref,
 )
+attention_bias = row(
+    "nn.attention_bias",
+    (
+        "query",
+        "key",
+        "value",
+        "bias",
+        attribute("scale", None),
+        attribute("causal_mask", None),
+        attribute("window_size", None),
+    ),
+    _attention_type,
+    "nn.attention with a bias that must be given.",
+    family=FAMILY,
+    lower=_attention,
+    ref=_attention_ref,
+)
 
 
 def _group_norm_type(call: Call) -> Type:

@@ -68,5 +68,5 @@ def _attention(call: Call, g: Expr) -> list[Any]:
 
 _ROWS_OF = (attention,)
 """Families whose rows must stand in the table first."""
-GRADIENTS["R.nn.attention"] = _attention
-OPS["R.nn.attention"].grad = _attention
+for _name in ("R.nn.attention", "R.nn.attention_bias"):
+    GRADIENTS[_name] = OPS[_name].grad = _attention

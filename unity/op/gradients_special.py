@@ -10,7 +10,7 @@ from ..ir.expr import Call, ShapeExpr, TupleGetItem
 from ..ir.op import OPS
 from ..ir.relation import dims
 from ..ir.types import Expr
-from . import pool_indices, running, scan, special
+from . import grad, pool_indices, running, scan, special
 from .binary import add, divide, multiply, subtract
 from .create import zeros_like
 from .elementwise import exp, negative, square
@@ -88,6 +88,9 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.cummax": _extreme,
     "R.cummin": _extreme,
     "R.logcumsumexp": _logcumsumexp,
+    "R.grad.no_grad": lambda call, g: [None],
+    "R.grad.start_checkpoint": lambda call, g: [g],
+    "R.grad.end_checkpoint": lambda call, g: [g],
     **{f"R.nn.max_pool{n}d_with_indices": _largest for n in (1, 2, 3)},
     **{f"R.nn.adaptive_max_pool{n}d": _largest for n in (1, 2, 3)},
 }
@@ -95,7 +98,7 @@ GRADIENTS.update(SPECIAL_GRADIENTS)
 for _name, _rule in SPECIAL_GRADIENTS.items():
     OPS[_name].grad = _rule
 
-_ROWS_OF = (pool_indices,)
+_ROWS_OF = (grad, pool_indices)
 """Families whose rows must stand in the table first."""
 
 __all__ = ["SPECIAL_GRADIENTS"]

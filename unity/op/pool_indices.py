@@ -16,7 +16,7 @@ from .. import te
 from ..ffi.dtype import DataType
 from ..ir.expr import Call
 from ..ir.op import Param
-from ..ir.types import TensorType, TupleType, Type
+from ..ir.types import Expr, TensorType, TupleType, Type
 from .conv import many, pads, spatial
 from .lowering import known_dims
 from .manipulate import ravel
@@ -57,12 +57,13 @@ _largest = te.comm_reducer(_combine, lambda i, v: (te.const(-1, i), te.lowest(v)
 
 
 def _pick(
-    call: Call, x: te.Tensor, reach: Sequence[Any], place: Callable[[Sequence[te.Value], int, te.Value], Place]
+    x: te.Tensor,
+    shape: Sequence[Expr],
+    reach: Sequence[Any],
+    place: Callable[[Sequence[te.Value], int, te.Value], Place],
 ) -> tuple[te.Tensor, te.Tensor]:
     """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis."""
     rank = x.ndim - 2
-    assert isinstance(call.ty, TupleType)
-    shape = known_dims(call, call.ty.fields[0])
     rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
     def body(*i: te.Value) -> Any:
@@ -76,18 +77,22 @@ def _pick(
     return values, places
 
 
-def _pool(rank: int) -> Callable[..., Any]:
-    def lower(call: Call, x: te.Tensor) -> Any:
-        kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
-        before, _ = pads(call, rank)
+def largest_in_windows(call: Call, x: te.Tensor, shape: Sequence[Expr]) -> tuple[te.Tensor, te.Tensor]:
+    """Values and places of pooling with the windows a call's attributes describe, for outputs of a shape."""
+    rank = x.ndim - 2
+    kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
+    before, _ = pads(call, rank)
 
-        def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
-            at = i[2 + n] * strides[n] + r * dilation[n] - before[n]
-            return at, te.all(at >= 0, at < te.Value(x.shape[2 + n]))
+    def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+        at = i[2 + n] * strides[n] + r * dilation[n] - before[n]
+        return at, te.all(at >= 0, at < te.Value(x.shape[2 + n]))
 
-        return _pick(call, x, kernel, place)
+    return _pick(x, shape, kernel, place)
 
-    return lower
+
+def _pool(call: Call, x: te.Tensor) -> Any:
+    assert isinstance(call.ty, TupleType)
+    return largest_in_windows(call, x, known_dims(call, call.ty.fields[0]))
 
 
 def _adaptive(rank: int) -> Callable[..., Any]:
@@ -100,7 +105,7 @@ def _adaptive(rank: int) -> Callable[..., Any]:
             start = (i[2 + n] * span) // size
             return start + r, start + r < ((i[2 + n] + 1) * span + size - 1) // size
 
-        return _pick(call, x, [adaptive_reach(x.shape[2 + n], shape[2 + n]) for n in range(rank)], place)
+        return _pick(x, shape, [adaptive_reach(x.shape[2 + n], shape[2 + n]) for n in range(rank)], place)
 
     return lower
 
@@ -165,7 +170,7 @@ def _pool_row(rank: int) -> Operator:
         _with_indices(pool_type(rank)),
         "Largest of each window and its index in the spatial axes.",
         family=FAMILY,
-        lower=_pool(rank),
+        lower=_pool,
         ref=_pool_ref(rank),
     )
 

@@ -1,0 +1,330 @@
+"""Operators that gradients are made of: marks for the gradient pass, and backward steps of pooling, take and the log likelihood.
+
+A mark is the identity. ``no_grad`` stops the gradient; between ``start_checkpoint`` and ``end_checkpoint`` values are computed
+again in the backward pass instead of being kept. Windows and indices mean what they mean in the forward operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import te
+from ..ffi.dtype import DataType
+from ..ir import build
+from ..ir.buffer import Buffer
+from ..ir.expr import Call, Var
+from ..ir.op import Param
+from ..ir.relation import dims, unequal_shapes
+from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ..ir.types import Expr, Type
+from .conv import many, pads, spatial
+from .index import in_range, index_tensor
+from .lowering import SMALL_FLOATS, short_name
+from .manipulate import unravel
+from .pool import pool_type
+from .pool_indices import largest_in_windows
+from .reduce import cast_tensor, reduce_tensor
+from .rules import attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
+from .scan import loops, read
+from .table import Operator, attribute, optional, row
+
+FAMILY = "grad"
+
+
+def _mark(name: str, doc: str) -> Operator:
+    return row(
+        f"grad.{name}",
+        ("input",),
+        lambda call: tensor_arg(call, 0, "input"),
+        doc,
+        family=FAMILY,
+        lower=lambda call, x: te.compute(x.shape, lambda *i: x[i], name),
+        ref=lambda x: x.copy(),
+    )
+
+
+no_grad = _mark("no_grad", "The tensor itself; no gradient flows through it.")
+start_checkpoint = _mark(
+    "start_checkpoint", "The tensor itself; a segment that is computed again for the gradient begins."
+)
+end_checkpoint = _mark("end_checkpoint", "The tensor itself; a segment that is computed again for the gradient ends.")
+
+
+def _wide(dtype: DataType) -> DataType:
+    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+
+
+def _gathered(
+    call: Call, like: te.Tensor, inputs: list[te.Tensor], add: Callable[[list[Buffer], Buffer], Stmt]
+) -> te.Tensor:
+    """A tensor like another that begins with zeros and is added to."""
+    wide = _wide(like.data_type)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        zero = loops(outs[0].shape, lambda i: BufferStore(outs[0], build.const(0.0, wide), tuple(i)), "z")
+        return seq(zero, add(ins, outs[0]))
+
+    made = te.extern(like.shape, inputs, emit, short_name(call), wide)
+    return cast_tensor(made, like.data_type, "cast")
+
+
+def _wider(x: te.Tensor) -> te.Tensor:
+    return cast_tensor(x, _wide(x.data_type), "wide") if x.data_type.is_float else x
+
+
+# ---- take
+
+
+def _take_type(call: Call) -> Type:
+    grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "x")
+    indices = index_tensor(call, 2)
+    same_dtype(call, grad, x)
+    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    known, flow, picked = dims(x), dims(grad), dims(indices)
+    if known is not None and flow is not None and picked is not None:
+        wanted = (*known[:axis], *picked, *known[axis + 1 :])
+        if unequal_shapes(flow, wanted):
+            raise fail(call, "E213", f"output_grad {grad} does not fit x {x} at indices {indices}", None, call.args[0])
+    return x
+
+
+def _take(call: Call, grad: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    axis, rank = normal_axis(call, int_attr(call, "axis", 0), x.ndim), indices.ndim
+
+    def add(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            place = in_range(te.Value(read(ins[1], i[axis : axis + rank])), out.shape[axis]).expr
+            at: list[Expr] = [*i[:axis], place, *i[axis + rank :]]
+            return BufferStore(out, build.add(read(out, at), read(ins[0], i)), tuple(at))
+
+        return loops(ins[0].shape, body)
+
+    return _gathered(call, x, [_wider(grad), indices], add)
+
+
+def _take_ref(grad: np.ndarray, x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
+    made = np.zeros(x.shape, np.float64)
+    axis %= x.ndim
+    size = x.shape[axis]
+    wide = indices.astype(np.int64)
+    index = np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
+    for place in np.ndindex(*grad.shape):
+        at = (*place[:axis], int(index[place[axis : axis + indices.ndim]]), *place[axis + indices.ndim :])
+        made[at] += grad[place]
+    return made.astype(x.dtype)
+
+
+take_backward = row(
+    "grad.take_backward",
+    ("output_grad", "x", "indices", attribute("axis", 0)),
+    _take_type,
+    "Gradient of take with respect to x.",
+    family=FAMILY,
+    lower=_take,
+    ref=_take_ref,
+)
+
+
+# ---- pooling
+
+
+def _pool_back_type(call: Call) -> Type:
+    grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "data")
+    same_dtype(call, grad, x)
+    if attr(call, "layout", "NCHW") != "NCHW":
+        raise fail(call, "E214", f"layout must be NCHW, got {attr(call, 'layout')!r}", "use R.permute_dims before")
+    forward = pool_type(2)(Call(call.op, (call.args[1],), call.attrs, (), x, call.span))
+    flow, wanted = dims(grad), dims(forward)
+    if flow is not None and wanted is not None and unequal_shapes(flow, wanted):
+        raise fail(call, "E213", f"output_grad {grad} is not of the type of the output, {forward}", None, call.args[0])
+    return x
+
+
+def _max_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Each gradient goes to the element its window chose."""
+    places = largest_in_windows(call, x, grad.shape)[1]
+
+    def add(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            place = te.Value(read(ins[1], i))
+            height, width = unravel(place, out.shape[2:])
+            at = [i[0], i[1], te.unwrap(height), te.unwrap(width)]
+            more = BufferStore(out, build.add(read(out, at), read(ins[0], i)), tuple(at))
+            return IfThenElse(te.unwrap(place >= 0), more)
+
+        return loops(ins[0].shape, body)
+
+    return _gathered(call, x, [_wider(grad), places], add)
+
+
+def _mean_back(call: Call, grad: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Each gradient is shared out over its window."""
+    kernel, strides, dilation = [spatial(call, n, 2) for n in ("pool_size", "strides", "dilation")]
+    before, after = pads(call, 2)
+    counted = bool_attr(call, "count_include_pad")
+    wide = _wide(x.data_type)
+
+    def add(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            *index, r, s = i
+            count: Expr = build.const(1, "int64")
+            at, inside = [], []
+            for n, k in enumerate((r, s)):
+                start = build.sub(build.mul(index[2 + n], strides[n]), before[n])
+                place = build.add(start, build.mul(k, dilation[n]))
+                at.append(place)
+                inside += [build.ge(place, 0), build.lt(place, out.shape[2 + n])]
+                size: Expr = build.const(kernel[n], "int64")
+                if dilation[n] == 1:
+                    low = -before[n] if counted else 0
+                    high = build.add(out.shape[2 + n], after[n]) if counted else out.shape[2 + n]
+                    end = build.minimum(build.add(start, kernel[n]), high)
+                    size = build.sub(end, build.maximum(start, build.const(low, "int64")))
+                count = build.mul(count, size)
+            share = build.div(read(ins[0], index), build.cast(build.maximum(count, 1), wide))
+            spot = (index[0], index[1], *at)
+            held = build.logical_and(build.logical_and(inside[0], inside[1]), build.logical_and(inside[2], inside[3]))
+            return IfThenElse(held, BufferStore(out, build.add(read(out, spot), share), spot))
+
+        return loops((*ins[0].shape, *[build.const(k, "int64") for k in kernel]), body)
+
+    return _gathered(call, x, [_wider(grad)], add)
+
+
+def _pool_ref(largest: bool) -> Callable[..., np.ndarray]:
+    def ref(
+        grad: np.ndarray,
+        x: np.ndarray,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: str = "NCHW",
+        out_layout: str | None = None,
+    ) -> np.ndarray:
+        kernel, steps, gaps, border = [many(v, 2) for v in (pool_size, strides, dilation, padding)]
+        border = border * 2 if len(border) == 2 else border
+        made = np.zeros(x.shape, np.float64)
+        spans = x.shape[2:]
+        for place in np.ndindex(*grad.shape):
+            lines = []
+            for n in range(2):
+                start = place[2 + n] * steps[n] - border[n]
+                lines.append([start + k * gaps[n] for k in range(kernel[n])])
+            window = [p for p in itertools.product(*lines) if all([0 <= v < m for v, m in zip(p, spans)])]
+            if largest:
+                values = [x[(*place[:2], *p)] for p in window]
+                nan = [n for n, v in enumerate(values) if v != v]
+                if window:
+                    made[(*place[:2], *window[nan[-1] if nan else int(np.argmax(values))])] += grad[place]
+                continue
+            reach = [(-border[n], spans[n] + border[2 + n]) if count_include_pad else (0, spans[n]) for n in range(2)]
+            sizes = [
+                k if g > 1 else sum([a <= v < b for v in line])
+                for k, g, line, (a, b) in zip(kernel, gaps, lines, reach)
+            ]
+            for p in window:
+                made[(*place[:2], *p)] += grad[place] / max(sizes[0] * sizes[1], 1)
+        return made.astype(x.dtype)
+
+    return ref
+
+
+def _pool_row(largest: bool) -> Operator:
+    params: list[Param | str] = ["output_grad", "data", attribute("pool_size", (1, 1)), attribute("strides", (1, 1))]
+    params += [attribute("padding", (0, 0)), attribute("dilation", (1, 1)), attribute("ceil_mode", False)]
+    params += [attribute("count_include_pad", False), attribute("layout", "NCHW"), attribute("out_layout", None)]
+    name = "max" if largest else "avg"
+    return row(
+        f"grad.{name}_pool2d_backward",
+        params,
+        _pool_back_type,
+        f"Gradient of nn.{name}_pool2d with respect to data, for layout NCHW.",
+        family=FAMILY,
+        lower=_max_back if largest else _mean_back,
+        ref=_pool_ref(largest),
+    )
+
+
+max_pool2d_backward, avg_pool2d_backward = [_pool_row(largest) for largest in (True, False)]
+
+
+# ---- negative log likelihood
+
+
+def _nll_type(call: Call) -> Type:
+    grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "predictions")
+    index_tensor(call, 2, "targets")
+    same_dtype(call, grad, x)
+    if attr(call, "reduction", "mean") not in ("mean", "sum", "none"):
+        raise fail(call, "E214", f"reduction must be mean, sum or none, got {call.attrs['reduction']!r}")
+    return x
+
+
+def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
+    axis = 0 if x.ndim == 1 else 1
+    ignored, reduction = int_attr(call, "ignore_index", -100), attr(call, "reduction", "mean")
+    wide = _wide(x.data_type)
+
+    def weight(*i: te.Value) -> te.Value:
+        target = targets[i]
+        value = te.const(1, wide) if weights is None else weights[in_range(target, x.shape[axis])].astype(wide)
+        return te.select(target.astype("int64") == ignored, te.const(0, wide), value)
+
+    factor = te.compute(targets.shape, weight, "target_weight")
+    axes = list(range(targets.ndim))
+    total = reduce_tensor(factor, axes, False, te.sum, lambda v, _: v, "weight_sum") if reduction == "mean" else None
+
+    def body(*i: te.Value) -> te.Value:
+        at = [v for n, v in enumerate(i) if n != axis]
+        hit = in_range(targets[at], x.shape[axis]) == i[axis]
+        flow = grad[at] if reduction == "none" else grad[()]
+        flow = flow.astype(wide) * factor[at]
+        flow = flow if total is None else flow / total[()]
+        return te.select(hit, te.const(0, wide) - flow, te.const(0, wide)).astype(x.dtype)
+
+    return te.compute(x.shape, body, short_name(call))  # type: ignore[no-any-return]
+
+
+def _nll_ref(
+    grad: np.ndarray,
+    x: np.ndarray,
+    targets: np.ndarray,
+    weights: Any = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> np.ndarray:
+    axis = 0 if x.ndim == 1 else 1
+    count = x.shape[axis]
+    safe = np.clip(np.where(targets < 0, targets + count, targets).astype(np.int64), 0, count - 1)
+    factor = (np.ones(count) if weights is None else weights.astype(np.float64))[safe]
+    factor = np.where(targets == ignore_index, 0.0, factor)
+    with np.errstate(all="ignore"):
+        flow = grad.astype(np.float64) * factor / (factor.sum() if reduction == "mean" else 1)
+    made = np.zeros(x.shape)
+    np.put_along_axis(made, np.expand_dims(safe, axis), -np.expand_dims(flow, axis), axis)
+    return made.astype(x.dtype)
+
+
+nll_loss_backward = row(
+    "grad.nll_loss_backward",
+    (
+        "output_grad",
+        "predictions",
+        "targets",
+        optional("weights"),
+        attribute("reduction", "mean"),
+        attribute("ignore_index", -100),
+    ),
+    _nll_type,
+    "Gradient of nn.nll_loss with respect to predictions.",
+    family=FAMILY,
+    lower=_nll,
+    ref=_nll_ref,
+)
