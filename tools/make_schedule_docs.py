@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import unity
+import unity.target.tensor_intrin  # registers the shipped intrinsics
 from unity.script import parse
 from unity.transform.schedule import FAMILIES, ROWS, Row, Schedule
 
