@@ -216,7 +216,13 @@ def post_order(root: Node, visit: Callable[[Any], None]) -> None:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        held = children(node)
+        held: list[Any] = []  # children(node), in place: this loop is where passes spend their time
+        for name, _ in node.walked:
+            value = getattr(node, name)
+            if isinstance(value, Node):
+                held.append(value)
+            elif value is not None:
+                _collect(value, held)
         if not held:
             visit(node)
             continue

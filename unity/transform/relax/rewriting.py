@@ -55,16 +55,24 @@ class GraphRewriter:
         self.rule = rule
         self.on_match = on_match
         self.replacer = Rewriter()
-        self.names = NameSupply()
+        self._names: NameSupply | None = None
+        self._whole: Function | None = None
         self.name_hint = "lv"
         self.var: Var | None = None
         self.enters_functions = True
         self.in_dataflow = False
         self._out: list[Binding] = []
 
+    @property
+    def names(self) -> NameSupply:
+        """Names that no variable of the function has (looked up when one is first needed)."""
+        if self._names is None:
+            self._names = NameSupply([v.name for v in used_vars(self._whole)] if self._whole is not None else ())
+        return self._names
+
     def function(self, fn: Function) -> Function:
         """The function with every sequence rewritten; the same object if nothing changed."""
-        self.names = NameSupply([v.name for v in used_vars(fn)])
+        self._names, self._whole = None, fn
         return self._function(fn)
 
     def _function(self, fn: Function) -> Function:
