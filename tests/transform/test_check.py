@@ -10,7 +10,7 @@ import pytest
 
 import unity
 from unity import relax, te
-from unity.ir import Call, For, IRModule, op, rewrite
+from unity.ir import Call, For, IRModule, op, rewrite, substitute
 from unity.ir.build import const, floordiv, mul
 from unity.ir.expr import Constant
 from unity.ir.node import replace
@@ -115,6 +115,18 @@ def lost(func):
     return rewrite(func, {Add: lambda a: a.b if a.ty.dtype.is_float else a})
 
 
+@function_pass(name="wrong_memory_reuse")
+def reused(fn):
+    """All storages become the first one of their size."""
+    first, mapping = {}, {}
+    for block in fn.body.blocks:
+        for binding in block.bindings:
+            if getattr(binding.value, "op", None) is op("R.memory.alloc_storage"):
+                size = str(binding.value.args[0])
+                mapping[binding.var] = first.setdefault(size, binding.var)
+    return replace(fn, body=substitute(fn.body, {k: v for k, v in mapping.items() if k is not v}))
+
+
 def caught(step, mod, tmp_path, **options):
     """The error of a wrong pass, and the file it saved."""
     checker = CheckInstrument(folder=tmp_path, **options)
@@ -154,6 +166,14 @@ def test_wrong_passes_of_tensor_programs(step, tmp_path):
     scope = saved(caught(step, mod, tmp_path))
     small = parse(scope["BEFORE"])
     assert len(small.functions) == 2 and len(bindings_of(small)) == 1, scope["BEFORE"]
+
+
+def test_a_wrong_plan_of_memory(tmp_path):
+    text = MODEL.replace('"n"', "3").replace("        n = T.int64()\n", "").replace("n * 8", "24")
+    names = str(DEFAULT_PIPELINE.without("fuse_ops", "fuse_tir")).split(",")
+    planned = Pipeline.parse(",".join(names[: names.index("plan_memory") + 1]))(parse(text))
+    assert str(planned).count("alloc_storage") > 1
+    caught(reused, planned, tmp_path, inputs=1)
 
 
 def test_the_saved_file_runs_alone(tmp_path):
