@@ -147,7 +147,7 @@ class BlockCompiler:
             for given, expected, what in (
                 *[(g, s, "stride") for g, s in zip(target.strides, strides)], (target.elem_offset, base, "offset"),
             ):  # fmt: skip
-                if type(given) is Var and given not in env:
+                if type(given) is Var and (what == "offset" or given not in env):
                     env[given] = expected
                 elif given is not None and what == "stride" and self.expr(given)(env) != expected:
                     raise InterpreterError(

@@ -57,6 +57,8 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
         return call_kernel(w, Call(GlobalVar(name), call.args[1:], {}, (), call.ty, call.span))
     if not _SYMBOL.match(name) or name.startswith("llvm."):
         raise CodegenError("E527", f"{name!r} is not the name of a C function", call.span)
+    if name in w.module.imported:
+        return _call_imported(w, call, name)
     if not process_symbol(name):
         raise CodegenError("E527", f"no C function {name!r} in this process", call.span,
                            help="load its library before compiling, or register the function and use T.call_packed")  # fmt: skip
@@ -78,6 +80,22 @@ def call_extern(w: FunctionWriter, call: Call) -> str:
         w.do(f"call void ({kinds}) @{name}({shown})")
         return "undef"
     return w.emit(f"call {extend.get(ty, '')}{ty} ({kinds}) @{name}({shown})")
+
+
+def _call_imported(w: FunctionWriter, call: Call, name: str) -> str:
+    """A function of LLVM IR that the program imports, with exactly the types it is defined with."""
+    known = w.module.imported[name]
+    arguments = [_argument(w, a) for a in call.args[1:]]
+    result = value_type(dtype_of(call))
+    if tuple([kind for kind, _ in arguments]) != known.params or (result != known.result and known.result != "void"):
+        given, wanted = ", ".join([kind for kind, _ in arguments]), ", ".join(known.params)
+        raise CodegenError("E450", f"{name} is {known.result} ({wanted}), called as {result} ({given})", call.span)
+    w.module.declare(f"@{name}", f"declare {known.result} @{name}({', '.join(known.params)})\n")
+    shown = ", ".join([f"{kind} {text}" for kind, text in arguments])
+    if known.result == "void":
+        w.do(f"call void @{name}({shown})")
+        return "undef"
+    return w.emit(f"call {known.result} @{name}({shown})")
 
 
 def _promoted(w: FunctionWriter, argument: tuple[str, str], expr: Expr) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from ...support.options import str_option
 from ..target import Target
 from . import expressions, intrinsics, memory, statements
 from .casts import convert
+from .imported import imported_texts, linked, read_imported
 from .lltypes import memory_type, value_type
 from .probe import processor_problem
 from .signature import find_symbols, kernel_signature, result_dtype
@@ -63,10 +64,13 @@ def write_module(
         _refuse_recursion(functions)
         signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
+        texts = imported_texts(functions)
+        module.imported, needed = read_imported(texts)
+        module.externs.update(dict.fromkeys(needed))
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
     width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
     text = module.text() + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
-    return text, final, symbols, tuple(module.externs)
+    return linked(text, texts), final, symbols, tuple(module.externs)
 
 
 def _callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:

@@ -19,6 +19,7 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
+from .imported import Imported
 from .lltypes import value_type
 
 EXPRESSIONS: dict[type, Callable[[Any, Any], str]] = {}
@@ -59,6 +60,8 @@ class ModuleWriter:
     bodies: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
+    imported: dict[str, Imported] = field(default_factory=dict)
+    """Functions of LLVM IR that the programs import."""
     counter: int = 0
 
     def unique(self, hint: str) -> str:

@@ -21,6 +21,7 @@ from . import (
     sampling,
     split_fuse,
     storage,
+    tensorize,
 )
 from .refuse import Refused, picture, refuse
 from .registry import ROWS, Row, Sampled, primitive
@@ -44,6 +45,7 @@ FAMILIES = (
     inline,
     reduction,
     blockize,
+    tensorize,
     storage,
     annotations,
 )

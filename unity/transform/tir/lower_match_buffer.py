@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.buffer import Buffer, MatchBufferRegion
-from ...ir.build import add, const, mul
+from ...ir.build import add, cast, const, dtype_of, mul
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -56,7 +56,7 @@ class _View(Rewriter):
 
     def _bind(self, symbol: Expr, value: Expr) -> None:
         if type(symbol) is Var:
-            self.mapping[symbol] = value
+            self.mapping[symbol] = cast(value, dtype_of(symbol))
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         mins = [part.min for part in self.source.region]
