@@ -6,10 +6,11 @@ import contextlib
 import copy
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
-from schedule_programs import ELEMENTWISE, MM_RELU, module
+from schedule_programs import ELEMENTWISE, MM_RELU, assert_same, module
 
 import unity
 from unity.support.errors import ScheduleError, UnityError
@@ -35,8 +36,8 @@ def scheduled(seed: int = 0) -> Schedule:
     return sch
 
 
-def replay(trace: Trace, mod: Any = None, **options: Any) -> Schedule:
-    sch = Schedule(module(MM_RELU) if mod is None else mod)
+def replay(trace: Trace, mod: Any = None, debug_mask: str = "none", **options: Any) -> Schedule:
+    sch = Schedule(module(MM_RELU) if mod is None else mod, debug_mask=debug_mask)
     trace.apply_to_schedule(sch, **options)
     return sch
 
@@ -193,3 +194,13 @@ def test_a_trace_keeps_its_own_copy_of_lists() -> None:
     sch.split(sch.get_loops(sch.get_block("C"))[0], factors)
     factors[1] = 3
     assert "factors=[None, 2]" in sch.trace.lines()[-1]
+
+
+def test_a_trace_saved_by_version_1_replays() -> None:
+    """The file was written by the first version of the format: it must go on replaying, or say which step does not."""
+    saved = (Path(__file__).parent / "trace_v1.json").read_text()
+    sch = replay(Trace.from_json(saved), debug_mask="all")
+    assert len(sch.trace.insts) == 16
+    assert_same(module(MM_RELU), sch.mod)
+    assert json.loads(saved)["version"] == 1
+    assert "T.parallel(6)" in sch.mod.script() and "B_global = T.alloc_buffer((2, 8, 5)" in sch.mod.script()

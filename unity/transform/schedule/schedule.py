@@ -48,7 +48,6 @@ class Schedule:
         seed: int | None = None,
         debug_mask: str | int = "none",
         error_render_level: str = "detail",
-        enable_check: bool = True,
     ) -> None:
         if isinstance(mod, PrimFunc):
             mod = IRModule({str(mod.attrs.get("global_symbol", "main")): mod}, {}, {})
@@ -69,7 +68,6 @@ class Schedule:
             raise ScheduleError("E401", f"no debug_mask {debug_mask!r}", help='"all", "none" or bits')
         self.debug_mask: int = mask
         self.error_render_level = error_render_level
-        self.enable_check = enable_check
         self._rng = random.Random(seed)
         self.state = ScheduleState(mod, self._rng)
         self.trace = Trace()
@@ -134,7 +132,7 @@ class Schedule:
         """An independent schedule at the same point; random variables of this one are known to it."""
         made = Schedule.__new__(Schedule)
         made.debug_mask, made.error_render_level = self.debug_mask, self.error_render_level
-        made.enable_check, made._func = self.enable_check, self._func
+        made._func = self._func
         made._rng = random.Random(self.fork_seed())
         made.state, moved = self.state.copy(made._rng)
         made.trace = self.trace.copy()

@@ -19,6 +19,8 @@ from .values import ExprRV, Namer, RandomVar, expr_name, from_json, named, to_js
 VERSION = 1
 """Version of the JSON form; readers take every version up to theirs."""
 MARKER = "enter_postproc"
+COLUMN = 90
+"""Where the grades stand at the latest, if the step is not longer."""
 
 DecisionProvider = Callable[["Instruction", dict[str, Any], Any], Any]
 """Called for each sampling step with (instruction, its arguments, its decision); gives the decision to use (None:
@@ -157,7 +159,7 @@ class Trace:
 
     def script(self) -> str:
         """A Python function that replays the trace; a step's grade stands behind it."""
-        width = max([len(line) for line in self.lines()] or [0])
+        width = min(max([len(line) for line in self.lines()] or [0]), COLUMN)
         body = [
             f"    {line.ljust(width) + '  # ' + inst.grade if inst.grade else line}"
             for inst, line in zip(self.insts, self.lines())

@@ -91,7 +91,7 @@ class Codec:
     to_python: Callable[[Any, Namer], str]
 
 
-def _expr_text(expr: Expr, names: Mapping[Var, str]) -> str:
+def _expr_text(expr: Expr, names: Mapping[Var, str], inner: bool = False) -> str:
     """Integer arithmetic over named variables, in Python."""
     if isinstance(expr, Var):
         return names[expr]
@@ -100,7 +100,8 @@ def _expr_text(expr: Expr, names: Mapping[Var, str]) -> str:
     symbol = _SYMBOLS.get(type(expr).__name__)
     if symbol is None:
         raise ScheduleError("E405", f"{type(expr).__name__} cannot be written into a trace")
-    return f"({_expr_text(expr.a, names)} {symbol} {_expr_text(expr.b, names)})"  # type: ignore[attr-defined]
+    text = f"{_expr_text(expr.a, names, True)} {symbol} {_expr_text(expr.b, names, True)}"  # type: ignore[attr-defined]
+    return f"({text})" if inner else text
 
 
 _SYMBOLS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
