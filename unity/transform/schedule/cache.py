@@ -27,7 +27,7 @@ from .registry import primitive
 from .rewriting import BlockTracker, analyzer_at
 from .sref import BlockRef, Sref
 from .state import ScheduleState
-from .storage import SCOPES, written_buffer
+from .storage import SCOPES, known_scope, written_buffer
 
 
 @primitive(
@@ -128,7 +128,7 @@ def read_buffer(state: ScheduleState, block: Sref, read_buffer_index: int | str)
 
 def require_scope(block: Sref, storage_scope: str) -> None:
     """Refuse E429 for a storage scope that is not known."""
-    if storage_scope not in SCOPES:
+    if not known_scope(storage_scope):
         refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
                nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
 
