@@ -39,7 +39,14 @@ def kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return values, found
 
 
-EQUAL_PLACES = {"topk": largest, "kthvalue": kth}
+def ordered(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """sort likewise; a stable sort leaves nothing open."""
+    values, places = torch.sort(x, *args, **kwargs)
+    dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else -1)
+    return (values, places) if kwargs.get("stable") or not x.dim() else (values, torch.gather(x, dim, places))
+
+
+EQUAL_PLACES = {"topk": largest, "kthvalue": kth, "sort": ordered}
 
 
 @dataclass

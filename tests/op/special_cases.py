@@ -111,3 +111,8 @@ for name in ("max", "avg"):
         (f"grad.{name}_pool2d_backward", [f(1, 2, 3, 3), f(1, 2, 5, 4)], {"pool_size": 2, "strides": 2, "padding": 1}),
         (f"grad.{name}_pool2d_backward", [f(1, 1, 3, 4), f(1, 1, 4, 5)], {"pool_size": 2, "count_include_pad": True}),
     ]
+
+TRUTH, FLAGS = np.array([True, False, True, False]), np.array([True, True, False, False])
+for how in ("update", "add", "mul", "min", "max"):
+    CASES.append(("scatter_elements", [TRUTH, np.array([0, 1, 2, 1]), FLAGS], {"reduction": how}))
+CASES.append(("index_put", [TRUTH, (np.array([0, 1, 2, 1]),), FLAGS], {"accumulate": True}))

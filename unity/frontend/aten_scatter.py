@@ -7,11 +7,12 @@ from typing import Any
 
 from .. import op
 from ..ir import build
+from ..ir.expr import IntImm, ShapeExpr
 from ..ir.types import Expr
 from .aten_index import at_least_vector, has_none, is_mask, spread
 from .aten_shape import cut, permute
 from .aten_view import product
-from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, to_dim
+from .context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
 
 _REDUCTIONS = {
     "sum": "add",
@@ -60,6 +61,8 @@ def _scatter_value(c: Context, a: Args) -> Expr:
 def _neutral(c: Context, how: str) -> Any:
     if how in ("add", "mul"):
         return 0 if how == "add" else 1
+    if c.dtype == "bool":
+        return how == "min"
     if c.dtype.startswith(("float", "bfloat")):
         return -math.inf if how == "max" else math.inf
     info = c.torch.iinfo(getattr(c.torch, c.dtype))
@@ -125,7 +128,7 @@ def _index_add(c: Context, a: Args) -> Expr:
         return c.cast(a.self, c.dtype)
     data, index, source = _lined_up(c, a.self, axis, a.index, c.cast(a.source, c.dtype))
     if a.alpha != 1:
-        source = op.multiply(source, number(a.alpha, c.dtype))
+        source = (op.logical_and if c.dtype == "bool" else op.multiply)(source, number(a.alpha, c.dtype))
     made = op.scatter_elements(data, index, source, axis=axis, reduction="add")
     return made if rank_of(a.self) else c.reshape(made)
 
@@ -170,7 +173,10 @@ def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
     count = product(c.shape)
     mask = c.emit(c.reshape(mask, [count]))
     order = op.subtract(op.cumsum(c.cast(mask, "int64"), axis=0), number(1, "int64"))
-    taken = op.take(c.reshape(source, [product(shape_of(source))]), op.maximum(order, number(0, "int64")), axis=0)
+    flat = c.reshape(source, [product(shape_of(source))])
+    if type(shape_of(flat)[0]) is not IntImm:  # there may be nothing to take when the program runs
+        flat = op.concat([flat, op.zeros(ShapeExpr((to_dim(1),)), dtype_of(source))], axis=0)
+    taken = op.take(flat, op.maximum(order, number(0, "int64")), axis=0)
     return c.reshape(op.where(mask, taken, c.reshape(x, [count])))
 
 

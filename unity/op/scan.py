@@ -138,9 +138,21 @@ cumprod = row(
     ref=_scan_ref(np.cumprod, 1),
 )
 
+
+def _for_bool(
+    numbers: Callable[[Expr, Expr], Expr], truth: Callable[[Expr, Expr], Expr]
+) -> Callable[[Expr, Expr], Expr]:
+    """A combination of numbers; of bool what numpy makes of it: or for sums and the largest, and for the others."""
+    return lambda old, new: (truth if build.dtype_of(old).is_bool else numbers)(old, new)
+
+
 COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "update": lambda old, new: new, "add": build.add, "mul": build.mul, "min": build.minimum, "max": build.maximum,
-}  # fmt: skip
+    "update": lambda old, new: new,
+    "add": _for_bool(build.add, build.logical_or),
+    "mul": _for_bool(build.mul, build.logical_and),
+    "min": _for_bool(build.minimum, build.logical_and),
+    "max": _for_bool(build.maximum, build.logical_or),
+}
 _NUMPY_COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
@@ -289,7 +301,7 @@ def _put_type(call: Call) -> Type:
 
 
 def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tensor) -> te.Tensor:
-    combine = build.add if bool_attr(call, "accumulate") else COMBINE["update"]
+    combine = COMBINE["add" if bool_attr(call, "accumulate") else "update"]
     picked = broadcast_dims(call, [t.shape for t in indices])
     if picked is None:
         raise fail(call, "E218", "the shapes of the indices are not known to fit")
