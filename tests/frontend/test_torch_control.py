@@ -126,3 +126,15 @@ def test_regions_without_gradients_are_inlined() -> None:
 
     x = torch.randn(3)
     same(unity.compile(Region(), example_inputs=(x,), strict=True)(x), Region()(x))
+
+
+def test_masks_that_choose_nothing() -> None:
+    class Moved(torch.nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:
+            return x.masked_scatter(mask[:, None], x[mask] * 2)
+
+    x = torch.randn(4, 3)
+    masks = [torch.tensor([False] * 4), torch.tensor([True, False, True, False])]
+    compiled = unity.compile(Moved(), example_inputs=(x, masks[1]), strict=True)
+    for mask in masks:
+        same(compiled(x, mask), Moved()(x, mask))
