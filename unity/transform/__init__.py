@@ -15,6 +15,7 @@ from .base import (
     traced_passes,
 )  # fmt: skip
 from .check import CheckInstrument, CheckRecord
+from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern
 from .relax.attach_global_symbol import attach_global_symbol
 from .relax.bind_params import bind_params
 from .relax.bind_symbolic_vars import bind_symbolic_vars
@@ -30,6 +31,15 @@ from .relax.decompose_ops import decompose_ops_for_inference, decompose_ops_for_
 from .relax.eliminate_common_subexpr import eliminate_common_subexpr
 from .relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .relax.fold_constant import fold_constant
+from .relax.fuse_ops import fuse_ops
+from .relax.fuse_ops_by_pattern import (
+    FusionPattern,
+    fuse_ops_by_pattern,
+    get_pattern,
+    get_patterns_with_prefix,
+    register_patterns,
+)
+from .relax.fuse_tir import fuse_tir
 from .relax.fuse_transpose_matmul import fuse_transpose_matmul
 from .relax.gradient import gradient
 from .relax.inline_private_functions import inline_private_functions
@@ -38,25 +48,30 @@ from .relax.lambda_lift import lambda_lift
 from .relax.legalize_ops import legalize_ops
 from .relax.lift_transform_params import lift_transform_params
 from .relax.lower_call_dps import lower_call_dps
+from .relax.merge_composite_functions import merge_composite_functions
 from .relax.normalize import normalize
 from .relax.pipeline import DEFAULT_PIPELINE
 from .relax.plan_memory import plan_memory
 from .relax.remove_purity_checking import remove_purity_checking
 from .relax.remove_redundant_reshape import remove_redundant_reshape
 from .relax.rewrite_reshape import rewrite_reshape
+from .relax.run_codegen import register_codegen, run_codegen
 from .relax.to_mixed_precision import to_mixed_precision
 from .relax.to_non_dataflow import to_non_dataflow
 from .relax.topological_sort import topological_sort
 from .relax.update_param_type import update_param_type
 
 __all__ = [
-    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "Instrument", "Pass", "PassContext", "Pipeline",
-    "attach_global_symbol", "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize",
-    "combine_parallel_matmul", "compute_prim_value", "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code",
-    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
-    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_transpose_matmul", "gradient",
-    "inline_private_functions", "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params",
-    "lower_call_dps", "module_pass", "normalize", "plan_memory", "prim_func_pass", "remove_purity_checking",
-    "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape",
-    "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type",
+    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "FusionPattern", "Instrument", "Pass",
+    "PassContext", "Pipeline", "annotate_tir_op_pattern", "attach_global_symbol", "bind_params",
+    "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
+    "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code", "decompose_ops_for_inference",
+    "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
+    "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir", "fuse_transpose_matmul",
+    "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions", "kill_after_last_use",
+    "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "merge_composite_functions",
+    "module_pass", "normalize", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
+    "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
+    "rewrite_reshape", "run_codegen", "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes",
+    "update_param_type",
 ]  # fmt: skip
