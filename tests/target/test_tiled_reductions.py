@@ -159,3 +159,30 @@ def main(A: T.Buffer((6, 40000), "int32"), C: T.Buffer((6,), "int32"), D: T.Buff
         loaded("main", a, c, d)
         np.testing.assert_array_equal(c, a[:, 0] + a[:, -1] + 2 * np.arange(6))
         np.testing.assert_array_equal(d, a[:, 7::-1] * 2 + 1)
+
+
+@pytest.mark.parametrize("height,width,pad", [(7, 7, 1), (7, 7, 0), (14, 14, 0), (3, 5, 2), (9, 6, 0), (2, 40, 1)])
+def test_images_of_short_lines(height: int, width: int, pad: int) -> None:
+    """A convolution with an epilogue over images whose lines do not fill vectors."""
+    h, w, k = height + 2 * pad, width + 2 * pad, 2 * pad + 1
+    text = f"""
+@T.prim_func
+def main(P: T.Buffer((3, {h}, {w}), "int32"), W: T.Buffer((5, 3, {k}, {k}), "int32"), R: T.Buffer((5, {height}, {width}), "int32"), Y: T.Buffer((5, {height}, {width}), "int32")):
+    A = T.alloc_buffer((5, {height}, {width}), "int32")
+    for f, h, w, c, r, s in T.grid(5, {height}, {width}, 3, {k}, {k}):
+        with T.block("A"):
+            vf, vh, vw, vc, vr, vs = T.axis.remap("SSSRRR", [f, h, w, c, r, s])
+            with T.init():
+                A[vf, vh, vw] = 0
+            A[vf, vh, vw] = A[vf, vh, vw] + P[vc, vh + vr, vw + vs] * W[vf, vc, vr, vs]
+    for f, h, w in T.grid(5, {height}, {width}):
+        with T.block("Y"):
+            vf, vh, vw = T.axis.remap("SSS", [f, h, w])
+            Y[vf, vh, vw] = T.max(A[vf, vh, vw] + R[vf, vh, vw], 0)
+"""
+    rng = np.random.default_rng(height)
+    p, x = rng.integers(-9, 9, (3, h, w)).astype("int32"), rng.integers(-9, 9, (5, 3, k, k)).astype("int32")
+    r, y = rng.integers(-99, 99, (5, height, width)).astype("int32"), np.full((5, height, width), 7, "int32")
+    Loaded({"main": read(text)})("main", p, x, r, y)
+    windows = np.lib.stride_tricks.sliding_window_view(p, (k, k), axis=(1, 2))
+    np.testing.assert_array_equal(y, np.maximum(np.einsum("chwrs,fcrs->fhw", windows, x) + r, 0))

@@ -155,6 +155,20 @@ def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> b
     return step is not None and 0 < step <= most
 
 
+def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """Elements by which an access to a compact buffer of constant shape moves when ``var`` grows by one; None if not known."""
+    if access.buffer.strides or not all([type(extent) is IntImm for extent in access.buffer.shape]):
+        return None if any([var in used_vars(i) for i in access.indices]) else 0
+    total, stride = 0, 1
+    for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape)):
+        step = slope(index, var)
+        if step is None:
+            return None
+        total += step * stride
+        stride *= extent.value  # type: ignore[attr-defined]
+    return total
+
+
 def slope(expr: Expr, var: Var) -> int | None:
     """Coefficient of ``var`` in an affine expression, None where it is not affine in it."""
     if expr is var:

@@ -29,6 +29,7 @@ from .epilogues import epilogue_of, follow
 from .lower_init_block import REDUCTION
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 from .tile_shape import tile_shape
+from .tile_walk import Walk, find_walk
 from .tiles import (
     Corner,
     Piece,
@@ -53,6 +54,8 @@ class _Plan:
     """The loop that becomes vectors."""
     rows: For | None
     """The loop that becomes rows of the tile."""
+    walk: Walk | None
+    """Rows of short lines taken together as one line of vectors."""
     height: int
     width: int
     lanes: int
@@ -83,13 +86,18 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     ]
     columns = max(candidates, key=extent_of, default=None)
     machine = options.machine(max(1, dtype.bits // 8))
-    if columns is None or 2 * extent_of(columns) < min(machine.lanes, 8):
+    if columns is None:
         return None
     moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
-    rows = _rows(update, [loop for loop in fixed if loop is not columns], moving)
-    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, extent_of(columns), machine)
+    walk = find_walk(update, fixed, columns, machine.lanes)
+    taken = [columns] if walk is None else [columns, walk.across]
+    rows = _rows(update, [loop for loop in fixed if loop not in taken], moving)
+    length = extent_of(columns if walk is None else walk.loop)
+    if 2 * length < min(machine.lanes, 8):
+        return None
+    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, machine)
     parallel = options.parallel and is_large(nest)
-    return _Plan(nest, update, columns, rows, height, vectors * machine.lanes, machine.lanes, None, parallel)
+    return _Plan(nest, update, columns, rows, walk, height, vectors * machine.lanes, machine.lanes, None, parallel)
 
 
 def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | None:
@@ -106,13 +114,16 @@ def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | N
 
 def _nest(plan: _Plan) -> Stmt:
     """The loops over tiles."""
-    sizes = {plan.columns: plan.width}
+    tiled = [plan.columns] + ([plan.rows] if plan.rows is not None else [])
+    across = [] if plan.walk is None else [plan.walk.across]
+    others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
+    order = loop_order(others + tiled, plan.update)
+    line = plan.columns if plan.walk is None else plan.walk.loop
+    order = [line if loop is plan.columns else loop for loop in order]
+    sizes = {line: plan.width}
     if plan.rows is not None:
         sizes[plan.rows] = plan.height
-    spatial = plan.loops("S")
-    tiled = [plan.columns] + ([plan.rows] if plan.rows is not None else [])
-    order = loop_order([loop for loop in spatial if loop not in tiled] + tiled, plan.update)
-    vectors = (plan.columns, plan.lanes)
+    vectors = (line, plan.lanes)
     return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)
 
 
@@ -121,7 +132,8 @@ class _Tile:
 
     def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
         self.plan, self.corner = plan, corner
-        self.width, self.limit = pieces[plan.columns].size, pieces[plan.columns].limit
+        self.line = plan.columns if plan.walk is None else plan.walk.loop
+        self.width, self.limit = pieces[self.line].size, pieces[self.line].limit
         self.height = pieces[plan.rows].size if plan.rows is not None else 1
         self.store = plan.update.store
         block = plan.nest.realize.block
@@ -155,17 +167,20 @@ class _Tile:
             values[plan.rows.loop_var] = add(values[plan.rows.loop_var], row)
         whole, rest = (0, self.limit) if self.limit is not None else divmod(self.width, plan.lanes)
         parts: list[Stmt] = []
-        for number, inside in (
-            (mul(vector, count), None),
-            (int_imm(whole * plan.lanes, column_type), lt(lane, rest)),
-        ):
-            if (whole if inside is None else rest) == 0:
-                continue
+        first: Expr = int_imm(whole * plan.lanes, column_type)
+        filled: list[tuple[bool, Expr, Expr | None]] = [(True, mul(vector, count), None)] if whole else []
+        if rest != 0:
+            filled.append((False, first, lt(lane, rest)))
+        for many, number, inside in filled:
             column = add(number, lane)
-            values[plan.columns.loop_var] = add(self.corner[plan.columns.loop_var], column)
+            at = add(self.corner[self.line.loop_var], column)
+            values[plan.columns.loop_var] = at
+            if plan.walk is not None:
+                values.update(plan.walk.places(at))
+                inside = plan.walk.inside(at, inside)
             places = {iterator: values.get(loop, loop) for iterator, loop in update.axis.items()}
             body: Stmt = For(lane, zero, count, "vectorized", make(places, (row, column), inside))
-            if inside is None:
+            if many:
                 body = For(vector, zero, int_imm(whole, column_type), "unrolled", body)
             parts.append(fresh_copy(body))
         return For(row, int_imm(0, row_type), int_imm(self.height, row_type), "unrolled", seq(*parts))
