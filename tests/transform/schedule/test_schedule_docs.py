@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from schedule_programs import assert_same
 
-from unity.transform.schedule import ROWS
+from unity.transform.schedule import FAMILIES, ROWS
 
 sys.path.append(str(Path(__file__).parents[3] / "tools"))
 
@@ -28,3 +28,9 @@ def test_example(name: str) -> None:
 
 def test_steps_have_examples() -> None:
     assert [name for name, row in ROWS.items() if row.kind == "step" and not row.example] == ["enter_postproc"]
+
+
+def test_every_family_has_a_section() -> None:
+    families = {family.__name__.rsplit(".", 1)[-1] for family in FAMILIES}
+    assert {row.family for row in ROWS.values()} == families
+    assert all([family.__doc__ for family in FAMILIES])

@@ -44,6 +44,23 @@ class MyModule:
                 vi = T.axis.spatial(9, i)
                 C[vi] = B[vi]
 """
+CROSSED = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = A[vi]
+            with T.block("E"):
+                vi = T.axis.spatial(8, i)
+                C[7 - vi] = T.float32(1)
+            with T.block("D"):
+                vi = T.axis.spatial(8, i)
+                D[vi] = C[vi]
+"""
 LOOSE = """
 @I.ir_module
 class MyModule:
@@ -92,6 +109,7 @@ REFUSALS: list[tuple[str, str, str, str, Callable[[Schedule], Any]]] = [
     ("same cell", WRONG_SPATIAL, "E417", "distinct cells", lambda s: s.parallel(loops(s, "Y")[1])),
     ("same cell order", WRONG_SPATIAL, "E417", "distinct cells", lambda s: s.reorder(*loops(s, "Y")[::-1])),
     ("shifted read", SHIFTED, "E415", "independent iterations", lambda s: s.parallel(loops(s, "B")[0])),
+    ("crossed writes", CROSSED, "E415", "independent iterations", lambda s: s.parallel(loops(s, "C")[0])),
     ("loose statement", LOOSE, "E418", "blocks only", lambda s: s.parallel(loops(s, "A")[0])),
     ("loose statement order", LOOSE, "E418", "blocks only", lambda s: s.reorder(*loops(s, "A")[::-1])),
     ("decompose no reduction", MM_RELU, "E412", "reduction block", lambda s: s.decompose_reduction(s.get_block("D"), loops(s, "D")[0])),

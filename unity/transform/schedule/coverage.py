@@ -244,6 +244,26 @@ def require_compact_dataflow(state: ScheduleState, at: Sref) -> None:
         refuse("E416", fault.reason, condition="compact dataflow", at=fault.block)
 
 
+def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:
+    """Where several blocks inside a loop write a buffer, one of them must write all that the others do in the same iteration."""
+    known = block_scope(state, blocks[0])
+    for buffer in dict.fromkeys([b for block in blocks for b in known.writes[block]]):
+        writers = [(b, w) for b in blocks for w in regions(state, b.block)[1] if w.buffer is buffer]
+        if len({b for b, _ in writers}) < 2:
+            continue
+        ana = analyzer_at(state, loop)
+        boxes = [relaxed_region(state, b, w, loop) for b, w in writers]
+        whole = [exact_region(state, b, w, loop) for b, w in writers]
+        if not any(
+            [made is not None and all([covers(ana, made, box, buffer.shape) for box in boxes]) for made in whole]
+        ):
+            names = ", ".join(dict.fromkeys([b.name for b, _ in writers]))
+            return Fault(
+                writers[-1][0], f"blocks {names} write {buffer.name}, not proved to the same cells in each iteration"
+            )
+    return None
+
+
 def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
     """Independent iterations: inside a loop nothing is read that another iteration writes, as far as blocks of the
     scope say."""
@@ -252,6 +272,9 @@ def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
         return None
     known = block_scope(state, blocks[0])
     inside = set(blocks)
+    fault = _writers_apart(state, loop, blocks)
+    if fault is not None:
+        return fault
     for block in blocks:
         later = [b for b in known.after(block) if b in inside]
         late = why_written_after_read(later, known.reads[block], set(known.writes[block]), known.writes)
