@@ -325,27 +325,30 @@ def _cosine(c: Context, a: Args) -> Expr:
 
 @aten("scaled_dot_product_attention.default")
 def _attention(c: Context, a: Args) -> Expr:
+    """Scores, their softmax and the weighted sum; of 16-bit floats in float32, rounded once."""
     refuse(bool(a.dropout_p), "dropout draws random numbers")
-    query, key, value = a.query, a.key, a.value
+    dtype = "float32" if c.dtype in ("float16", "bfloat16") else c.dtype
+    query, key, value = [c.cast(t, dtype) for t in (a.query, a.key, a.value)]
     if a.enable_gqa:
         heads = static(shape_of(query)[-3], "the number of heads")
         query, key, value = [_grouped(t, heads) for t in (query, key, value)]
     width = shape_of(query)[-1]
     scale = a.scale if a.scale is not None else 1 / math.sqrt(static(width, "the width of a head"))
-    scores: Expr = op.matmul(op.multiply(query, number(scale, c.dtype)), swap(key, -1, -2))
+    scores: Expr = op.matmul(op.multiply(query, number(scale, dtype)), swap(key, -1, -2))
     rows, columns = shape_of(query)[-2], shape_of(key)[-2]
-    low = number(-math.inf, c.dtype)
+    low = number(-math.inf, dtype)
     if a.is_causal:
         i = c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
         scores = op.where(op.less_equal(op.arange(0, columns, 1, dtype="int64"), i), scores, low)
     if a.attn_mask is None:
-        return op.matmul(op.nn_softmax(scores, axis=-1), value)
-    masked = op.where(a.attn_mask, scores, low) if dtype_of(a.attn_mask) == "bool" else op.add(scores, a.attn_mask)
+        return c.cast(op.matmul(op.nn_softmax(scores, axis=-1), value), c.dtype)
+    mask = a.attn_mask
+    masked = op.where(mask, scores, low) if dtype_of(mask) == "bool" else op.add(scores, c.cast(mask, dtype))
     scores = c.emit(masked)
     # torch: a row whose every place is masked gives zeros, not NaN
     empty = op.equal(op.max(scores, axis=-1, keepdims=True), low)
-    weights = op.where(empty, number(0, c.dtype), op.nn_softmax(scores, axis=-1))
-    return op.matmul(weights, value)
+    weights = op.where(empty, number(0, dtype), op.nn_softmax(scores, axis=-1))
+    return c.cast(op.matmul(weights, value), c.dtype)
 
 
 def _grouped(x: Expr, heads: int) -> Expr:

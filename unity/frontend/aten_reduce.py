@@ -138,21 +138,26 @@ def _logsumexp(c: Context, a: Args) -> Expr:
 
 
 def norm(c: Context, value: Expr, order: Any, dim: Any, keepdim: bool) -> Expr:
-    """The vector norm of an order: 0 counts, infinities take the extreme, else the root of the sum of powers."""
+    """The vector norm of an order: 0 counts, infinities take the extreme, else the root of the sum of powers.
+
+    Powers of 16-bit floats are taken in float32.
+    """
     order = 2 if order is None else order
-    x = c.emit(value)
+    dtype = "float32" if c.dtype in ("float16", "bfloat16") else c.dtype
+    x = c.emit(c.cast(value, dtype))
     size = c.emit(op.abs(x))
     if order == 2:
-        return op.sqrt(reduce(op.sum, op.multiply(x, x), dim, keepdim))
-    if order == 1:
-        return reduce(op.sum, size, dim, keepdim)
-    if order in (math.inf, -math.inf):
-        return reduce(op.max if order > 0 else op.min, size, dim, keepdim)
-    if order == 0:
-        some = c.cast(op.not_equal(x, number(0, c.dtype)), c.dtype)
-        return reduce(op.sum, some, dim, keepdim)
-    powers = op.power(size, number(order, c.dtype))
-    return op.power(reduce(op.sum, powers, dim, keepdim), number(1 / order, c.dtype))
+        made: Expr = op.sqrt(reduce(op.sum, op.multiply(x, x), dim, keepdim))
+    elif order == 1:
+        made = reduce(op.sum, size, dim, keepdim)
+    elif order in (math.inf, -math.inf):
+        made = reduce(op.max if order > 0 else op.min, size, dim, keepdim)
+    elif order == 0:
+        made = reduce(op.sum, c.cast(op.not_equal(x, number(0, dtype)), dtype), dim, keepdim)
+    else:
+        total = reduce(op.sum, op.power(size, number(order, dtype)), dim, keepdim)
+        made = op.power(total, number(1 / order, dtype))
+    return c.cast(made, c.dtype)
 
 
 @aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar", "norm.ScalarOpt_dim_dtype",
