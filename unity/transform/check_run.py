@@ -25,7 +25,12 @@ from ..support.errors import InterpreterError, UnityError
 
 TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}
 """Largest error, relative to the largest magnitude in a tensor, that passes as rounding; other dtypes are exact."""
-_NOT_JUDGED = {"E318": "it needs something the interpreter does not have", "E320": "it takes more steps than allowed"}
+_NOT_JUDGED = {
+    "E317": "a match_cast refuses these sizes",
+    "E318": "it needs something the interpreter does not have",
+    "E320": "it takes more steps than allowed",
+}
+"""Errors that say nothing about a pass: a pass may add the checks of sizes that operators imply."""
 _FOREIGN_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError, AttributeError, OSError)
 
 
