@@ -374,3 +374,26 @@ def test_a_bare_pointer():
     TensorIntrin.register("test_mm_4_pointer", desc, impl, override=True)
     error = refused(product(8, 8, 8), [4, 4, 4], "test_mm_4_pointer")
     assert error.code == "E442" and "without an offset" in str(error)
+
+
+@pytest.mark.parametrize(
+    "name, factors",
+    [
+        ("axpy_8_f32_avx2", [1, 8, 1]),
+        ("dot_16_f32_avx512", [1, 1, 16]),
+        ("dot_8_f32_avx2", [1, 1, 8]),
+        ("outer_6x16_f32_avx512", [6, 16, 1]),
+        ("outer_4x8_f32_avx2", [4, 8, 1]),
+    ],
+)
+def test_float_instructions(name, factors):
+    right = "B[vj, vk]" if name.startswith("dot") else "B[vk, vj]"
+    mod = module(product(12, 16, 16, right))
+    sch = Schedule(mod, debug_mask="all")
+    outer, inner = tile(sch, factors)
+    sch.decompose_reduction("C", outer[2])
+    sch.tensorize(inner[0], name)
+    assert_same(mod, sch.mod, seeds=1)
+    a, b, c = [np.random.default_rng(3).random(s, np.float32) for s in ((12, 16), (16, 16), (12, 16))]
+    unity.VirtualMachine(unity.compile(sch.mod))["main"](a, b, c)
+    np.testing.assert_allclose(c, a @ (b.T if name.startswith("dot") else b), rtol=1e-5)

@@ -1,9 +1,12 @@
-"""x86 vector instructions: dot products of bytes (AVX-512 with and without VNNI) and a float32 update of one vector.
+"""x86 vector instructions: dot products of bytes (AVX-512 with and without VNNI); float32 dot products, updates of one vector
+and outer products (AVX-512 and AVX2).
 
-All are exact: the AVX-512 form without VNNI widens to 16 bits first, so that nothing saturates.
+Those of bytes are exact: the AVX-512 form without VNNI widens to 16 bits first, so that nothing saturates.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from ...ir.function import PrimFunc
 from ...ir.tensor_intrin import Maker
@@ -11,7 +14,6 @@ from .program import Operand, program
 
 Pair = tuple[PrimFunc, PrimFunc]
 _BYTES = [Operand("A", (4,), "uint8"), Operand("B", (16, 4), "int8"), Operand("C", (16,), "int32")]
-_FLOATS = [Operand("A", (1,), "float32"), Operand("B", (16,), "float32"), Operand("C", (16,), "float32")]
 _DOT = """
 for i, k in T.grid(16, 4):
     with T.block("update"):
@@ -49,19 +51,66 @@ C[T.Ramp(0, 1, 16)] = C[T.Ramp(0, 1, 16)] + T.Shuffle([low, high], [{evens}]) + 
     return program(_BYTES, "C A B", "C", _DOT), program(_BYTES, "C A B", "C", body)
 
 
-def axpy() -> Pair:
+def axpy(lanes: int) -> Pair:
     """``C[i] += A[0] * B[i]``: the inner step of a matrix product, fused where the target multiplies and adds at once."""
-    loops = """
-for i in range(16):
+    loops = f"""
+for i in range({lanes}):
     with T.block("update"):
-        vi = T.axis.spatial(16, i)
+        vi = T.axis.spatial({lanes}, i)
         C[vi] = C[vi] + A[0] * B[vi]
 """
-    body = "C[T.Ramp(0, 1, 16)] = C[T.Ramp(0, 1, 16)] + T.Broadcast(A[0], 16) * B[T.Ramp(0, 1, 16)]"
-    return program(_FLOATS, "C A B", "C", loops), program(_FLOATS, "C A B", "C", body)
+    span = f"T.Ramp(0, 1, {lanes})"
+    body = f"C[{span}] = C[{span}] + T.Broadcast(A[0], {lanes}) * B[{span}]"
+    return program(_floats(1, lanes, lanes), "C A B", "C", loops), program(_floats(1, lanes, lanes), "C A B", "C", body)
+
+
+def _floats(a: int, b: int, c: int) -> list[Operand]:
+    return [Operand("A", (a,), "float32"), Operand("B", (b,), "float32"), Operand("C", (c,), "float32")]
+
+
+def dot(lanes: int) -> Pair:
+    """``C[0] += sum of A[k] * B[k]`` over one vector: a product, then halves added to each other."""
+    loops = f"""
+for k in range({lanes}):
+    with T.block("update"):
+        vk = T.axis.reduce({lanes}, k)
+        C[0] = C[0] + A[vk] * B[vk]
+"""
+    span = f"T.Ramp(0, 1, {lanes})"
+    width = lanes
+    body = f"p{width} = A[{span}] * B[{span}]\n"
+    while width > 1:  # the upper half onto the lower one
+        half = width // 2
+        low, high = [", ".join([str(k) for k in ks]) for ks in (range(half), range(half, width))]
+        body += f"p{half} = T.Shuffle([p{width}], [{low}]) + T.Shuffle([p{width}], [{high}])\n"
+        width = half
+    body += "C[0] = C[0] + p1"
+    return program(_floats(lanes, lanes, 1), "C A B", "C", loops), program(_floats(lanes, lanes, 1), "C A B", "C", body)
+
+
+def outer(rows: int, lanes: int) -> Pair:
+    """``C[i, j] += A[i, 0] * B[j]``: ``rows`` vectors of a tile of a matrix product, each updated once."""
+    operands = [
+        Operand("A", (rows, 1), "float32", strided=True), Operand("B", (lanes,), "float32"),
+        Operand("C", (rows, lanes), "float32", strided=True),
+    ]  # fmt: skip
+    loops = f"""
+for i, j in T.grid({rows}, {lanes}):
+    with T.block("update"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = C[vi, vj] + A[vi, 0] * B[vj]
+"""
+    span = f"T.Ramp(0, 1, {lanes})"
+    body = "\n".join(
+        [f"C[{i}, {span}] = C[{i}, {span}] + T.Broadcast(A[{i}, 0], {lanes}) * B[{span}]" for i in range(rows)]
+    )
+    return program(operands, "C A B", "C", loops), program(operands, "C A B", "C", body)
 
 
 CPU_INTRINSICS: dict[str, Maker] = {
-    "dot_16x4_vnni": vnni, "dot_16x4_avx512": avx512, "axpy_16_f32_avx512": axpy,
+    "dot_16x4_vnni": vnni, "dot_16x4_avx512": avx512,
+    "axpy_16_f32_avx512": partial(axpy, 16), "axpy_8_f32_avx2": partial(axpy, 8),
+    "dot_16_f32_avx512": partial(dot, 16), "dot_8_f32_avx2": partial(dot, 8),
+    "outer_6x16_f32_avx512": partial(outer, 6, 16), "outer_4x8_f32_avx2": partial(outer, 4, 8),
 }  # fmt: skip
 """Makers by name."""
