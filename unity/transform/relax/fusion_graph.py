@@ -26,8 +26,9 @@ from ...ir.expr import (
 )
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
-from ...ir.types import Expr, TensorType
-from ...ir.walk import used_vars
+from ...ir.relation import Answer, dims, same_dim
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ...ir.walk import substitute, used_vars
 from ..tir.auto_inline import SMALL_WORK
 from ..tir.op_pattern import OPAQUE_EDGE, Edge, KernelPattern, OpPatternKind, analyze_pattern
 
@@ -67,10 +68,41 @@ class Patterns:
         callee = value.args[0]
         if type(callee) is not GlobalVar or type(value.args[1]) is not Tuple or value.attrs:
             return None
+        func = self.mod.functions.get(callee.name)
+        if type(func) is not PrimFunc:
+            return None
         if callee.name not in self._known:
-            func = self.mod.functions.get(callee.name)
-            self._known[callee.name] = analyze_pattern(func) if type(func) is PrimFunc else None
-        return self._known[callee.name]
+            self._known[callee.name] = analyze_pattern(func)
+        return self._known[callee.name] if _fits(func, value) else None
+
+
+def _fits(func: PrimFunc, call: Call) -> bool:
+    """True when the sizes of a call are seen to be those that the program was written for: otherwise its call checks them."""
+    given = call.args[1]
+    assert type(given) is Tuple
+    types = call.ty_args
+    if len(types) == 1 and isinstance(types[0], TupleType):
+        types = types[0].fields
+    scalars = call.args[2].values if len(call.args) > 2 and type(call.args[2]) is ShapeExpr else ()
+    actual: list[Expr | Type] = [*given.fields, *types, *scalars]
+    if len(actual) != len(func.params):
+        return False
+    known: dict[Var, Expr] = {}
+    pairs: list[tuple[Expr, Expr]] = []
+    for param, value in zip(func.params, actual):
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            if isinstance(value, Expr):
+                known[param] = value
+            continue
+        shape = dims(value.ty if isinstance(value, Expr) else value)
+        if shape is None or len(shape) != len(buffer.shape):
+            return False
+        for formal, extent in zip(buffer.shape, shape):
+            if isinstance(formal, Var) and formal not in known:
+                known[formal] = extent
+            pairs.append((formal, extent))
+    return all([same_dim(substitute(formal, known), extent) is Answer.YES for formal, extent in pairs])
 
 
 def build_graph(block: DataflowBlock, patterns: Patterns) -> list[Item]:

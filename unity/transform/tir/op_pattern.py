@@ -90,6 +90,8 @@ def analyze_pattern(func: PrimFunc) -> KernelPattern:
     blocks = plain_blocks(body)
     if not _is_plain(body) or not blocks or not outputs or opaque_buffers(body):
         return opaque
+    if any([buffer.strides or not _at_start(buffer) for buffer in func.buffer_map.values()]):
+        return opaque
     for realize in blocks:
         if not _is_computation(realize):
             return opaque
@@ -105,6 +107,11 @@ def analyze_pattern(func: PrimFunc) -> KernelPattern:
     edges = tuple([_edge(blocks, buffer, kind) for buffer in inputs])
     expensive = any([is_expensive(store.value) for store in stores])
     return KernelPattern(kind, edges, expensive, sum([work(store.value) for store in stores]))
+
+
+def _at_start(buffer: Buffer) -> bool:
+    """True for compact memory of the usual kind: such a buffer may be any other one of its shape."""
+    return buffer.scope == "global" and (buffer.elem_offset is None or is_int(buffer.elem_offset, 0))
 
 
 def _foreign_loads(realize: BlockRealize) -> list[BufferLoad]:
