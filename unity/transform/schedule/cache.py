@@ -63,7 +63,8 @@ def cache_read(
     made = copy_nest(state, at, buffer, cache, [union(list(axis), ana) for axis in zip(*boxes)], cache.name)
     use_buffer(state, readers, buffer, cache)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
-    return insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    return require_between(state, writers, copy, readers)
 
 
 @primitive(
@@ -106,7 +107,8 @@ def cache_write(
     made = copy_nest(state, at, cache, buffer, box, cache.name)
     place = position_of(statements_of(body_of(at)), block.block)
     use_buffer(state, [block, *direct], buffer, cache)
-    return insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    return require_between(state, [block], copy, readers)
 
 
 # ---- parts shared with reindex
@@ -195,6 +197,19 @@ def use_buffer(state: ScheduleState, blocks: Sequence[Sref], old: Buffer, new: B
         with deep_recursion():
             made = tracker(block.realize)
         state.replace(block, made, tracker.blocks)
+
+
+def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, readers: Sequence[Sref]) -> Sref:
+    """The copying block, if it stands after the writers and before the readers. Refuses E438 otherwise: a reader shares a loop with
+    the writer, while another one is outside of it."""
+    order = block_scope(state, copy).blocks
+    place = order.index(copy)
+    wrong = [b for b in writers if order.index(b) > place] + [b for b in readers if order.index(b) < place]
+    if wrong:
+        refuse("E438", f"no place is after the block that writes and before block {wrong[0].name} as well as the others that read",
+               condition="copy between writer and readers", at=[wrong[0], *writers],
+               nearest="take this step before the blocks are moved under one loop")  # fmt: skip
+    return copy
 
 
 def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, buffers: Sequence[Buffer]) -> Sref:

@@ -23,7 +23,7 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
-from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_scope
+from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
 from .coverage import why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
@@ -215,7 +215,8 @@ def _read(
     made = _copy(state, at, own, BufferLoad(buffer, indices, prim_type(buffer.dtype)), (copy, inside), copy.name)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     _use(state, block, buffer, copy, inside)
-    return _covered(state, insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy]))
+    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    return _covered(state, require_between(state, writers, block_of_copy, [block]))
 
 
 def _write(
@@ -245,4 +246,5 @@ def _write(
     made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)
     place = position_of(statements_of(body_of(at)), block.block)
     _use(state, block, buffer, copy, inside)
-    return _covered(state, insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy]))
+    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    return _covered(state, require_between(state, [block], block_of_copy, readers))
