@@ -46,13 +46,13 @@ def compile(
     A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes`` as in ``torch.export``); an
     ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
     ``tir_pipeline`` the lowering of tensor programs. Raises VerifyError, PassError, CodegenError, VMError E62x,
-    FrontendError E010 to E016.
+    FrontendError E010 to E016, E961, E962.
     """
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         return build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
     program, names = mod, []
     if not hasattr(mod, "graph_signature"):
-        if example_inputs is None:
+        if example_inputs is None and example_kwargs is None:
             raise FrontendError("E013", "a torch model is compiled for example inputs",
                                 help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
         refuse_training(mod)
@@ -60,7 +60,7 @@ def compile(
             example_inputs = (example_inputs,)
         signature = forward_signature(mod)
         names = list(signature.parameters) if signature is not None else []
-        program = export(mod, tuple(example_inputs), dynamic_shapes, dict(example_kwargs or {}))
+        program = export(mod, tuple(example_inputs or ()), dynamic_shapes, dict(example_kwargs or {}))
     program = functional(program)
     report = ImportReport()
     module = import_program(program, Options(strict=strict), report)
