@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace as replace_fields
+from dataclasses import MISSING, dataclass, fields, replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class Pass:
         changed = []
         for f in fields(self.options) if self.options is not None else ():
             value = getattr(self.options, f.name)
-            if value != f.default:
+            if value != (f.default if f.default_factory is MISSING else f.default_factory()):
                 changed.append(f"{f.name}={value!r}")
         return f"{self.name}{{{','.join(changed)}}}" if changed else self.name
 
