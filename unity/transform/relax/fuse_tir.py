@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, GlobalVar
+from ...ir.expr import Call, GlobalVar, Tuple
 from ...ir.function import Function, PrimFunc, seq_body
 from ...ir.module import IRModule
 from ...ir.types import Expr
@@ -18,6 +18,7 @@ from ..base import module_pass
 from ..tir.auto_inline import auto_inline
 from ..tir.simplify_blocks import simplify_blocks
 from .dead_code import reachable
+from .fusion_graph import fits
 from .legalize_ops import KernelTable
 from .merge_kernels import KernelMerger
 from .rewriting import GraphRewriter
@@ -40,7 +41,8 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
             value = getattr(binding, "value", None)
             if type(value) is Call:
                 callee = value.args[0] if getattr(value.op, "name", "") == "R.call_dps" else None
-                if type(callee) is not GlobalVar or type(mod.functions.get(callee.name)) is not PrimFunc:
+                func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
+                if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
                     return False
     return True
 

@@ -73,10 +73,10 @@ class Patterns:
             return None
         if callee.name not in self._known:
             self._known[callee.name] = analyze_pattern(func)
-        return self._known[callee.name] if _fits(func, value) else None
+        return self._known[callee.name] if fits(func, value) else None
 
 
-def _fits(func: PrimFunc, call: Call) -> bool:
+def fits(func: PrimFunc, call: Call) -> bool:
     """True when the sizes of a call are seen to be those that the program was written for: otherwise its call checks them."""
     given = call.args[1]
     assert type(given) is Tuple
