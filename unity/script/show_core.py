@@ -98,7 +98,7 @@ class Printer:
     """Collects text. Rows of ``EXPRS``, ``STMTS``, ``TYPES`` and ``TOPS`` say how nodes are written."""
 
     __slots__ = (
-        "bound", "class_name", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "metadata",
+        "bound", "class_name", "costs", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "metadata",
         "module_names", "names", "out", "pending", "place", "quoting", "strict", "underline",
     )  # fmt: skip
 
@@ -124,6 +124,8 @@ class Printer:
         """Large constants left out of the text so far; None where they are written."""
         self.place: str | None = None
         """Where the last binding came from; None where places are not asked for."""
+        self.costs = False
+        """Write the work of tensor programs as comments."""
 
     def word(self, name: str) -> str:
         """A canonical construct or operator name in the dialect at hand."""

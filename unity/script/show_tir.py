@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arith.cost import cost_of
 from ..ir import stmt as st
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, IntImm, Op, Var
@@ -118,11 +119,21 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         p.line(f"{own_buffer(p, buffer)} = T.match_buffer({parameter}, ")
         buffer_arguments(p, buffer)
         p.out.append(")")
+    if p.costs:
+        _costs(p, fn)
     p.stmt(fn.body)
     p.out[slot] = declarations(p, "T")
     p.free = outer_free
     p.indent -= 1
     p.level = before
+
+
+def _costs(p: Printer, fn: PrimFunc) -> None:
+    """A comment with the work of a program, in terms of its symbols."""
+    work = cost_of(fn)
+    for what, amount in (("operations", work.flops), ("bytes read", work.read), ("bytes written", work.written)):
+        p.line(f"# {what}: ")
+        p.expr(amount)
 
 
 def declarations(p: Printer, level: str) -> str:
