@@ -11,6 +11,7 @@ from . import (
     cache,
     compute_location,
     inline,
+    layout,
     location,
     loop_kinds,
     loop_parts,
@@ -48,6 +49,7 @@ FAMILIES = (
     rfactor,
     blockize,
     tensorize,
+    layout,
     storage,
     annotations,
 )
