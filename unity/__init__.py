@@ -15,8 +15,8 @@ _NAMES = {
     "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
-    "BlockBuilder": ".op.block_builder", "UnityError": ".support.errors", "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool",
-    "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
+    "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
+    "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
     "check_gpu": ".target.gpu_check",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
