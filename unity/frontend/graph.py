@@ -101,6 +101,8 @@ class GraphImporter:
         c = self.context
         args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
         target = out_of_place(node.target)
+        if target is not node.target:
+            args, kwargs = self._by_name(node.target, target, args, kwargs)
         name = str(target)
         self._check_mode(node, self._bind(target, args, kwargs))
         deferred = holds_deferred([args, kwargs])
@@ -110,7 +112,10 @@ class GraphImporter:
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self._bind)  # noqa: E731
         if entry is not None and not _is_complex(c.value):
             try:
-                made = self._finish(node, entry(c, self._bind(target, args, kwargs)))
+                found = entry(c, self._bind(target, args, kwargs))
+                if target is not node.target and isinstance(found, Expr):
+                    found = c.cast(found, c.dtype)  # written in place a result takes the dtype of what it is written to
+                made = self._finish(node, found)
                 self.report.imported += 1
                 return made
             except Gap as gap:
@@ -161,6 +166,15 @@ class GraphImporter:
             else:
                 bound[argument.name] = next(given, argument.default_value)
         return Args(**bound)
+
+    def _by_name(
+        self, given: Any, target: Any, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of an operator as another of the same parameters takes them; their order may differ."""
+        named = vars(self._bind(given, args, kwargs))
+        places = [a.name for a in target._schema.arguments if not a.kwarg_only]
+        rest = {a.name: named[a.name] for a in target._schema.arguments if a.kwarg_only and a.name in named}
+        return [named[name] for name in places if name in named], rest
 
     def _check_mode(self, node: Any, a: Args) -> None:
         """Refuse operators of training. Raises FrontendError E011."""

@@ -197,7 +197,15 @@ def out_of_place(target: Any) -> Any:
         return target
     namespace, _, name = target._schema.name.partition("::")
     packet = getattr(getattr(require("torch").ops, namespace), name[:-1], None)
-    return getattr(packet, target._overloadname, target)
+    if packet is None:
+        return target
+    named = [getattr(packet, o) for o in sorted(packet.overloads(), key=lambda o: o != target._overloadname)]
+    return next((o for o in named if _signature(o) == _signature(target)), target)
+
+
+def _signature(target: Any) -> set[tuple[str, str]]:
+    """Names and types of an operator's parameters; some in-place operators order them in another way."""
+    return {(a.name, str(a.type)) for a in target._schema.arguments}
 
 
 __all__ = ["KEPT_WHOLE", "export", "functional", "out_of_place", "refuse_foreign", "sample_inputs"]
