@@ -186,3 +186,36 @@ def main(P: T.Buffer((3, {h}, {w}), "int32"), W: T.Buffer((5, 3, {k}, {k}), "int
     Loaded({"main": read(text)})("main", p, x, r, y)
     windows = np.lib.stride_tricks.sliding_window_view(p, (k, k), axis=(1, 2))
     np.testing.assert_array_equal(y, np.maximum(np.einsum("chwrs,fcrs->fhw", windows, x) + r, 0))
+
+
+@pytest.mark.parametrize("rows,columns", [(64, 64), (65, 99), (3, 700), (640, 520)])
+def test_transpositions_in_blocks(rows: int, columns: int) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer(({rows}, {columns}), "float32"), C: T.Buffer(({columns}, {rows}), "float32")):
+    for i, j in T.grid({columns}, {rows}):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vj, vi] * T.float32(2)
+"""
+    a = np.random.default_rng(rows).standard_normal((rows, columns)).astype("float32")
+    c = np.zeros((columns, rows), "float32")
+    Loaded({"main": read(text)})("main", a, c)
+    np.testing.assert_array_equal(c, a.T * 2)
+
+
+@pytest.mark.parametrize("count", [1 << 18, (1 << 18) + 5])
+def test_one_long_loop_in_pieces(count: int) -> None:
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer(({count},), "float32"), C: T.Buffer(({count},), "float32")):
+    for i in range({count}):
+        with T.block("C"):
+            vi = T.axis.spatial({count}, i)
+            C[vi] = A[vi] + T.float32(1)
+"""
+    a, c = np.arange(count, dtype="float32"), np.zeros(count, "float32")
+    loaded = Loaded({"main": read(text)})
+    loaded("main", a, c)
+    np.testing.assert_array_equal(c, a + 1)
+    assert "unity_parallel_for" in loaded.library.ir_text

@@ -6,7 +6,9 @@ For a perfect nest over one block that computes independent cells (`nests.point_
   among themselves, so every cell is accumulated in the written order;
 - the initialisation of a reduction becomes a block of its own, run once per cell before the accumulation. (A reduction
   over nothing therefore gives the initial value.)
-- the innermost loop is marked ``vectorize``.
+- the innermost loop is marked ``vectorize``;
+- a nest that writes along one axis and reads along another goes through memory in square blocks;
+- the outermost loop of many independent cells is shared between threads.
 
 Rewrite: ``for i, j, p: [init Y[i, j] = 0]; Y[i, j] += X[i, p] * W[p, j]`` ->
 ``for i: { for j: Y[i, j] = 0; for p, j: Y[i, j] += X[i, p] * W[p, j] }``.
@@ -15,15 +17,25 @@ Other nests stay as they are, and so does a function that was scheduled (attribu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ...ir.build import add, ceildiv, dtype_of, int_imm, is_int, minimum, mul, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...ir.walk import Rewriter, fresh_copy
+from ...ir.types import Expr, prim_type
+from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
 
+PARALLEL_CELLS = 1 << 18
+"""Cells from which on a nest that computes each by itself is shared between threads."""
+PIECE = 1 << 14
+"""Iterations of a piece of a single long loop."""
+BLOCK = 32
+"""Lines and columns of a block of a transposition."""
 _COST = (0, 1, 16)
 """Cost of an access in the innermost loop by stride class."""
 
@@ -69,7 +81,76 @@ def _init_nest(nest: Nest, update: Update, loops: list[For]) -> Stmt:
     return fresh_copy(made)  # type: ignore[no-any-return]
 
 
-def _order(stmt: For) -> Stmt:
+def _iterations(loops: list[For]) -> int:
+    """Number of iterations; symbolic extents count as one."""
+    total = 1
+    for loop in loops:
+        total *= loop.extent.value if type(loop.extent) is IntImm else 1
+    return total
+
+
+def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
+    """Loops over independent cells, the outermost shared between threads; a single loop is cut into pieces first."""
+    outer = next(loop for loop in loops if not is_int(loop.extent, 1))
+    if outer is not loops[-1]:
+        shared: dict[type, Visit] = {
+            For: lambda loop: replace(loop, kind="parallel") if loop.loop_var is outer.loop_var else loop
+        }
+        return rewrite(_loops_over(loops, realize, vectorize), shared)  # type: ignore[no-any-return]
+    pieces, piece = _cut(outer, PIECE)
+    realize = replace(realize, iter_values=tuple([substitute(v, piece.values) for v in realize.iter_values]))
+    body = _loops_over([*[loop for loop in loops if loop is not outer], piece.loop], realize, vectorize)
+    return replace(pieces, body=body, kind="parallel")
+
+
+@dataclass(slots=True)
+class _Piece:
+    """The inner of two loops that one was cut into, and the value of the old variable."""
+
+    loop: For
+    values: dict[Var, Expr]
+
+
+def _cut(loop: For, size: int) -> tuple[For, _Piece]:
+    """A loop as a loop over pieces of ``size`` iterations and a loop inside; the last piece may be shorter."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    step, zero = int_imm(size, ty), int_imm(0, ty)
+    outer, inner = Var(f"{loop.loop_var.name}_piece", ty), Var(loop.loop_var.name, ty)
+    first = mul(outer, step)
+    count = ceildiv(loop.extent, step)
+    whole = type(loop.extent) is IntImm and loop.extent.value % size == 0
+    extent = step if whole else minimum(step, sub(loop.extent, first))
+    over = For(outer, zero, count, "serial", loop.body)
+    return over, _Piece(For(inner, zero, extent, "serial", loop.body), {loop.loop_var: add(first, inner)})
+
+
+def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
+    """A nest that writes along one axis and reads along another, as in a transposition: in square blocks, so that each line of
+    memory that comes into cache is used whole. None where that does not apply."""
+    iterator = {loop: it for it, loop in update.axis.items()}
+    along = order[-1]
+    if stride_class(update.store, iterator[along.loop_var]) != 1:
+        return None
+    far = [load for load in update.loads if stride_class(load, iterator[along.loop_var]) == 2]
+    lines = [loop for loop in order[:-1] if far and all([stride_class(f, iterator[loop.loop_var]) == 1 for f in far])]
+    if len(lines) != 1 or not all([_long(loop) for loop in (along, lines[0])]):
+        return None
+    (columns, column), (rows, row) = _cut(along, BLOCK), _cut(lines[0], BLOCK)
+    values = {**column.values, **row.values}
+    realize = nest.realize
+    realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))
+    rest = [loop for loop in order if loop is not along and loop is not lines[0]]
+    loops = [*rest, rows, columns, row.loop, column.loop]
+    return (
+        _shared(loops, realize, False) if _iterations(order) >= PARALLEL_CELLS else _loops_over(loops, realize, False)
+    )
+
+
+def _long(loop: For) -> bool:
+    return type(loop.extent) is IntImm and loop.extent.value >= 2 * BLOCK
+
+
+def _order(stmt: For, parallel: bool = True) -> Stmt:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None:
@@ -80,6 +161,13 @@ def _order(stmt: For) -> Stmt:
     inner = [iterator for iterator, loop in update.axis.items() if loop is order[-1].loop_var]
     vectorize = all([stride_class(access, iterator) < 2 for access in accesses for iterator in inner])
     if block.init is None:
+        cells = parallel and "R" not in update.kinds.values()
+        if cells and not vectorize:
+            blocked = _blocked(order, nest, update)
+            if blocked is not None:
+                return blocked
+        if cells and _iterations(order) >= PARALLEL_CELLS:
+            return _shared(order, nest.realize, vectorize)
         if order == nest.loops and not vectorize:
             return stmt
         return _loops_over(order, nest.realize, vectorize)
@@ -98,9 +186,13 @@ def _order(stmt: For) -> Stmt:
 class _Outermost(Rewriter):
     """Visits each outermost candidate nest once; a nest that was reordered is not entered again."""
 
+    def __init__(self, parallel: bool) -> None:
+        super().__init__()
+        self.parallel = parallel
+
     def enter(self, node: object) -> object | None:
         if type(node) is For:
-            made = _order(node)
+            made = _order(node, self.parallel)
             return made if made is not node else None
         return None
 
@@ -110,5 +202,5 @@ def order_loops(func: PrimFunc) -> PrimFunc:
     """Reorder unscheduled nests so that the innermost loop has unit stride, and split off initialisation."""
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = _Outermost()(func.body)
+    body = _Outermost(func.attrs.get("tir.noalias", True) is not False)(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -14,6 +14,10 @@ LATENCY = 4.0
 """Cycles until a multiply-add can be followed by the next into the same register."""
 
 
+VARIANT = 0.02
+"""What a tile of another size costs on top, as a share: it is more code to compile and to keep in cache."""
+
+
 @dataclass(slots=True, frozen=True)
 class Machine:
     """``lanes`` of one vector, and how many vector registers ``accumulators`` may take."""
@@ -42,9 +46,11 @@ def tile_shape(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min(machine.accumulators // width, rows, 16) + 1):
             cost = 0.0
+            variants = len(_pieces(rows, height)) * len(_pieces(vectors, width))
             for count, j in _pieces(rows, height):
                 for times, v in _pieces(vectors, width):
                     cost += count * times * step_cycles(j, v)
+            cost *= 1 + VARIANT * (variants - 1)
             if cost < best_cost:
                 best, best_cost = (height, width), cost
     return best
