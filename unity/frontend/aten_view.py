@@ -220,7 +220,8 @@ def _stacked(c: Context, a: Args) -> Expr:
 
 
 @aten("atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "resize_as.default", "view_copy.default",
-      "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims", "_reshape_copy.default")  # fmt: skip
+      "unsqueeze_copy.default", "squeeze_copy.default", "squeeze_copy.dim", "squeeze_copy.dims",
+      "_reshape_copy.default")  # fmt: skip
 def _same_order(c: Context, a: Args) -> Expr:
     if "resize" not in c.node_target:
         return c.reshape(a.self)
