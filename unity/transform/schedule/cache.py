@@ -87,6 +87,10 @@ def cache_write(
     buffer = written_buffer(state, block, write_buffer_index)
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
+    if buffer in scope.reads[block]:
+        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
+               condition="does not read what it writes", at=block,
+               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
     others = [w for w in scope.writers(buffer) if w is not block]
     if others:
         refuse(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.stmt import Block, BlockRealize, Stmt
+from ...ir.buffer import Buffer
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, Stmt
+from ...ir.walk import collect, used_vars
 from ...support.deep import deep_recursion
 from ..tir import inline_blocks, reverse_inline
 from .refuse import refuse
@@ -46,6 +48,13 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
     _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline)
 
 
+def _allocated(stmt: Stmt) -> set[Buffer]:
+    """The buffers a statement allocates."""
+    return {b for block in collect(stmt, Block) for b in block.alloc_buffers} | {
+        s.buffer for s in collect(stmt, AllocBuffer)
+    }
+
+
 def _inline(
     state: ScheduleState,
     block: Sref,
@@ -59,6 +68,12 @@ def _inline(
             refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block)
         made = rewrite(root.realize, block.block)
     assert isinstance(made, BlockRealize)
+    left = _allocated(root.realize) - _allocated(made)
+    used = set(used_vars(made)) if left else set()
+    for buffer in left:
+        if buffer.data in used:  # an enclosing block declares that it touches the buffer
+            refuse("E439", f"cannot inline: a block around its producer or consumer declares a region of {buffer.name}",
+                   condition="can be inlined", at=block, nearest="inline before blockize")  # fmt: skip
     state.replace(root, made, _pairs(root.realize, made, block.block))
 
 
