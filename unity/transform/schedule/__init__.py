@@ -16,6 +16,7 @@ from . import (
     loop_kinds,
     loop_parts,
     order,
+    padding,
     query,
     reduction,
     reindex,
@@ -50,6 +51,7 @@ FAMILIES = (
     blockize,
     tensorize,
     layout,
+    padding,
     storage,
     annotations,
 )

@@ -114,6 +114,14 @@ class Schedule:
         assert isinstance(found, Sref)
         return found
 
+    def can_decompose_padding(self, block: BlockRV, loop: LoopRV) -> bool:
+        """Would ``decompose_padding`` apply. Nothing changes."""
+        try:
+            self.copy().run(ROWS["decompose_padding"], {"block": block, "loop": loop})
+        except ScheduleError:
+            return False
+        return True
+
     def remove_rv(self, rv: RandomVar) -> None:
         """Forget a random variable."""
         self._symbols.pop(rv.expr if isinstance(rv, ExprRV) else rv, None)
