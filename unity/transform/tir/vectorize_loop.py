@@ -10,7 +10,6 @@ functions with branches inside (``BRANCHING``), which it cannot, are cut into ve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +27,7 @@ from ...ir.scalar import (
     BufferLoad,
     Cast,
     Compare,
-    Div,
-    FloorDiv,
-    FloorMod,
     Let,
-    Mod,
     Mul,
     Not,
     Or,
@@ -55,10 +50,11 @@ from ...ir.stmt import (
     seq,
 )  # fmt: skip
 from ...ir.types import Expr, PrimType, prim_type
-from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute
+from ...ir.walk import collect, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .lower_opaque_block import _leaves
 from .nests import PURE_CALLS
+from .vector_masks import CannotVectorize, is_zero, masked
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,10 +75,6 @@ WHOLE = 16
 
 DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
 """Statements whose scope is the rest of their sequence."""
-
-
-class CannotVectorize(Exception):
-    """A part has no vector form: its statement is to run lane by lane."""
 
 
 class _Lanes:
@@ -236,42 +228,6 @@ class _Lanes:
         return replace(stmt, min=low, extent=extent, body=body)
 
 
-class _Mask(Rewriter):
-    """Gives reads a predicate; a read of one cell becomes a read of that cell by every lane that wants it."""
-
-    def __init__(self, cond: Expr, lanes: int) -> None:
-        super().__init__()
-        self.cond, self.lanes = cond, lanes
-
-    def enter(self, node: Any) -> Any | None:
-        if isinstance(node, (Div, Mod, FloorDiv, FloorMod)) and not dtype_of(node).is_float:
-            divisor: Expr = node.b
-            divisor = divisor.value if type(divisor) is Broadcast else divisor
-            if type(divisor) is not IntImm or divisor.value == 0:
-                raise CannotVectorize  # dividing in a lane that does not count must not fail
-        if (
-            type(node) is Broadcast
-            and type(node.value) is BufferLoad
-            and node.value.predicate is None
-            and node.value.indices
-        ):
-            load = node.value
-            last = self.visit(broadcast(load.indices[-1], node.lanes))
-            return replace(load, indices=(*load.indices[:-1], last), ty=node.ty, predicate=self.cond)
-        if type(node) is BufferLoad:
-            if dtype_of(node).lanes != self.lanes:
-                raise CannotVectorize
-            indices = tuple([self.visit(i) for i in node.indices])
-            cond = self.cond if node.predicate is None else logical_and(self.cond, self.visit(node.predicate))
-            return replace(node, indices=indices, predicate=cond)
-        return None
-
-
-def masked(expr: Expr, cond: Expr, lanes: int) -> Expr:
-    """A vector expression whose reads happen only in lanes where ``cond`` holds. Raises CannotVectorize."""
-    return _Mask(cond, lanes)(expr)  # type: ignore[no-any-return]
-
-
 def _ramp_with_scalar(kind: type, a: Expr, b: Expr) -> Expr | None:
     """Ramps stay ramps under adding, subtracting and scaling by a scalar."""
     if type(a) is Ramp and dtype_of(b).lanes == 1:
@@ -336,19 +292,12 @@ def _call(s: _Lanes, expr: Call) -> Expr:
     if expr.op.name == "T.if_then_else" and dtype_of(args[0]).lanes > 1:
         cond, yes, no = args
         lanes = dtype_of(cond).lanes
-        if type(yes) is BufferLoad and yes.predicate is None and _is_zero(no):
+        if type(yes) is BufferLoad and yes.predicate is None and is_zero(no):
             return masked(yes, cond, lanes)  # lanes that are not read are zero
         mask = Var("mask", cond.ty)  # named, because it goes into every read on both sides
         chosen = (mask, masked(yes, mask, lanes), masked(no, Not(mask, mask.ty), lanes))  # type: ignore[arg-type]
         return Let(mask, cond, replace(expr, args=chosen, ty=yes.ty))
     return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
-
-
-def _is_zero(expr: Expr) -> bool:
-    value = expr.value if type(expr) is Broadcast else expr
-    if type(value) is FloatImm:
-        return value.value == 0 and math.copysign(1.0, value.value) > 0
-    return is_int(value, 0)
 
 
 def _vector_already(s: _Lanes, expr: Expr) -> Expr:
