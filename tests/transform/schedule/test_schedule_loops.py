@@ -431,3 +431,12 @@ def test_a_reduction_over_nothing_keeps_its_initial_value() -> None:
     sch.decompose_reduction(block, sch.get_loops(block)[2])
     sch.compute_at(cache, last)
     assert empty_sum(sch) == [5, 5, 5]
+
+
+def test_parts_of_a_reduction_go_on() -> None:
+    mod = module(MM_RELU)
+    sch = Schedule(mod, debug_mask="all")
+    *_, k = loops(sch)
+    sch.loop_partition(k, [3, None])
+    assert sch.get(sch.get_block("C_0")).init is not None and sch.get(sch.get_block("C_1")).init is None
+    assert_same(mod, sch.mod)

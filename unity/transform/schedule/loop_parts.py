@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.build import add, const, dtype_of
+from ...arith import Analyzer
+from ...ir.build import add, const, dtype_of, gt
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
-from ...ir.stmt import Block, SeqStmt, Stmt, seq
+from ...ir.stmt import Block, BlockRealize, SeqStmt, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import fresh_copy
 from .conditions import require_complete_values, require_not_empty
 from .coverage import why_not_covered, why_written_after_read
 from .dependence import block_scope, scope_of
+from .reduction import reads_of_update
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import BlockTracker, LoopBody, analyzer_at, int_value, nest
@@ -53,10 +55,26 @@ def loop_partition(
             index = const(start, dtype_of(var))
         body = fresh_copy(BlockTracker({Block: _renamed(number)})(stmt.body))
         ana.bind_range(var, 0, count - 1)
-        body = LoopBody(state, {stmt.loop_var: index}, ana)(body)
+        body = _without_late_init(LoopBody(state, {stmt.loop_var: index}, ana)(body), ana)
         pieces.append(nest([(var, const(count, dtype_of(var)), stmt.kind)], body))
     state.replace(loop, seq(*pieces))
     return [state.sref(loop.func, var) for var in made]
+
+
+def _without_late_init(body: Stmt, ana: Analyzer) -> Stmt:
+    """Blocks whose reduction iterators cannot be at their first value here lose the initialisation: an earlier part has it."""
+
+    def visit(realize: BlockRealize) -> BlockRealize:
+        block = realize.block
+        late = [
+            axis for axis, value in zip(block.iter_vars, realize.iter_values)
+            if axis.kind == "R" and axis.dom is not None and ana.can_prove(gt(value, axis.dom.min))
+        ]  # fmt: skip
+        if block.init is None or not late:
+            return realize
+        return with_fields(realize, block=with_fields(block, init=None, reads=reads_of_update(block)))
+
+    return BlockTracker({BlockRealize: visit})(body)  # type: ignore[no-any-return]
 
 
 def _renamed(number: int) -> Any:

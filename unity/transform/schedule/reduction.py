@@ -64,7 +64,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
     if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
         require_distinct(state, block, loop)
     init = _init_nest(state, block, loops[place:], spatial, reducing)
-    update = with_fields(old, name=f"{old.name}_update", init=None, reads=_with_own(old))
+    update = with_fields(old, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
     state.replace(block, with_fields(realize, block=update), {old: update})
     state.replace(loop, seq(init, loop.loop))
     return state.sref(block.func, _block_of(init))
@@ -126,8 +126,8 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
     return stmt
 
 
-def _with_own(block: Block) -> tuple[BufferRegion, ...] | None:
-    """Declared reads, with the cells that are updated among them."""
+def reads_of_update(block: Block) -> tuple[BufferRegion, ...] | None:
+    """Declared reads of a reduction without its initialisation: the cells that are updated are among them."""
     if block.reads is None or block.writes is None:
         return block.reads
     return (*[w for w in block.writes if not any([same_region(w, r) for r in block.reads])], *block.reads)
