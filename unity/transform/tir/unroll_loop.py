@@ -1,7 +1,8 @@
 """unroll_loop: loops of kind "unrolled" with a constant extent are written out.
 
 ``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
-has at most that many statements. ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
+has at most that many statements. Under ``pragma_unroll_explicit`` of 0 nothing is written out: LLVM is told to unroll (loop
+annotation ``unroll``). ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..base import prim_func_pass
 from .lower_opaque_block import _leaves
 
 PRAGMA = "pragma_auto_unroll_max_step"
+EXPLICIT = "pragma_unroll_explicit"
 
 
 @dataclass(slots=True, frozen=True)
@@ -46,19 +48,22 @@ class _Unroll(Rewriter):
         super().__init__()
         self.options = options
         self.steps = 0
+        self.explicit = True
 
     def enter(self, node: Any) -> Any | None:
-        if type(node) is AttrStmt and node.key == PRAGMA:
-            return self._within(_number(node.value), node.body)
-        if type(node) is For and node.annotations and PRAGMA in node.annotations:
-            notes = {k: v for k, v in node.annotations.items() if k != PRAGMA}
-            return self._within(_number(node.annotations[PRAGMA]), replace(node, annotations=notes or None))
+        if type(node) is AttrStmt and node.key in (PRAGMA, EXPLICIT):
+            return self._within({node.key: node.value}, node.body)
+        if type(node) is For and node.annotations and (PRAGMA in node.annotations or EXPLICIT in node.annotations):
+            notes = {k: v for k, v in node.annotations.items() if k not in (PRAGMA, EXPLICIT)}
+            return self._within(node.annotations, replace(node, annotations=notes or None))
         return None
 
-    def _within(self, steps: int, body: Stmt) -> Stmt:
-        saved, self.steps = self.steps, steps
+    def _within(self, asked: dict[str, Any], body: Stmt) -> Stmt:
+        saved = self.steps, self.explicit
+        self.steps = _number(asked[PRAGMA]) if PRAGMA in asked else self.steps
+        self.explicit = _number(asked[EXPLICIT]) != 0 if EXPLICIT in asked else self.explicit
         result = self.visit(body)
-        self.steps = saved
+        self.steps, self.explicit = saved
         return result  # type: ignore[no-any-return]
 
     def leave(self, node: Any) -> Any:
@@ -70,6 +75,8 @@ class _Unroll(Rewriter):
             return node
         if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
             return node
+        if not self.explicit:
+            return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})
         ty = prim_type(dtype_of(node.loop_var))
         values = [add(node.min, int_imm(i, ty)) for i in range(max(0, count))]
         return seq(*[Rewriter(_FOLD, {node.loop_var: value}, fresh=True)(node.body) for value in values])
