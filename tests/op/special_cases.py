@@ -116,3 +116,8 @@ TRUTH, FLAGS = np.array([True, False, True, False]), np.array([True, True, False
 for how in ("update", "add", "mul", "min", "max"):
     CASES.append(("scatter_elements", [TRUTH, np.array([0, 1, 2, 1]), FLAGS], {"reduction": how}))
 CASES.append(("index_put", [TRUTH, (np.array([0, 1, 2, 1]),), FLAGS], {"accumulate": True}))
+CASES += [
+    ("nn.grouped_matmul", [f(6, 3), f(3, 3, 4), np.array([2, 2, 5], "int32")], {}),
+    ("nn.grouped_matmul", [f(2, 3, dtype="float16"), f(1, 3, 2, dtype="float16"), np.array([2])], {}),
+    ("nn.grouped_matmul", [f(0, 3), f(2, 3, 2), np.array([0, 0])], {}),
+]

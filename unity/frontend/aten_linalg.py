@@ -17,7 +17,21 @@ from .aten_index import has_none
 from .aten_reduce import matrix_norm, norm
 from .aten_shape import cut, permute, swap
 from .aten_view import diagonal_places, product, strided
-from .context import Args, Context, Result, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
+from .context import (
+    ATEN,
+    Args,
+    Context,
+    Result,
+    aten,
+    axis_of,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
 
 
 def _factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
@@ -225,6 +239,21 @@ def _cross(c: Context, a: Args) -> Expr:
         return c.emit(op.concat(parts, axis=axis))
 
     return op.subtract(op.multiply(turned(x, 1), turned(y, 2)), op.multiply(turned(x, 2), turned(y, 1)))
+
+
+@aten("_grouped_mm.default")
+def _grouped_mm(c: Context, a: Args) -> Expr:
+    x, weight = a.self, a.mat2
+    refuse(rank_of(x) != 2 or rank_of(weight) != 3 or a.offs is None or a.bias is not None, "groups of columns")
+    return c.cast(op.nn_grouped_matmul(x, weight, a.offs), c.dtype)
+
+
+def _experts(c: Context, a: Args) -> Expr:
+    """The operator of the package transformers for mixtures of experts."""
+    return c.cast(op.nn_grouped_matmul(a.input, c.cast(a.weight, dtype_of(a.input)), a.offs), c.dtype)
+
+
+ATEN["transformers.grouped_mm_fallback.default"] = _experts
 
 
 @aten("linalg_multi_dot.default", "chain_matmul.default")

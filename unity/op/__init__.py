@@ -19,6 +19,7 @@ from . import (
     gradients_attention,
     gradients_nn,
     gradients_special,
+    grouped,
     index,
     linalg,
     loss,
@@ -80,6 +81,7 @@ _FAMILIES = (
     pool_indices,
     factor,
     grad,
+    grouped,
 )
 
 OPERATORS: dict[str, Operator] = {
