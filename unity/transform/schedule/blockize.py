@@ -209,7 +209,9 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
     for value, d in zip(values, found):
         for part, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
             zero = const(0, dtype_of(part))
-            inside = ana.can_prove(ge(part, zero)) and (guard is not None or ana.can_prove(lt(part, extent)))
+            first = ana.simplify(substitute(part, {v: r.min for v, r in ranges.items()}))
+            below = is_int(first, 0) if guard is not None else ana.can_prove(lt(part, extent))
+            inside = ana.can_prove(ge(part, zero)) and below
             if not inside or not ana.can_prove_equal(value, add(mul(d.outer, d.inner_extent), d.inner)):
                 refuse(
                     "E440",
