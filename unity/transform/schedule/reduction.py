@@ -8,7 +8,7 @@ from ...ir.build import logical_and
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
 from ...ir.scalar import And
-from ...ir.stmt import Block, BlockRealize, For, Stmt, seq
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import free_vars, fresh_copy, substitute
 from .conditions import loops_of, require_reduction, same_region
@@ -29,6 +29,7 @@ from .tree import TRUE
         "above all reduction loops",
         "distinct cells",
         "not read before",
+        "allocated outside of the loop",
     ),
     rewrite="block C with T.init()  ->  block C_init before the loop, block C_update without T.init()",
     example='block = sch.get_block("C")\ni, j, k = sch.get_loops(block)\ninit = sch.decompose_reduction(block, k)',
@@ -61,6 +62,12 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
                 nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
             )  # fmt: skip
     _require_unread(state, block, loop)
+    own = {s.buffer for s in collect(loop.loop, AllocBuffer)}
+    if not own.isdisjoint(block_scope(state, block).writes[block]):
+        refuse(
+            "E427", f"what {block.name} writes is allocated inside loop {loop.name}", condition="allocated outside of the loop",
+            at=[loop, block], nearest="give a loop inside of the allocation, or take this step before parallel",
+        )  # fmt: skip
     if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
         require_distinct(state, block, loop)
     init = _init_nest(state, block, loops[place:], spatial, reducing)
