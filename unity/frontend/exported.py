@@ -169,7 +169,10 @@ class _Import:
         if value.is_complex():
             real = self.context.torch.view_as_real(value.detach().resolve_conj())
             return Deferred(
-                self.context.torch.ops.aten.view_as_complex.default, [self._shared_weight(name, target, real)], {}, value
+                self.context.torch.ops.aten.view_as_complex.default,
+                [self._shared_weight(name, target, real)],
+                {},
+                value,
             )
         self._dtype(value, target)
         return self._shared_weight(name, target, value)
