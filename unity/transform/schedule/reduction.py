@@ -10,7 +10,7 @@ from ...ir.node import replace as with_fields
 from ...ir.scalar import And
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
-from ...ir.walk import free_vars, fresh_copy, substitute
+from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from .conditions import loops_of, require_reduction, same_region
 from .dependence import block_scope
 from .distinct import require_distinct
