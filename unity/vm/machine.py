@@ -25,6 +25,7 @@ from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
 from .native_run import NativeProgram
+from .processor import require_processor
 from .profile import Profile, profile
 from .values import Closure, to_value
 
@@ -234,6 +235,7 @@ def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction
 def link_kernels(executable: Executable) -> Engine:
     """Machine code of the tensor programs, loaded."""
     data = executable.objects.get("kernels")
+    require_processor(executable.features)
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
     if data is None:
         return engine

@@ -11,7 +11,7 @@ import unity.target.tensor_intrin
 from unity.ffi.llvm import host_features
 from unity.ir.tensor_intrin import TensorIntrin
 from unity.script import parse
-from unity.support.errors import CodegenError, ScheduleError, VerifyError
+from unity.support.errors import CodegenError, ScheduleError, VerifyError, VMError
 from unity.transform.schedule import Schedule, Trace
 
 
@@ -397,3 +397,46 @@ def test_float_instructions(name, factors):
     a, b, c = [np.random.default_rng(3).random(s, np.float32) for s in ((12, 16), (16, 16), (12, 16))]
     unity.VirtualMachine(unity.compile(sch.mod))["main"](a, b, c)
     np.testing.assert_allclose(c, a @ (b.T if name.startswith("dot") else b), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, group, types",
+    [
+        ("bf16bf16f32", 2, ("bfloat16", "bfloat16", "float32")),
+        ("s8s8s32", 4, ("int8", "int8", "int32")),
+        ("u8s8s32", 4, ("uint8", "int8", "int32")),
+    ],
+)
+def test_tiles_of_amx_are_assembled(kind, group, types):
+    left, right, total = types
+    depth = 32 * group
+    sch = Schedule(
+        module(f"""
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((32, {depth}), "{left}"), B: T.Buffer(({depth}, 32), "{right}"), C: T.Buffer((32, 32), "{total}")):
+        T.func_attr({{"global_symbol": "main"}})
+        for i, j, k in T.grid(32, 32, {depth}):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.{total}(0)
+                C[vi, vj] = C[vi, vj] + T.Cast("{total}", A[vi, vk]) * T.Cast("{total}", B[vk, vj])
+""")
+    )
+    sch.reindex_cache_read("C", "B", "global", lambda i, j, k: (k // group, j, k % group))
+    outer, inner = tile(sch, [16, 16, 16 * group])
+    sch.decompose_reduction("C", outer[2])
+    sch.tensorize(inner[0], f"amx_16x16_{kind}")
+    mod = sch.mod
+    if "+amx-tile" in host_features():
+        pytest.skip("this machine has AMX")
+    with pytest.raises(CodegenError, match="E527"):
+        unity.compile(mod)
+    attributes = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+amx-tile,+amx-bf16,+amx-int8"
+    made = unity.compile(mod, target=f"llvm -mattr={attributes}")
+    assert len(made.objects["kernels"]) > 1000
+    with pytest.raises(VMError) as found:
+        unity.VirtualMachine(made)
+    assert found.value.code == "E451" and "amx-tile" in str(found.value)

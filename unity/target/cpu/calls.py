@@ -137,7 +137,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     probe = f"define {ty} @probe({params}) {{\n" + (
         f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
     )
-    problem = compile_problem(probe)
+    problem = compile_problem(probe, *w.module.processor)
     if problem:
         raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
     actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])

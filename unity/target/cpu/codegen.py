@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
-from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_features, host_triple
+from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_cpu, host_features, host_triple
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
@@ -64,6 +64,9 @@ def write_module(
         _refuse_recursion(functions)
         signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
+        if target.mcpu or target.mattr:
+            options = compile_options(target)
+            module.processor = (options.cpu or host_cpu(), options.features)
         texts = imported_texts(functions)
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))

@@ -60,6 +60,8 @@ class ModuleWriter:
     bodies: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
+    processor: tuple[str, str] = ("", "")
+    """LLVM's processor and features that code is made for; empty is this machine."""
     imported: dict[str, Imported] = field(default_factory=dict)
     """Functions of LLVM IR that the programs import."""
     counter: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ...ir.function import PrimFunc
 from ...script import parse
@@ -26,7 +27,8 @@ class Operand:
 
     def declaration(self) -> str:
         """The line that matches it."""
-        strides = f"strides=({self.name}_stride, 1), " if self.strided else ""
+        inner = [prod(self.shape[axis + 1 :]) for axis in range(1, len(self.shape))]
+        strides = f"strides=({', '.join([f'{self.name}_stride', *[str(n) for n in inner]])}), " if self.strided else ""
         return (
             f"    {self.name} = T.match_buffer(p_{self.name}, {self.shape}, {self.dtype!r}, {strides}"
             f"elem_offset={self.name}_offset, scope={self.scope!r}, align=64, offset_factor={self.factor})"
