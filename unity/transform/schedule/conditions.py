@@ -35,10 +35,11 @@ def loops_of(block: Sref) -> list[Sref]:
     return found[::-1]
 
 
-def iter_map(state: ScheduleState, block: Sref) -> IterMap:
-    """Normal form of a block's bindings over the loops around it (its truth value: they are quasi-affine and
-    independent)."""
+def iter_map(state: ScheduleState, block: Sref, within: Sref | None = None) -> IterMap:
+    """Normal form of a block's bindings over the loops around it, from ``within`` inwards where one is given (its truth
+    value: they are quasi-affine and independent)."""
     loops = loops_of(block)
+    loops = loops[loops.index(within) :] if within is not None else loops
     key = ("affine", block.node, *[(s.loop.loop_var, s.loop.min, s.loop.extent) for s in loops])
     found = state.cache.get(key)
     if found is None:
@@ -146,10 +147,10 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
         )  # fmt: skip
 
 
-def require_affine(state: ScheduleState, block: Sref) -> None:
-    """Refuse E413 unless the block's binding is affine."""
+def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None) -> None:
+    """Refuse E413 unless the block's binding is affine; with a loop, while what is outside of it stands still."""
     reason = why_not_affine(state, block)
-    if reason is not None:
+    if reason is not None and not (within is not None and iter_map(state, block, within)):
         found = clash(state, block)
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,

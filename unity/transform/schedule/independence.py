@@ -29,12 +29,15 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
 
     Every block inside is complete, or a reduction whose loop drives spatial iterators; bindings are affine; different iterations
     write different cells and read nothing of each other. ``threads`` names the axis of a GPU: threadIdx may drive reduction
-    iterators of a block with an initialisation, and threads may all write the same values. With ``private``, blocks that write
-    only buffers an iteration can have for itself are exempt; those buffers are the result.
+    iterators of a block with an initialisation, threads may all write the same values, and memory of which each block or
+    thread has its own is no obstacle. With ``private``, blocks that write only buffers an iteration can have for itself are
+    exempt; those buffers are the result.
     """
     require_blocks_only(loop)
     own: list[Buffer] = []
-    candidates = private_buffers(state, loop) if private else set()
+    candidates = private_buffers(state, loop) if private or threads else set()
+    if threads:
+        candidates = {buffer for buffer in candidates if has_own(threads, buffer.scope)}
     for block in state.blocks_below(loop):
         written = block_scope(state, block).writes[block]
         try:
@@ -49,6 +52,11 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
     return own
 
 
+def has_own(threads: str, scope: str) -> bool:
+    """Does each value of a GPU axis have its own memory of a scope: blocks their shared memory, threads what is local."""
+    return scope == "local" or (threads.startswith("blockIdx") and not scope.startswith("global"))
+
+
 def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
     complete = why_not_complete(state, block, dominant=False)
     reason = complete and why_not_update(state, block, dominant=False)
@@ -57,7 +65,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
             condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
         )  # fmt: skip
-    require_affine(state, block)
+    require_affine(state, block, loop)
     driven = iterators_driven(block, loop)
     for kind, value in driven:
         if kind == "S" or (kind == "R" and threads.startswith("threadIdx") and block.block.init is not None):

@@ -1,0 +1,455 @@
+# ruff: noqa: UP037, RUF059 - written as in the course
+"""Schedules of the MLC course, written as its readers write them, in the spellings of that time; judged by numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import ir_module, tir as T
+from unity.target import GPU_PIPELINE
+from unity.target.tensor_intrin import TensorIntrin
+
+rng = np.random.default_rng(0)
+
+
+def random(*shape: int) -> np.ndarray:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def call(mod: unity.IRModule, name: str, *inputs: np.ndarray, out: np.ndarray) -> np.ndarray:
+    rt_lib = unity.build(mod, target="llvm")
+    unity.VirtualMachine(rt_lib)[name](*inputs, out)
+    return out
+
+
+# ---- tensor programs
+
+
+@ir_module
+class MyModule:
+    @T.prim_func
+    def mm_relu(
+        A: T.Buffer[(128, 128), "float32"], B: T.Buffer[(128, 128), "float32"], C: T.Buffer[(128, 128), "float32"]
+    ):
+        T.func_attr({"global_symbol": "mm_relu", "tir.noalias": True})
+        Y = T.alloc_buffer((128, 128), dtype="float32")
+        for i, j, k in T.grid(128, 128, 128):
+            with T.block("Y"):
+                vi = T.axis.spatial(128, i)
+                vj = T.axis.spatial(128, j)
+                vk = T.axis.reduce(128, k)
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(128, 128):
+            with T.block("C"):
+                vi = T.axis.spatial(128, i)
+                vj = T.axis.spatial(128, j)
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+
+def transform(mod: unity.IRModule, jfactor: int) -> unity.IRModule:
+    sch = unity.Schedule(mod)
+    block_Y = sch.get_block("Y", func_name="mm_relu")
+    i, j, k = sch.get_loops(block_Y)
+    j0, j1 = sch.split(j, factors=[None, jfactor])
+    sch.reorder(j0, k, j1)
+    block_C = sch.get_block("C", "mm_relu")
+    sch.reverse_compute_at(block_C, j0)
+    sch.decompose_reduction(block_Y, k)
+    return sch.mod
+
+
+@pytest.mark.parametrize("jfactor", [4, 8, 48])
+def test_mm_relu(jfactor: int) -> None:
+    a, b = random(128, 128), random(128, 128)
+    c = call(transform(MyModule, jfactor), "mm_relu", a, b, out=np.empty((128, 128), "float32"))
+    np.testing.assert_allclose(c, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_time_evaluator_and_get_sblock() -> None:
+    sch = unity.Schedule(MyModule)
+    sch.work_on("mm_relu")
+    i, j, k = sch.get_loops(sch.get_sblock("Y"))
+    sch.parallel(i)
+    vm = unity.VirtualMachine(unity.build(sch.mod, target="llvm"))
+    a, b, c = random(128, 128), random(128, 128), unity.tensor(np.empty((128, 128), "float32"))
+    timer = vm.time_evaluator("mm_relu", number=2)
+    assert timer(unity.tensor(a), unity.tensor(b), c).mean > 0
+    np.testing.assert_allclose(c.numpy(), np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+N, CI, H, W, CO, K = 1, 1, 8, 8, 2, 3
+OUT_H, OUT_W = H - K + 1, W - K + 1
+
+
+@ir_module
+class MyConv:
+    @T.prim_func
+    def conv(
+        data: T.Buffer[(N, CI, H, W), "int64"],
+        weight: T.Buffer[(CO, CI, K, K), "int64"],
+        result: T.Buffer[(N, CO, OUT_H, OUT_W), "int64"],
+    ):
+        T.func_attr({"global_symbol": "conv", "tir.noalias": True})
+        for b, co, i, j, ci, di, dj in T.grid(N, CO, OUT_H, OUT_W, CI, K, K):
+            with T.block("C"):
+                vb, vco, vi, vj, vci, vdi, vdj = T.axis.remap("SSSSRRR", [b, co, i, j, ci, di, dj])
+                with T.init():
+                    result[vb, vco, vi, vj] = T.int64(0)
+                result[vb, vco, vi, vj] += data[vb, vci, vi + vdi, vj + vdj] * weight[vco, vci, vdi, vdj]
+
+
+def windows(data: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The convolution of a picture, by numpy."""
+    size = weight.shape[-1]
+    views = np.lib.stride_tricks.sliding_window_view(data, (size, size), axis=(2, 3))
+    return np.einsum("bchwij,ocij->bohw", views, weight)
+
+
+def test_conv2d() -> None:
+    sch = unity.Schedule(MyConv)
+    block = sch.get_block("C", func_name="conv")
+    b, co, i, j, ci, di, dj = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 3])
+    sch.reorder(b, co, i, j0, ci, di, dj, j1)
+    init = sch.decompose_reduction(block, ci)
+    sch.vectorize(sch.get_loops(init)[-1])
+    sch.unroll(dj)
+    sch.parallel(sch.fuse(b, co))
+    data, weight = np.arange(N * CI * H * W).reshape(N, CI, H, W), np.arange(CO * CI * K * K).reshape(CO, CI, K, K)
+    result = call(sch.mod, "conv", data, weight, out=np.empty((N, CO, OUT_H, OUT_W), "int64"))
+    np.testing.assert_array_equal(result, windows(data, weight))
+
+
+@ir_module
+class MyBmmRelu:
+    @T.prim_func
+    def bmm_relu(
+        A: T.Buffer[(4, 64, 64), "float32"], B: T.Buffer[(4, 64, 64), "float32"], C: T.Buffer[(4, 64, 64), "float32"]
+    ):
+        T.func_attr({"global_symbol": "bmm_relu", "tir.noalias": True})
+        Y = T.alloc_buffer([4, 64, 64], dtype="float32")
+        for n, i, j, k in T.grid(4, 64, 64, 64):
+            with T.block("Y"):
+                vn, vi, vj, vk = T.axis.remap("SSSR", [n, i, j, k])
+                with T.init():
+                    Y[vn, vi, vj] = T.float32(0)
+                Y[vn, vi, vj] = Y[vn, vi, vj] + A[vn, vi, vk] * B[vn, vk, vj]
+        for n, i, j in T.grid(4, 64, 64):
+            with T.block("C"):
+                vn, vi, vj = T.axis.remap("SSS", [n, i, j])
+                C[vn, vi, vj] = T.max(Y[vn, vi, vj], T.float32(0))
+
+
+def test_batched_product_of_the_exercise() -> None:
+    sch = unity.Schedule(MyBmmRelu)
+    Y = sch.get_block("Y", func_name="bmm_relu")
+    C = sch.get_block("C", func_name="bmm_relu")
+    b, i, j, k = sch.get_loops(Y)
+    sch.parallel(b)
+    j0, j1 = sch.split(j, factors=[None, 8])
+    k0, k1 = sch.split(k, factors=[None, 4])
+    sch.reorder(b, i, j0, k0, k1, j1)
+    sch.reverse_compute_at(C, j0)
+    sch.vectorize(sch.get_loops(C)[-1])
+    Y_init = sch.decompose_reduction(Y, k0)
+    sch.vectorize(sch.get_loops(Y_init)[-1])
+    sch.unroll(k1)
+    assert sch.mod.script().count("T.vectorized(8)") == 2 and "T.parallel(4)" in sch.mod.script()
+    a, b_np = random(4, 64, 64), random(4, 64, 64)
+    c = call(sch.mod, "bmm_relu", a, b_np, out=np.empty((4, 64, 64), "float32"))
+    np.testing.assert_allclose(c, np.maximum(a @ b_np, 0), rtol=1e-4, atol=1e-4)
+
+
+# ---- automatic search
+
+
+@ir_module
+class MyModuleMM:
+    @T.prim_func
+    def main(A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]):
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i, j, k in T.grid(64, 64, 64):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = 0.0
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+
+def stochastic_schedule_mm(sch: unity.Schedule) -> unity.Schedule:
+    block_C = sch.get_block("C", "main")
+    i, j, k = sch.get_loops(block=block_C)
+    j_factors = sch.sample_perfect_tile(loop=j, n=2)
+    j_0, j_1 = sch.split(loop=j, factors=j_factors)
+    sch.reorder(i, j_0, k, j_1)
+    sch.decompose_reduction(block_C, k)
+    return sch
+
+
+def test_stochastic_schedule_replays() -> None:
+    a, b = random(64, 64), random(64, 64)
+    for seed in range(3):
+        sch = stochastic_schedule_mm(unity.Schedule(MyModuleMM, seed=seed))
+        c = call(sch.mod, "main", a, b, out=np.empty((64, 64), "float32"))
+        np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+        again = unity.Schedule(MyModuleMM)
+        sch.trace.apply_to_schedule(again)
+        assert again.mod.script() == sch.mod.script()
+
+
+# ---- GPUs, on the thread-level checker
+
+
+@ir_module
+class MyModuleWindowSum:
+    @T.prim_func
+    def main(A: T.Buffer[(1027,), "float32"], B: T.Buffer[(1024,), "float32"]) -> None:
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i in T.grid(1024):
+            with T.block("C"):
+                vi = T.axis.remap("S", [i])
+                B[vi] = A[vi] + A[vi + 1] + A[vi + 2]
+
+
+def test_window_sum_shares_its_border() -> None:
+    """Neighbouring blocks of threads fetch two cells both; each has its own shared memory."""
+    sch = unity.Schedule(MyModuleWindowSum)
+    nthread = 128
+    block_C = sch.get_block("C")
+    (i,) = sch.get_loops(block=block_C)
+    i0, i1 = sch.split(i, [None, nthread])
+    sch.bind(i0, "blockIdx.x")
+    sch.bind(i1, "threadIdx.x")
+    A_shared = sch.cache_read(block_C, read_buffer_index=0, storage_scope="shared")
+    sch.compute_at(A_shared, i1)
+    ax = sch.get_loops(A_shared)[-1]
+    ax0, ax1 = sch.split(ax, [None, nthread])
+    sch.bind(ax1, "threadIdx.x")
+    assert "T.where(ax0_0 * 128 + ax0_1 < 130)" in sch.mod.script()
+    a, b = random(1027), np.zeros(1024, "float32")
+    unity.check_gpu(sch.mod, a, b, pipeline=GPU_PIPELINE).raise_if_failed()
+    np.testing.assert_allclose(b, a[:1024] + a[1:1025] + a[2:1026], rtol=1e-5, atol=1e-6)
+
+
+def test_a_border_in_global_memory_is_refused() -> None:
+    """The same cache in memory that all blocks share is written by two of them."""
+    sch = unity.Schedule(MyModuleWindowSum)
+    block_C = sch.get_block("C")
+    i0, i1 = sch.split(sch.get_loops(block_C)[0], [None, 128])
+    cached = sch.cache_read(block_C, 0, "global")
+    sch.compute_at(cached, i0)
+    before = sch.mod.script()
+    with pytest.raises(unity.UnityError, match="E413"):
+        sch.bind(i0, "blockIdx.x")
+    assert sch.mod.script() == before
+
+
+def blocking(
+    sch: unity.Schedule, tile_local_y: int, tile_local_x: int, tile_block_y: int, tile_block_x: int, tile_k: int
+) -> unity.Schedule:
+    block_C = sch.get_block("C")
+    C_local = sch.cache_write(block_C, 0, "local")
+    i, j, k = sch.get_loops(block=block_C)
+    i0, i1, i2 = sch.split(loop=i, factors=[None, tile_block_y, tile_local_y])
+    j0, j1, j2 = sch.split(loop=j, factors=[None, tile_block_x, tile_local_x])
+    k0, k1 = sch.split(loop=k, factors=[None, tile_k])
+    sch.unroll(k1)
+    sch.reorder(i0, j0, i1, j1, k0, k1, i2, j2)
+    sch.reverse_compute_at(C_local, j1)
+    sch.bind(i0, "blockIdx.y")
+    sch.bind(j0, "blockIdx.x")
+    sch.bind(i1, "threadIdx.y")
+    sch.bind(j1, "threadIdx.x")
+    sch.decompose_reduction(block_C, k0)
+    return sch
+
+
+def cache_read_and_coop_fetch(
+    sch: unity.Schedule, block: object, nthread: int, read_idx: int, read_loc: object
+) -> None:
+    read_cache = sch.cache_read(block=block, read_buffer_index=read_idx, storage_scope="shared")
+    sch.compute_at(block=read_cache, loop=read_loc)
+    inner0, inner1 = sch.get_loops(block=read_cache)[-2:]
+    inner = sch.fuse(inner0, inner1)
+    _, tx, vec = sch.split(loop=inner, factors=[None, nthread, 4])
+    sch.vectorize(vec)
+    sch.bind(tx, "threadIdx.x")
+
+
+def blocking_with_shared(
+    sch: unity.Schedule, tile_local_y: int, tile_local_x: int, tile_block_y: int, tile_block_x: int, tile_k: int
+) -> unity.Schedule:
+    block_C = sch.get_block("C")
+    C_local = sch.cache_write(block_C, 0, "local")
+    i, j, k = sch.get_loops(block=block_C)
+    i0, i1, i2 = sch.split(loop=i, factors=[None, tile_block_y, tile_local_y])
+    j0, j1, j2 = sch.split(loop=j, factors=[None, tile_block_x, tile_local_x])
+    k0, k1 = sch.split(loop=k, factors=[None, tile_k])
+    sch.reorder(i0, j0, i1, j1, k0, k1, i2, j2)
+    sch.reverse_compute_at(C_local, j1)
+    sch.bind(i0, "blockIdx.y")
+    sch.bind(j0, "blockIdx.x")
+    tx = sch.fuse(i1, j1)
+    sch.bind(tx, "threadIdx.x")
+    nthread = tile_block_y * tile_block_x
+    cache_read_and_coop_fetch(sch, block_C, nthread, 0, k0)
+    cache_read_and_coop_fetch(sch, block_C, nthread, 1, k0)
+    sch.decompose_reduction(block_C, k0)
+    return sch
+
+
+@pytest.mark.parametrize("schedule", [blocking, blocking_with_shared], ids=lambda f: f.__name__)
+def test_blocking_on_a_gpu(schedule: Callable[..., unity.Schedule]) -> None:
+    sch = schedule(unity.Schedule(MyModuleMM), 4, 4, 8, 8, 16)
+    a, b, c = random(64, 64), random(64, 64), np.zeros((64, 64), "float32")
+    report = unity.check_gpu(sch.mod, a, b, c, pipeline=GPU_PIPELINE).raise_if_failed()
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
+    assert report.barriers == (8 if schedule is blocking_with_shared else 0)
+
+
+# ---- an accelerator with 16x16 matrix units
+
+
+@ir_module
+class MatmulModule:
+    @T.prim_func
+    def main(
+        A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]
+    ) -> None:
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i, j, k in T.grid(64, 64, 64):
+            with T.block("matmul"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] += A[vi, vk] * B[vj, vk]
+
+
+@T.prim_func
+def tmm16_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
+    A = T.match_buffer(a, (16, 16), "float32", offset_factor=16, scope="global.A_reg")
+    B = T.match_buffer(b, (16, 16), "float32", offset_factor=16, scope="global.B_reg")
+    C = T.match_buffer(c, (16, 16), "float32", offset_factor=16, scope="global.accumulator")
+    with T.block("root"):
+        T.reads(C[0:16, 0:16], A[0:16, 0:16], B[0:16, 0:16])
+        T.writes(C[0:16, 0:16])
+        for i, j, k in T.grid(16, 16, 16):
+            with T.block(""):
+                vii, vjj, vkk = T.axis.remap("SSR", [i, j, k])
+                C[vii, vjj] = C[vii, vjj] + A[vii, vkk] * B[vjj, vkk]
+
+
+@T.prim_func
+def tmm16_impl(a: T.handle, b: T.handle, c: T.handle) -> None:
+    sa = T.var("int32")
+    sb = T.var("int32")
+    sc = T.var("int32")
+    A = T.match_buffer(a, (16, 16), "float32", offset_factor=16, strides=[sa, 1], scope="global.A_reg")
+    B = T.match_buffer(b, (16, 16), "float32", offset_factor=16, strides=[sb, 1], scope="global.B_reg")
+    C = T.match_buffer(c, (16, 16), "float32", offset_factor=16, strides=[sc, 1], scope="global.accumulator")
+    with T.block("root"):
+        T.reads(C[0:16, 0:16], A[0:16, 0:16], B[0:16, 0:16])
+        T.writes(C[0:16, 0:16])
+        T.evaluate(T.call_extern("int32", "tmm16", C.access_ptr("w"), A.access_ptr("r"), B.access_ptr("r"), sa, sb, sc))
+
+
+TMM16 = """
+define i32 @tmm16(ptr %cc, ptr %aa, ptr %bb, i32 %sa, i32 %sb, i32 %sc) {
+entry:
+  br label %loop
+loop:
+  %n = phi i32 [0, %entry], [%next, %loop]
+  %i = lshr i32 %n, 8
+  %t = lshr i32 %n, 4
+  %j = and i32 %t, 15
+  %k = and i32 %n, 15
+  %ra = mul i32 %i, %sa
+  %ia = add i32 %ra, %k
+  %rb = mul i32 %j, %sb
+  %ib = add i32 %rb, %k
+  %rc = mul i32 %i, %sc
+  %ic = add i32 %rc, %j
+  %pa = getelementptr float, ptr %aa, i32 %ia
+  %pb = getelementptr float, ptr %bb, i32 %ib
+  %pc = getelementptr float, ptr %cc, i32 %ic
+  %a = load float, ptr %pa
+  %b = load float, ptr %pb
+  %c = load float, ptr %pc
+  %p = fmul float %a, %b
+  %s = fadd float %c, %p
+  store float %s, ptr %pc
+  %next = add i32 %n, 1
+  %more = icmp ult i32 %next, 4096
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 0
+}
+"""
+
+
+@pytest.fixture
+def tmm16() -> str:
+    TensorIntrin.register("course_tmm16", tmm16_desc, tmm16_impl, override=True)
+    return "course_tmm16"
+
+
+def test_accelerator(tmm16: str) -> None:
+    sch = unity.Schedule(MatmulModule)
+    i, j, k = sch.get_loops("matmul")
+    i, ii = sch.split(i, factors=[None, 16])
+    j, ji = sch.split(j, factors=[None, 16])
+    k, ki = sch.split(k, factors=[None, 16])
+    sch.reorder(i, j, k, ii, ji, ki)
+    block_mm = sch.blockize(ii)
+    A_reg = sch.cache_read(block_mm, 0, storage_scope="global.A_reg")
+    B_reg = sch.cache_read(block_mm, 1, storage_scope="global.B_reg")
+    sch.compute_at(A_reg, k)
+    sch.compute_at(B_reg, k)
+    write_back_block = sch.cache_write(block_mm, 0, storage_scope="global.accumulator")
+    sch.reverse_compute_at(write_back_block, j)
+    sch.decompose_reduction(block_mm, k)
+    sch.tensorize(block_mm, tmm16)
+    sch.annotate(i, "pragma_import_llvm", TMM16)
+    a, b = random(64, 64), random(64, 64)
+    c = call(sch.mod, "main", a, b, out=np.empty((64, 64), "float32"))
+    np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
+
+
+@ir_module
+class MatmulBlockModule:
+    @T.prim_func
+    def main(
+        A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]
+    ) -> None:
+        T.func_attr({"global_symbol": "main", "tir.noalias": True})
+        for i0, j0, k0 in T.grid(4, 4, 4):
+            with T.block("tmm-16x16"):
+                vi0, vj0, vk0 = T.axis.remap("SSR", [i0, j0, k0])
+                with T.init():
+                    for i1, j1 in T.grid(16, 16):
+                        with T.block("tmm_init"):
+                            vi1, vj1 = T.axis.remap("SS", [i1, j1])
+                            C[vi0 * 16 + vi1, vj0 * 16 + vj1] = T.float32(0)
+                for i1, j1, k1 in T.grid(16, 16, 16):
+                    with T.block("tmm"):
+                        vi1, vj1, vk1 = T.axis.remap("SSR", [i1, j1, k1])
+                        C[vi0 * 16 + vi1, vj0 * 16 + vj1] += (
+                            A[vi0 * 16 + vi1, vk0 * 16 + vk1] * B[vj0 * 16 + vj1, vk0 * 16 + vk1]
+                        )
+
+
+def test_block_over_a_tile() -> None:
+    sch = unity.Schedule(MatmulBlockModule)
+    block_mm = sch.get_block("tmm-16x16")
+    i, j, k = sch.get_loops(block_mm)
+    i0, i1 = sch.split(i, [None, 2])
+    sch.reorder(i0, j, i1, k)
+    a, b = random(64, 64), random(64, 64)
+    c = call(sch.mod, "main", a, b, out=np.empty((64, 64), "float32"))
+    np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
