@@ -1,7 +1,9 @@
 """A folder of byte strings under content keys: compiled objects, kept between processes.
 
 Invariant: a read returns exactly the bytes that were stored under the key, or nothing. Files are written to a
-temporary name and renamed; a damaged file is noticed by its checksum, removed, and rebuilt by the caller.
+temporary name and renamed, so any number of processes may share a folder; a damaged file is noticed by its checksum,
+removed, and rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error. The folder's size
+stays below ``UNITY_CACHE_BYTES`` (what other processes add is counted at the next look): entries used longest ago go first.
 """
 
 from __future__ import annotations
@@ -10,14 +12,15 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from pathlib import Path
 
-from ..support.options import str_option
+from ..support.options import int_option, str_option
 
 _MAGIC = b"UNITYOBJ1\n"
 _DIGEST = 32
-LIMIT_BYTES = 1 << 30
-"""Size above which the oldest entries are removed (checked once per process, at the first store)."""
+_STALE_SECONDS = 3600.0
+"""Age after which a temporary file belongs to a writer that died."""
 
 
 def cache_folder() -> Path | None:
@@ -44,11 +47,11 @@ def content_key(*parts: str | bytes) -> str:
 class ObjectCache:
     """Objects by key in one folder. A folder that cannot be written makes a cache that never holds anything."""
 
-    __slots__ = ("_checked", "folder")
+    __slots__ = ("_size", "folder")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._checked = False
+        self._size: int | None = None  # bytes in the folder, once this process has looked
 
     def path(self, key: str) -> Path:
         """File of a key."""
@@ -64,42 +67,63 @@ class ObjectCache:
         start = len(_MAGIC) + _DIGEST
         body = data[start:]
         if data.startswith(_MAGIC) and hashlib.sha256(body).digest() == data[len(_MAGIC) : start]:
+            with contextlib.suppress(OSError):  # the time of change is the time of the last use
+                os.utime(path)
             return body
         with contextlib.suppress(OSError):
             path.unlink()
         return None
 
     def store(self, key: str, body: bytes) -> None:
-        """Keep bytes under a key; a folder that cannot be written is no error, the cache is an aid only."""
-        path = self.path(key)
+        """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is no error."""
+        limit = int_option("UNITY_CACHE_BYTES")
+        size = len(_MAGIC) + _DIGEST + len(body)
+        if size > limit:
+            return
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-                raise
-            if not self._checked:
-                self._checked = True
-                self._trim()
+            self._write(self.path(key), _MAGIC + hashlib.sha256(body).digest() + body)
+            self._size = self._trim(limit) if self._size is None else self._size + size
+            if self._size > limit:
+                self._size = self._trim(limit)
         except OSError:
             return
 
-    def _trim(self) -> None:
+    def _write(self, path: Path, data: bytes) -> None:
+        """A file that appears complete or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        finally:  # gone after a replacement; left by an error or an interrupt
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+    def _trim(self, limit: int) -> int:
+        """Remove what dead writers left and, above the limit, the entries used longest ago, down to three quarters of it.
+
+        Returns the bytes that stay.
+        """
         files = []
-        for path in self.folder.glob("??/*.bin"):
+        now = time.time()
+        for path in self.folder.glob("??/*"):
             with contextlib.suppress(OSError):  # another process may remove files at the same time
                 status = path.stat()
-                files.append((status.st_mtime, status.st_size, path))
+                if path.suffix == ".bin":
+                    files.append((status.st_mtime, status.st_size, path))
+                elif path.suffix == ".part" and now - status.st_mtime > _STALE_SECONDS:
+                    path.unlink()
         total = sum([size for _, size, _ in files])
+        if total <= limit:
+            return total
         for _, size, path in sorted(files):
-            if total <= LIMIT_BYTES:
+            if total <= limit * 3 // 4:
                 break
-            path.unlink(missing_ok=True)
-            total -= size
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+                total -= size
+        return total
 
 
 _CACHES: dict[Path, ObjectCache] = {}

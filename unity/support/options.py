@@ -56,6 +56,12 @@ OPTIONS: dict[str, Option] = {
             "",
             "Folder of the object and grammar caches; 'off' disables them. Default: user cache folder.",
         ),
+        Option(
+            "UNITY_CACHE_BYTES",
+            int,
+            1 << 30,
+            "Size the object cache may have; above it the entries used longest ago are removed. 0 stores nothing.",
+        ),
         Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
     )
 }
