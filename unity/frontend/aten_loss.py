@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import op
 from ..ir import build
 from ..ir.types import Expr
@@ -98,7 +100,7 @@ def _kl_div(c: Context, a: Args) -> Expr:
 def _multilabel_margin(c: Context, a: Args) -> Result:
     """Over the targets before the first -1 and all classes that are none: how far a target's score falls short of leading by 1."""
     rank = rank_of(a.self)
-    rows = [1, *shape_of(a.self)] if rank == 1 else list(shape_of(a.self))
+    rows: list[Any] = list(shape_of(a.self)) if rank == 2 else [1, *(shape_of(a.self) or [1])]
     classes = static(to_dim(rows[1]), "the number of classes")
     x, raw = c.emit(c.reshape(a.self, rows)), c.emit(c.reshape(a.target, rows))
     zero = number(0, "int64")
