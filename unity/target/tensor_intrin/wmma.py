@@ -1,4 +1,5 @@
-"""CUDA ``wmma`` 16x16x16: fill, load, multiply, store. A fragment number is the buffer's offset divided by the fragment's size.
+"""CUDA ``wmma`` 16x16x16: fill, load, multiply, store. A buffer of fragments is a matrix of tiles in
+any compact layout; a fragment's number counts them along rows.
 
 A transposed operand lies in its fragment as in memory and is read as column-major. Names as in TVM.
 """
@@ -20,7 +21,12 @@ PRODUCTS = (("f16", "f32"), ("f16", "f16"), ("s8", "s32"))
 
 
 def _fragment(name: str, part: str, dtype: str) -> Operand:
-    return Operand(name, (16, 16), dtype, f"wmma.{part}", 256)
+    return Operand(name, (16, 16), dtype, f"wmma.{part}", 16, True)
+
+
+def _number(name: str) -> str:
+    """Which fragment of its buffer a tile is, counted along rows of tiles."""
+    return f"{name}_offset // {name}_stride // 16 * ({name}_stride // 16) + {name}_offset % {name}_stride // 16"
 
 
 def _memory(name: str, dtype: str, scope: str) -> Operand:
@@ -46,7 +52,7 @@ for i, j in T.grid(16, 16):
         vi, vj = T.axis.remap("SS", [i, j])
         C[vi, vj] = T.{dtype}(0)
 """
-    call = f"T.tvm_fill_fragment(C.data, {SIZE}, C_offset // 256, T.{dtype}(0))"
+    call = f"T.tvm_fill_fragment(C.data, {SIZE}, {_number('C')}, T.{dtype}(0))"
     return program(operands, "", "C", loops), program(operands, "", "C", call)
 
 
@@ -54,7 +60,7 @@ def load(kind: str, operand: str, trans: bool, scope: str) -> Pair:
     """A fragment of operand "a" or "b" from memory."""
     dtype, layout = TYPES[kind], "col_major" if trans else "row_major"
     operands = [_memory("A", dtype, scope), _fragment("C", f"matrix_{operand}", dtype)]
-    call = f'T.tvm_load_matrix_sync(C.data, {SIZE}, C_offset // 256, T.address_of(A[0, 0]), A_stride, "{layout}")'
+    call = f'T.tvm_load_matrix_sync(C.data, {SIZE}, {_number("C")}, T.address_of(A[0, 0]), A_stride, "{layout}")'
     return program(operands, "A", "C", _copy("C", "A")), program(operands, "A", "C", call)
 
 
@@ -75,7 +81,8 @@ for i, j, k in T.grid(16, 16, 16):
         vi, vj, vk = T.axis.remap("SSR", [i, j, k])
         C[vi, vj] = C[vi, vj] + {left} * {right}
 """
-    call = "T.tvm_mma_sync(C.data, C_offset // 256, A.data, A_offset // 256, B.data, B_offset // 256, C.data, C_offset // 256)"
+    a, b, c = _number("A"), _number("B"), _number("C")
+    call = f"T.tvm_mma_sync(C.data, {c}, A.data, {a}, B.data, {b}, C.data, {c})"
     return program(operands, "C A B", "C", loops), program(operands, "C A B", "C", call)
 
 
@@ -83,7 +90,7 @@ def store(kind: str, scope: str) -> Pair:
     """An accumulator to memory."""
     dtype = TYPES[kind]
     operands = [_fragment("A", "accumulator", dtype), _memory("C", dtype, scope)]
-    call = f'T.tvm_store_matrix_sync(A.data, {SIZE}, A_offset // 256, T.address_of(C[0, 0]), C_stride, "row_major")'
+    call = f'T.tvm_store_matrix_sync(A.data, {SIZE}, {_number("A")}, T.address_of(C[0, 0]), C_stride, "row_major")'
     return program(operands, "A", "C", _copy("C", "A")), program(operands, "A", "C", call)
 
 
