@@ -129,3 +129,25 @@ def test_a_map_that_is_tested():
     assert_same(mod, sch.mod)
     with pytest.raises(ScheduleError, match="E404"):
         sch.transform_layout("B", ("write", 0), lambda i: (i // 2,), assume_injective_transform=True)
+
+
+def test_vectors_and_views_keep_their_layout():
+    text = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), D: T.Buffer((8, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        B = T.alloc_buffer((8, 8), "float32")
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi, T.Ramp(0, 1, 8)] = A[vi, T.Ramp(0, 1, 8)]
+        for i, j in T.grid(8, 8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = B[vi, vj]
+"""
+    sch = Schedule(module(text))
+    with pytest.raises(ScheduleError, match="accessed by vectors"):
+        sch.transform_layout("D", ("read", 0), lambda i, j: (j, i))

@@ -81,6 +81,9 @@ def _owner(block: Sref, buffer: Buffer) -> Sref:
             at=block,
             nearest="transform the layout before tensorize",
         )
+    accesses = [x for x in collect(found.block, (BufferLoad, BufferStore)) if x.buffer is buffer]
+    if any([x.predicate is not None or any([dtype_of(i).lanes > 1 for i in x.indices]) for x in accesses]):
+        refuse("E444", f"{buffer.name} is accessed by vectors", condition="accesses by index", at=block)
     return found
 
 
