@@ -18,6 +18,8 @@ from .tiles import Corner, extent_of, iterators_of, operands_of
 
 GAIN = 1.1
 """How many more lanes must count for lines to be taken together."""
+MOST_VECTORS = 4
+"""Vectors of one tile: with something between the lines the walk must fit in one, so that which lanes count is constant."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,8 @@ def find_walk(update: Update, loops: list[For], along: For, lanes: int) -> Walk 
             continue
         reach = (extent_of(across) - 1) * step + length
         count = extent_of(across) * length
+        if step != length and reach > MOST_VECTORS * lanes:
+            continue
         if _filled(count, reach, lanes) < GAIN * _filled(length, length, lanes):
             continue
         ty = prim_type(dtype_of(along.loop_var))
