@@ -1,4 +1,4 @@
-"""How long schedules take to apply: a 50-step schedule on a 3-deep block, and a replay of its trace. ``python benchmarks/bench_schedule.py``."""
+"""Time of a schedule of 50 steps on a block under three loops, per block, and of a replay of its trace."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def measure(apply: Callable[[Schedule], None]) -> None:
         start = time.process_time()
         sch.trace.apply_to_schedule(again)
         replay.append(time.process_time() - start)
-    times = ", ".join([f"{name} {statistics.median(t) * 1e3:.1f} ms" for name, t in (("applied", direct), ("replayed", replay))])
+    times = ", ".join(
+        [f"{name} {statistics.median(t) * 1e3:.1f} ms" for name, t in (("applied", direct), ("replayed", replay))]
+    )
     print(f"{apply.__name__}: {steps} steps, {times} of CPU time")
 
 

@@ -92,12 +92,19 @@ def changed(old: IRModule, new: IRModule, only: str | None) -> str:
     """Script of the functions that differ, the others named; empty when nothing differs."""
     before, after = functions(old), functions(new)
     if only is not None:
-        return textwrap.dedent(after[only]) if before[only] != after[only] else ""
+        return shortened(textwrap.dedent(after[only])) if before[only] != after[only] else ""
     if before == after:
         return ""
     parts = [text if text != before.get(name) else f"    # {name}: as before" for name, text in after.items()]
     parts += [f"    # {name}: gone" for name in before if name not in after]
     return "@I.ir_module\nclass MyModule:\n" + "\n\n".join(parts)
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """The text, its middle left out when it is long: register tiles repeat one statement dozens of times."""
+    lines = text.rstrip().splitlines()
+    left_out = len(lines) - limit
+    return text if left_out <= 0 else "\n".join([*lines[: limit - 10], f"# ... {left_out} lines ...", *lines[-10:]])
 
 
 def summary(step: Pass) -> str:
@@ -120,13 +127,17 @@ def run(pipeline: Pipeline, mod: IRModule, watch: Watch) -> IRModule:
 
 
 def excerpt(text: str) -> str:
-    """Of the LLVM IR of all kernels: the head of the example's matrix product and its shortest loop that multiplies."""
+    """Of the LLVM IR of all kernels: the head of the example's matrix product and its shortest loop that multiplies, shortened."""
     found = re.search(rf"^define [^\n]*{KERNEL}.*?^}}", text, re.M | re.S)
     assert found is not None, "the kernel stands in the LLVM IR"
-    loops = re.findall(r"^(for\.(\d+):\n(?:(?!^for\.).)*?fmul.*?br label %for\.\2\n)", found.group(0), re.M | re.S)
+    loops = re.findall(
+        r"^(for\.(\d+):\n(?:(?!^for\.).)*?fmul.*?br label %for\.\2\b[^\n]*\n)", found.group(0), re.M | re.S
+    )
     assert loops, "a loop multiplies"
-    shortest = min([loop for loop, _ in loops], key=len)
-    return "\n".join([found.group(0).splitlines()[0], "  ; ...", shortest.rstrip(), "  ; ...", "}"])
+    lines = min([loop for loop, _ in loops], key=len).rstrip().splitlines()
+    if len(lines) > 40:
+        lines = [*lines[:32], "  ; ...", *lines[-6:]]
+    return "\n".join([found.group(0).splitlines()[0], "  ; ...", *lines, "  ; ...", "}"])
 
 
 def build() -> str:

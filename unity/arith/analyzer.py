@@ -92,10 +92,14 @@ class Analyzer:
             case Not(Or(a, b)):
                 self._learn(logical_not(a))
                 self._learn(logical_not(b))
-            case Not(LT(a, b)):
+            case Not(LT(a, b)) if is_index(a):
                 self._at_least(self.poly(a), self.poly(b), 0)
-            case Not(LE(a, b)):
+            case Not(LE(a, b)) if is_index(a):
                 self._at_least(self.poly(a), self.poly(b), 1)
+            case Not(GT(a, b)) if is_index(a):
+                self._at_least(self.poly(b), self.poly(a), 0)
+            case Not(GE(a, b)) if is_index(a):
+                self._at_least(self.poly(b), self.poly(a), 1)
             case Not(NE(a, b)):
                 self._learn(eq(a, b))
             case LT(a, b) if is_index(a):
@@ -184,11 +188,11 @@ class Analyzer:
 
     def can_prove_less(self, a: Expr, b: Expr) -> bool:
         """``a < b``."""
-        return nonnegative(self.known, plus(plus(self.poly(b), self.poly(a), -1), constant(-1)))
+        return nonnegative(self.canonical, plus(plus(self.poly(b), self.poly(a), -1), constant(-1)))
 
     def can_prove_greater_equal(self, a: Expr, bound: int) -> bool:
         """``a >= bound``."""
-        return nonnegative(self.known, plus(self.poly(a), constant(-bound)))
+        return nonnegative(self.canonical, plus(self.poly(a), constant(-bound)))
 
     def prove(self, condition: Expr) -> Proof:
         """Three-way answer, with a counter-example when the condition can fail."""
@@ -229,8 +233,10 @@ class Analyzer:
                 left = self._decide(a)
                 if left is True:
                     return True
-                right = self._decide(b)
-                return True if right else False if left is False and right is False else None
+                if left is False:
+                    return self._decide(b)
+                with self.constraint(logical_not(a)):  # b has to hold only where a does not
+                    return True if self._decide(b) else None
             case Not(a):
                 inner = self._decide(a)
                 return None if inner is None else not inner
@@ -254,10 +260,10 @@ class Analyzer:
     def _sign(self, a: Poly, b: Poly, gap: int) -> bool | None:
         """Decide ``a >= b + gap``."""
         difference = plus(plus(a, b, -1), constant(-gap))
-        if nonnegative(self.known, difference):
+        if nonnegative(self.canonical, difference):
             return True
         opposite = {m: -c for m, c in difference.items()}
-        return False if nonnegative(self.known, plus(opposite, constant(-1))) else None
+        return False if nonnegative(self.canonical, plus(opposite, constant(-1))) else None
 
     def _same(self, a: Expr, b: Expr) -> bool | None:
         gap = plus(self.poly(a), self.poly(b), -1)
@@ -272,8 +278,10 @@ class Analyzer:
         if modular.coeff > 1 and modular.base != 0:
             return False
         minus = {m: -c for m, c in gap.items()}
-        if nonnegative(self.known, plus(gap, constant(-1))) or nonnegative(self.known, plus(minus, constant(-1))):
+        if nonnegative(self.canonical, plus(gap, constant(-1))) or nonnegative(
+            self.canonical, plus(minus, constant(-1))
+        ):
             return False
-        if nonnegative(self.known, gap) and nonnegative(self.known, minus):
+        if nonnegative(self.canonical, gap) and nonnegative(self.canonical, minus):
             return True
         return None

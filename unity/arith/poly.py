@@ -17,6 +17,7 @@ from ..ir.types import Expr, PrimType, prim_type
 
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
+PolyKey = tuple[tuple[Mono, int], ...]
 
 ONE: Mono = ()
 
@@ -33,7 +34,7 @@ class Atom:
     depends: frozenset[Var] = frozenset()
 
 
-def poly_key(p: Poly) -> tuple[tuple[Mono, int], ...]:
+def poly_key(p: Poly) -> PolyKey:
     """Hashable form of a polynomial."""
     return tuple(sorted(p.items()))
 

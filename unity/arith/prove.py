@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,8 +12,9 @@ from ..ir.expr import IntImm, Var
 from ..ir.types import Expr
 from ..ir.walk import collect
 from .bounds import Knowledge
+from .canonical import Canonical
 from .evaluate import evaluate
-from .poly import Poly, common_factor, divide_mono, plus, scaled
+from .poly import Poly, PolyKey, common_factor, constant, constant_value, divide_mono, plus, poly_key, scaled
 
 
 class Verdict(Enum):
@@ -35,22 +37,60 @@ class Proof:
         return self.verdict is Verdict.PROVED
 
 
-def nonnegative(known: Knowledge, p: Poly, depth: int = 6) -> bool:
-    """Can ``p >= 0`` be shown from intervals and known inequalities (cancelling terms against them, step by step)."""
+def nonnegative(canonical: Canonical, p: Poly, depth: int = 6, seen: set[PolyKey] | None = None) -> bool:
+    """Can ``p >= 0`` be shown from intervals and inequalities (cancelling terms against them, step by step).
+
+    The inequalities are those known and those that define the divisions, minima and maxima in ``p``. ``seen`` holds what was
+    tried already: a search over one polynomial meets each other one once.
+    """
+    known = canonical.known
     if known.bound(p).low >= 0:
         return True
     if depth == 0:
         return False
+    seen = set() if seen is None else seen
+    key = poly_key(p)
+    if key in seen:
+        return False
+    seen.add(key)
     factor = common_factor(p)
     if factor:
         quotient = {divide_mono(mono, factor): c for mono, c in p.items()}
-        if known.mono_bound(factor).low >= 0 and nonnegative(known, quotient, depth - 1):  # type: ignore[arg-type]
+        if known.mono_bound(factor).low >= 0 and nonnegative(canonical, quotient, depth - 1, seen):  # type: ignore[arg-type]
             return True
-    for fact in known.nonnegative:
+    for fact in (*known.nonnegative, *_defining(canonical, p)):
         reduced = _cancel(p, fact)
-        if reduced is not None and nonnegative(known, reduced, depth - 1):
+        if reduced is not None and nonnegative(canonical, reduced, depth - 1, seen):
             return True
     return False
+
+
+def _defining(canonical: Canonical, p: Poly) -> Iterator[Poly]:
+    """Polynomials that are >= 0 by definition of the atoms of ``p``: a division by a constant or its rest, a minimum, a maximum."""
+    for mono in p:
+        for number in mono:
+            atom = canonical.table[number]
+            if atom.a is None or atom.b is None:
+                continue
+            me: Poly = {(number,): 1}
+            if atom.kind == "floordiv":
+                divisor = constant_value(atom.b)
+                if divisor is not None and divisor > 0:  # a - divisor * (a // divisor) lies in [0, divisor - 1]
+                    rest = plus(atom.a, scaled(me, divisor), -1)
+                    yield rest
+                    yield plus(constant(divisor - 1), rest, -1)
+            elif atom.kind == "floormod":
+                divisor = constant_value(atom.b)
+                if divisor is not None and divisor > 0:  # a % divisor = a - divisor * (a // divisor)
+                    whole = plus(atom.a, scaled(canonical.floordiv(atom.a, atom.b), divisor), -1)
+                    yield plus(me, whole, -1)
+                    yield plus(whole, me, -1)
+            elif atom.kind == "min":
+                yield plus(atom.a, me, -1)
+                yield plus(atom.b, me, -1)
+            elif atom.kind == "max":
+                yield plus(me, atom.a, -1)
+                yield plus(me, atom.b, -1)
 
 
 def _cancel(p: Poly, fact: Poly) -> Poly | None:

@@ -392,7 +392,9 @@ def _pad(c: Context, a: Args) -> Expr:
             later.append((axis, max(-low, 0)))
     value = a.value or 0.0
     pads = tuple([w for both in zip(before, after) for w in both])
-    made = op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
+    made = (
+        op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
+    )
     for axis, begin in later:  # a border grows from the whole tensor; what is cut away goes afterwards
         made = cut(made, axis, to_dim(begin), c.shape[axis])
     return made

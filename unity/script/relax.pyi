@@ -242,6 +242,12 @@ def cos(x: Any) -> Any:
 def cosh(x: Any) -> Any:
     """Hyperbolic cosine."""
 
+def cummax(data: Any, axis: Any) -> Any:
+    """Largest element so far along an axis and its index, the last of equal ones; NaN stays."""
+
+def cummin(data: Any, axis: Any) -> Any:
+    """Smallest element so far along an axis and its index, the last of equal ones; NaN stays."""
+
 def cumprod(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.bool = False) -> Any:
     """Running product along an axis; None flattens first."""
 
@@ -250,6 +256,9 @@ def cumsum(data: Any, axis: Any = None, dtype: Any = None, exclusive: builtins.b
 
 def dequantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "float32") -> Any:
     """(data - zero_point) * scale in a float type."""
+
+def digamma(x: Any) -> Any:
+    """Derivative of the logarithm of the gamma function."""
 
 def divide(x1: Any, x2: Any) -> Any:
     """x1 / x2 of floats."""
@@ -266,14 +275,26 @@ def equal(x1: Any, x2: Any) -> Any:
 def erf(x: Any) -> Any:
     """Error function."""
 
+def erfc(x: Any) -> Any:
+    """1 - erf(x), exact far from 0."""
+
+def erfinv(x: Any) -> Any:
+    """Inverse of the error function."""
+
 def ewise_fma(x1: Any, x2: Any, x3: Any) -> Any:
     """x1 * x2 + x3."""
 
 def exp(x: Any) -> Any:
     """e to the power x."""
 
+def exp2(x: Any) -> Any:
+    """2 to the power x."""
+
 def expand_dims(x: Any, axis: Any) -> Any:
     """Axes of size 1 put in."""
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1, exact near 0."""
 
 def eye(n: Any, m: Any = None, k: Any = 0, dtype: builtins.str = "float32") -> Any:
     """Ones on diagonal k, zeros elsewhere."""
@@ -350,11 +371,26 @@ def less(x1: Any, x2: Any) -> Any:
 def less_equal(x1: Any, x2: Any) -> Any:
     """x1 <= x2."""
 
+def lgamma(x: Any) -> Any:
+    """Logarithm of the absolute value of the gamma function."""
+
 def log(x: Any) -> Any:
     """Natural logarithm."""
 
+def log10(x: Any) -> Any:
+    """Logarithm to base 10."""
+
+def log1p(x: Any) -> Any:
+    """Natural logarithm of 1 + x, exact near 0."""
+
+def log2(x: Any) -> Any:
+    """Logarithm to base 2."""
+
 def log_add_exp(x1: Any, x2: Any) -> Any:
     """log(exp(x1) + exp(x2)) without overflow."""
+
+def logcumsumexp(data: Any, axis: Any) -> Any:
+    """Logarithm of the running sum of exponentials along an axis, without overflow."""
 
 def logical_and(x1: Any, x2: Any) -> Any:
     """Both hold."""
@@ -617,6 +653,66 @@ class builtin:
     def stop_lift_params(x: Any) -> Any:
         """Identity that keeps weight computations behind it out of transform_params."""
 
+class grad:
+    """Operators ``R.grad.*``."""
+
+    @staticmethod
+    def avg_pool2d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = (1, 1),
+        strides: Any = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Gradient of nn.avg_pool2d with respect to data, for layout NCHW."""
+
+    @staticmethod
+    def end_checkpoint(input: Any) -> Any:
+        """The tensor itself; a segment that is computed again for the gradient ends."""
+
+    @staticmethod
+    def max_pool2d_backward(
+        output_grad: Any,
+        data: Any,
+        pool_size: Any = (1, 1),
+        strides: Any = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        ceil_mode: builtins.bool = False,
+        count_include_pad: builtins.bool = False,
+        layout: builtins.str = "NCHW",
+        out_layout: Any = None,
+    ) -> Any:
+        """Gradient of nn.max_pool2d with respect to data, for layout NCHW."""
+
+    @staticmethod
+    def nll_loss_backward(
+        output_grad: Any,
+        predictions: Any,
+        targets: Any,
+        weights: Any = None,
+        reduction: builtins.str = "mean",
+        ignore_index: Any = -100,
+    ) -> Any:
+        """Gradient of nn.nll_loss with respect to predictions."""
+
+    @staticmethod
+    def no_grad(input: Any) -> Any:
+        """The tensor itself; no gradient flows through it."""
+
+    @staticmethod
+    def start_checkpoint(input: Any) -> Any:
+        """The tensor itself; a segment that is computed again for the gradient begins."""
+
+    @staticmethod
+    def take_backward(output_grad: Any, x: Any, indices: Any, axis: Any = 0) -> Any:
+        """Gradient of take with respect to x."""
+
 class image:
     """Operators ``R.image.*``."""
 
@@ -633,7 +729,22 @@ class image:
         padding_mode: builtins.str = "zeros",
         align_corners: builtins.bool = True,
     ) -> Any:
-        """Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic."""
+        """Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic; volumes alike (NCDHW)."""
+
+    @staticmethod
+    def resize1d(
+        data: Any,
+        size: Any,
+        layout: builtins.str = "NCW",
+        method: builtins.str = "linear",
+        coordinate_transformation_mode: builtins.str = "half_pixel",
+        rounding_method: builtins.str = "round",
+        cubic_alpha: Any = -0.75,
+        cubic_exclude: builtins.bool = False,
+        out_dtype: Any = None,
+        scales: Any = None,
+    ) -> Any:
+        """Signals in another length: nearest_neighbor, linear or cubic."""
 
     @staticmethod
     def resize2d(
@@ -646,8 +757,24 @@ class image:
         cubic_alpha: Any = -0.75,
         cubic_exclude: builtins.bool = False,
         out_dtype: Any = None,
+        scales: Any = None,
     ) -> Any:
         """Images in another height and width: nearest_neighbor, linear or cubic."""
+
+    @staticmethod
+    def resize3d(
+        data: Any,
+        size: Any,
+        layout: builtins.str = "NCDHW",
+        method: builtins.str = "linear",
+        coordinate_transformation_mode: builtins.str = "half_pixel",
+        rounding_method: builtins.str = "round",
+        cubic_alpha: Any = -0.75,
+        cubic_exclude: builtins.bool = False,
+        out_dtype: Any = None,
+        scales: Any = None,
+    ) -> Any:
+        """Volumes in another size: nearest_neighbor, linear or cubic."""
 
 class inspect:
     """Operators ``R.inspect.*``."""
@@ -683,6 +810,25 @@ class inspect:
     @staticmethod
     def tensor_stride_i(tensor: Any, axis: Any) -> Any:
         """One stride, in elements."""
+
+class linalg:
+    """Operators ``R.linalg.*``."""
+
+    @staticmethod
+    def cholesky(a: Any) -> Any:
+        """Lower triangular factor l of positive definite matrices a = l l^T; only the lower triangle is read."""
+
+    @staticmethod
+    def lu_factor(a: Any) -> Any:
+        """LU factors of square matrices in one tensor (the unit diagonal of L left out) and the row exchanges."""
+
+    @staticmethod
+    def lu_solve(a: Any, pivots: Any, b: Any) -> Any:
+        """Solution x of a x = b, with a given by lu_factor."""
+
+    @staticmethod
+    def solve_triangular(a: Any, b: Any, upper: builtins.bool = False, unitriangular: builtins.bool = False) -> Any:
+        """Solution x of a x = b for triangular a; the other triangle is not read."""
 
 class memory:
     """Operators ``R.memory.*``."""
@@ -742,6 +888,18 @@ class nn:
         """Mean of windows chosen so that the output has a given size."""
 
     @staticmethod
+    def adaptive_max_pool1d(data: Any, output_size: Any) -> Any:
+        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+
+    @staticmethod
+    def adaptive_max_pool2d(data: Any, output_size: Any) -> Any:
+        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+
+    @staticmethod
+    def adaptive_max_pool3d(data: Any, output_size: Any) -> Any:
+        """Largest of windows chosen so that the output has a given size, and its index in the spatial axes."""
+
+    @staticmethod
     def attention(
         query: Any,
         key: Any,
@@ -752,6 +910,18 @@ class nn:
         window_size: Any = None,
     ) -> Any:
         """softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys."""
+
+    @staticmethod
+    def attention_bias(
+        query: Any,
+        key: Any,
+        value: Any,
+        bias: Any,
+        scale: Any = None,
+        causal_mask: Any = None,
+        window_size: Any = None,
+    ) -> Any:
+        """nn.attention with a bias that must be given."""
 
     @staticmethod
     def avg_pool1d(
@@ -939,6 +1109,14 @@ class nn:
         """Normalised over groups of channels and all places, then times gamma plus beta per channel."""
 
     @staticmethod
+    def grouped_matmul(x: Any, weight: Any, ends: Any) -> Any:
+        """Rows of x up to ends[0] times weight[0], the next up to ends[1] times weight[1], and so on."""
+
+    @staticmethod
+    def gru(gates: Any, hidden: Any, weight: Any, bias: Any = None, reverse: builtins.bool = False) -> Any:
+        """GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part."""
+
+    @staticmethod
     def instance_norm(
         data: Any,
         gamma: Any,
@@ -972,6 +1150,10 @@ class nn:
         """Logarithm of softmax."""
 
     @staticmethod
+    def lstm(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: builtins.bool = False) -> Any:
+        """LSTM layer: outputs of all steps, last hidden state, last cell state."""
+
+    @staticmethod
     def max_pool1d(
         data: Any,
         pool_size: Any = (1,),
@@ -984,6 +1166,17 @@ class nn:
         out_layout: Any = None,
     ) -> Any:
         """Largest of each window."""
+
+    @staticmethod
+    def max_pool1d_with_indices(
+        data: Any,
+        pool_size: Any = (1,),
+        strides: Any = (1,),
+        padding: Any = (0,),
+        dilation: Any = (1,),
+        ceil_mode: builtins.bool = False,
+    ) -> Any:
+        """Largest of each window and its index in the spatial axes."""
 
     @staticmethod
     def max_pool2d(
@@ -1000,6 +1193,17 @@ class nn:
         """Largest of each window."""
 
     @staticmethod
+    def max_pool2d_with_indices(
+        data: Any,
+        pool_size: Any = (1, 1),
+        strides: Any = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        ceil_mode: builtins.bool = False,
+    ) -> Any:
+        """Largest of each window and its index in the spatial axes."""
+
+    @staticmethod
     def max_pool3d(
         data: Any,
         pool_size: Any = (1, 1, 1),
@@ -1012,6 +1216,17 @@ class nn:
         out_layout: Any = None,
     ) -> Any:
         """Largest of each window."""
+
+    @staticmethod
+    def max_pool3d_with_indices(
+        data: Any,
+        pool_size: Any = (1, 1, 1),
+        strides: Any = (1, 1, 1),
+        padding: Any = (0, 0, 0),
+        dilation: Any = (1, 1, 1),
+        ceil_mode: builtins.bool = False,
+    ) -> Any:
+        """Largest of each window and its index in the spatial axes."""
 
     @staticmethod
     def nll_loss(
@@ -1046,6 +1261,16 @@ class nn:
     @staticmethod
     def rms_norm(data: Any, weight: Any, axes: Any, epsilon: Any = 1e-05) -> Any:
         """Divided by the root of the mean square over axes, then times weight."""
+
+    @staticmethod
+    def rnn(
+        gates: Any,
+        hidden: Any,
+        weight: Any,
+        nonlinearity: builtins.str = "tanh",
+        reverse: builtins.bool = False,
+    ) -> Any:
+        """Recurrent layer with tanh or relu: outputs of all steps and last hidden state."""
 
     @staticmethod
     def selu(data: Any) -> Any:

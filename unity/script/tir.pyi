@@ -771,7 +771,7 @@ def ptx_ldmatrix(
 ) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
-def ptx_cp_async(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any = ..., *, dtype: Any = ...) -> Any:
+def ptx_cp_async(dtype: Any, arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any = ...) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
 def ptx_commit_group() -> None:

@@ -1,11 +1,11 @@
 import numpy as np
 
+from unity.ffi.compact import compact
 from unity.ir import Call, SeqExpr, collect
 from unity.ir.node import replace
 from unity.script import parse
 from unity.transform.relax.canonicalize import canonicalize
 from unity.transform.relax.dead_code import dead_code
-from unity.ffi.compact import compact
 from unity.transform.relax.fold_constant import fold_constant
 from unity.transform.relax.normalize import normalize
 from unity.transform.relax.to_non_dataflow import to_non_dataflow

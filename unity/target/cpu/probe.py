@@ -36,7 +36,9 @@ def compile_problem(text: str, cpu: str = "", features: str = "") -> str:
     if done.returncode == 0:
         doubts = [line for line in lines if "is not a recognized" in line]
         return doubts[0] if doubts else ""
-    errors = [line for line in lines if "LLVM ERROR" in line or ": error:" in line] or (lines[-1:] if done.returncode > 0 else [])
+    errors = [line for line in lines if "LLVM ERROR" in line or ": error:" in line] or (
+        lines[-1:] if done.returncode > 0 else []
+    )
     return errors[0] if errors else "LLVM cannot translate it for this processor"
 
 

@@ -59,7 +59,7 @@ def _seq(stmt: SeqStmt) -> Stmt:
                 continue
         unseen.append(part)
         kept.append(part)
-    if len(kept) == len(stmt.stmts):
+    if len(kept) == len(stmt.stmts) and len(kept) != 1:
         return stmt
     kept.reverse()
     return kept[0] if len(kept) == 1 else SeqStmt(tuple(kept), stmt.span)

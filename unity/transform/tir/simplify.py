@@ -123,7 +123,7 @@ def _seq(s: _Simplify, stmt: SeqStmt) -> Stmt:
 
 def _assert(s: _Simplify, stmt: AssertStmt) -> Stmt:
     cond = s.visit(stmt.cond)
-    if is_int(cond, 1):
+    if is_int(cond, 1) or s.analyzer.can_prove(cond):
         return NOTHING
     return stmt if cond is stmt.cond else replace(stmt, cond=cond)
 
