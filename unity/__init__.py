@@ -29,7 +29,12 @@ def _load_script() -> object:
     return importlib.import_module(".script", __name__)
 
 
+def _load_passes() -> object:
+    return importlib.import_module(".transform.library", __name__)
+
+
 LOADERS["script"] = _load_script
+LOADERS["passes"] = _load_passes
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,8 @@ from unity.ir.verify import violations
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.transform import DEFAULT_PIPELINE, CheckInstrument
-from unity.transform.base import PASSES, Pass, PassContext, Pipeline
+from unity.transform.base import Pass, PassContext, Pipeline
+from unity.transform.library import PASSES
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 PIPELINES = (
@@ -110,7 +111,8 @@ def test_translation_validation_finds_nothing_in_the_default_pipelines() -> None
 
 
 def test_every_offered_pass_runs_by_its_name() -> None:
-    offered = {n: v for n, v in vars(unity.transform).items() if isinstance(v, Pass) and n in unity.transform.__all__}
+    values = {name: getattr(unity.transform, name) for name in unity.transform.__all__}
+    offered = {name: value for name, value in values.items() if isinstance(value, Pass)}
     assert len(offered) > 25
     for name, step in offered.items():
         assert str(Pipeline.parse(name)) == name and PASSES[name] is step

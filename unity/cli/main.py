@@ -21,7 +21,8 @@ from ..script.show import script
 from ..script.show_core import DIALECTS
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError
-from ..transform.base import PASSES, Pipeline
+from ..transform.base import Pipeline
+from ..transform.library import PASSES
 from ..version import VERSION
 
 FINE, FAILED, USAGE = 0, 1, 2

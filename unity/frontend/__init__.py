@@ -1,11 +1,36 @@
 """Importers: torch models (``torch.export``, ``torch.fx``, ``torch.compile``) become IRModules. torch is imported when used."""
 
-from .compile import CompiledModel, compile
-from .dynamo import unity_backend
-from .exported import detach_params, from_exported_program, from_fx
-from .fallback import register_torch_operator
-from .report import Fallback, FallbackWarning, ImportReport
-from .torch_table import supported
+from typing import TYPE_CHECKING
+
+from ..support.late import lazy_names
+from .compile import compile
+
+if TYPE_CHECKING:
+    from .compiled_model import CompiledModel
+    from .dynamo import unity_backend
+    from .exported import detach_params, from_exported_program, from_fx
+    from .fallback import register_torch_operator
+    from .report import Fallback, FallbackWarning, ImportReport
+    from .torch_table import supported
+
+_PLACES = {
+    "compiled_model": ("CompiledModel",),
+    "dynamo": ("unity_backend",),
+    "exported": (
+        "detach_params",
+        "from_exported_program",
+        "from_fx",
+    ),
+    "fallback": ("register_torch_operator",),
+    "report": (
+        "Fallback",
+        "FallbackWarning",
+        "ImportReport",
+    ),
+    "torch_table": ("supported",),
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 __all__ = [
     "CompiledModel",

@@ -20,6 +20,7 @@ from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.deep import deep_recursion
 from ..support.errors import InternalError, PassError, UnityError
+from ..support.late import load
 from ..support.options import bool_option, int_option, str_option
 from .instruments import (
     DumpInstrument,
@@ -146,6 +147,7 @@ class Pipeline:
     def parse(text: str) -> Pipeline:
         """Read a printed pipeline. Raises PassError E502 for an unknown pass, E501 for a wrong option."""
         steps = []
+        load("passes")
         for item in _split(text):
             name, brace, rest = item.partition("{")
             found = PASSES.get(name.strip())

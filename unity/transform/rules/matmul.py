@@ -9,19 +9,26 @@ matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...ir.stmt import Block
 from ...ir.types import Expr
+from ...ir.walk import collect
 from ...support.errors import ScheduleError
-from ..schedule import BlockRV, LoopRV, Schedule
+from ...support.late import late_function
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .packing import Packing
 from .padding import pad_to_tiles
+
+if TYPE_CHECKING:
+    from ..schedule import BlockRV, LoopRV, Schedule
+
+schedule_of = late_function("unity.transform.schedule", "Schedule")
 
 FUNC = "main"
 UNROLLED = 4
@@ -36,8 +43,7 @@ PACKED_ROWS = 16
 
 def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
     """Schedule a program with one contraction, blocks before it, and at most one block after it."""
-    sch = _schedule_of(fn)
-    blocks = [s.block for s in sch.state.blocks_below(sch.state.root(FUNC))]
+    blocks = collect(fn.body, Block)
     if len({b.name for b in blocks}) != len(blocks):
         return "two blocks have one name"
     found = [(b, contraction_of(b)) for b in blocks]
@@ -46,6 +52,10 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
         return reasons[0] if reasons else "no contraction" if not main else "several contractions"
     what = main[0]
+    lanes, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
+    if width is None or width < lanes:
+        return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
+    sch = _schedule_of(fn)
     block = sch.get_block(what.block.name)
     if _touched(sch, block):
         return "its loops are scheduled already"
@@ -53,13 +63,14 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
         return "several blocks consume the result"
     try:
-        return _schedule(fn, what, sch.get(consumers[0]).name if consumers else None, constants, machine)
+        return _schedule(fn, what, sch.get(consumers[0]).name if consumers else None, constants, machine, width)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
 
 
 def _schedule_of(fn: PrimFunc) -> Schedule:
-    return Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    made: Schedule = schedule_of(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    return made
 
 
 def _touched(sch: Schedule, block: BlockRV) -> bool:
@@ -71,12 +82,14 @@ def _touched(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _schedule(
-    fn: PrimFunc, what: Contraction, after: str | None, constants: Collection[int], machine: Machine
+    fn: PrimFunc,
+    what: Contraction,
+    after: str | None,
+    constants: Collection[int],
+    machine: Machine,
+    width: int,
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
-    width = extent_of(what.columns)
-    if width is None or width < lanes:
-        return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
     store = what.block.body
     row = max(what.rows, key=lambda axis: _place(axis.var, store.indices), default=None)  # type: ignore[attr-defined]
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS

@@ -1,0 +1,222 @@
+"""``unity.compile`` for torch models: a callable that takes and returns torch tensors, as the model does."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..ffi.tensor import Tensor
+from ..ir.expr import Constant, Var
+from ..ir.module import IRModule
+from ..ir.types import Expr
+from ..ir.walk import collect, rewrite
+from ..support.deep import deep_recursion
+from ..support.errors import FrontendError, VMError
+from ..support.extras import require
+from ..target.target import Target
+from ..transform.base import Pipeline
+from ..vm import build
+from ..vm.executable import Executable
+from ..vm.machine import VirtualMachine
+from .exported import Options, import_program, output_constants, state_updates
+from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
+from .report import FallbackWarning, ImportReport
+from .structures import register_classes
+from .trace import export, functional
+
+
+def compile_model(
+    mod: Any,
+    target: str | Target | None,
+    example_inputs: tuple[Any, ...] | None,
+    example_kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    strict: bool,
+    exec_mode: str,
+    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
+    tir_pipeline: Pipeline | None,
+) -> CompiledModel:
+    """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
+    program, names = mod, []
+    if not hasattr(mod, "graph_signature"):
+        if example_inputs is None and example_kwargs is None:
+            raise FrontendError("E013", "a torch model is compiled for example inputs",
+                                help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
+        refuse_training(mod)
+        if isinstance(example_inputs, sys.modules["torch"].Tensor):
+            example_inputs = (example_inputs,)
+        signature = forward_signature(mod)
+        names = list(signature.parameters) if signature is not None else []
+        program = export(mod, tuple(example_inputs or ()), dynamic_shapes, dict(example_kwargs or {}))
+    program = functional(program)
+    report = ImportReport()
+    module = import_program(program, Options(strict=strict), report)
+    if report.fallbacks:
+        warnings.warn(str(report), FallbackWarning, stacklevel=2)
+    executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    return CompiledModel(program, module, executable, exec_mode, report, names)
+
+
+def refuse_training(model: Any) -> None:
+    """Raise FrontendError E011 where a submodule in training mode would behave differently; names them."""
+    found = [f"{path or 'the model'} ({type(m).__name__})" for path, m in model.named_modules() if _trains(m)]
+    if found:
+        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+        raise FrontendError("E011", f"in training mode: {', '.join(found[:4])}{more}", help="call model.eval() first")
+
+
+def _trains(module: Any) -> bool:
+    """Does a module in training mode draw random numbers or change its statistics?"""
+    if not module.training:
+        return False
+    name = type(module).__name__
+    if "Norm" in name:
+        return bool(getattr(module, "track_running_stats", False))
+    if "Drop" in name or name == "RReLU":
+        return bool(getattr(module, "p", getattr(module, "drop_prob", 1)))
+    return isinstance(getattr(module, "dropout", None), float) and module.dropout > 0
+
+
+class CompiledModel:
+    """A compiled torch model: call it as the model. ``module`` is the imported IRModule, ``report`` says what runs in torch."""
+
+    def __init__(
+        self, program: Any, module: IRModule, executable: Executable, exec_mode: str, report: ImportReport,
+        names: list[str],
+    ) -> None:  # fmt: skip
+        self.module = module
+        self.executable = executable
+        self.report = report
+        self._names = names
+        self.vm = VirtualMachine(executable, exec_mode=exec_mode)
+        self._main = self.vm["main"]
+        self._torch = require("torch")
+        self._tree = self._torch.utils._pytree
+        self._in_spec, self._out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+        specs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        self._fixed = [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in specs]
+        self._outputs = output_constants(program)
+        self._updates = self._targets(program)
+        self._state = [t for t in self._updates if not isinstance(t, int)]
+        self._weights = {c.data.data_ptr for c in collect(module, Constant)}
+        self._flat = self._plain_count()
+        self._single = bool(self._out_spec.is_leaf())
+
+    def _targets(self, program: Any) -> list[Any]:
+        """Where the leading results are stored: tensors of the model, or places among the inputs."""
+        names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+        found: list[Any] = []
+        for kind, target in state_updates(program):
+            if kind == "USER_INPUT_MUTATION":
+                found.append(names.index(target))
+            else:
+                found.append(program.state_dict.get(target, program.constants.get(target)))
+        return found
+
+    def _plain_count(self) -> int:
+        """Number of positional tensors when the model takes nothing else, changes nothing, and gives tensors flat; else -1."""
+        arguments, *named = self._in_spec.children()
+        simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
+        outputs = self._out_spec.is_leaf() or (
+            self._out_spec.type is tuple and all([child.is_leaf() for child in self._out_spec.children()])
+        )
+        computed = all([computed for computed, _ in self._outputs])
+        if simple and outputs and computed and not self._updates and not any([fixed for fixed, _ in self._fixed]):
+            return len(arguments.children())
+        return -1
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
+        if not kwargs and len(args) == self._flat:
+            made = self._direct(args)
+            if made is not None:
+                return made
+        return self._general(args, kwargs)
+
+    def _direct(self, args: tuple[Any, ...]) -> Any:
+        """A call of compact tensors without any rearranging; None where something else is needed."""
+        try:
+            results = self._main(*args)
+        except VMError:
+            return None  # strides, or a mistake: the general way makes compact tensors and explains
+        try:
+            taken = [a.data_ptr() for a in args]
+            made = [value.torch() for value in results]
+        except AttributeError:
+            return None
+        for place, value in enumerate(made):
+            address = value.data_ptr()
+            if address in taken or address in self._weights:
+                made[place] = value.clone()
+        return made[0] if self._single else tuple(made)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves, spec = self._tree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            leaves = self._rearranged(args, kwargs, spec)
+        inputs = []
+        for leaf, (fixed, value) in zip(leaves, self._fixed):
+            if not fixed:
+                inputs.append(self._input(leaf))
+            elif leaf is not value and leaf != value:
+                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
+                                    help="compile again for this value")  # fmt: skip
+        inputs += [self._input(t) for t in self._state]
+        taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
+        found = [self._output(v, taken) for v in self._main(*inputs)]
+        with self._torch.no_grad():
+            for target, value in zip(self._updates, found):
+                (leaves[target] if isinstance(target, int) else target).copy_(value)
+        rest = iter(found[len(self._updates) :])
+        made = [next(rest) if computed else value for computed, value in self._outputs]
+        return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
+        """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""
+        register_classes((args, kwargs))
+        moved = rearranged(self._names, self._in_spec, args, kwargs)
+        leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
+        if found != self._in_spec:
+            raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
+                                f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+        return list(leaves)
+
+    def _input(self, leaf: Any) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            if leaf.layout is not self._torch.strided:
+                refuse_tensor(self._torch, "an input", leaf)
+            return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
+        return leaf
+
+    @staticmethod
+    def _output(value: Any, taken: set[int]) -> Any:
+        """A result as torch has it; a copy where it would be an input or a weight itself."""
+        if not isinstance(value, Tensor):
+            return value
+        return value.torch().clone() if value.data_ptr in taken else value.torch()
+
+    def script(self, **options: Any) -> str:
+        """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""
+        return readable(self.module, self.report.weights, **options)
+
+    def __repr__(self) -> str:
+        return f"CompiledModel({self._main.signature})"
+
+
+def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> str:
+    """A module as script in which the weights given stand as names instead of their elements. Such text is for reading only."""
+    names = {id(data): re.sub(r"\W", "_", name) for name, data in weights.items()}
+    made: dict[str, Var] = {}
+
+    def shown(node: Constant) -> Expr:
+        name = names.get(id(node.data))
+        return node if name is None or node.data.size < 2 else made.setdefault(name, Var(name, node.ty))
+
+    with deep_recursion():
+        return str(rewrite(mod, {Constant: shown}).script(**options))
+
+
+__all__ = ["CompiledModel", "compile_model", "readable", "refuse_training"]
