@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .support.late import LOADERS
 from .version import VERSION
+
+if TYPE_CHECKING:  # what editors and type checkers see of the names below
+    from .ffi.device import Device, cpu, device
+    from .ffi.pool import num_threads, set_num_threads
+    from .ffi.registry import (
+        get_global_func,
+        list_global_func_names,
+        register_c_func,
+        register_func,
+        remove_global_func,
+    )
+    from .ffi.tensor import Tensor, tensor
+    from .frontend.compile import compile
+    from .ir.module import IRModule
+    from .op import relax, topi
+    from .op.block_builder import BlockBuilder
+    from .support.errors import UnityError
+    from .target.gpu_check import check_gpu
+    from .target.target import Target
+    from .transform.schedule import Schedule
+    from .vm.build import build
+    from .vm.executable import Executable, load
+    from .vm.machine import VirtualMachine
 
 __version__ = VERSION
 

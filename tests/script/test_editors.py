@@ -29,15 +29,17 @@ def mypy(*arguments, cwd):
 def test_samples_pass_a_type_checker_and_run(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "from unity.script import relax as R, tir as T\n"
+        "import unity; from unity.script import relax as R, tir as T\n"
         "R.no_such_operator\n"
         "T.exp()\n"
         "R.nn.softmax(1, axes=2)\n"
+        "unity.compile(1, no_such_option=2)\n"
+        "unity.VirtualMachine()\n"
         'def f(A: T.Buffer((4,), "float32")) -> None: ...\n'
     )
     result = mypy(*[str(sample) for sample in SAMPLES], str(wrong), cwd=tmp_path)
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
-    assert [line.partition(".py:")[2].partition(":")[0] for line in errors] == ["2", "3", "4", "5"], result.stdout
+    assert [line.partition(".py:")[2].partition(":")[0] for line in errors] == ["2", "3", "4", "5", "6", "7"], result.stdout
     assert all("wrong.py" in line for line in errors)
     assert "valid-type" in errors[-1]
 
