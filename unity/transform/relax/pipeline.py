@@ -16,6 +16,7 @@ from .attach_global_symbol import attach_global_symbol
 from .canonicalize import canonicalize
 from .check_shapes import check_shapes
 from .compact_constants import compact_constants
+from .convert_layout import convert_layout
 from .convert_to_dataflow import convert_to_dataflow
 from .dead_code import dead_code
 from .eliminate_common_subexpr import eliminate_common_subexpr
@@ -40,6 +41,7 @@ DEFAULT_PIPELINE = Pipeline(
         lambda_lift,
         fold_batch_norm_to_conv2d,
         canonicalize,
+        convert_layout,
         remove_redundant_reshape,
         eliminate_common_subexpr,
         fold_constant,
