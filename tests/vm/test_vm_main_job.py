@@ -317,3 +317,33 @@ def test_pipeline_as_text():
     unity.register_func("vm.seen", lambda n: 0, override=True)
     x = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(unity.VirtualMachine(made)["main"](x).numpy(), x * 2 + 1)
+
+
+def test_an_executable_is_called_by_name() -> None:
+    executable = unity.compile(parse(SCALE))
+    x = np.arange(6, dtype="float32")
+    np.testing.assert_array_equal(np.asarray(executable["main"](x)), 2 * x)
+    assert executable["main"] is executable["main"]
+    out = np.zeros(6, "float32")
+    executable["scale"](x, out)
+    np.testing.assert_array_equal(out, 2 * x)
+    assert len(executable.time_evaluator("main", unity.cpu(), number=2, repeat=3)(x).results) == 3
+    with pytest.raises(unity.UnityError, match="no function 'absent'"):
+        executable["absent"]
+    with pytest.raises(unity.UnityError, match="runs on cpu"):
+        executable.time_evaluator("main", "cuda")
+
+
+SCALE = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def scale(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
+        for i in range(6):
+            B[i] = A[i] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((6,), "float32")):
+        y = R.call_dps(scale, (x,), R.Tensor((6,), "float32"))
+        return y
+"""

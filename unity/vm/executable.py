@@ -1,6 +1,6 @@
 """``Executable``: a compiled module: bytecode, constants, machine code, module text; saved to one file and loaded again.
 
-Execution side: needs ``ffi`` alone. Recompiling (``trust=False``, or another processor) goes through the hook
+Execution side: needs ``ffi`` alone; ``executable["main"]`` loads the virtual machine, which stands on its right. Recompiling (``trust=False``, or another processor) goes through the hook
 ``RECOMPILE``, which ``vm.build`` fills when it is imported.
 """
 
@@ -20,11 +20,13 @@ from ..ffi.engine import host_features, host_triple
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError, MissingExtraError
 from ..support.extras import require
+from ..support.late import late_function
 from .artifact import read_sections, write_sections
 from .bytecode import Program, program_text
 from .codec import decode, encode
 
 _ALIGN = 64
+_machine_of = late_function("unity.vm.machine", "VirtualMachine")
 RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any]], Executable]] = []
 """The hook: (module text, its constants, options of the build) -> Executable; empty where the compiler rooms are not imported."""
 
@@ -48,6 +50,19 @@ class Executable:
     """Gives ``module_text`` and ``module_constants`` when they are first needed."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
+    machine: Any = None
+    """The virtual machine behind ``executable[name]``."""
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""
+        if self.machine is None:
+            self.machine = _machine_of(self)
+        return self.machine[name]  # type: ignore[no-any-return]
+
+    def time_evaluator(self, name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """As ``VirtualMachine.time_evaluator``."""
+        self[name]
+        return self.machine.time_evaluator(name, *args, **kwargs)  # type: ignore[no-any-return]
 
     def as_text(self) -> str:
         """Disassembly of the bytecode."""

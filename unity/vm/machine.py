@@ -189,9 +189,19 @@ class VirtualMachine:
         self.interpreter.before, self.interpreter.after = before, after
 
     def time_evaluator(
-        self, name: str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
+        self,
+        name: str,
+        device: Device | str | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0.0,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``)."""
+        """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``).
+
+        ``device`` is the machine's own. Raises VMError E612 for another one.
+        """
+        if device is not None and make_device(device) != self.device:
+            raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}")
         function = self[name]
 
         def run(*args: Any) -> BenchmarkResult:
