@@ -1,7 +1,7 @@
 """``Executable``: a compiled module: bytecode, constants, machine code, module text; saved to one file and loaded again.
 
-Execution side: needs ``ffi`` alone; ``executable["main"]`` loads the virtual machine, which stands on its right. Recompiling (``trust=False``, or another processor) goes through the hook
-``RECOMPILE``, which ``vm.build`` fills when it is imported.
+Execution side: needs ``ffi`` alone; ``executable["main"]`` loads the virtual machine, which stands on its right. Recompiling
+(``trust=False``, or another processor) goes through the hook ``RECOMPILE``, which ``vm.build`` fills when it is imported.
 """
 
 from __future__ import annotations
