@@ -25,7 +25,7 @@ from .exported import Options, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
 from .report import FallbackWarning, ImportReport
 from .structures import register_classes
-from .trace import export, functional
+from .trace import export, functional, least_promised
 
 
 def compile_model(
@@ -53,7 +53,7 @@ def compile_model(
         program = export(mod, tuple(example_inputs or ()), dynamic_shapes, dict(example_kwargs or {}))
     program = functional(program)
     report = ImportReport()
-    module = import_program(program, Options(strict=strict), report)
+    module = import_program(program, Options(strict=strict, least=least_promised(dynamic_shapes)), report)
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
@@ -165,6 +165,7 @@ class CompiledModel:
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
         inputs += [self._input(t) for t in self._state]
+        self._refuse_shared(leaves)
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
         found = [self._output(v, taken) for v in self._main(*inputs)]
         with self._torch.no_grad():
@@ -183,6 +184,16 @@ class CompiledModel:
             raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
                                 f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
         return list(leaves)
+
+    def _refuse_shared(self, leaves: list[Any]) -> None:
+        """Raise FrontendError E970 where an input the model writes to shares memory with another one."""
+        for place in [t for t in self._updates if isinstance(t, int)]:
+            for other, leaf in enumerate(leaves):
+                if other != place and isinstance(leaf, self._torch.Tensor) and _overlap(leaves[place], leaf):
+                    raise FrontendError(
+                        "E970", f"the model writes to input {place}, which shares memory with input {other}",
+                        help="pass a copy: .clone()",
+                    )  # fmt: skip
 
     def _input(self, leaf: Any) -> Any:
         if isinstance(leaf, self._torch.Tensor):
@@ -204,6 +215,15 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"CompiledModel({self._main.signature})"
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Do the memory ranges of two tensors meet?"""
+    spans = []
+    for t in (first, second):
+        extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
+        spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
+    return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
 
 
 def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> str:

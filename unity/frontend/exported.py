@@ -6,6 +6,7 @@ leaves of the model's nested arguments and result, in order; ``compile.py`` fold
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ..ir.function import Function
 from ..ir.module import IRModule
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
+from ..ir.walk import free_vars
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from .context import Context, dtype_name
@@ -40,6 +42,8 @@ class Options:
     unwrap_unit_return_tuple: bool = False
     no_bind_return_tuple: bool = False
     strict: bool = False
+    least: int = 3
+    """Lower bounds of ranges from here on are promises to be checked."""
 
 
 def from_exported_program(
@@ -96,6 +100,7 @@ class _Import:
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
+        self._squeezed()
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
@@ -195,16 +200,31 @@ class _Import:
     # ---- ranges
 
     def _ranges(self) -> list[tuple[str, int | None, int | None]]:
-        """(symbol, least, most) of the symbols of the inputs. torch's own least sizes 0, 1, 2 are no promise of the user."""
+        """(symbol, least, most) of the symbols of the inputs; see ``Options.least``."""
         found = []
         for symbol, bounds in self.program.range_constraints.items():
             if self.symbols.known(str(symbol)) is None:
                 continue
-            low = int(bounds.lower) if getattr(bounds.lower, "is_Integer", False) and bounds.lower > 2 else None
+            low = (
+                int(bounds.lower)
+                if getattr(bounds.lower, "is_Integer", False) and bounds.lower >= self.options.least
+                else None
+            )
             high = int(bounds.upper) if getattr(bounds.upper, "is_Integer", False) else None
             if low is not None or high is not None:
                 found.append((str(symbol), low, high))
         return found
+
+    def _squeezed(self) -> None:
+        """``squeeze`` of an axis of symbolic size keeps it, as torch exported it: then the size may not be one."""
+        for node in self.program.graph.nodes:
+            if not str(node.target).startswith("aten.squeeze."):
+                continue
+            shape = node.args[0].meta["val"].shape
+            axes = node.args[1] if len(node.args) > 1 else range(len(shape))
+            for axis in axes if not isinstance(axes, int) else [axes]:
+                if not isinstance(shape[axis], int) and self.symbols.knows([shape[axis]]):
+                    self.symbols.contracts.append(build.ne(self.symbols.expr(shape[axis]), build.const(1, "int64")))
 
     def _check_ranges(self, ranges: Sequence[tuple[str, int | None, int | None]]) -> None:
         for name, low, high in ranges:
@@ -219,7 +239,10 @@ class _Import:
             self.builder.emit(op.assert_op(cond, var, format=text))
 
         for contract in self.symbols.contracts:
-            self.builder.emit(op.assert_op(contract, format=f"the sizes of the inputs do not fit: {contract}"))
+            text = str(contract)
+            for var in free_vars(contract):
+                text = re.sub(rf"\b{re.escape(var.name)}\b", self._dimension(var), text)
+            self.builder.emit(op.assert_op(contract, format=f"the sizes of the inputs do not fit: expected {text}"))
 
     def _dimension(self, var: Expr) -> str:
         for param in self.inputs:

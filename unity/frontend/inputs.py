@@ -62,7 +62,11 @@ def refuse_tensor(torch: Any, what: str, value: Any) -> None:
             "E015", f"{what} is a {kind} tensor, expected a dense one", help="call to_dense() or dequantize() first"
         )
     if value.device.type != "cpu":
-        raise FrontendError("E015", f"{what} is a tensor on {value.device}, expected the cpu", help="call .cpu() first")
+        meta = value.device.type == "meta"
+        raise FrontendError(
+            "E015", f"{what} is a tensor on {value.device}, expected the cpu",
+            help='it has no elements: call model.to_empty(device="cpu") and load the weights' if meta else "call .cpu() first",
+        )  # fmt: skip
 
 
 def outline(spec: Any) -> str:

@@ -29,7 +29,8 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     refuse_foreign(model)
     register_classes((args, kwargs or {}))
     check_examples(model, args, kwargs or {})
-    dynamic_shapes = _spread(dynamic_shapes, args, kwargs or {})
+    args, kwargs = _distinct(torch, model, (args, kwargs or {}))
+    dynamic_shapes = _spread(dynamic_shapes, args, kwargs)
     with torch.no_grad(), known_results(model):
         try:
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -39,23 +40,45 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             raise _explained(error, model) from error
 
 
+def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
+    """The example inputs with copies where a tensor stands twice or is the model's own: torch.export would take both for one."""
+    seen = {id(t) for t in [*model.parameters(), *model.buffers()]}
+
+    def once(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) in seen:
+            return leaf.detach().clone()
+        seen.add(id(leaf))
+        return leaf
+
+    return torch.utils._pytree.tree_map(once, inputs)
+
+
 def _explained(error: Exception, model: Any) -> FrontendError:
     """torch's failure with the model's own line and the path of the module that ran it."""
     folders = tuple([str(Path(str(require(m).__file__)).parent) for m in ("torch", __package__)])
     paths = {id(m): path or "the model" for path, m in model.named_modules()}
-    owner, place = "", None
+    kinds = {path or "the model": type(m).__name__ for path, m in model.named_modules()}
+    owner, inner, owner_of_line, place = "", "", "", None
     for frame, line in traceback.walk_tb(error.__traceback__):
         owner = paths.get(id(frame.f_locals.get("self")), owner)
         name = frame.f_code.co_filename
         text = linecache.getline(name, line).strip()
         if owner and text and not name.startswith(folders):
-            place = (name, text, line)
-    span = Span(Source(*place, owner=owner), 0, len(place[1])) if place is not None else None
+            place, owner_of_line = (name, text, line), owner
+        elif id(frame.f_locals.get("self")) in paths:
+            inner = owner
+    span = Span(Source(*place, owner=owner_of_line), 0, len(place[1])) if place is not None else None
     first, *rest = str(error).strip().splitlines() or [""]
     told = [line for line in rest if line.strip() and not line.startswith(_ABOUT_TORCH)][:8]
     notes = [Note("\n".join(told))] if told else []
+    if inner not in ("", owner_of_line):
+        notes.append(Note(f"it fails in {inner} ({kinds[inner]})"))
     if "data-dependent" in first:
         hint = "torch.cond expresses a branch on data"
+    elif "must always be equal" in str(error):
+        hint = "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"
     elif "onstraints violated" in first:
         hint = "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"
     else:
@@ -86,6 +109,15 @@ def _spread_one(shapes: Any, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([_spread_one(shapes, v) for v in value])
     return [shapes] * len(torch.utils._pytree.tree_leaves(value))
+
+
+def least_promised(dynamic_shapes: Any) -> int:
+    """The smallest lower bound of a range that is the user's own: 2 where a ``Dim`` says so, else 3.
+
+    torch.export assumes sizes of at least 2 by itself, which is no promise.
+    """
+    leaves = require("torch").utils._pytree.tree_leaves(dynamic_shapes)
+    return 2 if any([getattr(leaf, "min", None) == 2 for leaf in leaves]) else 3
 
 
 def refuse_foreign(model: Any) -> None:
@@ -208,4 +240,4 @@ def _signature(target: Any) -> set[tuple[str, str]]:
     return {(a.name, str(a.type)) for a in target._schema.arguments}
 
 
-__all__ = ["KEPT_WHOLE", "export", "functional", "out_of_place", "refuse_foreign", "sample_inputs"]
+__all__ = ["KEPT_WHOLE", "export", "functional", "least_promised", "out_of_place", "refuse_foreign", "sample_inputs"]

@@ -2,11 +2,12 @@
 
 Only operators with a lowering are folded (the others ask about run time), only where all operands are constants,
 and only results up to ``max_bytes`` or the size of the operands: a module must not grow by megabytes because of a
-broadcast.
+broadcast. An operator that creates a tensor (`R.zeros`, `R.arange`) stays, but what is computed from a small one is folded.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ from .rewriting import GraphRewriter
 
 VIEW_BYTES = 1 << 16
 """Results of this size that are views of their operand stay views (`compact_constants` ends that)."""
+
+CREATED_BYTES = 1 << 16
+"""Tensors an operator creates count as constants up to this size."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,6 +65,15 @@ def _size(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
+def _bytes(ty: Type) -> int:
+    """Bytes of a tensor of this type, 0 where its size is not known."""
+    shape = plain(ty.shape) if isinstance(ty, TensorType) and ty.shape is not None else None
+    if not isinstance(shape, tuple) or _is_symbolic(shape):
+        return 0
+    assert isinstance(ty, TensorType)
+    return 0 if ty.dtype is None else math.prod(shape) * ((ty.dtype.bits + 7) // 8)
+
+
 def _constant(value: Any, ty: Type) -> Expr | None:
     """Constant of a computed value where it has the promised type."""
     if isinstance(ty, TupleType) and isinstance(value, tuple) and len(value) == len(ty.fields):
@@ -92,10 +105,13 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         if info is None or info.pure is not True or not callable(info.ref) or not callable(info.lower):
             return value
         operands = [_operand(a, known) for a in value.args]
-        if not operands or any([o is None for o in operands]) or not _size(tuple(operands)):
+        if not operands or any([o is None for o in operands]):
             return value
         attrs = {k: plain(v) for k, v in value.attrs.items()}
         if any([_is_symbolic(v) for v in attrs.values()]):
+            return value
+        creates = not _size(tuple(operands))
+        if creates and not 0 < _bytes(value.ty) <= CREATED_BYTES:
             return value
         made = info.ref(*operands, **attrs)
         if _size(made) > max(options.max_bytes, _size(tuple(operands))):
@@ -104,7 +120,7 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         if found is None:
             return value
         known[rewriter.var] = found
-        return found
+        return value if creates else found
 
     made: Function = GraphRewriter(rule).function(fn)
     return made

@@ -140,6 +140,17 @@ def work(value: Expr) -> int:
     return count
 
 
+def nodes(value: Expr) -> int:
+    """Size of a value as text, arithmetic of indices included."""
+    count, stack = 0, [value]
+    while stack:
+        count += 1
+        stack += [child for child in children(stack.pop()) if isinstance(child, Expr)]
+    return count
+
+
+MOST_NODES = 2000
+"""Largest growth of a program by copies of one value: chains of values read twice each would double with every link."""
 SMALL_WORK = 8
 """Operations that cost less than writing a value and reading it back."""
 MANY_READERS = 3
@@ -224,6 +235,9 @@ def _pays(producer: Definition, found: list[Reading]) -> bool:
     if not repeats(found, producer.buffer):
         return bool(found)
     if is_expensive(producer.value):
+        return False
+    copies = sum([len(reading.loads) for reading in found])
+    if copies > 1 and copies * nodes(producer.value) > MOST_NODES:
         return False
     if not any([reading.reduces or reading.closed for reading in found]):
         return True
