@@ -28,6 +28,12 @@ STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}
 """Rule (writer, statement) -> None, by exact node type."""
 
 I64 = DataType("int64")
+PURE = frozenset((
+    "add", "sub", "mul", "fadd", "fsub", "fmul", "fdiv", "fneg", "and", "or", "xor", "shl",
+    "lshr", "ashr", "icmp", "fcmp", "select", "getelementptr", "insertelement", "extractelement",
+    "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
+))  # fmt: skip
+"""Instructions whose operands alone decide the result: a block has each text once."""
 
 
 @dataclass(slots=True)
@@ -134,6 +140,8 @@ class FunctionWriter:
     """Additions that accumulate, and the products added: what may be reassociated and contracted. The values accumulated keep
     their bits, so that a value computed inside a reduction equals the same value computed elsewhere."""
     inside_parallel: bool = False
+    known: dict[str, str] = field(default_factory=dict)
+    """Results of the pure instructions of the current block, by text."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
 
@@ -143,10 +151,15 @@ class FunctionWriter:
         return f"%x{self.counter}"
 
     def emit(self, instruction: str) -> str:
-        """Append ``name = instruction``; returns the name."""
+        """Append ``name = instruction``; returns the name, an earlier one where the block has computed the same already."""
+        found = self.known.get(instruction)
+        if found is not None:
+            return found
         self.counter += 1
         name = f"%x{self.counter}"
         self.lines.append(f"  {name} = {instruction}")
+        if instruction[: instruction.find(" ")] in PURE:
+            self.known[instruction] = name
         return name
 
     def do(self, instruction: str) -> None:
@@ -162,6 +175,7 @@ class FunctionWriter:
         """Begin a block; the one before must have been ended."""
         self.lines.append(f"{label}:")
         self.block = label
+        self.known.clear()
 
     def jump(self, label: str) -> None:
         """End the block with a jump."""
