@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
-from .node import Aside, Def, Node, node, script_hook
+from .node import Aside, Def, Node, node, replace, script_hook
 from .stmt import Stmt
 from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
+_F = TypeVar("_F", bound="_Attributes")
+
+
+class _Attributes:
+    """Functional updates of ``attrs``: what functions of both levels share."""
+
+    __slots__ = ()
+    attrs: dict[str, Any]
+
+    def with_attr(self: _F, key: str | Mapping[str, Any], value: Any = None) -> _F:
+        """The function with an attribute (or several, as a mapping) added or replaced."""
+        return self.with_attrs(key if isinstance(key, Mapping) else {key: value})
+
+    def with_attrs(self: _F, attrs: Mapping[str, Any]) -> _F:
+        """The function with attributes added or replaced."""
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    def without_attr(self: _F, key: str) -> _F:
+        """The function without an attribute."""
+        return replace(self, attrs={k: v for k, v in self.attrs.items() if k != key})
+
 
 @node
-class Function(Expr):
+class Function(_Attributes, Expr):
     """Graph function. ``params``' types bind the symbols; ``attrs["global_symbol"]`` makes it public."""
 
     params: Def[tuple[Var, ...]]
@@ -32,7 +54,7 @@ class Function(Expr):
 
 
 @node
-class PrimFunc(Node):
+class PrimFunc(_Attributes, Node):
     """Tensor program. ``buffer_map`` says which buffer stands behind each pointer parameter; symbols first shown in their
     shapes, strides and offsets are bound there, in order of the parameters."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any
 
 from ..support.errors import VerifyError
@@ -17,9 +18,9 @@ ModuleMember = Function | PrimFunc | ExternFunc
 class IRModule(Node):
     """Functions by name (in order), attributes, and tables such as virtual devices (``global_infos``)."""
 
-    functions: dict[str, Any]
-    attrs: dict[str, Any]
-    global_infos: dict[str, Any]
+    functions: dict[str, Any] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+    global_infos: dict[str, Any] = field(default_factory=dict)
     name: str = "Module"
 
     def __getitem__(self, name: str | GlobalVar) -> Any:
@@ -29,6 +30,17 @@ class IRModule(Node):
             known = ", ".join(self.functions) or "none"
             raise VerifyError("E301", f"the module has no function {key!r}", help=f"it has: {known}")
         return found
+
+    def __setitem__(self, name: str | GlobalVar, function: Any) -> None:
+        key = name.name if isinstance(name, GlobalVar) else name
+        raise VerifyError("E304", "modules are not changed in place",
+                          help=f"write mod = mod.with_functions({{{key!r}: function}})")  # fmt: skip
+
+    @staticmethod
+    def from_expr(function: ModuleMember) -> IRModule:
+        """A module of one function, under its ``global_symbol``, else ``main``."""
+        name = function.name if isinstance(function, ExternFunc) else function.attrs.get("global_symbol", "main")
+        return IRModule({name: function})
 
     def __contains__(self, name: str | GlobalVar) -> bool:
         return (name.name if isinstance(name, GlobalVar) else name) in self.functions

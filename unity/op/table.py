@@ -160,6 +160,9 @@ class Operator:
             exprs = [*exprs[:skip], *adopt_scalars(exprs[skip:])]
         return make_call(op(self.info.name), exprs, attrs, ty_args, span)
 
+    def __repr__(self) -> str:
+        return f"<operator {usage(self.info)}>"
+
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         return f"``{usage(self.info)}``: {self.info.doc}"
