@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -60,7 +59,6 @@ class Engine:
         self._pending: list[bytes] = []
         self._addresses: dict[str, int] = {}
         self._trackers: list[binding.ResourceTracker] = []
-        self._lock = threading.Lock()
 
     def add_symbol(self, name: str, address: int) -> None:
         """Resolve an external name to an address in objects that are linked from now on."""
@@ -73,7 +71,7 @@ class Engine:
     def add_object(self, data: bytes) -> Engine:
         """Add an object file. Raises FFIError E709 where it is none."""
         read_symbols(data)
-        with self._lock:
+        with LLVM_LOCK:
             self._pending.append(data)
         return self
 
@@ -98,7 +96,7 @@ class Engine:
 
     def link(self) -> None:
         """Link everything added so far; names linked earlier are visible to it. Raises FFIError E709, E710."""
-        with self._lock:
+        with LLVM_LOCK:
             if self._pending:
                 objects, self._pending = self._pending, []
                 self._link(objects)

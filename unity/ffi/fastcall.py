@@ -7,13 +7,13 @@ which also keeps everything it needs alive. Entries with the same spec and mode 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..support.errors import VMError
+from ..support.forking import fork_lock
 from .abi import KernelSignature
 from .check import ArgumentChecker
 from .engine import CompileOptions, Engine
@@ -61,7 +61,7 @@ class StatusReporter:
 
 
 _ENGINES: dict[str, Engine] = {}
-_LOCK = threading.Lock()
+_LOCK = fork_lock()
 
 
 def _entry_engine(text: str) -> Engine:

@@ -7,7 +7,6 @@ One lock guards the sequences of LLVM calls that belong together.
 from __future__ import annotations
 
 import platform
-import threading
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -15,9 +14,13 @@ import llvmlite
 import llvmlite.binding as binding
 
 from ..support.errors import FFIError
+from ..support.forking import fork_lock, hold_over_fork
 from .object_cache import content_key, object_cache
 
-LLVM_LOCK = threading.RLock()
+_single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
+if _single_calls is not None:
+    hold_over_fork(_single_calls)
+LLVM_LOCK = fork_lock()
 """Held around every group of LLVM calls."""
 
 PIPELINES = ("none", "light", "O1", "O2", "O3")

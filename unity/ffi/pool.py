@@ -10,9 +10,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import threading
 
 from ..support.errors import FFIError
+from ..support.forking import fork_lock
 from ..support.options import int_option
 from .engine import Engine
 from .pool_ir import MAX_WORKERS, pool_ir
@@ -45,8 +45,7 @@ class _Pool:
         self.threads = 1
 
 
-_LOCK = threading.Lock()
-os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+_LOCK = fork_lock()
 _POOL: list[_Pool] = []
 
 

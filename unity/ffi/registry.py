@@ -6,12 +6,12 @@ may be built before its functions are registered.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Literal, overload
 
 from ..support.errors import FFIError
+from ..support.forking import fork_lock
 from .cfunc import CFunction, CSignature, parse_signature
 
 AnyFunction = Callable[..., Any]
@@ -38,7 +38,7 @@ class PackedFunc:
 
 
 _TABLE: dict[str, PackedFunc] = {}
-_LOCK = threading.Lock()
+_LOCK = fork_lock()
 
 
 def _insert(packed: PackedFunc, override: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from ..support.errors import ScriptError
+from ..support.forking import fork_lock
 from ..support.options import str_option
 from ..support.source import Source, Span
 from . import syntax as s
@@ -25,7 +25,7 @@ from .tree import TreeBuilder
 MAX_ERRORS = 20
 _WORK = 5_000_000
 """Characters read again after errors before recovery gives up: a huge text with many errors must not take minutes."""
-_LOCK = threading.Lock()
+_LOCK = fork_lock()
 _SKIP = "\x01"
 
 _NAMES = {

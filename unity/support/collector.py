@@ -7,26 +7,43 @@ time at 10,000 lines). Invariant: the collector is running again after the last 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_LOCK = threading.Lock()
-_STATE = {"users": 0, "running": False}
+from .forking import fork_lock
+
+_LOCK = fork_lock()
+_USERS: list[int] = []
+"""Threads of the users, once per use."""
+_STATE = {"running": False}
+
+
+def _in_child() -> None:
+    """After a fork only the forking thread's uses go on."""
+    others = len(_USERS)
+    _USERS[:] = [thread for thread in _USERS if thread == threading.get_ident()]
+    if others and not _USERS and _STATE["running"]:
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
     """No cycle collection inside; may be nested and used by several threads."""
+    me = threading.get_ident()
     with _LOCK:
-        if _STATE["users"] == 0:
+        if not _USERS:
             _STATE["running"] = gc.isenabled()
             gc.disable()
-        _STATE["users"] += 1
+        _USERS.append(me)
     try:
         yield
     finally:
         with _LOCK:
-            _STATE["users"] -= 1
-            if _STATE["users"] == 0 and _STATE["running"]:
+            _USERS.remove(me)
+            if not _USERS and _STATE["running"]:
                 gc.enable()

@@ -1,0 +1,66 @@
+"""Forking while other threads compile, parse and run: the child computes right and waits for nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, os, signal, sys, threading, time
+import numpy as np
+import unity
+from unity.script import parse
+
+TEXT = '''
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    with R.dataflow():
+        y = R.exp(R.multiply(x, R.const({}.5, "float32")))
+        R.output(y)
+    return y
+'''
+
+def check(number, vm=None):
+    vm = vm or unity.VirtualMachine(unity.compile(parse(TEXT.format(number))))
+    x = np.linspace(0, 0.01, 300_000, dtype="float32")
+    return np.allclose(vm["main"](x).numpy(), np.exp(x * (number + 0.5)), rtol=1e-5)
+
+unity.set_num_threads(3)
+shared, limit = unity.VirtualMachine(unity.compile(parse(TEXT.format(0)))), sys.getrecursionlimit()
+stop, wrong = threading.Event(), []
+
+def compiling():
+    number = 1000
+    while not stop.is_set():
+        number += 1
+        wrong.extend([number] * (not check(number)))
+
+def running():
+    while not stop.is_set():
+        wrong.extend([0] * (not check(0, shared)))
+
+threads = [threading.Thread(target=work) for work in (compiling, running, running)]
+for thread in threads:
+    thread.start()
+statuses = []
+for number in range(1, 9):
+    time.sleep(0.05 + 0.013 * number)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # a child that waits for ever dies
+        good = check(0, shared) and check(number) and gc.isenabled() and sys.getrecursionlimit() == limit
+        os._exit(0 if good else 1)
+    statuses.append(os.waitpid(child, 0)[1])
+stop.set()
+for thread in threads:
+    thread.join()
+print(statuses, wrong)
+"""
+
+
+def test_children_of_a_busy_process_compute():
+    environment = os.environ | {"UNITY_CACHE": "off"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment,
+                          timeout=100)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[0, 0, 0, 0, 0, 0, 0, 0] []\n"), done.stderr
