@@ -8,14 +8,23 @@ from functools import cache
 import numpy as np
 
 from unity.ffi.engine import Engine
+from unity.ffi.llvm import host_features
 from unity.target.cpu.lanes import type_name
-from unity.target.cpu.math_library import FLOAT_KINDS, INTEGER_KINDS, MATH_FUNCTIONS, math_function
+from unity.target.cpu.math_library import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    MATH_FUNCTIONS,
+    math_function,
+    scales_by_instruction,
+)  # fmt: skip
+
+SCALES = scales_by_instruction(host_features())
 
 
-def kernel_text(name: str, dtype: str, lanes: int, entry: str = "kernel") -> str:
+def kernel_text(name: str, dtype: str, lanes: int, entry: str = "kernel", scales: bool = SCALES) -> str:
     """IR of ``void kernel(ptr out, i64 count, ptr in...)``; the count is a multiple of the lanes."""
     row = MATH_FUNCTIONS[name]
-    symbol, texts = math_function(name, dtype, lanes)
+    symbol, texts = math_function(name, dtype, lanes, scales)
     kind = INTEGER_KINDS[dtype] if row.integer else FLOAT_KINDS[dtype]
     kinds = [kind] * row.arguments + ["i32"] * row.extra_integer
     pointers = ", ".join(f"ptr noalias %p{i}" for i in range(len(kinds)))
@@ -60,11 +69,11 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" }}
 class MathKernel:
     """A compiled function; call it with numpy arrays of equal size."""
 
-    def __init__(self, name: str, dtype: str, lanes: int) -> None:
+    def __init__(self, name: str, dtype: str, lanes: int, scales: bool = SCALES) -> None:
         self.row = MATH_FUNCTIONS[name]
         self.lanes = lanes
         self.result_type = np.dtype(bool if self.row.predicate else dtype)
-        self.engine = Engine().add_ir(kernel_text(name, dtype, lanes), use_cache=False)
+        self.engine = Engine().add_ir(kernel_text(name, dtype, lanes, scales=scales), use_cache=False)
         pointer_count = self.row.arguments + self.row.extra_integer
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * pointer_count)
         self.call = signature(self.engine.address("kernel"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from math_kernel import kernel_text, math_kernel
+from math_kernel import SCALES, MathKernel, kernel_text, math_kernel
 
 from unity.ffi.elf import read_symbols
 from unity.ffi.engine import CompileOptions, compile_ir
@@ -157,7 +157,8 @@ def test_the_lane_count_does_not_change_the_result(name: str, dtype: str) -> Non
 def test_nothing_calls_libm(name: str, cpu: str) -> None:
     options = CompileOptions(cpu=cpu, features="+fma" if cpu else "")
     for dtype, lanes in (("int32", 8),) if MATH_FUNCTIONS[name].integer else (("float32", 16), ("float64", 1)):
-        undefined = read_symbols(compile_ir(kernel_text(name, dtype, lanes), options)).undefined
+        text = kernel_text(name, dtype, lanes, scales=SCALES and not cpu)
+        undefined = read_symbols(compile_ir(text, options)).undefined
         assert not [symbol for symbol in undefined if symbol != "_GLOBAL_OFFSET_TABLE_"]
 
 
@@ -187,3 +188,18 @@ def test_every_float_function_has_a_bound_and_a_test() -> None:
 def test_the_documented_bounds_are_the_tested_ones() -> None:
     page = Path(__file__).parents[2] / "docs" / "math.md"
     assert ulp_table() in page.read_text()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ("exp", "exp2", "exp10"))
+def test_powers_of_two_by_instruction_give_the_same_bits(name: str, dtype: str) -> None:
+    if not SCALES:
+        pytest.skip("this processor multiplies by powers of two in two steps")
+    limits = np.linspace(-160, 140, 6001) if dtype == "float32" else np.linspace(-1100, 1030, 6001)
+    x = np.concatenate([limits.astype(dtype), special(dtype)])
+    wide = [MathKernel(name, dtype, lanes, scales)(x) for lanes in (1, 3, 16) for scales in (True, False)]
+    assert (
+        np.isinf(wide[0]).any() and (wide[0] == 0).any() and (np.abs(wide[0]) < np.finfo(dtype).smallest_normal).any()
+    )
+    for other in wide[1:]:
+        np.testing.assert_array_equal(other, wide[0])

@@ -169,7 +169,8 @@ def _softmax(log: bool) -> Callable[..., te.Tensor]:
         if log:
             made = te.compute(x.shape, lambda *i: widened(x[i]) - high[at(i)] - te.log(total[at(i)]), "log_softmax")
         else:
-            made = te.compute(x.shape, lambda *i: away[i] / total[at(i)], "softmax")
+            share = te.compute(total.shape, lambda *i: te.const(1.0, total.data_type) / total[i], "share")
+            made = te.compute(x.shape, lambda *i: away[i] * share[at(i)], "softmax")
         return cast_tensor(made, x.data_type, "softmax_cast")
 
     return lower

@@ -38,6 +38,7 @@ from ...ir.scalar import (
 from ...ir.types import Expr
 from ...ir.walk import children
 from ...support.errors import CodegenError
+from .extremes import float_extreme
 from .lltypes import float_text, int_text, is_narrow, suffix, value_type
 from .math_library import math_function
 from .narrow import narrow, widen
@@ -91,7 +92,7 @@ def math_call(w: FunctionWriter, name: str, dtype: DataType, *arguments: str) ->
     """Call a function of the math library on values of one type; wide vectors in parts."""
     if dtype.lanes > MATH_LANES:
         return _in_halves(w, name, dtype, arguments)
-    symbol, needed = math_function(name, dtype.element.name, dtype.lanes)
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
     for key, text in needed.items():
         w.module.declare("@" + key.lstrip("@"), text)
     ty = value_type(dtype)
@@ -108,7 +109,7 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType,
     if kind is Div:
         return w.emit(f"fdiv {ty} {a}, {b}")
     if kind is Min or kind is Max:
-        return w.emit(f"call {ty} @llvm.{'minimum' if kind is Min else 'maximum'}.{suffix(dtype)}({ty} {a}, {ty} {b})")
+        return float_extreme(w, kind is Max, a, b, dtype)
     remainder = math_call(w, "fmod", dtype, a, b)
     if kind is Mod:
         return remainder

@@ -27,7 +27,7 @@ _VARIADIC = {"printf": 1, "fprintf": 2, "dprintf": 2, "sprintf": 2, "snprintf": 
 
 def math_symbol(w: FunctionWriter, name: str, dtype: DataType, span: object) -> str:
     """Symbol of a math library function, its texts added to the module."""
-    symbol, needed = math_function(name, dtype.element.name, dtype.lanes)
+    symbol, needed = math_function(name, dtype.element.name, dtype.lanes, w.module.scales)
     for key, text in needed.items():
         w.module.declare("@" + key.lstrip("@"), text)
     return symbol

@@ -30,6 +30,7 @@ from . import expressions, intrinsics, memory, statements
 from .casts import convert
 from .imported import imported_texts, linked, read_imported
 from .lltypes import memory_type, value_type
+from .math_library import scales_by_instruction
 from .probe import processor_problem
 from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter
@@ -64,8 +65,10 @@ def write_module(
         _refuse_recursion(functions)
         signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
+        options = compile_options(target)
+        module.features = frozenset([name[1:] for name in options.features.split(",") if name.startswith("+")])
+        module.scales = scales_by_instruction(options.features)
         if target.mcpu or target.mattr:
-            options = compile_options(target)
             module.processor = (options.cpu or host_cpu(), options.features)
         texts = imported_texts(functions)
         module.imported, needed = read_imported(texts)

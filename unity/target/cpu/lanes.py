@@ -55,6 +55,8 @@ class FunctionText:
     needed: dict[str, str] = field(default_factory=dict)
     block: str = "entry"
     counter: int = 0
+    scales: bool = False
+    """The processor multiplies by powers of two in one instruction (``llvm.ldexp`` calls no function)."""
 
     def name(self) -> str:
         """A fresh local name."""
@@ -247,6 +249,13 @@ def intrinsic(name: str, *operands: Value) -> Value:
 def fma(a: Value, b: Value | Number, c: Value | Number) -> Value:
     """a * b + c rounded once. The first operand must be a Value."""
     return intrinsic("fma", a, a._operand(b), a._operand(c))
+
+
+def load_exponent(x: Value, power: Value) -> Value:
+    """x * 2^power rounded once, for processors with an instruction for it (``FunctionText.scales``)."""
+    symbol = f"llvm.ldexp.{suffix(x.kind, x.lanes)}.{suffix(power.kind, power.lanes)}"
+    x.function.needed[symbol] = f"declare {x.type} @{symbol}({x.type}, {power.type})\n"
+    return x.function.emit(f"call {x.type} @{symbol}({x.type} {x.text}, {power.type} {power.text})", x.kind, x.lanes)
 
 
 def absolute(x: Value) -> Value:

@@ -1,12 +1,13 @@
 """exp, exp2, exp10, expm1 and what is made of them: sigmoid, sinh, cosh, tanh.
 
 All share one reduction: x = k * ln(2) + r, |r| <= ln(2)/2, and one polynomial for (exp(r) - 1 - r) / r^2. The power of two
-is multiplied in two steps, so that denormal results are rounded once and overflow gives infinity by itself.
+is multiplied in two steps, or by the instruction for it, so that denormal results are rounded once and overflow gives infinity
+by itself.
 """
 
 from __future__ import annotations
 
-from .lanes import Value, absolute, copy_sign, fma, polynomial
+from .lanes import Value, absolute, copy_sign, fma, load_exponent, polynomial
 from .math_coefficients import POLYNOMIALS
 from .math_constants import BIAS, LN2, LN10, LOG2_E, LOG10_2, MANTISSA, ROUND_MAGIC, magic_bits, split
 
@@ -31,6 +32,8 @@ def power_of_two(k: Value, kind: str) -> Value:
 
 def scale(value: Value, k: Value) -> Value:
     """value * 2^k for |k| below twice the largest exponent, rounded once."""
+    if value.function.scales:
+        return load_exponent(value, k)
     half = k >> 1
     return value * power_of_two(half, value.kind) * power_of_two(k - half, value.kind)
 
@@ -47,11 +50,10 @@ def exp_scaled(x: Value, extra: int = 0, tail: Value | None = None, precision: s
     k, k_int = nearest_integer(x, split(LOG2_E, x.kind)[0])
     exact = fma(k, -high, x)  # no rounding: the leading digits cancel
     if tail is None:
-        r = fma(k, -low, exact)
-        fraction = exact + fma(k, -low, quadratic(r, precision))
-    else:
-        rest = fma(k, -low, tail)
-        fraction = exact + (rest + quadratic(exact + rest, precision))
+        made = polynomial(fma(k, -low, exact), (1.0, 1.0, *POLYNOMIALS["EXP"][precision or x.kind]))
+        return scale(made, k_int + extra if extra else k_int)
+    rest = fma(k, -low, tail)
+    fraction = exact + (rest + quadratic(exact + rest, precision))
     return scale(fraction + 1.0, k_int + extra if extra else k_int)
 
 

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from ...ffi.llvm import llvm_version
 from ...support.errors import CodegenError
 from . import math_arc, math_basic, math_erf, math_exp, math_log, math_pow, math_trig
 from .lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suffix, type_name
 
 FLOAT_KINDS = {"float32": "f32", "float64": "f64"}
+SCALING_LLVM = 22
+"""Version of LLVM from which on ``llvm.ldexp`` becomes an instruction of AVX-512."""
 INTEGER_KINDS = {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
@@ -100,13 +103,20 @@ def is_math_function(name: str, dtype: str) -> bool:
     return row is not None and dtype in (INTEGER_KINDS if row.integer else FLOAT_KINDS)
 
 
+def scales_by_instruction(features: str) -> bool:
+    """True for a processor with these LLVM features (``+avx512f,...``) where LLVM writes one instruction for ``llvm.ldexp``."""
+    have = set(features.split(","))
+    return have >= {"+avx512f", "+avx512vl", "+avx512dq"} and int(llvm_version().split(".")[0]) >= SCALING_LLVM
+
+
 @cache
-def math_function(name: str, dtype: str, lanes: int = 1) -> tuple[str, dict[str, str]]:
+def math_function(name: str, dtype: str, lanes: int = 1, scales: bool = False) -> tuple[str, dict[str, str]]:
     """(symbol, needed texts by symbol) of a math function over `lanes` elements of a dtype.
 
     The texts are the definition itself, intrinsic declarations, and helper definitions and tables; join the dicts of all
     functions of a module and append every text once. Parameters and result are vectors (scalars for one lane) of the dtype;
-    ``ldexp`` takes the exponent as int32, ``isnan`` and its like return i1.
+    ``ldexp`` takes the exponent as int32, ``isnan`` and its like return i1. ``scales``: the processor multiplies by powers of two
+    in one instruction (`scales_by_instruction`); the results are the same bits.
 
     Raises: CodegenError E570 where the table has no such function for the dtype, or lanes is below 1.
     """
@@ -119,7 +129,7 @@ def math_function(name: str, dtype: str, lanes: int = 1) -> tuple[str, dict[str,
     row = MATH_FUNCTIONS[name]
     kind = INTEGER_KINDS[dtype] if row.integer else FLOAT_KINDS[dtype]
     symbol = f"unity.{name}.{suffix(kind, lanes)}"
-    function = FunctionText()
+    function = FunctionText(scales=scales)
     kinds = [kind] * row.arguments + (["i32"] if row.extra_integer else [])
     parameters = [Value(function, f"%x{index}", k, lanes) for index, k in enumerate(kinds)]
     result = row.write(*parameters)

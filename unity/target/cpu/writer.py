@@ -68,6 +68,10 @@ class ModuleWriter:
     externs: dict[str, None] = field(default_factory=dict)
     processor: tuple[str, str] = ("", "")
     """LLVM's processor and features that code is made for; empty is this machine."""
+    features: frozenset[str] = frozenset()
+    """Features that the processor is known to have (``avx512f``)."""
+    scales: bool = False
+    """It multiplies by powers of two in one instruction."""
     imported: dict[str, Imported] = field(default_factory=dict)
     """Functions of LLVM IR that the programs import."""
     counter: int = 0
