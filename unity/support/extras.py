@@ -7,7 +7,7 @@ from types import ModuleType
 
 from .errors import MissingExtraError
 
-EXTRAS = {"torch": "torch", "pycuda": "cuda"}
+EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot"}
 
 
 def require(module: str) -> ModuleType:

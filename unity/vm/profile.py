@@ -18,6 +18,7 @@ from .bytecode import Program
 from .interpret import Interpreter
 from .kernels import RawKernel
 from .roofline import Roofline, machine_roofline
+from .roofline_plot import plot_roofline
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +59,7 @@ class ProfileRow:
 
 
 class Profile:
-    """Rows, dearest first; ``str(profile)`` is a table, ``save_trace`` a timeline."""
+    """Rows, dearest first; ``str(profile)`` is a table, ``save_trace`` a timeline, ``plot_roofline`` a picture."""
 
     def __init__(
         self, function: str, runs: Sequence[Sequence[CallRecord]], wall: Sequence[float], peak: Roofline
@@ -127,6 +128,10 @@ class Profile:
     def save_trace(self, path: str | Path) -> None:
         """Write ``trace()`` as JSON."""
         Path(path).write_text(json.dumps(self.trace()), encoding="utf-8")
+
+    def plot_roofline(self, path: str | Path | None = None) -> Any:
+        """The kernels under the roofline as a matplotlib Figure, saved where ``path`` says. Raises E002 without matplotlib."""
+        return plot_roofline(self.function, self.rows, self.peak, path)
 
 
 class ProfilingInterpreter(Interpreter):
