@@ -84,6 +84,37 @@ class Fourier(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")
+class Floats(torch.nn.Module):
+    def forward(self, x: Any, whole: Any) -> Any:
+        top = x.max().item()
+        half = x.half() * top
+        return x * top, whole * top, half, torch.full((2,), 2 * top - 1), x.clamp(max=top / 2), torch.tensor(top), -top
+
+
+def test_floats_read_from_a_tensor_are_numbers() -> None:
+    compiled = unity.compile(Floats(), example_inputs=(torch.rand(3), torch.arange(3)), strict=True)
+    for seed in range(2):
+        x, whole = torch.rand(3, generator=torch.Generator().manual_seed(seed)), torch.arange(3)
+        made, expected = compiled(x, whole), Floats()(x, whole)
+        assert [getattr(v, "dtype", float) for v in made] == [getattr(v, "dtype", float) for v in expected]
+        assert type(made[-1]) is float and made[-1] == expected[-1]
+        for m, e in zip(made[:-1], expected[:-1]):
+            torch.testing.assert_close(m, e, rtol=1e-3 if m.dtype == torch.float16 else 1e-5, atol=1e-6)
+
+
+class Threshold(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.threshold(x, x.mean().item(), 0.0)
+
+
+@pytest.mark.filterwarnings("ignore::unity.frontend.FallbackWarning")
+def test_numbers_of_the_data_reach_operators_that_run_in_torch() -> None:
+    compiled = unity.compile(Threshold(), example_inputs=(torch.rand(5),))
+    assert [f.operator for f in compiled.report.fallbacks] == ["aten.threshold.default"]
+    x = torch.rand(5)
+    same(compiled(x), Threshold()(x))
+
+
 def test_complex_values_inside_a_model() -> None:
     model, x = Fourier().eval(), torch.randn(4, 8)
     same(unity.compile(model, example_inputs=(x,))(x), model(x))

@@ -296,9 +296,8 @@ def _arange(c: Context, a: Args) -> Expr:
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
 def _full(c: Context, a: Args) -> Expr:
     value = a.fill_value if hasattr(a, "fill_value") else a.s
-    if isinstance(value, Expr):
-        return op.full(ShapeExpr(c.shape), build.cast(value, c.dtype), c.dtype)
-    return c.broadcast(number(value, c.dtype)) if c.shape else number(value, c.dtype)
+    made = c.cast(value, c.dtype)
+    return c.broadcast(made) if c.shape else made
 
 
 @aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",

@@ -21,7 +21,7 @@ from ..transform.base import Pipeline
 from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
-from .exported import Options, import_program, output_constants, state_updates
+from .exported import Options, float_outputs, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
 from .report import FallbackWarning, ImportReport
 from .structures import register_classes
@@ -99,6 +99,7 @@ class CompiledModel:
         specs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
         self._fixed = [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in specs]
         self._outputs = output_constants(program)
+        self._floats = float_outputs(program)
         self._updates = self._targets(program)
         self._state = [t for t in self._updates if not isinstance(t, int)]
         self._weights = {c.data.data_ptr for c in collect(module, Constant)}
@@ -124,7 +125,14 @@ class CompiledModel:
             self._out_spec.type is tuple and all([child.is_leaf() for child in self._out_spec.children()])
         )
         computed = all([computed for computed, _ in self._outputs])
-        if simple and outputs and computed and not self._updates and not any([fixed for fixed, _ in self._fixed]):
+        if (
+            simple
+            and outputs
+            and computed
+            and not self._updates
+            and not any(self._floats)
+            and not any([fixed for fixed, _ in self._fixed])
+        ):
             return len(arguments.children())
         return -1
 
@@ -171,7 +179,8 @@ class CompiledModel:
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
                 (leaves[target] if isinstance(target, int) else target).copy_(value)
-        rest = iter(found[len(self._updates) :])
+        results = found[len(self._updates) :]
+        rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
 

@@ -68,6 +68,8 @@ class Context:
         self.used: set[int] = set()
         self.node: Any = None
         self.pairs: dict[Any, Any] = {}
+        self.numbers: set[Expr] = set()
+        """Tensors of rank 0 that stand for Python floats; see ``control.float_number``."""
 
     # ---- the result torch inferred
 
@@ -116,6 +118,14 @@ class Context:
 
     # ---- values
 
+    def holds_number(self, value: Any) -> bool:
+        """Is a float that only the data knows among nested arguments?"""
+        if isinstance(value, dict):
+            return any([self.holds_number(v) for v in value.values()])
+        if isinstance(value, (list, tuple)):
+            return any([self.holds_number(v) for v in value])
+        return isinstance(value, Expr) and value in self.numbers
+
     def emit(self, expr: Expr) -> Expr:
         """Bind an expression that is used more than once."""
         return expr if isinstance(expr, (Var, Constant)) else self.builder.emit(expr)
@@ -145,6 +155,8 @@ class Context:
             return value
         if isinstance(value.ty, PrimType):
             return 1
+        if value in self.numbers:
+            return 1.0
         kind = getattr(self.torch, dtype_of(value))
         return self.torch.empty((1,) * min(rank_of(value), 1), dtype=kind, device="meta")
 

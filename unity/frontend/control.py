@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,27 @@ Nodes = Callable[[Any], None]
 
 READS = ("aten._local_scalar_dense.default", "aten.item.default")
 """Operators that read a number out of a tensor."""
+
+
+FLOAT_ARITHMETIC: dict[Any, Callable[..., Expr]] = {
+    operator.add: op.add, operator.sub: op.subtract, operator.mul: op.multiply, operator.truediv: op.divide,
+    operator.pow: op.power, operator.mod: op.floor_mod, operator.floordiv: op.floor_divide, operator.neg: op.negative,
+}  # fmt: skip
+"""Python's operators on floats that were read out of tensors."""
+
+
+def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
+    """A Python float known only from the data: a float64 tensor of rank 0 that counts as a number in promotions. Raises Gap."""
+    if str(node.target) in READS:
+        made = c.reshape(c.cast(args[0], "float64"), [])
+    else:
+        fn = FLOAT_ARITHMETIC.get(node.target)
+        if fn is None:
+            raise Gap(f"{getattr(node.target, '__name__', node.target)} of a float that depends on the data")
+        made = fn(*[c.cast(v, "float64") for v in args])
+    found = c.emit(made)
+    c.numbers.add(found)
+    return found
 
 
 def read_number(c: Context, x: Expr) -> Expr:
@@ -61,4 +83,4 @@ def conditional(
     return [c.emit(TupleGetItem(made, i)) for i in range(len(node.meta["val"]))]
 
 
-__all__ = ["READS", "conditional", "is_cond", "read_number"]
+__all__ = ["FLOAT_ARITHMETIC", "READS", "conditional", "float_number", "is_cond", "read_number"]

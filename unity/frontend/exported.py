@@ -281,6 +281,13 @@ def state_updates(exported_program: Any) -> list[tuple[str, str]]:
     return [(s.kind.name, s.target) for s in specs if s.kind.name.endswith("_MUTATION")]
 
 
+def float_outputs(exported_program: Any) -> list[bool]:
+    """For every computed leaf of the result: is it a Python float, which the module gives as a tensor of rank 0?"""
+    specs = [s.arg for s in exported_program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
+    names = [type(arg).__name__ for arg in specs]
+    return [name == "SymFloatArgument" for name in names if name != "ConstantArgument"]
+
+
 def output_constants(exported_program: Any) -> list[tuple[bool, Any]]:
     """For every leaf of the result: (is it computed, its value where it is not)."""
     made = []

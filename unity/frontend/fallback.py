@@ -1,8 +1,8 @@
 """Calls back into torch: an operator without translation becomes a typed call of a registered function of its name.
 
 The call carries everything: its first argument is a JSON template of the operator's arguments in which ``{"$": i}`` stands for
-the i-th following operand and ``{"call": ...}`` for the result of another operator. Registered functions see zero-copy torch
-tensors; a result never shares memory with an operand.
+the i-th following operand, ``{"number": i}`` for the number it holds and ``{"call": ...}`` for the result of another operator.
+Registered functions see zero-copy torch tensors; a result never shares memory with an operand.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,10 +26,15 @@ from .report import RUNS, Gap, Runs
 PREFIX = "torch.ops."
 
 
-def call_torch(target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: bool) -> Call:
-    """A call of a torch operator with a given result type; its function gets registered. Raises Gap."""
+def call_torch(
+    target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: bool, numbers: Set[Expr] = frozenset()
+) -> Call:
+    """A call of a torch operator with a given result type; its function gets registered. Raises Gap.
+
+    Tensors among ``numbers`` are passed as Python numbers.
+    """
     operands: list[Expr] = []
-    template = json.dumps([_encode(list(args), operands), _encode(kwargs, operands)])
+    template = json.dumps([_encode(list(args), operands, numbers), _encode(kwargs, operands, numbers)])
     name = PREFIX + str(target)
     if get_global_func(name, allow_missing=True) is None:
         register_func(name, torch_function(target))
@@ -105,18 +110,18 @@ def _parsed(template: str) -> Any:
     return json.loads(template)
 
 
-def _encode(value: Any, operands: list[Expr]) -> Any:
+def _encode(value: Any, operands: list[Expr], numbers: Set[Expr]) -> Any:
     if isinstance(value, Expr):
         operands.append(value)
-        return {"$": len(operands) - 1}
+        return {"number" if value in numbers else "$": len(operands) - 1}
     if isinstance(value, (list, tuple)):
-        return [_encode(v, operands) for v in value]
+        return [_encode(v, operands, numbers) for v in value]
     if isinstance(value, dict):
-        return {"keys": {k: _encode(v, operands) for k, v in value.items()}}
+        return {"keys": {k: _encode(v, operands, numbers) for k, v in value.items()}}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if isinstance(value, Deferred):
-        parts = [_encode(value.args, operands), _encode(value.kwargs, operands)]
+        parts = [_encode(value.args, operands, numbers), _encode(value.kwargs, operands, numbers)]
         return {"call": [str(value.target), *parts]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -136,6 +141,8 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
     ((kind, inner),) = value.items()
     if kind == "$":
         return operands[inner]
+    if kind == "number":
+        return operands[inner].item()
     if kind == "keys":
         return {k: _decode(v, operands, torch) for k, v in inner.items()}
     if kind == "call":

@@ -23,7 +23,7 @@ from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
 from .aten_complex import evaluate
 from .context import Args, Context, Result
-from .control import READS, conditional, is_cond, read_number
+from .control import READS, conditional, float_number, is_cond, read_number
 from .fallback import Deferred, call_torch, holds_deferred
 from .report import Gap, ImportReport
 from .torch_table import ATEN
@@ -42,6 +42,8 @@ class GraphImporter:
         self.strict = strict
         self.report = report
         self.values: dict[Any, Result] = {}
+        self._unknown: dict[Any, str] = {}
+        """Scalars that cannot be expressed, and why: an error where one is used."""
         self._spans: dict[tuple[str, str], Span | None] = {}
         self._torch_folder = str(Path(str(context.torch.__file__)).parent)
 
@@ -61,6 +63,8 @@ class GraphImporter:
             return [self.value_of(v) for v in raw]
         if type(raw).__name__ == "Node":
             found = self.values.get(raw)
+            if found is None and raw in self._unknown:
+                raise self._refused(raw, self._unknown[raw])
             if found is None:
                 raise FrontendError("E012", f"{raw.name} has no value at this place", help="report this model")
             return found
@@ -82,7 +86,9 @@ class GraphImporter:
             if name in READS and isinstance(c.value, c.torch.SymInt) and not c.symbols.knows([c.value]):
                 return read_number(c, self.value_of(node.args[0]))
             if isinstance(c.value, (int, c.torch.SymInt, c.torch.SymBool)):
-                return c.symbols.expr(c.value)
+                return self._scalar(node)
+            if isinstance(c.value, c.torch.SymFloat):
+                return float_number(c, node, [self.value_of(a) for a in node.args])
             if is_cond(node):
                 return conditional(c, self.values, node, self.run, self.value_of)
         except Gap as gap:
@@ -91,8 +97,18 @@ class GraphImporter:
             raise self._refused(node, "it is no operator but a function of functions")
         return self._operator(node)
 
+    def _scalar(self, node: Any) -> Expr | None:
+        """A size or a condition on sizes."""
+        try:
+            return self.context.symbols.expr(self.context.value)
+        except Gap as gap:
+            self._unknown[node] = str(gap)
+            return None
+
     def _assert(self, node: Any) -> None:
         raw = node.args[0]
+        if raw in self._unknown and _asks_offset(raw):
+            return  # where a view starts in torch's memory: here every tensor has its own
         cond = self.value_of(raw) if type(raw).__name__ == "Node" else raw
         if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
             self.context.emit(op.assert_op(cond, format=str(node.args[1])))
@@ -122,6 +138,10 @@ class GraphImporter:
                 reason = str(gap)
             except TypeRuleError as error:
                 reason = error.message
+            except TypeError:
+                if not c.holds_number([args, kwargs]):
+                    raise
+                reason = "it takes a number that only the data knows"
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
@@ -129,7 +149,7 @@ class GraphImporter:
             pure = c.torch.Tag.nondeterministic_seeded not in target.tags
             if _is_complex(c.value) and pure:
                 return Deferred(target, args, kwargs, c.value)
-            made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure), node.name)
+            made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node), self._bytes(node))
@@ -240,6 +260,11 @@ def _is_lowered(call: Call) -> bool:
     """Does an operator become a tensor program, which needs the sizes of its result?"""
     info = OPS.get(call.op.name) if type(call.op) is Op else None
     return info is not None and callable(info.lower)
+
+
+def _asks_offset(node: Any) -> bool:
+    """Is a condition about the storage offset of a tensor?"""
+    return any([str(n.target).startswith("aten.sym_storage_offset") for n in node.all_input_nodes])
 
 
 def _is_complex(value: Any) -> bool:
