@@ -42,6 +42,16 @@ TAGS: dict[str, dict[str, Any]] = {
 }
 """Names of machines."""
 
+_V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "x86-64": (),
+    "x86-64-v2": _V2,
+    "x86-64-v3": _V3,
+    "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+"""What the levels of the x86-64 psABI ask of a processor, in LLVM's names."""
+
 _INTEGERS = (
     "num-cores",
     "vector-width",
@@ -116,6 +126,14 @@ class Target:
         """Enabled LLVM features; those of this machine where no processor is named."""
         text = self.mattr or ("" if self.mcpu else host_features())
         return frozenset([item[1:] for item in text.split(",") if item.startswith("+")])
+
+    @cached_property
+    def required_features(self) -> str:
+        """LLVM features that a processor must have to run code for this target, ``+avx2,+fma``: those of ``mattr`` and of the
+        processor. Of a processor outside the table of levels the code uses at most what this machine has."""
+        here = [item for item in host_features().split(",") if item.startswith("+")]
+        base = [f"+{name}" for name in _LEVELS[self.mcpu]] if self.mcpu in _LEVELS else here
+        return ",".join(base + (self.mattr.split(",") if self.mattr else []))
 
     @cached_property
     def vector_bits(self) -> int:

@@ -21,7 +21,6 @@ from ..script.read_module import parse
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.options import int_option
-from ..target.cpu.codegen import compile_options
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pipeline
@@ -68,9 +67,8 @@ def compile(
         library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
     options = {"target": str(chosen), "exec_mode": exec_mode}
-    resolved = compile_options(chosen).resolved()
     objects = {"kernels": library.object} if library else {}
-    made = Executable(program, objects, chosen.get("mtriple", host_triple()), resolved.features, options=options)
+    made = Executable(program, objects, chosen.get("mtriple", host_triple()), chosen.required_features, options=options)
     made.describe = lambda: module_text(source)
     made.count = lambda: kernel_costs(graph, program)
     if exec_mode == "native":

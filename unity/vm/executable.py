@@ -147,7 +147,10 @@ def load(path: str | Path, trust: bool = True) -> Executable:
     missing = missing_features(meta["triple"], meta["features"])
     if not trust or missing:
         reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
-        return _recompile(text, of_module, meta["options"], reason)
+        options = dict(meta["options"])
+        if missing:
+            options["target"] = _for_this_machine(str(options.get("target", "")))
+        return _recompile(text, of_module, options, reason)
     program = decode(bytecode, constants[:count])
     objects = {
         name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
@@ -212,6 +215,11 @@ def missing_features(triple: str, features: str) -> str:
     here = set(host_features().split(","))
     lacks = [f[1:] for f in features.split(",") if f.startswith("+") and f not in here]
     return f"it needs {', '.join(lacks[:8])}" if lacks else ""
+
+
+def _for_this_machine(target: str) -> str:
+    """A target without the processor and the features it names."""
+    return " ".join([part for part in target.split() if not part.startswith(("-mcpu=", "-mattr=", "-mtriple="))])
 
 
 def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], reason: str) -> Executable:

@@ -152,8 +152,9 @@ def compile_options(target: Target) -> CompileOptions:
     """How LLVM is to compile for a target. A named processor loses the features this machine lacks, so that the code runs here;
     features named in ``mattr`` are taken as they are."""
     features = target.mattr or host_features()
-    if target.mcpu and not target.mattr:
-        features = ",".join([feature for feature in features.split(",") if feature.startswith("-")])
+    if target.mcpu:
+        lacking = [feature for feature in host_features().split(",") if feature.startswith("-")]
+        features = ",".join(lacking + (target.mattr.split(",") if target.mattr else []))
     return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu, features=features)
 
 
