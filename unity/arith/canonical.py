@@ -180,7 +180,22 @@ class Canonical:
             ):
                 outer = self._floordiv_constant(atom.a, divisor)
                 return plus(whole, self._floormod_constant(outer, inner_divisor // divisor))
+        parts = self._coarse_and_fine(rest, divisor)
+        if parts is not None:  # (16 x + y) // 64 = x // 4 for y in [0, 16)
+            step, coarse, _ = parts
+            return plus(whole, self._floordiv_constant(coarse, divisor // step))
         return plus(whole, self._operation("floordiv", rest, constant(divisor)))
+
+    def _coarse_and_fine(self, p: Poly, divisor: int) -> tuple[int, Poly, Poly] | None:
+        """``p = step * coarse + fine`` with ``fine`` in [0, step) and a step that divides the divisor; None where there is none."""
+        for step in sorted({c for mono, c in p.items() if mono and 1 < c < divisor and divisor % c == 0}, reverse=True):
+            fine = {mono: c for mono, c in p.items() if c % step}
+            if not fine:
+                continue
+            bound = self.known.bound(fine)
+            if bound.low >= 0 and bound.high < step:
+                return step, {mono: c // step for mono, c in p.items() if mono not in fine}, fine
+        return None
 
     def _floormod_constant(self, a: Poly, divisor: int) -> Poly:
         if divisor == 1:
@@ -219,6 +234,10 @@ class Canonical:
             add_into(peeled, {mono: coefficient})
         if changed:
             return self._floormod_constant(peeled, divisor)
+        parts = self._coarse_and_fine(rest, divisor)
+        if parts is not None:  # (16 x + y) % 64 = x % 4 * 16 + y for y in [0, 16)
+            step, coarse, fine = parts
+            return plus(scaled(self._floormod_constant(coarse, divisor // step), step), fine)
         return self._operation("floormod", rest, constant(divisor))
 
     def _single(self, p: Poly) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 from .buffer import Buffer
 from .expr import DataflowVar, ShapeExpr, Var, VarBinding
 from .node import DEF, Node
-from .stmt import SeqStmt, Stmt
+from .stmt import DeclBuffer, SeqStmt, Stmt
 from .types import Expr, Type
 
 Visit = Callable[[Any], Any]
@@ -126,6 +126,10 @@ class Rewriter:
         entered = self.enter(node)
         if entered is not None:
             return entered
+        if self.fresh and type(node) is DeclBuffer:  # a view defines itself alone: pointer and sizes come from outside
+            for child in children(node.buffer):
+                if type(child) is Var:
+                    self.mapping.setdefault(child, child)
         return self.leave(rebuild(node, self.visit, self.define))
 
     def enter(self, node: Any) -> Any | None:
@@ -282,6 +286,9 @@ class _FreeVars:
             if node.var.ty.walked:
                 self.visit(node.var.ty)
             return
+        if type(node) is DeclBuffer:  # a view: its pointer and sizes come from outside
+            for child in children(node.buffer):
+                self.visit(child)
         for name, role in node.walked:
             value = getattr(node, name)
             if role is DEF:

@@ -20,11 +20,13 @@ from ..ir.walk import rewrite
 from ..script.read_module import parse
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
+from ..support.late import LOADERS, late_function
 from ..support.options import int_option
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
+from ..transform.rules.base import scheduled_for
 from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE
 from .bytecode import Program
@@ -33,6 +35,8 @@ from .executable import RECOMPILE, Executable
 from .kernel_cache import compile_kernels
 from .machine import EXEC_MODES
 from .native_run import add_driver
+
+LOADERS["tensor intrinsics"] = late_function("unity.target.tensor_intrin", "shipped")
 
 INLINE_BYTES = 256
 """Constants up to this size stand in the module text; larger ones beside it."""
@@ -61,7 +65,8 @@ def compile(
     passes: Callable[[IRModule], IRModule] = (
         Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
     )
-    with chosen:
+    named = chosen.mattr if chosen.mcpu or chosen.mattr else None
+    with chosen, scheduled_for(named):
         graph = passes(source)
         functions = graph.prim_funcs()
         library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen) if functions else None

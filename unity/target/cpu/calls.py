@@ -12,7 +12,7 @@ from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .casts import convert
-from .lltypes import is_narrow, memory_type, value_type
+from .lltypes import is_narrow, llvm_type, memory_type, value_type
 from .math_library import math_function
 from .memory import index, strides_of
 from .narrow import widen
@@ -127,10 +127,10 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     ):
         operands = operands[1:]  # TVM's older form: the number of arguments that pick the overload
     result = dtype_of(call)
-    kinds = [value_type(dtype_of(a)) for a in operands]
-    texts = [w.value(a) for a in operands]
+    kinds = [llvm_type(dtype_of(a)) for a in operands]
+    texts = [_native(w, w.value(a), dtype_of(a)) for a in operands]
     constant = [type(a) is IntImm for a in operands]
-    ty = value_type(result)
+    ty = llvm_type(result)
     values = ", ".join([f"{k} {t if c else f'%a{i}'}" for i, (k, t, c) in enumerate(zip(kinds, texts, constant))])
     params = ", ".join([f"{k} %a{i}" for i, (k, c) in enumerate(zip(kinds, constant)) if not c])
     call_text = f"call {ty} @{name}({values})"
@@ -144,7 +144,14 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     if ty == "void":
         w.do(f"call void @{name}({actual})")
         return "undef"
-    return w.emit(f"call {ty} @{name}({actual})")
+    made = w.emit(f"call {ty} @{name}({actual})")
+    return made if ty == value_type(result) else w.emit(f"bitcast {ty} {made} to {value_type(result)}")
+
+
+def _native(w: FunctionWriter, text: str, dtype: DataType) -> str:
+    """A value as LLVM's own type: narrow floats are integers of their bits everywhere else."""
+    ty = llvm_type(dtype)
+    return text if ty == value_type(dtype) else w.emit(f"bitcast {value_type(dtype)} {text} to {ty}")
 
 
 def call_packed(w: FunctionWriter, call: Call) -> str:

@@ -54,6 +54,14 @@ def value_type(dtype: DataType, span: Span | None = None) -> str:
     return found
 
 
+def llvm_type(dtype: DataType) -> str:
+    """The type LLVM's own functions have for a value: ``half`` and ``bfloat`` where values are kept as their bits."""
+    own = {"float16": "half", "bfloat16": "bfloat"}.get(dtype.element.name)
+    if own is None:
+        return value_type(dtype)
+    return own if dtype.lanes == 1 else f"<{dtype.lanes} x {own}>"
+
+
 def memory_type(dtype: DataType, span: Span | None = None) -> str:
     """LLVM type of a value in memory."""
     found = _MEMORY.get(dtype.name)

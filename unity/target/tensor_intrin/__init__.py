@@ -10,4 +10,10 @@ for _table in (CPU_INTRINSICS, AMX_INTRINSICS, MMA_INTRINSICS, WMMA_INTRINSICS):
     for _name, _make in _table.items():
         TensorIntrin.register_maker(_name, _make)
 
-__all__ = ["TensorIntrin", "get_wmma_intrin_group"]
+
+def shipped() -> list[str]:
+    """Names of the tensor intrinsics of this package."""
+    return [*CPU_INTRINSICS, *AMX_INTRINSICS, *MMA_INTRINSICS, *WMMA_INTRINSICS]
+
+
+__all__ = ["TensorIntrin", "get_wmma_intrin_group", "shipped"]

@@ -1,5 +1,5 @@
-"""x86 vector instructions: dot products of bytes (AVX-512 with and without VNNI); float32 dot products, updates of one vector
-and outer products (AVX-512 and AVX2).
+"""x86 vector instructions: dot products of bytes (AVX-512 with and without VNNI) and of pairs of bfloat16 (AVX-512 BF16);
+float32 dot products, updates of one vector and outer products (AVX-512 and AVX2).
 
 Those of bytes are exact: the AVX-512 form without VNNI widens to 16 bits first, so that nothing saturates.
 """
@@ -13,7 +13,12 @@ from ...ir.tensor_intrin import Maker
 from .program import Operand, program
 
 Pair = tuple[PrimFunc, PrimFunc]
-_BYTES = [Operand("A", (4,), "uint8"), Operand("B", (16, 4), "int8"), Operand("C", (16,), "int32")]
+
+
+def _bytes(scope: str) -> list[Operand]:
+    return [Operand("A", (4,), "uint8"), Operand("B", (16, 4), "int8"), Operand("C", (16,), "int32", scope)]
+
+
 _DOT = """
 for i, k in T.grid(16, 4):
     with T.block("update"):
@@ -23,17 +28,17 @@ for i, k in T.grid(16, 4):
 _FLAT = 'Bf = T.decl_buffer((64,), "int8", data=B.data, elem_offset=B_offset)\n'
 
 
-def vnni() -> Pair:
-    """``C[i] += sum of A[k] * B[i, k]``, one ``vpdpbusd``."""
+def vnni(scope: str = "global") -> Pair:
+    """``C[i] += sum of A[k] * B[i, k]``, one ``vpdpbusd``; ``scope`` is that of C."""
     body = (
         _FLAT
         + """
-a = T.Broadcast(T.reinterpret("int32", A[T.Ramp(0, 1, 4)]), 16)
-b = T.reinterpret("int32x16", Bf[T.Ramp(0, 1, 64)])
+a = T.reinterpret("int8x64", T.Broadcast(T.reinterpret("int32", A[T.Ramp(0, 1, 4)]), 16))
+b = Bf[T.Ramp(0, 1, 64)]
 C[T.Ramp(0, 1, 16)] = T.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", C[T.Ramp(0, 1, 16)], a, b)
 """
     )
-    return program(_BYTES, "C A B", "C", _DOT), program(_BYTES, "C A B", "C", body)
+    return program(_bytes(scope), "C A B", "C", _DOT), program(_bytes(scope), "C A B", "C", body)
 
 
 def avx512() -> Pair:
@@ -48,7 +53,29 @@ high = T.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.pmaddw.d.512", a, T.
 C[T.Ramp(0, 1, 16)] = C[T.Ramp(0, 1, 16)] + T.Shuffle([low, high], [{evens}]) + T.Shuffle([low, high], [{odds}])
 """
     )
-    return program(_BYTES, "C A B", "C", _DOT), program(_BYTES, "C A B", "C", body)
+    return program(_bytes("global"), "C A B", "C", _DOT), program(_bytes("global"), "C A B", "C", body)
+
+
+def bf16(scope: str = "global") -> Pair:
+    """``C[i] += A[0] * B[i, 0] + A[1] * B[i, 1]`` of bfloat16 into float32, one ``vdpbf16ps`` (denormals count as zero)."""
+    operands = [
+        Operand("A", (2,), "bfloat16"), Operand("B", (16, 2), "bfloat16"), Operand("C", (16,), "float32", scope)
+    ]  # fmt: skip
+    loops = """
+for i, k in T.grid(16, 2):
+    with T.block("update"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        C[vi] = C[vi] + T.Cast("float32", A[vk]) * T.Cast("float32", B[vi, vk])
+"""
+    body = """
+Bf = T.decl_buffer((32,), "bfloat16", data=B.data, elem_offset=B_offset)
+a = T.reinterpret("bfloat16x32", T.Broadcast(T.reinterpret("int32", A[T.Ramp(0, 1, 2)]), 16))
+b = Bf[T.Ramp(0, 1, 32)]
+C[T.Ramp(0, 1, 16)] = T.call_llvm_pure_intrin(
+    "float32x16", "llvm.x86.avx512bf16.dpbf16ps.512", C[T.Ramp(0, 1, 16)], a, b
+)
+"""
+    return program(operands, "C A B", "C", loops), program(operands, "C A B", "C", body)
 
 
 def axpy(lanes: int) -> Pair:
@@ -108,9 +135,10 @@ for i, j in T.grid({rows}, {lanes}):
 
 
 CPU_INTRINSICS: dict[str, Maker] = {
-    "dot_16x4_vnni": vnni, "dot_16x4_avx512": avx512,
+    "dot_16x4_vnni": vnni, "dot_16x4_avx512": avx512, "dot_16x2_bf16_avx512": bf16,
+    "dot_16x4_vnni_local": partial(vnni, "local"), "dot_16x2_bf16_avx512_local": partial(bf16, "local"),
     "axpy_16_f32_avx512": partial(axpy, 16), "axpy_8_f32_avx2": partial(axpy, 8),
     "dot_16_f32_avx512": partial(dot, 16), "dot_8_f32_avx2": partial(dot, 8),
     "outer_6x16_f32_avx512": partial(outer, 6, 16), "outer_4x8_f32_avx2": partial(outer, 4, 8),
 }  # fmt: skip
-"""Makers by name."""
+"""Makers by name; those with ``_local`` add to a tile that stays in registers."""

@@ -40,7 +40,8 @@ class RuleOptions:
     def machine(self) -> Machine:
         """The machine."""
         host = host_machine()
-        return Machine(self.vector_bytes or host.vector_bytes, self.registers or host.registers)
+        own = host.intrinsics if self.vector_bytes in (0, host.vector_bytes) else ()
+        return Machine(self.vector_bytes or host.vector_bytes, self.registers or host.registers, own)
 
 
 @module_pass(options=RuleOptions)

@@ -5,7 +5,9 @@ Invariant: a rule only uses schedule primitives, so every step is checked; a pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from ...ffi.llvm import host_features
@@ -19,21 +21,44 @@ SCHEDULED = "tir.is_scheduled"
 
 @dataclass(slots=True, frozen=True)
 class Machine:
-    """What rules must know of the processor: bytes of a vector register and how many there are."""
+    """What rules must know of the processor: bytes of a vector register, how many there are, and tensor intrinsics it has."""
 
     vector_bytes: int
     registers: int
+    intrinsics: tuple[str, ...] = ()
 
     def lanes(self, item_bytes: int) -> int:
         """Elements of one vector."""
         return max(1, self.vector_bytes // item_bytes)
 
 
+_INTRINSICS = {"+avx512bf16": "dot_16x2_bf16_avx512_local", "+avx512vnni": "dot_16x4_vnni_local"}
+"""Feature of a processor -> the tensor intrinsic that it is for."""
+
+
+def _intrinsics(features: str) -> tuple[str, ...]:
+    has = set(features.split(","))
+    return tuple([name for feature, name in _INTRINSICS.items() if feature in has])
+
+
+_FEATURES: ContextVar[str | None] = ContextVar("features", default=None)
+
+
+@contextmanager
+def scheduled_for(features: str | None) -> Iterator[None]:
+    """Inside, rules use the tensor intrinsics of these features (LLVM's spelling, ``"+avx512bf16,..."``); None: this processor."""
+    token = _FEATURES.set(features)
+    try:
+        yield
+    finally:
+        _FEATURES.reset(token)
+
+
 def host_machine() -> Machine:
-    """The machine this process runs on."""
-    features = host_features()
+    """The machine this process runs on; its tensor intrinsics are those ``scheduled_for`` allows."""
+    features, wanted = host_features(), _FEATURES.get()
     if "+avx512f" in features:
-        return Machine(64, 32)
+        return Machine(64, 32, _intrinsics(features if wanted is None else wanted))
     return Machine(32, 16) if "+avx" in features else Machine(16, 16)
 
 

@@ -9,6 +9,7 @@ matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.expr import IntImm, Var
@@ -22,6 +23,7 @@ from ...support.late import late_function
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
+from .dots import Dot, dot_of
 from .packing import Packing
 from .padding import pad_to_tiles
 
@@ -62,10 +64,14 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     consumers = sch.get_consumers(block)
     if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
         return "several blocks consume the result"
-    try:
-        return _schedule(fn, what, sch.get(consumers[0]).name if consumers else None, constants, machine, width)
-    except ScheduleError as problem:
-        return f"a step does not apply: {problem.message}"
+    after = sch.get(consumers[0]).name if consumers else None
+    refused = ""
+    for dot in [dot_of(what, machine), None]:
+        try:
+            return _schedule(fn, what, after, constants, machine, width, dot)
+        except ScheduleError as problem:
+            refused = f"a step does not apply: {problem.message}"
+    return refused
 
 
 def _schedule_of(fn: PrimFunc) -> Schedule:
@@ -88,6 +94,7 @@ def _schedule(
     constants: Collection[int],
     machine: Machine,
     width: int,
+    dot: Dot | None,
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
     store = what.block.body
@@ -97,17 +104,21 @@ def _schedule(
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
+    dot = dot if layout is not None else None
+    if layout is not None and dot is not None:
+        layout = replace(layout, group=dot.group)
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
     padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
-    _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes)
+    _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
     if padded.copy is not None:
         *_, lane = sch.get_loops(sch.get_block(padded.copy))
         sch.vectorize(lane)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
+    said += f", {dot.name}" if dot is not None else ""
     return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
@@ -125,9 +136,11 @@ def _layout(what: Contraction, tile: int) -> Packing | None:
 
 
 def _tile(
-    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int
-) -> None:
-    """Tiles outside, the reduction inside them, the tile unrolled and in vectors; the consumer on each tile."""
+    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
+    dot: Dot | None,
+) -> None:  # fmt: skip
+    """Tiles outside, the reduction inside them, the tile unrolled and in vectors (or in dot products of groups of the
+    reduction); the consumer on each tile."""
     loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
     outer = [loops[axis.var] for axis in what.batch]
@@ -140,13 +153,19 @@ def _tile(
     steps = [loops[axis.var] for axis in what.reductions]
     innermost = extent_of(what.reductions[-1])
     unrolled: list[LoopRV] = []
+    grouped: list[LoopRV] = []
+    if dot is not None and innermost is not None:
+        steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
+        grouped.append(k2)
+        innermost //= dot.group
     if innermost is not None and innermost % UNROLLED == 0 and innermost > UNROLLED:
         steps[-1], k1 = sch.split(steps[-1], [None, UNROLLED])
         unrolled.append(k1)
-    sch.reorder(*outer, *steps, *unrolled, *inner, j1, j2)
+    sch.reorder(*outer, *steps, *unrolled, *inner, j1, j2, *grouped)
     for loop in (*unrolled, *inner, j1):
         sch.unroll(loop)
-    sch.vectorize(j2)
+    if dot is None:
+        sch.vectorize(j2)
     place = outer[-1]
     if _work(what) >= PARALLEL_WORK:
         place = sch.fuse(*outer) if len(outer) > 1 else place
@@ -157,6 +176,8 @@ def _tile(
     sch.vectorize(last)
     for loop in sch.get_loops(init)[-2 - len(inner) : -1]:
         sch.unroll(loop)
+    if dot is not None:
+        sch.tensorize(j2, dot.name)
     _consume(sch, after, place, lanes)
 
 

@@ -108,13 +108,13 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
     shape = what.weights.buffer.shape
     columns = shape[layout.columns]
     blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
-    sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *[shape[k] for k in layout.inner])
-    return _buffer(
-        f"{what.weights.buffer.name}_packed",
-        what.weights.buffer,
-        (*sizes, const(layout.block, dtype_of(columns))),
-        "global",
-    )
+    inner, tail = [shape[k] for k in layout.inner], [const(layout.block, dtype_of(columns))]
+    if layout.group > 1:
+        group = const(layout.group, dtype_of(inner[-1]))
+        inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
+        tail.append(group)
+    sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
+    return _buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
 
 
 def _nest(
@@ -176,6 +176,9 @@ def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
     outer, block, inner, lane = _parts(axes, layout)
     for axis, k in zip((*outer, *inner), (*layout.outer, *layout.inner)):
         cell[k] = axis.var
+    if layout.group > 1:
+        depth = layout.inner[-1]
+        cell[depth] = add(mul(cell[depth], const(layout.group, dtype_of(cell[depth]))), axes[-1].var)
     column = add(mul(block.var, const(layout.block, dtype_of(block.var))), lane.var)
     cell[layout.columns] = column
     value: Expr = BufferLoad(source, tuple(cell), prim_type(source.dtype))
@@ -188,8 +191,8 @@ def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
 
 
 def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
-    count = len(layout.outer)
-    return list(axes[:count]), axes[count], list(axes[count + 1 : -1]), axes[-1]
+    count, last = len(layout.outer), -1 if layout.group == 1 else -2
+    return list(axes[:count]), axes[count], list(axes[count + 1 : last]), axes[last]
 
 
 def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:

@@ -17,16 +17,17 @@ from typing import Any
 from ...arith.analyzer import Analyzer
 from ...arith.intset import IntSet, union
 from ...ir.buffer import Buffer, Range
-from ...ir.build import add, const, dtype_of, int_imm, is_int, sub
+from ...ir.build import const, dtype_of, int_imm, is_int, ramp, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad
+from ...ir.scalar import BufferLoad, Ramp
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import Rewriter, collect, used_vars
 from ..base import prim_func_pass
 from .touched import Access, accesses_of, box, written_before_read
+from .vector_index import index_add
 
 
 class _Compact(Rewriter):
@@ -142,7 +143,8 @@ class _Move(Rewriter):
         if is_int(low, 0):
             return index
         if dtype_of(index).lanes != 1:
-            return add(index, sub(const(0, dtype_of(low)), low))
+            moved = index_add(index, sub(const(0, dtype_of(low)), low))
+            return ramp(self.analyzer.simplify(moved.base), moved.stride, moved.lanes) if type(moved) is Ramp else moved
         return self.analyzer.simplify(sub(index, low))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...ir.buffer import Buffer
-from ...ir.build import add, broadcast, cast, const, dtype_of, mul
+from ...ir.build import add, cast, const, mul
 from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -19,6 +19,7 @@ from ...ir.types import Expr
 from ...ir.walk import rewrite
 from ...support.errors import PassError
 from ..base import prim_func_pass
+from .vector_index import index_add, index_mul
 
 
 def _is_flat(buffer: Buffer) -> bool:
@@ -68,12 +69,13 @@ class _Flattener:
         total: Expr | None = self._offset(buffer)
         if buffer.strides:
             for position, stride in zip(indices, buffer.strides, strict=True):
-                total = _plus(total, _times(position, stride))
+                step = index_mul(position, stride)
+                total = step if total is None else index_add(total, step)
         else:
             inner: Expr | None = None
             for position, extent in zip(indices, buffer.shape, strict=True):
-                inner = position if inner is None else _plus(_times(inner, extent), position)
-            total = inner if total is None else total if inner is None else _plus(total, inner)
+                inner = position if inner is None else index_add(index_mul(inner, extent), position)
+            total = inner if total is None else total if inner is None else index_add(total, inner)
         return total if total is not None else const(0, "int32")
 
     def load(self, node: BufferLoad) -> BufferLoad:
@@ -88,22 +90,6 @@ class _Flattener:
 
     def declare(self, node: AllocBuffer | AllocConst | DeclBuffer) -> Stmt:
         return node if _is_flat(node.buffer) else replace(node, buffer=self.flat_of(node.buffer))
-
-
-def _plus(a: Expr | None, b: Expr) -> Expr:
-    if a is None:
-        return b
-    lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
-    return add(_lanes(a, lanes), _lanes(b, lanes))
-
-
-def _times(a: Expr, b: Expr) -> Expr:
-    lanes = max(dtype_of(a).lanes, dtype_of(b).lanes)
-    return mul(_lanes(a, lanes), _lanes(b, lanes))
-
-
-def _lanes(expr: Expr, lanes: int) -> Expr:
-    return expr if dtype_of(expr).lanes == lanes else broadcast(expr, lanes)
 
 
 @prim_func_pass()

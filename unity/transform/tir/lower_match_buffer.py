@@ -19,6 +19,7 @@ from ...ir.types import Expr
 from ...ir.walk import Rewriter, rewrite
 from ...support.errors import PassError
 from ..base import prim_func_pass
+from .vector_index import index_add
 
 
 def strides_of(buffer: Buffer) -> list[Expr]:
@@ -60,7 +61,7 @@ class _View(Rewriter):
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         mins = [part.min for part in self.source.region]
-        return tuple(mins[: self.drop] + [add(low, i) for low, i in zip(mins[self.drop :], indices, strict=True)])
+        return tuple(mins[: self.drop] + [index_add(low, i) for low, i in zip(mins[self.drop :], indices, strict=True)])
 
     def leave(self, node: Any) -> Any:
         if type(node) is BufferLoad and node.buffer is self.view:
