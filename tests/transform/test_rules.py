@@ -157,3 +157,21 @@ def test_reasons(monkeypatch, capsys):
     assert "wide: contraction: tile of" in said
     assert after["narrow"] is mod["narrow"] and after["wide"].attrs["tir.is_scheduled"]
     assert schedule_default(after) is after
+
+
+@pytest.mark.parametrize(("shape", "rows"), [("32, 1", 4), ("1, 32", 4), ("2, 20", 4), ("20, 2", 4), ("1, 1", 1)])
+def test_rows_of_a_tile_run_along_an_axis_that_can_fill_it(shape, rows):
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer(({shape}, 24), "float32"), B: T.Buffer((24, 64), "float32"), C: T.Buffer(({shape}, 64), "float32")):
+    for b, i, j, k in T.grid({shape}, 64, 24):
+        with T.block("C"):
+            vb, vi, vj, vk = T.axis.remap("SSSR", [b, i, j, k])
+            with T.init():
+                C[vb, vi, vj] = T.float32(0)
+            C[vb, vi, vj] = C[vb, vi, vj] + A[vb, vi, vk] * B[vk, vj]
+"""
+    found = schedule_function("main", parse(text), {1}, Machine(64, 32))
+    assert found is not None
+    height = int(found.reason.removeprefix("tile of ").split(" x ")[0])
+    assert height == 1 if rows == 1 else height >= rows

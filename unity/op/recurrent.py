@@ -15,10 +15,11 @@ import numpy as np
 from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
-from ..ir.buffer import Buffer
+from ..ir.buffer import Buffer, Range
 from ..ir.expr import Call, ShapeExpr, Var
 from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
-from ..ir.stmt import BufferStore, For, Stmt, seq
+from ..ir.scalar import IterVar
+from ..ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
 from .lowering import SMALL_FLOATS, short_name
 from .reduce import cast_tensor
@@ -69,9 +70,34 @@ def _ranks(names: Sequence[str]) -> list[int]:
     return [{"gates": 3, "bias": 1}.get(name, 2) for name in names]
 
 
-def _loop(extent: Expr, body: Callable[[Var], Stmt], name: str, kind: str = "serial") -> Stmt:
+def _loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
     index = Var(name, prim_type("int64"))
-    return For(index, ZERO, extent, kind, body(index))
+    return For(index, ZERO, extent, "serial", body(index))
+
+
+def _vectors(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
+    """A loop over independent units."""
+    index = Var("j", prim_type("int64"))
+    return For(index, ZERO, extent, "serial", body(index), annotations={"vectorize": 1})
+
+
+def _product(out: Buffer, state: Buffer, weight: Buffer, batch: Expr, width: Expr, size: Expr) -> Stmt:
+    """``out = state @ weight`` as a block of its own, for the passes that tile reductions."""
+    extents = {"b": batch, "g": width, "k": size}
+    axes = {
+        name: IterVar(Var(name, prim_type("int64")), Range(ZERO, n), "R" if name == "k" else "S")
+        for name, n in extents.items()
+    }
+    b, g, k = [axis.var for axis in axes.values()]
+    term = build.mul(read(state, (b, k)), read(weight, (k, g)))
+    body = BufferStore(out, build.add(read(out, (b, g)), term), (b, g))
+    start = BufferStore(out, build.const(0.0, out.dtype), (b, g))
+    block = Block(tuple(axes.values()), None, None, (), (), {}, "product", body, start)
+    loops = [Var(name, prim_type("int64")) for name in axes]
+    stmt: Stmt = BlockRealize(tuple(loops), build.const(True), block)
+    for loop, extent in zip(reversed(loops), (size, width, batch)):
+        stmt = For(loop, ZERO, extent, "serial", stmt)
+    return stmt
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -117,43 +143,36 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
             x, w, first = ins[0], ins[1], ins[2 : 2 + len(states)]
             out, kept, pre = outs[0], outs[1 : 1 + len(states)], outs[-1]
 
-            def sample(b: Var) -> Stmt:
-                def step(t: Var) -> Stmt:
-                    time = build.sub(build.sub(steps, 1), t) if backwards else t
-                    start = read(ins[-1], (g_start,)) if bias else build.const(0.0, wide)
-                    clear = For(g_start, ZERO, width, "serial", BufferStore(pre, start, (b, g_start)))
+            def begin(b: Var) -> Stmt:
+                return _vectors(size, lambda j: seq(*[
+                    BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)
+                ]))  # fmt: skip
 
-                    def product(k: Var) -> Stmt:
-                        def gate(g: Var) -> Stmt:
-                            more = build.mul(read(kept[0], (b, k)), read(w, (k, g)))
-                            return BufferStore(pre, build.add(read(pre, (b, g)), more), (b, g))
+            def step(t: Var) -> Stmt:
+                time = build.sub(build.sub(steps, 1), t) if backwards else t
 
-                        return _loop(width, gate, "g")
-
+                def sample(b: Var) -> Stmt:
                     def unit(j: Var) -> Stmt:
                         def place(n: int) -> Expr:
                             return build.add(build.mul(size, n), j)
 
+                        def added(n: int) -> Expr:
+                            value = read(pre, (b, place(n)))
+                            return build.add(value, read(ins[-1], (place(n),))) if bias else value
+
                         old = [read(s, (b, j)) for s in kept]
-                        new = update(
-                            call, lambda n: read(x, (time, b, place(n))), lambda n: read(pre, (b, place(n))), old
-                        )
+                        new = update(call, lambda n: read(x, (time, b, place(n))), added, old)
                         if len(new) == 1:
                             stores = [BufferStore(kept[0], new[0], (b, j))]
                         else:  # the cell first: the output is made from its new value
                             stores = [BufferStore(kept[1], new[1], (b, j)), BufferStore(kept[0], new[0], (b, j))]
                         return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)))
 
-                    return seq(clear, _loop(size, product, "k"), _loop(size, unit, "j"))
+                    return _vectors(size, unit)
 
-                g_start = Var("g", prim_type("int64"))
+                return seq(_product(pre, kept[0], w, batch, width, size), _loop(batch, sample, "b"))
 
-                def begin(j: Var) -> Stmt:
-                    return seq(*[BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)])
-
-                return seq(_loop(size, begin, "j"), _loop(steps, step, "t"))
-
-            return _loop(batch, sample, "b", "parallel")
+            return seq(_loop(batch, begin, "b"), _loop(steps, step, "t"))
 
         shapes = [(steps, batch, size), *[(batch, size)] * len(states), (batch, width)]
         made = te.extern(shapes, inputs, emit, short_name(call), [wide] * len(shapes))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...ir.scalar import IterVar
 from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect
@@ -39,6 +40,8 @@ PARALLEL_WORK = 1 << 18
 """Multiply-adds from which on a program is shared between threads."""
 DEFAULT_ROWS = 64
 """Rows assumed where their number is a symbol."""
+FULL_ROWS = 8
+"""Rows that fill a tile well."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -98,7 +101,7 @@ def _schedule(
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
     store = what.block.body
-    row = max(what.rows, key=lambda axis: _place(axis.var, store.indices), default=None)  # type: ignore[attr-defined]
+    row = _row(what.rows, store.indices)  # type: ignore[attr-defined]
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
     rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
     weights = is_parameter(fn, what.weights.buffer)
@@ -120,6 +123,15 @@ def _schedule(
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {dot.name}" if dot is not None else ""
     return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _row(axes: tuple[IterVar, ...], indices: tuple[Expr, ...]) -> IterVar | None:
+    """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
+    return max(
+        axes,
+        key=lambda axis: (min(extent_of(axis) or DEFAULT_ROWS, FULL_ROWS), _place(axis.var, indices)),
+        default=None,
+    )
 
 
 def _place(var: Var, indices: tuple[Expr, ...]) -> int:
