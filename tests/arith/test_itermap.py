@@ -7,7 +7,8 @@ import pytest
 
 from unity.arith.evaluate import evaluate
 from unity.arith.intset import IntSet, eval_set, of_range
-from unity.arith.itermap import detect_iter_map, inverse_affine_iter_map, sum_expr
+from unity.arith.itermap import detect_iter_map
+from unity.arith.itermap_inverse import inverse_affine_iter_map, sum_expr
 from unity.arith.solve import deduce_bound, detect_linear_equation
 from unity.ir import build as b
 from unity.ir.buffer import Range

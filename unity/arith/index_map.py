@@ -19,7 +19,8 @@ from ..support.errors import TypeRuleError
 from .analyzer import Analyzer
 from .evaluate import evaluate
 from .intset import IntSet, eval_set, of_range
-from .itermap import detect_iter_map, inverse_affine_iter_map
+from .itermap import detect_iter_map
+from .itermap_inverse import inverse_affine_iter_map
 
 
 @node
@@ -53,8 +54,13 @@ class IndexMap(Node):
         return tuple(found)
 
     def map_shape(self, shape: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The shape of the layout that holds the image of a shape."""
+        """The shape of the layout that holds the image of a shape. Raises TypeRuleError E208 when that does not begin at
+        zero."""
         ranges = self.map_ranges([Range(const(0, dtype_of(n)), n) for n in shape])
+        ana = Analyzer()
+        for expr, r in zip(self.final_indices, ranges):
+            if not ana.can_prove_equal(r.min, const(0, dtype_of(r.min))):
+                raise TypeRuleError("E208", f"{expr} begins at {ana.simplify(r.min)}, not at zero")
         return tuple([r.extent for r in ranges])
 
     def map_tensor(self, array: np.ndarray) -> np.ndarray:
@@ -68,7 +74,8 @@ class IndexMap(Node):
 
     def inverse(self, shape: Sequence[Expr]) -> IndexMap:
         """The inverse on a shape. Raises TypeRuleError E208 when the map is not bijective there."""
-        outputs, solution, errors = self._solve(shape)
+        outputs, solution, errors, gaps = self._solve(shape)
+        errors = errors or gaps
         if errors:
             raise TypeRuleError("E208", f"the index map has no inverse on this shape: {errors[0]}")
         return IndexMap(outputs, tuple([solution[v] for v in self.initial_indices]))
@@ -83,13 +90,26 @@ class IndexMap(Node):
                 condition = logical_or(condition, ge(expr, n))
         return inverse, condition
 
-    def _solve(self, shape: Sequence[Expr]) -> tuple[tuple[Var, ...], dict[Var, Expr], list[str]]:
+    def require_injective(self, shape: Sequence[Expr]) -> None:
+        """Raise TypeRuleError E208 unless every index of the shape has a place of its own; places may stay empty."""
+        errors = self._solve([self._padded(var, n) for var, n in zip(self.initial_indices, shape)])[2]
+        if errors:
+            raise TypeRuleError("E208", errors[0])
+
+    def _solve(self, shape: Sequence[Expr]) -> tuple[tuple[Var, ...], dict[Var, Expr], list[str], list[str]]:
+        """(indices of the layout, the initial indices from them, why the map is not injective, which places stay empty)."""
         ranges = {v: Range(const(0, dtype_of(n)), n) for v, n in zip(self.initial_indices, shape)}
         found = detect_iter_map(self.final_indices, ranges, check="bijective")
         outputs = tuple([index_var(f"o{k}", dtype_of(e).name) for k, e in enumerate(self.final_indices)])
         if not found:
-            return outputs, {}, found.errors
-        return outputs, inverse_affine_iter_map(found.indices, outputs, ranges), []
+            return outputs, {}, found.errors, []
+        ana = Analyzer()
+        gaps = [
+            f"{e} goes in steps of {s.args[-1].scale}"
+            for e, s in zip(self.final_indices, found.indices)
+            if s.args and not any([ana.can_prove_equal(s.args[-1].scale, const(step, dtype_of(e))) for step in (1, -1)])
+        ]
+        return outputs, inverse_affine_iter_map(found.indices, outputs, ranges), [], gaps
 
     def _padded(self, var: Var, extent: Expr) -> Expr:
         divisor = 1

@@ -49,10 +49,12 @@ class IterSum:
 
 @dataclass
 class IterMap:
-    """Result of the detection: one sum per index, or the reasons why not. Truth value: detected."""
+    """Result of the detection: one sum per index, or the reasons why not. Truth value: detected. ``exact``: the predicate says no
+    more than the extents of the sums do (else they reach over what it lets through)."""
 
     indices: tuple[IterSum, ...] = ()
     errors: list[str] = field(default_factory=list)
+    exact: bool = True
 
     def __bool__(self) -> bool:
         return not self.errors
@@ -71,6 +73,7 @@ class IterMapDetector:
         self.marks: dict[Var, IterMark] = {}
         self._splits: list[IterSplit] = []
         self._fused: list[tuple[tuple[IterSplit, ...], IterMark]] = []
+        self.exact = True
         for var, domain in self.ranges.items():
             self.ana.bind(var, domain)
             self.marks[var] = IterMark(var, domain.extent)
@@ -230,10 +233,14 @@ class IterMapDetector:
                 self._limit(a, b)
             case LE(a, b) if is_index(a):
                 self._limit(a, add(b, 1))
+            case _:
+                self.exact = self.exact and self.ana.can_prove(predicate)
 
     def _limit(self, value: Expr, bound: Expr) -> None:
         s = self.rewrite(value)
         if len(s.args) < 2 or any([v in self.marks for v in free_vars(bound)]):
+            if not self.ana.can_prove_less(value, bound) and not self._shorten(s, bound):
+                self.exact = False
             return
         try:
             fused = self.fuse(s)
@@ -246,6 +253,24 @@ class IterMapDetector:
             split.source.extent = limit
             split.extent = limit
             self._splits.append(split)
+        elif not self.ana.can_prove_less(split.source.extent, add(limit, 1)):
+            self.exact = False
+
+    def _shorten(self, s: IterSum, bound: Expr) -> bool:
+        """Let an iterator that no index was made of yet end at a bound."""
+        if len(s.args) != 1 or any([v in self.marks for v in free_vars(bound)]):
+            return False
+        (split,) = s.args
+        limit = self.ana.simplify(sub(bound, s.base))
+        whole = self._same(split.extent, split.source.extent) and self._same(split.scale, const(1, dtype_of(limit)))
+        if not whole or [x.source for x in self._splits].count(split.source) != 1:
+            return False
+        if not isinstance(split.source.source, Var) or not self.ana.can_prove_less(limit, split.extent):
+            return False
+        self._splits.remove(split)
+        split.source.extent = split.extent = limit
+        self._splits.append(split)
+        return True
 
     def _overlapping(self, s: IterSum) -> IterSum:
         """A fused mark whose parts overlap: only the predicate makes its values unique."""
@@ -321,73 +346,4 @@ def detect_iter_map(
         problem = detector.uncovered(sums, check == "bijective")
         if problem is not None:
             return IterMap(errors=[problem])
-    return IterMap(tuple(sums))
-
-
-def split_expr(split: IterSplit, ranges: Mapping[Var, Range]) -> Expr:
-    """A split as an expression of the iterators (scale included)."""
-    mark = split.source
-    value: Expr
-    if isinstance(mark.source, Var):
-        value = sub(mark.source, ranges[mark.source].min) if mark.source in ranges else mark.source
-    else:
-        value = sum_expr(mark.source, ranges)
-    value = floordiv(value, split.lower_factor)
-    ana = Analyzer()
-    if not ana.can_prove_equal(mul(split.lower_factor, split.extent), mark.extent):
-        value = floormod(value, split.extent)
-    return mul(value, split.scale)
-
-
-def sum_expr(s: IterSum, ranges: Mapping[Var, Range]) -> Expr:
-    """A sum as an expression of the iterators."""
-    result: Expr | None = None
-    for split in s.args:
-        term = split_expr(split, ranges)
-        result = term if result is None else add(result, term)
-    return s.base if result is None else add(result, s.base)
-
-
-def inverse_affine_iter_map(
-    sums: Sequence[IterSum], outputs: Sequence[Expr], ranges: Mapping[Var, Range]
-) -> dict[Var, Expr]:
-    """Iterators as expressions of the index values ``outputs``: the inverse of a bijective map.
-
-    Each output distributes to its splits by division with the scales; splits of a mark add up with their lower factors.
-    """
-    value: dict[IterMark, Expr] = {}
-    ana = Analyzer()
-
-    def give(split: IterSplit, part: Expr) -> None:
-        term = mul(part, split.lower_factor)
-        old = value.get(split.source)
-        value[split.source] = term if old is None else add(old, term)
-
-    def distribute(s: IterSum, total: Expr) -> None:
-        rest = sub(total, s.base)
-        for position, split in enumerate(s.args):
-            part = floordiv(rest, split.scale)
-            if position > 0:
-                part = floormod(part, split.extent)
-            give(split, part)
-
-    for s, output in zip(sums, outputs):
-        distribute(s, output)
-    opened: set[IterMark] = set()
-    progress = True
-    while progress:
-        progress = False
-        for mark in list(value):
-            if isinstance(mark.source, IterSum) and mark not in opened:
-                opened.add(mark)
-                distribute(mark.source, value[mark])
-                progress = True
-    result: dict[Var, Expr] = {}
-    for mark, expr in value.items():
-        if isinstance(mark.source, Var):
-            low = ranges[mark.source].min
-            result[mark.source] = ana.simplify(add(expr, low))
-    for var, domain in ranges.items():
-        if var not in result:
-            result[var] = domain.min
-    return result
+    return IterMap(tuple(sums), exact=detector.exact)

@@ -9,7 +9,8 @@ from ..ir.buffer import Range
 from ..ir.build import add, const, dtype_of, floordiv, mul
 from ..ir.expr import Var
 from ..ir.types import Expr
-from .itermap import IterMapDetector, IterSplit, IterSum, NotAffine, sum_expr
+from .itermap import IterMapDetector, IterSplit, IterSum, NotAffine
+from .itermap_inverse import sum_expr
 
 
 @dataclass(slots=True, frozen=True)

@@ -15,7 +15,7 @@ from ..expr import IntImm, Var
 from ..scalar import And
 from ..stmt import Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ..types import Expr
-from ..walk import Rewriter, fresh_copy, used_vars
+from ..walk import Rewriter, fresh_copy, substitute, used_vars
 
 
 def init_of_nothing(body: Any) -> Any:
@@ -65,7 +65,9 @@ def _initialisation(loop: For) -> Stmt | None:
             empty = none if empty is None else logical_or(empty, none)
     if empty is None:
         return None
-    kept = [part for part in _conjuncts(realize.predicate) if not gone & set(used_vars(part))]
+    units = {v.loop_var: v.min for v in over if type(v.extent) is IntImm and v.extent.value == 1}
+    parts = [substitute(part, units) for part in _conjuncts(realize.predicate)]
+    kept = [part for part in parts if not gone & set(used_vars(part))]
     predicate: Expr = const(True)
     for part in kept:
         predicate = logical_and(predicate, part)

@@ -38,14 +38,23 @@ def annotate(
     """Note a value under a key on a block or loop (numbers, strings, lists, dictionaries). Raises ScheduleError E426
     for a key that is there already with another value, or a value of another kind."""
     known = notes(block_or_loop)
-    if ann_key in known and known[ann_key] != ann_val:
+    if ann_key in known and known[ann_key] != frozen(ann_val):
         refuse(
             "E426", f"{block_or_loop.name} is annotated {ann_key} = {known[ann_key]!r} already", condition="key not present",
             at=block_or_loop, nearest=f"unannotate {ann_key!r} first",
         )  # fmt: skip
     if not _plain(ann_val):
         refuse("E426", f"a {type(ann_val).__name__} cannot be an annotation", condition="plain value", at=block_or_loop)
-    set_notes(state, block_or_loop, {**known, ann_key: ann_val})
+    set_notes(state, block_or_loop, {**known, ann_key: frozen(ann_val)})
+
+
+def frozen(value: Any) -> Any:
+    """A value with tuples for lists, as annotations are held (and read from script)."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(item) for item in value])
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    return value
 
 
 def _plain(value: Any) -> bool:

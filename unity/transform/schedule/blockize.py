@@ -23,7 +23,7 @@ from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import free_vars, fresh_copy, substitute
 from ...support.deep import deep_recursion
-from .conditions import loops_of
+from .conditions import loops_of, require_regular
 from .coverage import common_ancestor, loops_between
 from .dependence import scope_of
 from .moving import body_of, position_of, statements_of
@@ -188,6 +188,7 @@ class _Parts:
 
 def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
     """Division of a block's iterators between the loops ``inner`` and those around them. Refuses E440."""
+    require_regular(state, block)
     realize = block.realize
     loops = loops_of(block)
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arith.intset import IntSet, union
+from ...arith import Analyzer
+from ...arith.intset import IntSet, of_range, union
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import const, dtype_of
 from ...ir.expr import Var
@@ -18,7 +19,8 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ...ir.types import Expr, PointerType, prim_type
 from ...support.deep import deep_recursion
-from .coverage import common_ancestor, exact_region, relaxed_region
+from .conditions import require_regular
+from .coverage import common_ancestor, covers, exact_region, relaxed_region
 from .dependence import Scope, block_scope, regions
 from .domains import nest_of
 from .moving import body_of, position_of, statements_of
@@ -60,7 +62,8 @@ def cache_read(
         for r in regions(state, reader.block)[0]
         if r.buffer is buffer
     ]
-    made = copy_nest(state, at, buffer, cache, [union(list(axis), ana) for axis in zip(*boxes)], cache.name)
+    box = _declared(scope.root, buffer, [union(list(axis), ana) for axis in zip(*boxes)], ana)
+    made = copy_nest(state, at, buffer, cache, box, cache.name)
     use_buffer(state, readers, buffer, cache)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
@@ -178,6 +181,16 @@ def cache_buffer(
     return Buffer(Var(name, PointerType(prim_type(buffer.dtype), scope)), buffer.dtype, tuple(shape), name=name)
 
 
+def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer) -> list[IntSet]:
+    """A box that is read, no larger than the region the scope's block declares to read."""
+    declared = [r for r in (scope.block.reads or ()) if r.buffer is buffer]
+    if scope.parent is None or len(declared) != 1:
+        return list(box)
+    limits = [of_range(r) for r in declared[0].region]
+    within = [covers(ana, [limit], [part], [dim]) for limit, part, dim in zip(limits, box, buffer.shape)]
+    return [part if known else limit for part, limit, known in zip(box, limits, within)]
+
+
 def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, box: Sequence[IntSet], name: str) -> Stmt:
     """Loops inside ``at`` that copy a box of a buffer, as a block ``name``."""
     axes = []
@@ -197,6 +210,7 @@ def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, bo
 def use_buffer(state: ScheduleState, blocks: Sequence[Sref], old: Buffer, new: Buffer) -> None:
     """Let blocks use ``new`` for ``old``."""
     for block in blocks:
+        require_regular(state, block)
         tracker = BlockTracker(mapping={old: new, old.data: new.data})
         with deep_recursion():
             made = tracker(block.realize)

@@ -23,6 +23,7 @@ from .refuse import refuse
 from .rewriting import analyzer_at, iteration_map, loop_range
 from .sref import Sref, inner_statements
 from .state import ScheduleState
+from .surroundings import why_irregular
 
 
 def loops_of(block: Sref) -> list[Sref]:
@@ -67,6 +68,9 @@ def why_not_affine(state: ScheduleState, block: Sref) -> str | None:
 def why_not_complete(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
     """Complete block: all iterators spatial, the only writer of its outputs in its scope, reading none of what it
     writes."""
+    irregular = why_irregular(state, block)
+    if irregular is not None:
+        return irregular
     for axis in block.block.iter_vars:
         if axis.kind != "S":
             return f"iterator {axis.var.name} of block {block.name} is not spatial"
@@ -93,6 +97,9 @@ def why_not_reduction(state: ScheduleState, block: Sref, dominant: bool = True) 
 def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
     """As a reduction block, but the initialisation may stand elsewhere (after decompose_reduction): every step combines
     into the cell it reads."""
+    irregular = why_irregular(state, block)
+    if irregular is not None:
+        return irregular
     for axis in block.block.iter_vars:
         if axis.kind not in ("S", "R"):
             return f"iterator {axis.var.name} of block {block.name} is {axis.kind}"
@@ -156,6 +163,14 @@ def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None
             "E413", reason, condition="affine binding", at=block, clash=found,
             nearest="split with factors that divide, and fuse only loops that were split from one",
         )  # fmt: skip
+
+
+def require_regular(state: ScheduleState, block: Sref) -> None:
+    """Refuse E418 unless a block runs in every iteration of its loops (that its predicate lets through), whatever the data."""
+    reason = why_irregular(state, block)
+    if reason is not None:
+        refuse("E418", reason, condition="regular loops", at=block,
+               nearest="put the condition or the load into the block")  # fmt: skip
 
 
 def require_blocks_only(at: Sref) -> None:

@@ -14,16 +14,19 @@ from ...arith import Analyzer
 from ...arith.intset import IntSet, eval_set, of_range
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, is_int, le, mul, sub
+from ...ir.expr import IntImm, Var
 from ...ir.scalar import LT, And
 from ...ir.types import Expr
 from ...ir.walk import free_vars, substitute
 from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
+from .filling import fills
 from .refuse import refuse
 from .rewriting import analyzer_at, iteration_map, loop_range
 from .same_layout import reads_what_the_map_wrote
 from .sref import Sref
 from .state import ScheduleState
+from .surroundings import triangular, why_irregular
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,7 +68,13 @@ def relaxed_region(
     """Box that holds a region of a block for all iterations of the loops inside ``upto`` and of the loops ``also`` (an
     over-approximation)."""
     ana = analyzer_at(state, block)
-    domains = {s.loop.loop_var: of_range(loop_range(s.loop)) for s in [*also, *loops_between(block, upto)]}
+    domains: dict[Var, IntSet] = {}
+    for s in [*also, *loops_between(block, upto)]:
+        domain = of_range(loop_range(s.loop))
+        if domains and type(s.loop.extent) is not IntImm:  # bounds may use the loops outside of it
+            last = eval_set(sub(add(s.loop.min, s.loop.extent), const(1, dtype_of(s.loop.min))), domains, ana)
+            domain = IntSet(eval_set(s.loop.min, domains, ana).low, last.high)
+        domains[s.loop.loop_var] = domain
     boxes = []
     for r in bound_region(block, region):
         low = eval_set(r.min, domains, ana)
@@ -83,6 +92,8 @@ def exact_region(
     A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
     bounds.
     """
+    if not fills(state, block, region):
+        return None
     return exact_box(state, block, bound_region(block, region), region.buffer.shape, upto, also)
 
 
@@ -96,14 +107,17 @@ def exact_box(
 ) -> list[IntSet] | None:
     """``exact_region`` of ranges given in terms of the loops around a block, inside a space of the given shape."""
     ana = analyzer_at(state, block)
-    ranges = {s.loop.loop_var: loop_range(s.loop) for s in [*also, *loops_between(block, upto)]}
+    loops = [*also, *loops_between(block, upto)]
+    if triangular(loops) is not None or why_irregular(state, block) is not None:
+        return None
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
     predicate: Expr | None = block.realize.predicate
     if is_int(predicate, 1) or _only_clips(ana, predicate, bound, shape):  # type: ignore[arg-type]
         predicate = None
     elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
         return None
     found = iteration_map([r.min for r in bound], ranges, predicate, analyzer_at(state, upto))
-    if not found:
+    if not found or not found.exact:
         return None
     boxes: list[IntSet] = []
     for s, r in zip(found.indices, bound):

@@ -13,6 +13,7 @@ from ...ir.buffer import Buffer, BufferRegion
 from ...ir.stmt import Block
 from .sref import Sref
 from .state import ScheduleState
+from .surroundings import loads_around
 
 Regions = tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]
 
@@ -85,4 +86,8 @@ def block_scope(state: ScheduleState, block: Sref) -> Scope:
         writes = {b: list(dict.fromkeys([r.buffer for r in regions(state, b.block)[1]])) for b in blocks}
         found = state.cache[key] = Scope(root, blocks, reads, writes)
     found.root = root
+    for block in blocks:  # what decides whether a block runs is read too
+        for buffer in loads_around(state, block):
+            if buffer not in found.reads[block]:
+                found.reads[block].append(buffer)
     return found

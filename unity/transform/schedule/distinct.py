@@ -92,9 +92,7 @@ def _invertible(spatial: dict[Var, Range], cells: list[Range]) -> bool | None:
     if not all([is_int(r.extent, 1) for r in cells]) or not all([is_int(dom.min, 0) for dom in spatial.values()]):
         return None
     try:
-        IndexMap(tuple(spatial), tuple([r.min for r in cells])).non_surjective_inverse(
-            [d.extent for d in spatial.values()]
-        )
+        IndexMap(tuple(spatial), tuple([r.min for r in cells])).require_injective([d.extent for d in spatial.values()])
     except TypeRuleError:
         return None
     return True

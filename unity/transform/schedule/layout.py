@@ -23,7 +23,7 @@ from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
 from .cache import read_buffer
-from .conditions import loops_of, require_blocks_only
+from .conditions import loops_of, require_blocks_only, require_regular
 from .dependence import regions
 from .index_maps import to_index_map
 from .refuse import refuse
@@ -114,17 +114,28 @@ def transform_layout(
     padding: tuple[IndexMap, Expr] | None = None
     try:
         shape = index_map.map_shape(found.shape)
-        padding = index_map.non_surjective_inverse(found.shape)
+    except UnityError as problem:
+        refuse(
+            "E444",
+            f"the new layout of {found.name} has no shape: {problem.message}",
+            condition="a cell for each cell",
+            at=block,
+            nearest="a map whose indices begin at zero",
+        )
+    try:
+        if pad_value is None:
+            index_map.require_injective(found.shape)
+        else:
+            padding = index_map.non_surjective_inverse(found.shape)
     except UnityError as problem:
         if not assume_injective_transform or pad_value is not None:
             refuse(
                 "E444",
-                f"two cells of {found.name} would share a place ({problem.message})",
+                f"cells of {found.name} have no places of their own, or the cells left over are not known: {problem.message}",
                 condition="a cell for each cell",
                 at=block,
                 nearest="a map such as lambda i, j: (i // 4, j, i % 4), in which every index takes part",
             )
-        shape = index_map.map_shape(found.shape)
         state.assumptions.append(f"the layout keeps the cells of {found.name} apart")
     ana = Analyzer()
     made = with_fields(
@@ -241,6 +252,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     reduction iterators apart. Raises ScheduleError E445.
     """
     axes, loops = block.block.iter_vars, loops_of(block)
+    require_regular(state, block)
     if not loops:
         refuse("E445", f"block {block.name} has no loops", condition="loops of its own", at=block)
     chain = [s for s in loops if len(state.blocks_below(s)) == 1]

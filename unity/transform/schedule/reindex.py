@@ -24,6 +24,7 @@ from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
 from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
+from .conditions import require_regular
 from .coverage import why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
@@ -118,6 +119,7 @@ def _plan(
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...], list[IterVar], tuple[Expr, ...]]:
     """(indices in the buffer, indices in the copy, iterators that select them, shape of the copy)."""
     axes = block.block.iter_vars
+    require_regular(state, block)
     indices, _ = _access(block, buffer)
     inside = index_map.map_indices([axis.var for axis in axes])
     used = {v for index in (*indices, *inside) for v in free_vars(index)}
@@ -141,11 +143,12 @@ def _plan(
                    condition="accesses inside the buffer", at=block)  # fmt: skip
     restricted = IndexMap(tuple([axis.var for axis in own]), inside)
     try:
-        restricted.non_surjective_inverse([axis.dom.extent for axis in own if axis.dom is not None])
+        restricted.require_injective([axis.dom.extent for axis in own if axis.dom is not None])
+        shape = index_map.map_shape(extents)
     except UnityError as problem:
-        refuse("E438", f"two iterations of block {block.name} would share a cell of the copy ({problem.message})",
+        refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
                condition="one cell for each iteration", at=block)  # fmt: skip
-    return indices, inside, own, tuple([Analyzer().simplify(n) for n in index_map.map_shape(extents)])
+    return indices, inside, own, tuple([Analyzer().simplify(n) for n in shape])
 
 
 def _copy(

@@ -15,6 +15,7 @@ from ...ir.buffer import Buffer, Range
 from ...ir.build import const, dtype_of, is_int, logical_and
 from ...ir.expr import IntImm, Var
 from ...ir.node import replace as with_fields
+from ...ir.scalar import BufferLoad
 from ...ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -30,7 +31,7 @@ from ...ir.stmt import (
     While,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, flat_statements, free_vars, substitute
+from ...ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
 from ...support.deep import deep_recursion
 from .sref import Sref
 from .state import ScheduleState
@@ -167,7 +168,7 @@ class LoopBody:
         values = tuple([self.value(v) for v in stmt.iter_values])
         predicate = self.value(stmt.predicate)
         if guard is not None:
-            predicate = guard if is_int(predicate, 1) else logical_and(predicate, guard)
+            predicate = guard if is_int(predicate, 1) else _both(predicate, guard)
         block = stmt.block
         if not self.mapping.keys().isdisjoint(block_uses(self.state, block)):
             block = self._block(block)
@@ -182,6 +183,12 @@ class LoopBody:
         new = with_fields(block, **made, init=init, body=self._visit(block.body, None))
         self.blocks[block] = new
         return new
+
+
+def _both(predicate: Expr, guard: Expr) -> Expr:
+    """Both conditions; the new one first where the old one reads a buffer, which it then does inside the buffer only."""
+    first, second = (guard, predicate) if collect(predicate, BufferLoad) else (predicate, guard)
+    return logical_and(first, second)
 
 
 def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:

@@ -28,6 +28,7 @@ from .registry import primitive
 from .rewriting import analyzer_at, loop_range
 from .sref import BlockRef, LoopRef, Sref
 from .state import ScheduleState
+from .surroundings import triangular
 from .tree import TRUE
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
@@ -112,12 +113,16 @@ def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _P
         if len(used) > 1 or (not used and not is_int(other.loop.extent, 1)):
             what = "drives spatial and reduction iterators" if used else "drives no iterator: values would count twice"
             _refuse(f"loop {other.name} {what}", "a reduction loop", [other, block])
+    bent = triangular(loops_of(block))
+    if bent is not None:
+        text = f"the bounds of loop {bent.name} use another loop"
+        _refuse(text, "a reduction loop", [bent, block], "a nest over a box, with the condition in the block")
     if not is_int(loop.loop.min, 0) or loop.loop.step is not None:
         _refuse(
             f"loop {loop.name} does not run from zero in steps of one",
             "a reduction loop",
             loop,
-            "sch.normalize it with split",
+            "split wants such a loop too: write the bounds into the block",
         )
     if loop.loop.thread is not None:
         _refuse(f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind")

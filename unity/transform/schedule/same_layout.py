@@ -73,7 +73,7 @@ def _runs_all(producer: Sref, used: set[Var], inner: Sequence[Sref], ana: Analyz
         return False
     predicate = None if is_int(producer.realize.predicate, 1) else producer.realize.predicate
     found = detect_iter_map([value for _, value in chosen], ranges, predicate, "surjective", ana)
-    if not found:
+    if not found or not found.exact:
         return False
     for (axis, _), s in zip(chosen, found.indices):
         if axis.dom is None or len(s.args) > 1 or (s.args and not is_int(s.args[0].scale, 1)):

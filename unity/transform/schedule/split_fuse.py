@@ -16,6 +16,7 @@ from .registry import primitive
 from .rewriting import LoopBody, analyzer_at, as_index, int_value, nest
 from .sref import LoopRef, Sref
 from .state import ScheduleState
+from .surroundings import loads_outside
 
 MAX_NAME = 40
 """Characters of a loop name joined from several; a longer one is just "fused"."""
@@ -121,6 +122,12 @@ def split(
             state.assumptions.append(f"{product} iterations of {loop.name} are exactly {extent}")
         else:
             guard = ana.simplify(lt(index, extent))
+            if loads_outside(stmt.body):
+                text = f"the factors give more than {extent} iterations, and what is loaded outside of blocks is loaded in all"
+                refuse(
+                    "E422", text,
+                    condition="factors divide the loop", at=loop, nearest="factors whose product is the extent",
+                )  # fmt: skip
     inner = LoopBody(state, {var: index}, ana, guard)
     body = inner(stmt.body)
     state.replace(loop, nest(loops, body), inner.blocks)

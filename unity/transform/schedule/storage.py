@@ -102,9 +102,9 @@ def storage_align(
         refuse("E429", f"{buffer.name} has {buffer.ndim} axes, not {axis}", condition="axis in range", at=block)
     if factor <= 0:
         refuse("E429", f"factor {factor} is not positive", condition="positive factor", at=block)
-    entry = [buffer_index, axis % buffer.ndim, factor, offset]
-    known = [e for e in notes(block).get(ALIGN_KEY, []) if list(e[:2]) != entry[:2]]
-    set_notes(state, block, {**notes(block), ALIGN_KEY: [*known, entry]})
+    entry = (buffer_index, axis % buffer.ndim, factor, offset)
+    known = [e for e in notes(block).get(ALIGN_KEY, ()) if tuple(e[:2]) != entry[:2]]
+    set_notes(state, block, {**notes(block), ALIGN_KEY: (*known, entry)})
 
 
 @primitive(checks=("a written buffer", "allocated in the function"), unsafe=True,
