@@ -1,5 +1,9 @@
 """Threads of the pool can be set from outside."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import unity
@@ -18,3 +22,29 @@ def test_threads_can_be_set():
         assert unity.num_threads() == 2
     finally:
         unity.set_num_threads(before)
+
+
+@pytest.mark.parametrize("wrong", [None, True, 1.5, "2", 10**30])
+def test_what_is_no_count(wrong):
+    with pytest.raises(unity.UnityError) as caught:
+        unity.set_num_threads(wrong)
+    assert caught.value.code == "E731"
+
+
+def test_the_threads_of_a_process_are_the_cores_it_may_use():
+    program = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); import unity; print(unity.num_threads())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "UNITY_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("value, code", [("0", ""), ("-5", "E731"), ("257", "E731"), ("two", "E001")])
+def test_threads_by_option(monkeypatch, value, code):
+    program = "import unity\ntry: print(unity.num_threads() > 0)\nexcept unity.UnityError as error: print(error.code)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env=os.environ | {"UNITY_NUM_THREADS": value},
+    )  # fmt: skip
+    assert done.stdout.strip() == (code or "True")

@@ -10,7 +10,8 @@ import pytest
 from vm_doubles import *  # noqa: F403
 
 import unity
-from unity.support.errors import ArtifactError
+from unity.script import parse
+from unity.support.errors import ArtifactError, VMError
 from unity.vm import artifact
 from unity.vm.machine import VirtualMachine
 from unity.vm.native_run import add_driver
@@ -173,3 +174,40 @@ def test_saving_twice_gives_the_same_bytes(saved, tmp_path):
     path = tmp_path / "again"
     unity.load(saved).save(path)
     assert path.read_bytes() == saved.read_bytes()
+
+
+def test_functions_of_an_executable(saved):
+    loaded = unity.load(saved)
+    np.testing.assert_array_equal(loaded["shifted"](np.zeros(4, np.float32)).numpy(), np.arange(4, dtype=np.float32))
+    assert loaded["shifted"] is loaded["shifted"]
+    with pytest.raises(VMError) as caught:
+        loaded["nothing"]
+    assert caught.value.code == "E631"
+    with pytest.raises(VMError) as caught:
+        VirtualMachine("shifted")
+    assert caught.value.code == "E625"
+
+
+def test_a_program_for_features_this_machine_lacks_is_compiled_again(tmp_path):
+    text = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    with R.dataflow():
+        y = R.add(x, x)
+        R.output(y)
+    return y
+"""
+    made = unity.compile(parse(text), target="llvm -mcpu=x86-64-v2 -num-cores=1")
+    assert "+sse4.2" in made.features and "avx" not in made.features
+    path = tmp_path / "other"
+    replace(made, features="+made-up-feature").save(path)
+    loaded = unity.load(path)
+    assert loaded.options["target"] == "llvm -num-cores=1" and "made-up" not in loaded.features
+    np.testing.assert_array_equal(loaded["main"](np.arange(3, dtype="float32")).numpy(), [0, 2, 4])
+
+
+def test_features_that_code_for_a_named_processor_needs():
+    here = {feature for feature in unity.Target("llvm").required_features.split(",") if feature.startswith("+")}
+    assert set(unity.Target("llvm -mcpu=znver5").required_features.split(",")) == here
+    level = set(unity.Target("llvm -mcpu=x86-64-v3 -mattr=+amx-tile").required_features.split(","))
+    assert {"+avx2", "+fma", "+amx-tile"} <= level and "+avx512f" not in level

@@ -60,6 +60,8 @@ def ensure_pool(num_threads: int | None = None) -> int:
     ``num_threads`` changes the number of threads, the caller included; not to be called from inside a region.
     Raises: FFIError E730 on an unsupported system, E731 for a count outside 1 to 256.
     """
+    if num_threads is not None and type(num_threads) is not int:
+        raise FFIError("E731", f"the number of threads must be an integer, got {num_threads!r}")
     with _LOCK:
         threads = num_threads
         if not _POOL:
@@ -84,7 +86,9 @@ def num_threads() -> int:
 
 def set_num_threads(count: int) -> None:
     """Threads of parallel loops in this process, the caller included; 1 runs them serially. Not to be called from inside a
-    region. Raises FFIError E731 for a count outside 1 to 256."""
+    region. Raises FFIError E731 for anything but an integer from 1 to 256."""
+    if count is None:
+        raise FFIError("E731", "the number of threads must be an integer, got None")
     ensure_pool(count)
 
 

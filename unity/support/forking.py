@@ -26,7 +26,7 @@ def hold_over_fork(lock: Lock) -> None:
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-def fork_lock() -> threading.RLock:  # type: ignore[valid-type]
+def fork_lock() -> threading.RLock:
     """A new reentrant lock that is held while the process forks."""
     lock = threading.RLock()
     hold_over_fork(lock)

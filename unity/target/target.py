@@ -187,6 +187,8 @@ def _read(description: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if "kind" not in options:
             raise CodegenError("E531", "a target dict needs the key 'kind'")
         return str(options.pop("kind")), options
+    if not isinstance(description, str):
+        raise CodegenError("E531", f"a target is a string, a dict or a Target, got {type(description).__name__}")
     if description in TAGS:
         options = dict(TAGS[description])
         return str(options.pop("kind")), options

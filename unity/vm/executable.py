@@ -50,7 +50,7 @@ class Executable:
     """Gives ``module_text`` and ``module_constants`` when they are first needed."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
-    machine: Any = None
+    machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

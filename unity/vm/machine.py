@@ -90,6 +90,9 @@ class VirtualMachine:
     ) -> None:
         if exec_mode not in EXEC_MODES:
             raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
+        if not isinstance(executable, Executable):
+            raise VMError("E625", f"VirtualMachine takes an Executable, got {type(executable).__name__}",
+                          help="compile a module first: unity.VirtualMachine(unity.compile(mod))")  # fmt: skip
         found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
         self.device = CPU if found is None else make_device(found)
         if self.device != CPU:
