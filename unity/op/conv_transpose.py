@@ -1,11 +1,13 @@
 """Transposed convolution: the map whose matrix is the transpose of a convolution's.
 
 Layouts as in conv.py; the weight is IOHW (input channels first). Every output gathers what reaches it, so outputs are
-independent of each other.
+independent of each other. With stride s it is s convolutions of stride one along each axis, whose results interleave.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from ..ir.expr import Call, IntImm
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
-from .conv import layout_order, many, pads, spatial
+from .conv import layout_order, many, pad_tensor, pads, spatial
 from .lowering import SMALL_FLOATS, result_dims, result_dtype
 from .reduce import cast_tensor
 from .rules import attr, dtype_value, fail, int_attr, ints_attr, same_dtype, tensor_arg
@@ -75,38 +77,138 @@ def _type(rank: int) -> Any:
     return rule
 
 
+@dataclass(slots=True, frozen=True)
+class Phases:
+    """One axis of a transposed convolution as ``stride`` interleaved convolutions of stride one over ``taps`` taps each.
+
+    Place p of the uncropped result belongs to phase p % stride and reads elements p // stride - tap * dilation. ``first``: the
+    least p // stride computed; ``low``, ``high``: border the data needs; ``offset``: what is cropped before the result.
+    """
+
+    stride: int
+    dilation: int
+    taps: int
+    first: int
+    low: int
+    high: int
+    offset: int
+
+
+def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
+    """Phases of each spatial axis; None where a kernel's size is not known or strides and dilations are mixed."""
+    rank = len(kernel)
+    strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    before, after = pads(call, rank)
+    extra = _extra(call, rank, strides, dilation)
+    made = []
+    for axis, size in enumerate(kernel):
+        stride, step = strides[axis], dilation[axis]
+        if type(size) is not IntImm or size.value < 1 or (stride > 1 and step > 1):
+            return None
+        taps = -(-size.value // stride)
+        reach = (taps - 1) * step
+        last = ((size.value - 1) * step - after[axis] + extra[axis]) // stride
+        first = min(before[axis] // stride, reach)
+        made.append(Phases(stride, step, taps, first, reach - first, max(0, last), before[axis] - first * stride))
+    return made
+
+
 def _lower(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
         data, kernel, out = _layouts(call, rank)
-        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
-        before, _ = pads(call, rank)
         groups = int_attr(call, "groups", 1)
         dtype = result_dtype(call)
         wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
         inner = build.floordiv(x.shape[data[1]], build.const(groups, "int64"))
         each = te.Value(w.shape[kernel[1]])
         rc = te.reduce_axis((0, inner), "rc")
-        rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
-        def body(*i: te.Value) -> te.Value:
-            n, f, *place = [i[p] for p in out]
+        def ends(f: te.Value) -> tuple[Any, Any]:
+            """Channel of the data, and of the weight."""
             channel = rc if groups == 1 else (f // each) * te.Value(inner) + rc
-            at: dict[int, Any] = {data[0]: n, data[1]: channel}
-            tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: f if groups == 1 else f % each}
-            inside = []
-            for axis in range(rank):
-                source = place[axis] + before[axis] - rs[axis] * dilation[axis]
-                where = source // strides[axis]
-                inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
-                inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
-                at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
-            value = x[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(wide)
-            return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
+            return channel, f if groups == 1 else f % each
 
-        made = te.compute(result_dims(call), body, f"conv{rank}d_transpose")
+        made = _by_phases(call, x, w, (data, kernel, out), (rc, ends), wide)
+        if made is None:
+            made = _by_places(call, x, w, (data, kernel, out), (rc, ends), wide)
         return cast_tensor(made, dtype, "conv_transpose_cast")
 
     return lower
+
+
+def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor | None:
+    """Convolutions of stride one, one for each phase, then their results interleaved."""
+    (data, kernel, out), (rc, ends) = layouts, channels
+    rank = len(data) - 2
+    parts = phases(call, [w.shape[kernel[2 + n]] for n in range(rank)])
+    if parts is None:
+        return None
+    zero = te.const(0, x.dtype)
+    padded = pad_tensor(x, data[2:], [p.low for p in parts], [p.high for p in parts], zero)
+    lacking = [p.taps * p.stride - w.shape[kernel[2 + n]].value for n, p in enumerate(parts)]
+    taps = pad_tensor(w, kernel[2:], [0] * rank, lacking, te.const(0, w.dtype))
+    rs = [te.reduce_axis((0, p.taps), f"r{'dhw'[3 - rank + n]}") for n, p in enumerate(parts)]
+    split = [n for n, p in enumerate(parts) if p.stride > 1]
+    shape = list(result_dims(call))
+    for n, p in enumerate(parts):
+        reach = build.add(padded.shape[data[2 + n]], -(p.taps - 1) * p.dilation)
+        shape[out[2 + n]] = reach if n in split else shape[out[2 + n]]
+
+    def body(*i: te.Value) -> te.Value:
+        phase = dict(zip(split, i))
+        place = i[len(split) :]
+        channel, feature = ends(place[out[1]])
+        at: dict[int, Any] = {data[0]: place[out[0]], data[1]: channel}
+        tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
+        for n, p in enumerate(parts):
+            shift = 0 if n in split else p.offset
+            at[data[2 + n]] = place[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
+            tap[kernel[2 + n]] = rs[n] * p.stride + phase[n] if n in split else rs[n]
+        value = padded[[at[p] for p in range(rank + 2)]].astype(wide) * taps[[tap[p] for p in range(rank + 2)]].astype(
+            wide
+        )
+        return te.sum(value, axis=[rc, *rs])
+
+    made = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
+    if not split:
+        return made  # type: ignore[no-any-return]
+
+    def interleaved(*i: te.Value) -> te.Value:
+        place = list(i)
+        phase = []
+        for n in split:
+            full = i[out[2 + n]] + parts[n].offset
+            phase.append(full % parts[n].stride)
+            place[out[2 + n]] = full // parts[n].stride
+        return made[[*phase, *place]]  # type: ignore[no-any-return]
+
+    return te.compute(result_dims(call), interleaved, "interleaved")  # type: ignore[no-any-return]
+
+
+def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor:
+    """Every place asks each tap whether it comes from the data."""
+    (data, kernel, out), (rc, ends) = layouts, channels
+    rank = len(data) - 2
+    strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    before, _ = pads(call, rank)
+    rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
+
+    def body(*i: te.Value) -> te.Value:
+        n, f, *place = [i[p] for p in out]
+        channel, feature = ends(f)
+        at: dict[int, Any] = {data[0]: n, data[1]: channel}
+        tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
+        inside = []
+        for axis in range(rank):
+            source = place[axis] + before[axis] - rs[axis] * dilation[axis]
+            where = source // strides[axis]
+            inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
+            inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
+            at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
+        value = x[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(wide)
+        return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
+
+    return te.compute(result_dims(call), body, f"conv{rank}d_transpose")  # type: ignore[no-any-return]
 
 
 def _ref(rank: int) -> Any:

@@ -8,6 +8,7 @@ from unity import relax
 from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
+from unity.transform import DEFAULT_PIPELINE
 from unity.transform.relax.convert_layout import convert_layout
 from unity.transform.relax.fold_constant import fold_constant
 
@@ -160,3 +161,34 @@ def test_pays_for_itself():
     mod = chain(lambda bb, y: relax.op.mean(y, axis=(2, 3)), (1, 16, 14, 14), 32)
     after = convert_layout.with_options(lanes=16)(mod)
     assert after is not mod and moves(after) == 0
+
+
+TRANSPOSED = [
+    ((2, 3, 5, 4), (3, 4), {"strides": (2, 3), "padding": (1, 0, 2, 1)}), ((1, 3, 5, 4), (2, 2), {"strides": 2}),
+    ((1, 3, 5, 4), (1, 3), {"strides": (2, 1), "output_padding": (1, 0)}), ((2, 3, 4, 4), (3, 3), {"dilation": 2, "padding": 1}),
+    ((1, 3, 4, 4), (2, 3), {"padding": 3, "strides": (3, 2)}), ((0, 3, 4, 4), (4, 4), {"strides": 2, "padding": 1}),
+    ((2, 3, 7), (4,), {"strides": 2, "padding": 1}), ((1, 3, 2, 3, 2), (3, 2, 3), {"strides": (2, 1, 2), "padding": 1}),
+    ((1, 3, 4, 4), (3, 3), {"dilation": 2, "strides": 2}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), TRANSPOSED)
+def test_transposed_convolutions(shape, kernel, attrs, groups):
+    weight = RNG.standard_normal((3, 4, *kernel)).astype("float32")
+    name = f"conv{len(kernel)}d_transpose"
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", shape, "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(getattr(relax.op.nn, name)(x, relax.const(weight), groups=groups, **attrs))
+            out = bb.emit_output(relax.op.nn.relu(y))
+        bb.emit_func_output(out)
+    mod, array = bb.get(), data(shape)
+    after = agree(mod, array)
+    mixed = np.max(attrs.get("strides", 1)) > 1 and attrs.get("dilation", 1) > 1
+    assert (name in after.script()) == (groups > 1 or mixed or 0 in shape)
+    direct = unity.VirtualMachine(unity.compile(mod, pipeline=DEFAULT_PIPELINE.without("convert_layout")))["main"](
+        array
+    )
+    np.testing.assert_allclose(np.asarray(direct), np.asarray(run(mod, "main", array)), rtol=1e-4, atol=1e-5)

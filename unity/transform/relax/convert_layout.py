@@ -29,8 +29,10 @@ from .layout_rules import RULES, Plain, first_layout, last_layout, rank_of
 from .liveness import op_called
 from .rewriting import GraphRewriter, each_binding
 from .sharing import Visibility, changed_vars
+from .transposed_convolution import as_convolution, phase_features
 
 CONVOLUTIONS = ("R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d")
+TRANSPOSED = ("R.nn.conv1d_transpose", "R.nn.conv2d_transpose", "R.nn.conv3d_transpose")
 PAYS = 700
 """Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
 THIN = 6
@@ -55,6 +57,12 @@ def _count(value: Expr) -> int:
     for extent in dims(value.ty) or ():
         total *= extent.value if type(extent) is IntImm else UNKNOWN
     return total
+
+
+def _extent(value: Expr, axis: int) -> int:
+    """A constant extent of a tensor, at least one."""
+    extent = (dims(value.ty) or ())[axis]
+    return max(1, extent.value) if type(extent) is IntImm else UNKNOWN
 
 
 class _Converter:
@@ -167,17 +175,32 @@ class _Converter:
         assert type(call.op) is Op
         return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
 
+    def transposed(self, call: Call) -> Expr | None:
+        """A transposed convolution with channels last, None where it stays."""
+        assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        data, weight = call.args
+        features = phase_features(call)
+        if features is None or call.ty.dtype is None or not call.ty.dtype.is_float:
+            return None
+        if features < (self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)):
+            return None
+        if self.options.only_constants and not self.is_constant(weight):
+            return None
+        self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
+        return as_convolution(call, self.known(data), self.rewriter.emit)
+
     def call(self, call: Call) -> Expr:
         """What a variable is bound to in place of a call."""
         assert self.rewriter is not None
         name, var = op_called(call), self.rewriter.var
-        if name not in CONVOLUTIONS and name not in RULES:
+        if name not in CONVOLUTIONS and name not in TRANSPOSED and name not in RULES:
             return call
         operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
         if var is None or any([v in self.fixed for v in (*operands, var) if isinstance(v, Var)]):
             return call
-        if name in CONVOLUTIONS:
-            made = self.convolution(call) if isinstance(call.ty, TensorType) and call.ty.ndim > 2 else None
+        if name in CONVOLUTIONS or name in TRANSPOSED:
+            known = isinstance(call.ty, TensorType) and call.ty.ndim > 2
+            made = None if not known else self.convolution(call) if name in CONVOLUTIONS else self.transposed(call)
         else:
             if not any([self.known(v) is not None for v in operands]):
                 return call
@@ -231,7 +254,7 @@ def _transposed(fn: Function) -> int:
 @function_pass(options=ConvertLayoutOptions)
 def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
     """Compute convolutions with channels last."""
-    if not any([op_called(b.value) in CONVOLUTIONS for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
+    if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
         return fn
     converter = _Converter(fn, options)
 
