@@ -14,6 +14,8 @@ from ..transform.base import Pipeline
 from ..vm import build
 
 compile_model = late_function("unity.frontend.compiled_model", "compile_model")
+compile_reduced = late_function("unity.frontend.reduced", "compile_reduced")
+reduction_of = late_function("unity.frontend.precision", "reduction_of")
 
 
 def compile(
@@ -27,19 +29,27 @@ def compile(
     exec_mode: str = "native",
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
     tir_pipeline: Pipeline | None = None,
+    precision: str | None = None,
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
     A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes`` as in ``torch.export``); an
     ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
-    ``tir_pipeline`` the lowering of tensor programs. Raises VerifyError, PassError, CodegenError, VMError E62x,
-    FrontendError E010 to E016, E961, E962.
+    ``tir_pipeline`` the lowering of tensor programs.
+
+    ``precision`` ("bf16", "int8", "int4"; float32 by default) computes or stores in fewer bits; the ``accuracy`` of the result
+    then compares it with float32 on the example inputs (for a module: where they are given; ``UNITY_EXPLAIN=1`` prints it).
+    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980.
     """
+    reduction = None if precision is None else reduction_of(precision)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
+        if reduction is not None:
+            return compile_reduced(mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline)
         return build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
     return compile_model(
-        mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline
-    )
+        mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline,
+        reduction,
+    )  # fmt: skip
 
 
 def _is_torch(value: object) -> bool:

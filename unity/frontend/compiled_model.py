@@ -21,8 +21,11 @@ from ..transform.base import Pipeline
 from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
+from .accuracy import Accuracy
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
+from .precision import Reduction
+from .reduced import model_accuracy
 from .report import FallbackWarning, ImportReport
 from .structures import register_classes
 from .trace import export, functional, least_promised
@@ -38,9 +41,10 @@ def compile_model(
     exec_mode: str,
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
     tir_pipeline: Pipeline | None,
+    reduction: Reduction | None = None,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
-    program, names = mod, []
+    program, names, inputs, named = mod, [], example_inputs, dict(example_kwargs or {})
     if not hasattr(mod, "graph_signature"):
         if example_inputs is None and example_kwargs is None:
             raise FrontendError("E013", "a torch model is compiled for example inputs",
@@ -50,14 +54,22 @@ def compile_model(
             example_inputs = (example_inputs,)
         signature = forward_signature(mod)
         names = list(signature.parameters) if signature is not None else []
-        program = export(mod, tuple(example_inputs or ()), dynamic_shapes, dict(example_kwargs or {}))
+        inputs = tuple(example_inputs or ())
+        program = export(mod, inputs, dynamic_shapes, named)
+    elif inputs is None and mod.example_inputs is not None:
+        inputs, named = mod.example_inputs
     program = functional(program)
     report = ImportReport()
     module = import_program(program, Options(strict=strict, least=least_promised(dynamic_shapes)), report)
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
+    if reduction is not None:
+        module = reduction.apply(module)
     executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
-    return CompiledModel(program, module, executable, exec_mode, report, names)
+    made = CompiledModel(program, module, executable, exec_mode, report, names)
+    if reduction is not None and inputs is not None:
+        made.accuracy = executable.accuracy = model_accuracy(reduction, mod, made, inputs, named)
+    return made
 
 
 def refuse_training(model: Any) -> None:
@@ -89,6 +101,7 @@ class CompiledModel:
     ) -> None:  # fmt: skip
         self.module = module
         self.executable = executable
+        self.accuracy: Accuracy | None = None
         self.report = report
         self._names = names
         self.vm = VirtualMachine(executable, exec_mode=exec_mode)

@@ -52,6 +52,8 @@ class Executable:
     """Gives the work of the kernels when it is first needed."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
+    accuracy: Any = None
+    """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs to compare on."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""

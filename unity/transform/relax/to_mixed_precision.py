@@ -5,6 +5,9 @@ Rewrite: ``y = R.matmul(x, w)`` -> ``l = R.matmul(R.astype(x, "float16"), R.asty
 follow where all their operands are known in 16 bits; everything else (softmax, normalisations, reductions, exponentials, calls)
 stays in float32. Every variable keeps its type, so the signature does not change and conversions nobody needs are left to
 ``dead_code``. Results change by rounding: it is the user's choice, never a default.
+
+With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and nothing
+follows in 16 bits.
 """
 
 from __future__ import annotations
@@ -36,15 +39,18 @@ FOLLOW = {
     "R.broadcast_to", "R.concat", "R.strided_slice", "R.nn.max_pool1d", "R.nn.max_pool2d", "R.nn.max_pool3d", "R.clip",
 }  # fmt: skip
 """Operators computed in 16 bits where their operands are."""
+WITH_OUT_DTYPE = frozenset([name for name in ALWAYS if name != "R.einsum"])
+"""Operators whose result type can be asked for."""
 _SMALL = ("float16", "bfloat16")
 
 
 @dataclass(slots=True, frozen=True)
 class MixedPrecisionOptions:
-    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32."""
+    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded."""
 
     dtype: str = "float16"
     keep: tuple[str, ...] = ()
+    wide_results: bool = False
 
 
 def _is_wide(value: Expr) -> bool:
@@ -57,7 +63,9 @@ class _Narrowing:
 
     def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
         self.dtype = options.dtype
-        self.always, self.follow = ALWAYS - set(options.keep), FOLLOW - set(options.keep)
+        self.wide = options.wide_results
+        self.always = (WITH_OUT_DTYPE if self.wide else ALWAYS) - set(options.keep)
+        self.follow = set() if self.wide else FOLLOW - set(options.keep)
         self.visible = Visibility(fn)
         self.fixed = changed_vars(fn)
         self.narrow: dict[Var, tuple[Any, Expr]] = {}
@@ -113,8 +121,10 @@ class _Narrowing:
             return call
         if not force and (not plain or any([self.known(v, rewriter) is None for v in plain])):
             return call
-        args = [self.to_narrow(a, rewriter, force) for a in call.args]
-        made = make_call(op(name), [a for a in args if a is not None], call.attrs, (), call.span)
+        args = [a for a in [self.to_narrow(a, rewriter, force) for a in call.args] if a is not None]
+        if self.wide:
+            return make_call(op(name), args, {**call.attrs, "out_dtype": "float32"}, (), call.span)
+        made = make_call(op(name), args, call.attrs, (), call.span)
         low = rewriter.emit(made)
         if rewriter.var is not None:
             self.narrow[rewriter.var] = (self._here(rewriter), low)
