@@ -114,10 +114,26 @@ torch5:
   %tstp = getelementptr i8, ptr %dlt, i64 32
   %tst = load ptr, ptr %tstp
   %nostr = icmp eq ptr %tst, null
-  br i1 %nostr, label %done, label %contig
-contig:  ; from the last dimension: stride == product of the extents behind it, where the extent is not 1
+  br i1 %nostr, label %contig0, label %contig
+contig0:
+  %plain0 = icmp eq i32 %tnd, 0
+  br i1 %plain0, label %askneg, label %done
+contig:  ; from the last dimension: stride == product of the extents behind it. DLPack does not say that a tensor is negated, as
+  ; imaginary parts of conjugated tensors are: those have other strides, which are left to Python for an extent of 1, or no dimension
   %n64 = sext i32 %tnd to i64
-  br label %cloop
+  %scalar = icmp eq i32 %tnd, 0
+  br i1 %scalar, label %askneg, label %cloop
+askneg:
+  %negf = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {torch_is_neg})
+  store ptr %o, ptr %dlt
+  %isneg = call ptr @PyObject_Vectorcall(ptr %negf, ptr %dlt, i64 1, ptr null)
+  %negerr = icmp eq ptr %isneg, null
+  br i1 %negerr, label %torcherr, label %negknown
+negknown:
+  call void @Py_DecRef(ptr %isneg)
+  %false = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {False})
+  %notneg = icmp eq ptr %isneg, %false
+  br i1 %notneg, label %done, label %no
 cloop:
   %ci = phi i64 [ %n64, %contig ], [ %cj, %cnext ]
   %cp = phi i64 [ 1, %contig ], [ %cp2, %cnext ]
@@ -131,9 +147,7 @@ cnext:
   %csp = getelementptr i64, ptr %tst, i64 %cj
   %cs = load i64, ptr %csp
   %cne = icmp ne i64 %cs, %cp
-  %cn1 = icmp ne i64 %ce, 1
-  %cb = and i1 %cne, %cn1
-  %cbad2 = or i1 %cbad, %cb
+  %cbad2 = or i1 %cbad, %cne
   %cp2 = mul i64 %cp, %ce
   br label %cloop
 cdone:  ; a tensor without elements is contiguous whatever its strides
@@ -141,9 +155,9 @@ cdone:  ; a tensor without elements is contiguous whatever its strides
   %bad = and i1 %cbad, %full
   br i1 %bad, label %no, label %done
 done:
-  %data = phi ptr [ %nda, %numpy4 ], [ %nda, %numpy5 ], [ %tda, %torch5 ], [ %tda, %cdone ]
-  %dims = phi ptr [ %ndi, %numpy4 ], [ %ndi, %numpy5 ], [ %tdi, %torch5 ], [ %tdi, %cdone ]
-  %rank = phi i32 [ %nd, %numpy4 ], [ %nd, %numpy5 ], [ %tnd, %torch5 ], [ %tnd, %cdone ]
+  %data = phi ptr [ %nda, %numpy4 ], [ %nda, %numpy5 ], [ %tda, %cdone ], [ %tda, %contig0 ], [ %tda, %negknown ]
+  %dims = phi ptr [ %ndi, %numpy4 ], [ %ndi, %numpy5 ], [ %tdi, %cdone ], [ %tdi, %contig0 ], [ %tdi, %negknown ]
+  %rank = phi i32 [ %nd, %numpy4 ], [ %nd, %numpy5 ], [ %tnd, %cdone ], [ %tnd, %contig0 ], [ %tnd, %negknown ]
   %addr = ptrtoint ptr %data to i64
   %low = and i64 %addr, %mask
   %alok = icmp eq i64 %low, 0
@@ -228,6 +242,7 @@ entry:
 loop:
   %i = phi i64 [ 0, %entry ], [ %i2, %next ]
   %size = phi i64 [ %item, %entry ], [ %size2, %next ]
+  %zero = phi i1 [ false, %entry ], [ %zero2, %next ]
   %end = icmp eq i64 %i, %nd
   br i1 %end, label %sized, label %step
 step:
@@ -235,8 +250,11 @@ step:
   %d = load i64, ptr %dp
   %neg = icmp slt i64 %d, 0
   br i1 %neg, label %negative, label %product
-product:
-  %m = call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 %size, i64 %d)
+product:  ; numpy bounds the product of the other extents also where one is zero
+  %iszero = icmp eq i64 %d, 0
+  %zero2 = or i1 %zero, %iszero
+  %factor = call i64 @llvm.umax.i64(i64 %d, i64 1)
+  %m = call {{ i64, i1 }} @llvm.smul.with.overflow.i64(i64 %size, i64 %factor)
   %over = extractvalue {{ i64, i1 }} %m, 1
   br i1 %over, label %toolarge, label %next
 next:
@@ -250,14 +268,15 @@ toolarge:
   call void @unity_raise(i64 2, i64 140737488355328, i64 0)
   ret ptr null
 sized:
-  %huge = icmp ugt i64 %size, 140737488355328
+  %bytes = select i1 %zero, i64 0, i64 %size
+  %huge = icmp ugt i64 %bytes, 140737488355328
   br i1 %huge, label %toolarge, label %allocate
 allocate:
-  %data = call ptr @unity_handler_malloc(ptr null, i64 %size)
+  %data = call ptr @unity_handler_malloc(ptr null, i64 %bytes)
   %nomem = icmp eq ptr %data, null
   br i1 %nomem, label %memory, label %make
 memory:
-  call void @unity_raise(i64 3, i64 %size, i64 0)
+  call void @unity_raise(i64 3, i64 %bytes, i64 0)
   ret ptr null
 make:
   store ptr %data, ptr %out

@@ -56,7 +56,7 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
-declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+declare {{ i64, i1 }} @llvm.smul.with.overflow.i64(i64, i64)
 
 define void @unity_incref(ptr %o) {{
   tail call void @Py_IncRef(ptr %o)

@@ -24,13 +24,19 @@ _FIXED = (
     "ndarray", "tensor", "torch_tensor", "torch_parameter", "torch_exchange", "tensor_array", "tensor_device",
     "cpu", "None", "True", "False", "int", "float", "tuple", "numpy_new", "numpy_set_base", "memory_handler", "raise",
 )  # fmt: skip
+_ADDED = ("torch_is_neg",)
 SLOTS: dict[str, int] = {
     name: index
     for index, name in enumerate(
-        [*_FIXED, *[f"dtype.{name}" for name in dtype_names()], *[f"itemsize.{name}" for name in dtype_names()]]
+        [
+            *_FIXED,
+            *[f"dtype.{name}" for name in dtype_names()],
+            *[f"itemsize.{name}" for name in dtype_names()],
+            *_ADDED,
+        ]
     )
 }
-"""Word number by name."""
+"""Word number by name; saved objects know the numbers, so new words come last."""
 
 DTYPE_INDEX: dict[str, int] = {name: index for index, name in enumerate(dtype_names())}
 """Number of a data type in the calls of the native helpers."""
@@ -130,6 +136,7 @@ def activate_torch() -> None:
     if major != 1 or not function:
         return
     put("torch_exchange", function)
+    put_object("torch_is_neg", torch.Tensor.is_neg)
     put_object("torch_parameter", torch.nn.Parameter)
     put_object("torch_tensor", torch.Tensor)
 

@@ -32,10 +32,11 @@ def check_extent(extent: int) -> int:
 def new_tensor(dtype: str, *shape: int) -> Tensor:
     """A tensor with memory of its own."""
     data_type = DataType(dtype).numpy
-    total = data_type.itemsize
+    total = most = data_type.itemsize
     for extent in shape:
         total *= check_extent(extent)
-    if total >= 2**47:
+        most *= max(extent, 1)  # numpy bounds the product of the other extents also where one is zero
+    if total >= 2**47 or most >= 2**63:
         raise VMError("E615", f"a tensor of shape {shape} is too large")
     try:
         return Tensor(new_array(shape, data_type))
