@@ -19,7 +19,7 @@ from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
 from .lowering import result_dims, result_dtype
 from .reduce import cast_tensor
-from .rules import attr, dtype_value, fail, int_attr, ints_attr, same_dtype, tensor_arg
+from .rules import attr, dtype_value, fail, int_attr, ints_attr, is_one, same_dtype, tensor_arg
 from .table import Operator, attribute, row
 
 FAMILY = "nn"
@@ -151,17 +151,25 @@ def _conv(rank: int) -> Any:
         padded = pad_tensor(x, data[2:], before, after, te.const(0, x.dtype))
         dtype = result_dtype(call)
         wide = "float32" if dtype.name in ("float16", "bfloat16") else dtype.name
-        shape = result_dims(call)
-        inner = w.shape[kernel[1]]
-        per_group = build.floordiv(w.shape[kernel[0]], build.const(groups, "int64"))
+        shape = list(result_dims(call))
+        inner, features = w.shape[kernel[1]], w.shape[kernel[0]]
+        each = te.Value(build.floordiv(features, build.const(groups, "int64")))
+        grouped = groups > 1 and not is_one(build.floordiv(features, build.const(groups, "int64")))
         rc = te.reduce_axis((0, inner), "rc")
         rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
 
         def body(*i: te.Value) -> te.Value:
-            n, f, *place = [i[p] for p in out]
-            channel = rc if groups == 1 else (f // te.Value(per_group)) * te.Value(inner) + rc
+            own = list(i)
+            group = own.pop(out[1]) if grouped else None
+            n, f, *place = [own[p] for p in out]
+            channel: Any = rc
+            feature = f
+            if group is not None:
+                channel, feature = group * te.Value(inner) + rc, group * each + f
+            elif groups > 1:
+                channel = f * te.Value(inner) + rc
             at: dict[int, Any] = {data[0]: n, data[1]: channel}
-            tap: dict[int, Any] = {kernel[0]: f, kernel[1]: rc}
+            tap: dict[int, Any] = {kernel[0]: feature, kernel[1]: rc}
             for axis in range(rank):
                 at[data[2 + axis]] = place[axis] * strides[axis] + rs[axis] * dilation[axis]
                 tap[kernel[2 + axis]] = rs[axis]
@@ -170,7 +178,15 @@ def _conv(rank: int) -> Any:
             )
             return te.sum(value, axis=[rc, *rs])
 
-        return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
+        if not grouped:
+            return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
+        at = out[1]
+        apart = [*shape[:at], build.const(groups, "int64"), each.expr, *shape[at + 1 :]]
+        made = te.compute(apart, body, f"conv{rank}d")
+        joined = te.compute(
+            shape, lambda *i: made[[*i[:at], i[at] // each, i[at] % each, *i[at + 1 :]]], "groups_joined"
+        )
+        return cast_tensor(joined, dtype, "conv_cast")
 
     return lower
 

@@ -6,8 +6,9 @@ computes). The first convolution of a chain reads its operand as it stands. Ever
 nobody needs is removed.
 
 With channels last, outputs of a convolution at one place are neighbours in memory for every size of image, and a 1x1
-convolution is a matrix product. A convolution follows where its weight is computed from constants and its output channels fill
-a vector; a function is left as it is where its convolutions are too small to pay for the transpositions at its borders.
+convolution is a matrix product. A convolution follows where its weight is computed from constants and its output channels
+(those of a group, unless it is depthwise) fill a vector; a function is left as it is where its convolutions are too small to
+pay for the transpositions at its borders.
 """
 
 from __future__ import annotations
@@ -156,12 +157,12 @@ class _Converter:
         groups, features = int_attr(call, "groups", 1), shape[0]
         lanes = self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
-        if type(features) is not IntImm or features.value < lanes or (groups > 1 and not depthwise):
+        if type(features) is not IntImm or features.value < lanes:
             return None
         if self.options.only_constants and not self.is_constant(weight):
             return None
         form = self.known(data)
-        if depthwise and form is None:
+        if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
             return None
         axes = [*range(2, rank), 0, 1] if depthwise else [*range(2, rank), 1, 0]
         kernel = self.rewriter.emit(permute_dims(weight, axes=axes), "weight")
