@@ -32,6 +32,7 @@ from .registry import primitive
 from .rewriting import BlockTracker, analyzer_at, loop_range
 from .sref import BlockRef, ItemRef, Sref
 from .state import ScheduleState
+from .surroundings import triangular
 from .tree import TRUE
 
 
@@ -191,6 +192,15 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
     require_regular(state, block)
     realize = block.realize
     loops = loops_of(block)
+    bent = triangular(loops)
+    if bent is not None:
+        refuse(
+            "E440",
+            f"the bounds of loop {bent.name} use another loop",
+            condition="a division of the iterators",
+            at=[bent, block],
+            nearest="a nest over a box, with the condition in the block",
+        )
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
     ana = analyzer_at(state, block, inside=False)
     outer_guard, inner_guard = _split_guard(block, set(inner), set(ranges))

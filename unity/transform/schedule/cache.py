@@ -20,7 +20,7 @@ from ...ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ...ir.types import Expr, PointerType, prim_type
 from ...support.deep import deep_recursion
 from .conditions import require_regular
-from .coverage import common_ancestor, covers, exact_region, relaxed_region
+from .coverage import common_ancestor, covers, exact_region, relaxed_region, why_not_covered
 from .dependence import Scope, block_scope, regions
 from .domains import nest_of
 from .moving import body_of, position_of, statements_of
@@ -67,7 +67,10 @@ def cache_read(
     use_buffer(state, readers, buffer, cache)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
-    return require_between(state, writers, copy, readers)
+    require_between(state, writers, copy, readers)
+    if why_not_covered(state, copy) is not None:
+        state.assumptions.append(f"block {writers[0].name} writes every cell of {buffer.name} that is copied")
+    return copy
 
 
 @primitive(

@@ -22,6 +22,7 @@ from .conditions import (
     loops_of,
     region_vars,
     require_not_empty,
+    require_regular,
     why_not_affine,
     why_not_complete_or_reduction,
 )
@@ -35,6 +36,7 @@ from .registry import primitive
 from .rewriting import analyzer_at
 from .sref import BlockRef, LoopRef, Sref
 from .state import ScheduleState
+from .surroundings import loads_around
 
 _CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complete or reduction block", "whole domain")
 
@@ -69,6 +71,9 @@ def compute_at(
         refuse(
             "E433", f"block {block.name}: {what}", condition="all consumers under the loop", at=[block, *outside[:1]]
         )
+    for consumer in consumers:
+        if not set(scope.writes[block]).isdisjoint(loads_around(state, consumer)):
+            require_regular(state, consumer)
     if block.block.init is not None or not is_int(block.realize.predicate, 1):
         _require_whole_domain(state, block)  # else an instance more than before changes nothing that anyone reads
     place = _place(scope, loop, scope.producers(block), consumers, index)
@@ -176,7 +181,7 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
         whole = axis.dom is not None and s is not None and len(s.args) <= 1
         if whole and axis.dom is not None and s is not None:
             extent: Expr = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
-            unit = not s.args or is_int(s.args[0].scale, 1)
+            unit = found.exact and (not s.args or is_int(s.args[0].scale, 1))
             whole = unit and ana.can_prove_equal(extent, axis.dom.extent) and ana.can_prove_equal(s.base, axis.dom.min)
         if not whole:
             reason = f": {found.errors[0]}" if found.errors else ""

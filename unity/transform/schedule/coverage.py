@@ -15,9 +15,9 @@ from ...arith.intset import IntSet, eval_set, of_range
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, is_int, le, mul, sub
 from ...ir.expr import IntImm, Var
-from ...ir.scalar import LT, And
+from ...ir.scalar import LT, And, FloorDiv, FloorMod
 from ...ir.types import Expr
-from ...ir.walk import free_vars, substitute
+from ...ir.walk import collect, free_vars, substitute
 from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
 from .filling import fills
@@ -26,7 +26,7 @@ from .rewriting import analyzer_at, iteration_map, loop_range
 from .same_layout import reads_what_the_map_wrote
 from .sref import Sref
 from .state import ScheduleState
-from .surroundings import triangular, why_irregular
+from .surroundings import loads_around, triangular, why_irregular
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,8 +79,15 @@ def relaxed_region(
     for r in bound_region(block, region):
         low = eval_set(r.min, domains, ana)
         last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
-        boxes.append(IntSet(low.low, last.high))
+        boxes.append(IntSet(_defined(low.low), _defined(last.high)))
     return boxes
+
+
+def _defined(bound: Expr | None) -> Expr | None:
+    """A bound, unless it divides by a size, which may be zero where the loops around run not at all."""
+    if bound is None or type(bound) is IntImm or type(bound) is Var:
+        return bound
+    return None if any([type(d.b) is not IntImm for d in collect(bound, (FloorDiv, FloorMod))]) else bound
 
 
 def exact_region(
@@ -185,6 +192,12 @@ def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
 
 
 def _why_not_covered(state: ScheduleState, consumer: Sref, producers: list[Sref]) -> str | None:
+    around = loads_around(state, consumer)
+    for producer in producers if around else ():
+        shared = common_ancestor(producer, consumer)
+        both = [b for b in around if b in block_scope(state, consumer).writes[producer]]
+        if both and not shared.is_block:
+            return f"block {consumer.name} runs as {both[0].name} says, which block {producer.name} writes in loop {shared.name}"
     for read in regions(state, consumer.block)[0]:
         writers = [(p, w) for p in producers for w in regions(state, p.block)[1] if w.buffer is read.buffer]
         if not writers:

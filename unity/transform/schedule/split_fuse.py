@@ -122,6 +122,8 @@ def split(
             state.assumptions.append(f"{product} iterations of {loop.name} are exactly {extent}")
         else:
             guard = ana.simplify(lt(index, extent))
+            if inferred is None:
+                require_not_empty(state, loop, [loop])
             if loads_outside(stmt.body):
                 text = f"the factors give more than {extent} iterations, and what is loaded outside of blocks is loaded in all"
                 refuse(

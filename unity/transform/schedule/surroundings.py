@@ -87,6 +87,15 @@ def why_irregular(state: ScheduleState, block: Sref) -> str | None:
         for load in _own(state, item.node):
             what = f"loop {item.name} runs" if not item.is_block else f"block {item.name} is bound"
             return f"{what} as {load.buffer.name} says"  # type: ignore[attr-defined]
+        if item.is_block:
+            loops = {s.loop.loop_var for s in item.above() if not s.is_block}
+            for axis in item.block.iter_vars:
+                if (
+                    axis.dom is not None
+                    and type(axis.dom.extent) is not IntImm
+                    and loops & set(free_vars(axis.dom.extent))
+                ):
+                    return f"the domain of {axis.var.name} of block {item.name} uses a loop"
         between = _around(state, parent.node).get(id(item.node))
         if between is not None:
             return f"block {block.name} stands {between[0][0]}"
