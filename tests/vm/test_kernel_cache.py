@@ -107,3 +107,123 @@ def main(A: T.Buffer((4,), "float32")):
         with pytest.raises(unity.support.errors.UnityError, match="first element must be positive"):
             made["main"](np.zeros(4, "float32"))
     assert len(lowered) == 1
+
+
+PROGRAMS = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def {one}(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i] * T.float32(3)
+
+    @T.prim_func
+    def {two}(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i] + T.float32({number})
+"""
+
+
+def run(text, name):
+    a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    unity.VirtualMachine(unity.compile(parse(text)))[name](a, b)
+    return b
+
+
+def test_only_programs_that_are_new_are_lowered(lowered):
+    run(PROGRAMS.format(one="f", two="g", number=1), "g")
+    assert lowered == ["f", "g"]
+    np.testing.assert_array_equal(run(PROGRAMS.format(one="f", two="g", number=2), "g"), np.arange(8) + 2)
+    assert lowered == ["f", "g", "g"]
+
+
+def test_names_do_not_matter(lowered):
+    run(PROGRAMS.format(one="f", two="g", number=1), "g")
+    text = PROGRAMS.format(one="g", two="h", number=1)  # g is now what f was
+    np.testing.assert_array_equal(run(text, "g"), np.arange(8) * 3)
+    np.testing.assert_array_equal(run(text, "h"), np.arange(8) + 1)
+    assert lowered == ["f", "g"]
+
+
+def test_equal_programs_of_one_module_are_compiled_once(lowered):
+    text = PROGRAMS.replace("A[i] * T.float32(3)", "A[i] + T.float32({number})").format(one="f", two="g", number=5)
+    made = unity.compile(parse(text))
+    assert lowered == ["f"] and len(set(made.program.symbols.values())) == 1
+    machine = unity.VirtualMachine(made)
+    for name in ("f", "g"):
+        b = np.zeros(8, "float32")
+        machine[name](np.ones(8, "float32"), b)
+        np.testing.assert_array_equal(b, np.full(8, 6))
+
+
+def test_equal_programs_called_from_one_graph_function(lowered):
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"tir.is_scheduled": True})
+        for i in range(8):
+            B[i] = A[i] * A[i]
+
+    @T.prim_func
+    def g(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        T.func_attr({"tir.is_scheduled": True})
+        for i in range(8):
+            B[i] = A[i] * A[i]
+
+    @R.function
+    def main(x: R.Tensor((8,), "float32")):
+        y = R.call_dps(f, (x,), R.Tensor((8,), "float32"))
+        z = R.call_dps(g, (y,), R.Tensor((8,), "float32"))
+        return z
+"""
+    x = np.arange(8, dtype="float32")
+    for _ in range(2):
+        np.testing.assert_array_equal(unity.VirtualMachine(unity.compile(parse(text)))["main"](x).numpy(), x**4)
+
+
+def test_programs_that_call_each_other_stay_together(lowered):
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def inner(A: T.handle("float32"), i: T.int64):
+        a = T.Buffer((8,), "float32", data=A)
+        a[i] = a[i] + T.float32({number})
+
+    @T.prim_func
+    def outer(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i]
+        for i in range(8):
+            inner(B.data, i)
+"""
+    for number in (1, 2):  # the text of ``outer`` stays the same
+        np.testing.assert_array_equal(run(text.format(number=number), "outer"), np.arange(8) + number)
+    assert sorted(lowered) == ["inner", "inner", "outer", "outer"]
+
+
+def test_an_entry_whose_object_is_gone_is_built_again(lowered, tmp_path):
+    first = result()
+    for path in tmp_path.rglob("*.bin"):
+        if b"\x7fELF" in path.read_bytes():
+            path.unlink()
+    np.testing.assert_array_equal(result(), first)
+    assert len(lowered) == 2
+
+
+def test_an_error_in_a_program_ends_the_build(lowered):
+    text = PROGRAMS.replace("A[i] * T.float32(3)", 'T.call_extern("float32", "no_such_function_anywhere", A[i])')
+    with pytest.raises(unity.support.errors.UnityError):
+        run(text.format(one="f", two="g", number=1), "f")
+    np.testing.assert_array_equal(run(PROGRAMS.format(one="f", two="g", number=1), "f"), np.arange(8) * 3)
+
+
+def test_one_processor_gives_the_same(lowered, monkeypatch, tmp_path):
+    text = PROGRAMS.format(one="f", two="g", number=7)
+    objects = [unity.compile(parse(text)).objects["kernels"]]
+    monkeypatch.setenv("UNITY_CACHE", "off")
+    monkeypatch.setattr(kernel_cache, "processors", lambda: 1)
+    objects.append(unity.compile(parse(text)).objects["kernels"])
+    assert objects[0] == objects[1] and len(lowered) == 4

@@ -1,17 +1,20 @@
 """LLVM for this process: initialised once; text IR to object bytes under explicit options, through the object cache.
 
 Everything LLVM refuses is an error with a code: text is parsed and verified before any pass or code generation sees it.
-One lock guards the sequences of LLVM calls that belong together.
+One lock guards the sequences of LLVM calls that share LLVM's global context. ``compile_ir`` needs none of it: each call has a
+context and a code generator of its own, so several threads compile at the same time.
 """
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from dataclasses import dataclass, replace
 from functools import cache
 
 import llvmlite
 import llvmlite.binding as binding
+from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
 from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
@@ -87,7 +90,11 @@ def llvm_version() -> str:
 
 @cache
 def target_machine(options: CompileOptions) -> binding.TargetMachine:
-    """The code generator for resolved options. Raises FFIError E708 for an unknown triple."""
+    """The code generator for resolved options, one for all that hold the lock. Raises FFIError E708 for an unknown triple."""
+    return _make_machine(options)
+
+
+def _make_machine(options: CompileOptions) -> binding.TargetMachine:
     _initialise()
     with LLVM_LOCK:
         try:
@@ -101,22 +108,30 @@ def target_machine(options: CompileOptions) -> binding.TargetMachine:
 
 
 def parse_ir(text: str, machine: binding.TargetMachine | None = None) -> binding.ModuleRef:
-    """A verified LLVM module from text. Raises FFIError E708 with LLVM's words."""
+    """A verified LLVM module from text, in LLVM's global context. Raises FFIError E708 with LLVM's words."""
+    with LLVM_LOCK:
+        return _parse(text, machine, None)
+
+
+def _parse(text: str, machine: binding.TargetMachine | None, context: binding.ContextRef | None) -> binding.ModuleRef:
     _initialise()
     if "\0" in text:
         raise FFIError("E708", "LLVM IR text contains a null character")
-    with LLVM_LOCK:
-        try:
-            module = binding.parse_assembly(text)
-            module.verify()
-        except RuntimeError as error:
-            raise FFIError("E708", f"LLVM refuses the IR: {str(error).strip()}") from error
-        if machine is not None:
-            if not module.triple:
-                module.triple = machine.triple
-            if not module.data_layout:
-                module.data_layout = str(machine.target_data)
-        return module
+    try:
+        module = binding.parse_assembly(text, context)
+    except RuntimeError as error:
+        raise FFIError("E708", f"LLVM refuses the IR: {str(error).strip()}") from error
+    try:
+        module.verify()
+    except RuntimeError as error:
+        module.close()
+        raise FFIError("E708", f"LLVM refuses the IR: {str(error).strip()}") from error
+    if machine is not None:
+        if not module.triple:
+            module.triple = machine.triple
+        if not module.data_layout:
+            module.data_layout = str(machine.target_data)
+    return module
 
 
 def _light(manager: binding.ModulePassManager) -> None:
@@ -129,40 +144,92 @@ def _light(manager: binding.ModulePassManager) -> None:
 
 def optimise(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
     """Run the options' pipeline over a module in place. Raises FFIError E708 for an unknown pipeline."""
+    passes = _passes(machine, options)
+    if passes is not None:
+        with LLVM_LOCK:
+            passes[0].run(module, passes[1])
+
+
+def _passes(
+    machine: binding.TargetMachine, options: CompileOptions
+) -> tuple[binding.ModulePassManager, binding.PassBuilder] | None:
+    """What runs the options' pipeline; None where it is empty."""
     if options.pipeline not in PIPELINES:
         raise FFIError("E708", f"unknown pipeline {options.pipeline!r}", help=f"known: {', '.join(PIPELINES)}")
     if options.pipeline == "none":
-        return
-    with LLVM_LOCK:
-        level = int(options.pipeline[1:]) if options.pipeline[0] == "O" else 1
-        tuning = binding.create_pipeline_tuning_options(speed_level=level)
-        tuning.loop_vectorization = tuning.slp_vectorization = options.vectorize and level >= 2
-        builder = binding.create_pass_builder(machine, tuning)
-        if options.pipeline == "light":
-            manager = binding.create_new_module_pass_manager()
-            _light(manager)
-        else:
-            manager = builder.getModulePassManager()
-        manager.run(module, builder)
+        return None
+    level = int(options.pipeline[1:]) if options.pipeline[0] == "O" else 1
+    tuning = binding.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.slp_vectorization = options.vectorize and level >= 2
+    builder = binding.create_pass_builder(machine, tuning)
+    if options.pipeline != "light":
+        return builder.getModulePassManager(), builder
+    manager = binding.create_new_module_pass_manager()
+    _light(manager)
+    return manager, builder
+
+
+@cache
+def _unlocked() -> ctypes.CDLL:
+    """llvmlite's library without the lock that llvmlite holds around every call, for the calls that take long."""
+    library = ctypes.CDLL(LLVMLITE._name, handle=LLVMLITE._handle)
+    for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
+        function, locked = getattr(library, name), getattr(LLVMLITE, name)
+        function.argtypes, function.restype = locked.argtypes, locked.restype
+    return library
+
+
+_MACHINES = threading.local()
+"""Code generators of this thread by options."""
+
+
+def _object_of(text: str, options: CompileOptions) -> bytes:
+    """Object bytes of text under resolved options; threads share nothing here. Raises FFIError E708."""
+    machines = _MACHINES.__dict__
+    machine = machines.get(repr(options))
+    if machine is None:
+        machine = machines[repr(options)] = _make_machine(options)
+    context = binding.create_context()
+    try:  # closed in order: a garbage collector could take the context away from under the module
+        module = _parse(text, machine, context)
+        try:
+            return _emit(module, machine, options)
+        finally:
+            module.close()
+    finally:
+        context.close()
+
+
+def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
+    passes = _passes(machine, options)
+    library = _unlocked()
+    if passes is not None:
+        library.LLVMPY_RunNewModulePassManager(passes[0], module, passes[1])
+    with OutputString() as problem:
+        memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, problem)
+        if not memory:
+            raise FFIError("E708", f"LLVM cannot generate code: {problem}")
+    try:
+        return ctypes.string_at(LLVMLITE.LLVMPY_GetBufferStart(memory), LLVMLITE.LLVMPY_GetBufferSize(memory))
+    finally:
+        LLVMLITE.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+def object_key(text: str, options: CompileOptions | None = None) -> str:
+    """The key under which the object cache holds what ``compile_ir`` makes of a text."""
+    return content_key(text, repr((options or CompileOptions()).resolved()), llvm_version())
 
 
 def compile_ir(text: str, options: CompileOptions | None = None, use_cache: bool = True) -> bytes:
     """Object bytes of LLVM IR text, from the object cache where it has them. Raises FFIError E708."""
     resolved = (options or CompileOptions()).resolved()
     store = object_cache() if use_cache else None
-    key = content_key(text, repr(resolved), llvm_version()) if store is not None else ""
+    key = object_key(text, resolved) if store is not None else ""
     if store is not None:
         found = store.load(key)
         if found is not None:
             return found
-    machine = target_machine(resolved)
-    with LLVM_LOCK:
-        module = parse_ir(text, machine)
-        optimise(module, machine, resolved)
-        try:
-            result: bytes = machine.emit_object(module)
-        except RuntimeError as error:
-            raise FFIError("E708", f"LLVM cannot generate code: {error}") from error
+    result = _object_of(text, resolved)
     if store is not None:
         store.store(key, result)
     return result

@@ -10,6 +10,7 @@ from ..arith.cost import cost_of
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
 from ..ffi.llvm import host_triple
+from ..ffi.object_archive import join_objects
 from ..ffi.tensor import Tensor
 from ..ir.build import add
 from ..ir.expr import Constant, Var
@@ -72,7 +73,7 @@ def compile(
         library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
     options = {"target": str(chosen), "exec_mode": exec_mode}
-    objects = {"kernels": library.object} if library else {}
+    objects = {"kernels": join_objects(library.objects)} if library else {}
     made = Executable(program, objects, chosen.get("mtriple", host_triple()), chosen.required_features, options=options)
     made.describe = lambda: module_text(source)
     made.count = lambda: kernel_costs(graph, program)

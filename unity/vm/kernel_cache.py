@@ -1,27 +1,39 @@
-"""Tensor programs to machine code, remembered between processes by what goes in: text of the programs, pipeline, target.
+"""Tensor programs to machine code, each remembered between processes by what goes in: its text, pipeline, target.
 
-A build that finds them skips the lowering of tensor programs as well as LLVM. Here: when and under which key. Not here: the
-folder (`ffi/object_cache.py`). Invariant: whatever may change the result is part of the key - the package's own files, LLVM, the
-processor, the options of every pass - and a pipeline with a pass from outside the package is never looked up, nor one that
-somebody watches.
+A build lowers and compiles only the programs it has not seen; LLVM compiles them in the background while the next is lowered.
+Here: when and under which key. Not here: the folder (`ffi/object_cache.py`). Invariant: whatever may change the result is part
+of the key - the package's own files, LLVM, the processor, the options of every pass - and not the program's name: equal programs
+are compiled once. A pipeline with a pass from outside the package is never looked up, nor one that somebody watches.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from ..ffi.abi import KernelSignature
-from ..ffi.llvm import llvm_version
-from ..ffi.object_cache import ObjectCache, content_key, object_cache
+from ..ffi.llvm import llvm_version, object_key
+from ..ffi.object_cache import content_key, object_cache
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
+from ..ir.node import replace as replace_node
 from ..support.deep import deep_recursion
+from ..support.graph import strongly_connected
 from ..support.options import str_option
-from ..target.cpu.codegen import build_kernels, compile_options
+from ..target.cpu.codegen import (
+    KernelLibrary,
+    build_kernels,
+    callees,
+    compile_kernel_text,
+    compile_options,
+    write_kernels,
+)
+from ..target.cpu.imported import imported_texts
 from ..target.target import Target
 from ..transform.base import PassContext, Pipeline
 from ..transform.tir.bind_shared import bind_shared
@@ -29,13 +41,17 @@ from ..transform.tir.pipeline import lower_prim_funcs
 from .codec import read_signature, signature_data
 
 PACKAGE = Path(__file__).parents[1]
+ANY = "program"
+"""The name of a program that stands alone, in its key."""
+Group = dict[str, PrimFunc]
+"""Programs that call each other, by name: one LLVM module."""
 
 
 @dataclass(slots=True, frozen=True)
 class CompiledKernels:
-    """Object bytes, and signatures and LLVM symbols by function name."""
+    """Object files (`ffi/object_archive.py`), and signatures and LLVM symbols by function name."""
 
-    object: bytes
+    objects: tuple[bytes, ...]
     signatures: dict[str, KernelSignature]
     symbols: dict[str, str]
 
@@ -55,46 +71,121 @@ def _is_own(pipeline: Pipeline) -> bool:
     return all([step.function.__module__.split(".")[0] == __name__.split(".")[0] for step in pipeline])
 
 
-def _key(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target) -> str:
-    with deep_recursion():
-        text = IRModule({name: bind_shared.on(fn) for name, fn in functions.items()}, {}, {}).script()
-    options = repr(compile_options(target).resolved())
-    return content_key("kernels 1", text, str(pipeline), str(target), options, llvm_version(), package_state())
-
-
 def compile_kernels(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target) -> CompiledKernels:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
-    store = object_cache()
     watched = bool(PassContext.current().instruments) or bool(str_option("UNITY_KEEP"))
-    if store is None or watched or target.kind != "llvm" or not _is_own(pipeline):
-        return _compile(functions, pipeline, target)
-    key = _key(functions, pipeline, target)
-    found = _load(store, key)
-    if found is None:
-        found = _compile(functions, pipeline, target)
-        _store(store, key, found)
-    return found
+    if watched or target.kind != "llvm" or not _is_own(pipeline):
+        library = build_kernels(lower_prim_funcs(functions, pipeline), target)
+        return CompiledKernels((library.object,), library.signatures, library.symbols)
+    return _Kernels(pipeline, target).compile(functions)
 
 
-def _compile(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target) -> CompiledKernels:
-    library = build_kernels(lower_prim_funcs(functions, pipeline), target)
-    return CompiledKernels(library.object, library.signatures, library.symbols)
+class _Kernels:
+    """One build of tensor programs: what is found, what is being compiled, by key."""
+
+    def __init__(self, pipeline: Pipeline, target: Target) -> None:
+        self.pipeline, self.target = pipeline, target
+        self.store = object_cache()
+        options = repr(compile_options(target).resolved())
+        self.state = content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
+        self.groups: dict[str, Group] = {}
+        self.found: dict[str, CompiledKernels] = {}
+
+    def compile(self, functions: Mapping[str, PrimFunc]) -> CompiledKernels:
+        """All programs."""
+        names: dict[str, list[list[str]]] = {}
+        for group in _groups(functions):
+            key = self.key(group)
+            self.groups.setdefault(key, group)
+            names.setdefault(key, []).append(list(group))
+        for key in names:
+            found = self.load(key)
+            if found is not None:
+                self.found[key] = found
+        self.make([key for key in names if key not in self.found])
+        signatures: dict[str, KernelSignature] = {}
+        symbols: dict[str, str] = {}
+        for key, users in names.items():
+            made = self.found[key]
+            for user in users:
+                for name, (known, signature) in zip(user, made.signatures.items(), strict=True):
+                    signatures[name] = signature if known == name else replace(signature, name=name)
+                    symbols[name] = made.symbols[known]
+        objects = [data for key in names for data in self.found[key].objects]
+        in_order = {name: signatures[name] for name in functions}
+        return CompiledKernels(tuple(objects), in_order, {name: symbols[name] for name in functions})
+
+    def key(self, group: Group) -> str:
+        """What decides the machine code of a group."""
+        bound = {name: bind_shared.on(fn) for name, fn in group.items()}
+        if len(bound) == 1:
+            (func,) = bound.values()
+            bound = {ANY: replace_node(func, attrs={k: v for k, v in func.attrs.items() if k != "global_symbol"})}
+        with deep_recursion():
+            return content_key(self.state, IRModule(bound, {}, {}).script())
+
+    def make(self, missing: list[str]) -> None:
+        """Lower and compile groups: Python here, LLVM beside it where the machine has a core for it."""
+        if len(missing) < 2 or processors() < 2:
+            for key in missing:
+                self.keep(key, compile_kernel_text(write_kernels(self.lowered(key), self.target, _suffix(key))))
+            return
+        workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-llvm")
+        try:
+            started: list[tuple[str, Future[KernelLibrary]]] = []
+            for key in missing:
+                text = write_kernels(self.lowered(key), self.target, _suffix(key))
+                started.append((key, workers.submit(compile_kernel_text, text)))
+            for key, future in started:
+                self.keep(key, future.result())
+        finally:  # after an error or an interrupt: what has not begun never does
+            workers.shutdown(cancel_futures=True)
+
+    def lowered(self, key: str) -> dict[str, PrimFunc]:
+        """The programs of a group, lowered."""
+        return lower_prim_funcs(self.groups[key], self.pipeline)
+
+    def keep(self, key: str, library: KernelLibrary) -> None:
+        """Remember a group: its table here, the object under the key of its text, where ``compile_ir`` left it."""
+        self.found[key] = CompiledKernels((library.object,), library.signatures, library.symbols)
+        if self.store is not None:
+            rows = [[name, library.symbols[name], signature_data(s)] for name, s in library.signatures.items()]
+            entry = [object_key(library.ir_text, compile_options(self.target)), rows]
+            self.store.store(key, json.dumps(entry, separators=(",", ":")).encode())
+
+    def load(self, key: str) -> CompiledKernels | None:
+        """What an earlier build left; None where any part of it is gone or damaged."""
+        entry = self.store.load(key) if self.store is not None else None
+        if self.store is None or entry is None:
+            return None
+        place, rows = json.loads(entry)
+        data = self.store.load(place)
+        if data is None:
+            return None
+        signatures = {name: read_signature(value) for name, _, value in rows}
+        return CompiledKernels((data,), signatures, {name: symbol for name, symbol, _ in rows})
 
 
-def _store(store: ObjectCache, key: str, made: CompiledKernels) -> None:
-    rows = [[name, made.symbols[name], signature_data(s)] for name, s in made.signatures.items()]
-    head = json.dumps(rows, separators=(",", ":")).encode()
-    store.store(key, len(head).to_bytes(8, "little") + head + made.object)
+def _suffix(key: str) -> str:
+    """Makes symbols of different programs different, whatever build they come from."""
+    return f".{key[:16]}"
 
 
-def _load(store: ObjectCache, key: str) -> CompiledKernels | None:
-    data = store.load(key)
-    if data is None:
-        return None
-    end = 8 + int.from_bytes(data[:8], "little")
-    rows = json.loads(data[8:end])
-    signatures = {name: read_signature(value) for name, _, value in rows}
-    return CompiledKernels(data[end:], signatures, {name: symbol for name, symbol, _ in rows})
+def _groups(functions: Mapping[str, PrimFunc]) -> list[Group]:
+    """The programs, those together that call each other; all together where one imports LLVM IR for the others to call."""
+    if imported_texts(functions):
+        return [dict(functions)]
+    called = {name: callees(func, functions) for name, func in functions.items()}
+    near: dict[str, set[str]] = {name: set(others) for name, others in called.items()}
+    for name, others in called.items():
+        for other in others:
+            near[other].add(name)
+    return [{name: functions[name] for name in part} for part in strongly_connected(functions, near.__getitem__)]
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 __all__ = ["CompiledKernels", "compile_kernels", "package_state"]

@@ -17,6 +17,7 @@ from ..ffi.entry_spec import spec_of_kernel
 from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.native_helpers import helper_symbols
+from ..ffi.object_archive import split_objects
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
@@ -252,11 +253,13 @@ def link_kernels(executable: Executable) -> Engine:
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
     if data is None:
         return engine
-    needed = set(read_symbols(data).undefined)
+    objects = split_objects(data)
+    needed = {name for part in objects for name in read_symbols(part).undefined}
     symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
     if any([name.startswith(("unity_", "Py")) for name in needed]):
         symbols |= helper_symbols()
     for name, address in symbols.items():
         engine.add_symbol(name, address)
-    engine.add_object(data)
+    for part in objects:
+        engine.add_object(part)
     return engine

@@ -57,10 +57,10 @@ def kernel_symbol(name: str) -> str:
 
 
 def write_module(
-    functions: Mapping[str, PrimFunc], target: Target
+    functions: Mapping[str, PrimFunc], target: Target, suffix: str = ""
 ) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
-    symbols = {name: kernel_symbol(name) for name in functions}
+    symbols = {name: kernel_symbol(name) + suffix for name in functions}
     with deep_recursion():
         _refuse_recursion(functions)
         signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
@@ -79,7 +79,7 @@ def write_module(
     return linked(text, texts), final, symbols, tuple(module.externs)
 
 
-def _callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
+def callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
     """Functions of the module that a tensor program calls."""
     found = []
     for call in collect(func.body, Call):
@@ -93,9 +93,9 @@ def _callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
 
 def _refuse_recursion(functions: Mapping[str, PrimFunc]) -> None:
     """Tensor programs run on a bounded stack: cycles of calls are refused with CodegenError E526."""
-    callees = {name: _callees(func, functions) for name, func in functions.items()}
-    for component in strongly_connected(functions, lambda name: callees[name]):
-        if len(component) > 1 or component[0] in callees[component[0]]:
+    called = {name: callees(func, functions) for name, func in functions.items()}
+    for component in strongly_connected(functions, lambda name: called[name]):
+        if len(component) > 1 or component[0] in called[component[0]]:
             names = ", ".join(sorted(component))
             raise CodegenError("E526", f"tensor programs cannot call each other in a cycle: {names}")
 
@@ -133,7 +133,7 @@ def _write_kernel(module: ModuleWriter, name: str, func: PrimFunc) -> KernelSign
     if kernel.result is not None:
         parameters.append("ptr %result")
     w.statement(func.body)
-    w.leave("0" if kernel.result is None else str(kernel.message(f"{name} ended without returning a value")))
+    w.leave("0" if kernel.result is None else str(kernel.message("it ended without returning a value")))
     body = "\n".join(["entry:", *w.entry, *w.lines])
     module.bodies.append(f"define i32 @{module.symbols[name]}({', '.join(parameters)}) #0 {{\n{body}\n}}")
     return replace(module.signatures[name], messages=tuple(kernel.messages), packed_calls=tuple(kernel.packed_calls))
@@ -179,11 +179,33 @@ def _check_functions(functions: Mapping[str, PrimFunc]) -> None:
 
 def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLibrary:
     """Compile lowered tensor programs. Raises CodegenError E52x for what cannot be expressed, E530 for another target kind."""
+    return compile_kernel_text(write_kernels(functions, target))
+
+
+@dataclass(slots=True, frozen=True)
+class KernelText:
+    """Tensor programs written as LLVM IR, not compiled yet; fields as of ``KernelLibrary``."""
+
+    functions: Mapping[str, PrimFunc]
+    ir_text: str
+    options: CompileOptions
+    signatures: dict[str, KernelSignature]
+    symbols: dict[str, str]
+    symbols_needed: tuple[str, ...]
+
+
+def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str = "") -> KernelText:
+    """Write lowered tensor programs as one LLVM module; their symbols end in ``suffix``. Raises as ``build_kernels``."""
     if target.kind != "llvm":
         raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
     _check_processor(target)
-    text, signatures, symbols, needed = write_module(functions, target)
-    options = compile_options(target)
+    text, signatures, symbols, needed = write_module(functions, target, suffix)
+    return KernelText(functions, text, compile_options(target), signatures, symbols, needed)
+
+
+def compile_kernel_text(written: KernelText) -> KernelLibrary:
+    """Compile a module; several threads may at the same time."""
+    text, options = written.ir_text, written.options
     folder = str_option("UNITY_KEEP")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -191,8 +213,8 @@ def build_kernels(functions: Mapping[str, PrimFunc], target: Target) -> KernelLi
     try:
         data = compile_ir(text, options)
     except FFIError as error:
-        _check_functions(functions)
+        _check_functions(written.functions)
         raise InternalError("E905", f"LLVM refuses generated code: {error.message}") from error
     if folder:
         (Path(folder) / "kernels.s").write_text(assembly(text, options))
-    return KernelLibrary(data, text, signatures, symbols, needed)
+    return KernelLibrary(data, text, written.signatures, written.symbols, written.symbols_needed)
