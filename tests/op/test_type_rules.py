@@ -49,7 +49,7 @@ GOOD = [
     ("R.take(x, i, axis=0)", 'R.Tensor((3, 4), "float32")'),
     ("R.astype(x, \"int8\")", 'R.Tensor((n, 4), "int8")'),
     ("R.broadcast_to(y, (n, 7))", 'R.Tensor((n, 7), "float32")'),
-    ("R.where(b, z, z)", 'R.Tensor("float32", ndim=1)'),
+    ("R.where(b, z, z)", 'R.Tensor((T.Select(n == 1, m, n),), "float32")'),
     ("R.shape_of(x)", "R.Shape([n, 4])"),
     ("R.size(x)", 'R.Tensor((), "int64")'),
     ("R.nn.softmax(x, axis=-1)", 'R.Tensor((n, 4), "float32")'),

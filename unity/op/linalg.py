@@ -47,8 +47,6 @@ def _matmul_type(call: Call) -> Type:
             call.args[1],
         )
     batch = broadcast_dims(call, (left[:-2], right[:-2]))
-    if batch is None:
-        return TensorType(None, dtype, rank, vdevice)
     tail = (() if a.ndim == 1 else (left[-2],)) + (() if b.ndim == 1 else (right[-1],))
     return tensor_type((*batch, *tail), dtype, vdevice=vdevice)
 

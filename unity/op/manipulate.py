@@ -268,8 +268,7 @@ def _broadcast_to_type(call: Call) -> Type:
                 call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0]
             )
         found = broadcast_dims(call, (known, target.values))
-        wrong = found is not None and any([unequal(a, b) for a, b in zip(found, target.values)])
-        if wrong:
+        if any([unequal(a, b) for a, b in zip(found, target.values)]):
             raise fail(
                 call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0]
             )

@@ -290,7 +290,7 @@ def _collapse_type(call: Call) -> Type:
     known, wanted = dims(ty), target.values
     if known is not None and wanted is not None:
         found = broadcast_dims(call, (known, wanted))
-        if len(wanted) > len(known) or (found is not None and unequal_shapes(found, known)):
+        if len(wanted) > len(known) or unequal_shapes(found, known):
             raise fail(
                 call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0]
             )

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ffi.dtype import DataType
-from ..ir.build import const, floordiv, mul
+from ..ir.build import const, eq, floordiv, mul, select
 from ..ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
 from ..ir.op import OPS, REQUIRED, OpInfo
-from ..ir.relation import Answer, dims, same_dim, tensor_type
-from ..ir.scalar import Mul
+from ..ir.relation import Answer, dims, same_dim, tensor_type, unequal
+from ..ir.scalar import EQ, Mul, Select
 from ..ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ..support.errors import FFIError, Note, TypeRuleError
 
@@ -215,36 +215,50 @@ def is_one(dim: Expr) -> bool:
     return type(dim) is IntImm and dim.value == 1
 
 
-def broadcast_dims(call: Call, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...] | None:
-    """numpy broadcasting of known shapes. Raises E213 where two dimensions can never fit; None where it is not decidable."""
+def broadcast_dims(call: Call, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:
+    """numpy broadcasting of known shapes. Raises E213 where two dimensions can never fit.
+
+    Of sizes nobody can prove equal, the result has the first that is not 1; that each of them is this size or 1 is noted as a
+    requirement (``unequal``), which ``check_shapes`` makes a check at run time.
+    """
     rank = max([len(s) for s in shapes], default=0)
-    result: list[Expr] = []
-    decided = True
-    for axis in range(-rank, 0):
-        here = [s[axis] for s in shapes if len(s) >= -axis]
-        found: Expr = ONE
-        for dim in here:
-            if is_one(dim) or found is dim:
-                continue
-            if is_one(found):
-                found = dim
-                continue
-            answer = same_dim(found, dim)
-            if answer is Answer.NO and type(found) is IntImm and type(dim) is IntImm:
-                raise fail(
-                    call,
-                    "E213",
-                    f"dimensions {found.value} and {dim.value} (axis {axis}) do not broadcast",
-                    "sizes must be equal, or one of them 1",
-                )
-            if answer is not Answer.YES:
-                # an integer other than 1 decides what a symbolic dimension must become (itself or 1)
-                if type(dim) is IntImm:
-                    found = dim
-                elif type(found) is not IntImm:
-                    decided = False
-        result.append(found)
-    return tuple(result) if decided else None
+    return tuple(
+        [_broadcast_axis(call, axis, [s[axis] for s in shapes if len(s) >= -axis]) for axis in range(-rank, 0)]
+    )
+
+
+def _broadcast_axis(call: Call, axis: int, here: Sequence[Expr]) -> Expr:
+    different: list[Expr] = []
+    for dim in here:
+        for part in _alternatives(dim):
+            if not is_one(part) and not any([part is d or same_dim(d, part) is Answer.YES for d in different]):
+                different.append(part)
+    if len(different) < 2:
+        return different[0] if different else ONE
+    known = [d for d in different if type(d) is IntImm]
+    if len(known) > 1:
+        first, second = [d.value for d in known[:2]]
+        raise fail(
+            call, "E213", f"dimensions {first} and {second} (axis {axis}) do not broadcast",
+            "sizes must be equal, or one of them 1",
+        )  # fmt: skip
+    made: Expr = known[0] if known else different[-1]
+    if not known:  # a number other than 1 decides what the others are
+        for dim in reversed(different[:-1]):
+            made = select(eq(dim, ONE), made, dim)
+    for dim in different:
+        if dim is not made:
+            unequal(select(eq(dim, ONE), made, dim), made)
+    return made
+
+
+def _alternatives(dim: Expr) -> list[Expr]:
+    """The sizes a dimension was broadcast from: those of ``select(n == 1, m, n)``, else itself."""
+    found: list[Expr] = []
+    while type(dim) is Select and type(dim.cond) is EQ and is_one(dim.cond.b) and dim.cond.a is dim.false_value:
+        found.append(dim.false_value)
+        dim = dim.true_value
+    return [*found, dim]
 
 
 def broadcast_type(call: Call, types: Sequence[TensorType], dtype: DataType | None) -> TensorType:
@@ -254,9 +268,7 @@ def broadcast_type(call: Call, types: Sequence[TensorType], dtype: DataType | No
     if len(types) == 1:
         return TensorType(types[0].shape, dtype, types[0].ndim, vdevice)
     if all([s is not None for s in shapes]):
-        found = broadcast_dims(call, [s for s in shapes if s is not None])
-        if found is not None:
-            return tensor_type(found, dtype, vdevice=vdevice)
+        return tensor_type(broadcast_dims(call, [s for s in shapes if s is not None]), dtype, vdevice=vdevice)
     first = types[0].shape
     if isinstance(first, Var) and all([t.shape is first for t in types]):
         return TensorType(first, dtype, types[0].ndim, vdevice)

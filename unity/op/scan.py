@@ -246,7 +246,7 @@ def _index_type(call: Call) -> Type:
         raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
     known, shapes = dims(data), [dims(t) for t in indices]
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
-    if known is None or picked is None or any([s is None for s in shapes]):
+    if known is None or any([s is None for s in shapes]):
         return TensorType(None, data.dtype, -1, data.vdevice)
     for axis, extent in enumerate(known[: len(indices)]):
         check_pick(call, axis, extent, picked)
@@ -287,7 +287,7 @@ def _put_type(call: Call) -> Type:
         raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
     known, given, shapes = dims(data), dims(values), [dims(t) for t in indices]
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
-    if known is None or given is None or picked is None or any([s is None for s in shapes]):
+    if known is None or given is None or any([s is None for s in shapes]):
         return data
     for axis, extent in enumerate(known[: len(indices)]):
         check_pick(call, axis, extent, picked)
@@ -303,8 +303,6 @@ def _put_type(call: Call) -> Type:
 def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tensor) -> te.Tensor:
     combine = COMBINE["add" if bool_attr(call, "accumulate") else "update"]
     picked = broadcast_dims(call, [t.shape for t in indices])
-    if picked is None:
-        raise fail(call, "E218", "the shapes of the indices are not known to fit")
     rank, count = len(picked), len(indices)
     area = (*picked, *data.shape[count:])
 
