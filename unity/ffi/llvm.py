@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import threading
 from dataclasses import dataclass, replace
 from functools import cache
 
