@@ -8,6 +8,7 @@ context and a code generator of its own, so several threads compile at the same 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import platform
 import threading
 from dataclasses import dataclass, replace
@@ -180,25 +181,29 @@ def _unlocked() -> ctypes.CDLL:
     return library
 
 
+_SLOTS = [fork_lock() for _ in range(8)]
+"""One of them is held by each compilation as long as it runs: a fork waits for all."""
+_TURNS = itertools.count()
 _MACHINES = threading.local()
 """Code generators of this thread by options."""
 
 
 def _object_of(text: str, options: CompileOptions) -> bytes:
     """Object bytes of text under resolved options; threads share nothing here. Raises FFIError E708."""
-    machines = _MACHINES.__dict__
-    machine = machines.get(repr(options))
-    if machine is None:
-        machine = machines[repr(options)] = _make_machine(options)
-    context = binding.create_context()
-    try:  # closed in order: a garbage collector could take the context away from under the module
-        module = _parse(text, machine, context)
-        try:
-            return _emit(module, machine, options)
+    with _SLOTS[next(_TURNS) % len(_SLOTS)]:
+        machines = _MACHINES.__dict__
+        machine = machines.get(repr(options))
+        if machine is None:
+            machine = machines[repr(options)] = _make_machine(options)
+        context = binding.create_context()
+        try:  # closed in order: a garbage collector could take the context away from under the module
+            module = _parse(text, machine, context)
+            try:
+                return _emit(module, machine, options)
+            finally:
+                module.close()
         finally:
-            module.close()
-    finally:
-        context.close()
+            context.close()
 
 
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
