@@ -26,6 +26,7 @@ from ...support.deep import deep_recursion
 from .conditions import loops_of, require_regular
 from .coverage import common_ancestor, loops_between
 from .dependence import scope_of
+from .first_step import init_predicate
 from .moving import body_of, position_of, statements_of
 from .refuse import refuse
 from .registry import primitive
@@ -367,7 +368,8 @@ def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Part
     if old.writes is not None:
         reads, writes = block_regions(made)
         made = with_fields(made, reads=reads, writes=writes)
-    guard = Analyzer().simplify(substitute(parts.inner_guard, mapping))
+    gone = [loop for loop in inside if loop.loop_var not in used]
+    guard = init_predicate(analyzer_at(state, block, inside=False), parts.inner_guard, mapping, gone)
     stmt: Stmt = BlockRealize(values, guard, fresh_copy(made))
     for var, loop in reversed(copies):
         low, extent = substitute(loop.min, mapping), substitute(loop.extent, mapping)

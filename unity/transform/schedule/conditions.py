@@ -111,17 +111,29 @@ def why_not_update(state: ScheduleState, block: Sref, dominant: bool = True) -> 
         if other is not None:
             return f"block {other.name} writes {_shared(state, block, other)} too"
     reductions = {axis.var for axis in block.block.iter_vars if axis.kind == "R"}
-    reads, writes = regions(state, block.block)
+    writes = regions(state, block.block)[1]
     for region in writes:
         used = [v for v in region_vars(region) if v in reductions]
         if used:
             return f"reduction iterator {used[0].name} selects the cell of {region.buffer.name} that is written"
-    by_buffer = {w.buffer: w for w in writes}
+    return why_other_cells(state, block)
+
+
+def why_other_cells(state: ScheduleState, block: Sref) -> str | None:
+    """A block that reads other cells of a buffer than it writes: what it finds there depends on the order of its instances."""
+    reads, writes = regions(state, block.block)
     for region in reads:
-        target = by_buffer.get(region.buffer)
-        if target is not None and not same_region(region, target):
+        targets = [w for w in writes if w.buffer is region.buffer]
+        if targets and not any([same_region(region, w) for w in targets]):
             return f"block {block.name} reads other cells of {region.buffer.name} than it writes"
     return None
+
+
+def require_own_cells(state: ScheduleState, block: Sref) -> None:
+    """Refuse E411 where a block reads other cells of a buffer than it writes."""
+    reason = why_other_cells(state, block)
+    if reason is not None:
+        refuse("E411", reason, condition="independent instances", at=block, clash=clash(state, block))
 
 
 def why_not_complete_or_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:

@@ -23,8 +23,9 @@ from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
 from .cache import read_buffer
-from .conditions import loops_of, require_blocks_only, require_regular
+from .conditions import loops_of, require_blocks_only, require_own_cells, require_regular
 from .dependence import regions
+from .distinct import require_distinct
 from .index_maps import to_index_map
 from .refuse import refuse
 from .registry import primitive
@@ -256,8 +257,12 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     if not loops:
         refuse("E445", f"block {block.name} has no loops", condition="loops of its own", at=block)
     chain = [s for s in loops if len(state.blocks_below(s)) == 1]
-    require_blocks_only(chain[0]) if chain else None
+    if chain:
+        require_blocks_only(chain[0])
     own = {s.loop.loop_var: s for s in chain}
+    require_own_cells(state, block)
+    if chain:
+        require_distinct(state, block, chain[0])
     seen: set[Expr] = set()
     for axis, value in zip(axes, block.realize.iter_values):
         item = own.get(value) if isinstance(value, Var) else None

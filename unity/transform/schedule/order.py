@@ -10,7 +10,7 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
-from .conditions import require_affine, require_blocks_only, require_complete_values
+from .conditions import require_affine, require_blocks_only, require_complete_values, require_own_cells
 from .coverage import why_not_independent
 from .distinct import require_distinct
 from .refuse import refuse
@@ -70,6 +70,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     _require_free_order(state, bottom)
     for block in state.blocks_below(bottom):
         require_affine(state, block)
+        require_own_cells(state, block)
         require_distinct(state, block, top)
         for axis in block.block.iter_vars:
             if axis.kind not in ("S", "R"):

@@ -14,7 +14,7 @@ from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, if_then_else, is_int, logical_and, lt, sub
 from ...ir.expr import Call, FloatImm, IntImm, Op, Var
 from ...ir.node import replace as with_fields
-from ...ir.scalar import Add, And, BufferLoad, Cast, IterVar, Mul, Select
+from ...ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import free_vars, fresh_copy, substitute
@@ -23,6 +23,7 @@ from .conditions import loops_of, require_blocks_only, require_complete, require
 from .dependence import scope_of
 from .distinct import require_distinct
 from .domains import nest_of
+from .first_step import conjuncts
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import BlockTracker, analyzer_at, int_value
@@ -105,19 +106,13 @@ def _fill(block: Sref, loops: Sequence[Sref], store: BufferStore) -> Stmt:
     return stmt
 
 
-def _conjuncts(condition: Expr) -> list[Expr]:
-    if isinstance(condition, And):
-        return _conjuncts(condition.a) + _conjuncts(condition.b)
-    return [condition]
-
-
 def _inside(
     state: ScheduleState, block: Sref, loops: Sequence[Sref], store: BufferStore, condition: Expr
 ) -> tuple[Block, Stmt]:
     """The block on the iterations that meet the condition: loops over the inside where it is a range, else a predicate."""
     realize, old = block.realize, block.block
     ana = analyzer_at(state, block)
-    left = _conjuncts(condition)
+    left = conjuncts(condition)
     bounds: dict[Var, Range] = {}
     values = list(realize.iter_values)
     for k, (axis, value) in enumerate(zip(old.iter_vars, values)):

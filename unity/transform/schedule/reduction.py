@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from ...ir.analysis import block_regions
 from ...ir.buffer import BufferRegion
-from ...ir.build import logical_and
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
-from ...ir.scalar import And
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from .conditions import loops_of, require_reduction, same_region
 from .dependence import block_scope
 from .distinct import require_distinct
+from .first_step import init_predicate
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import analyzer_at
 from .sref import BlockRef, LoopRef, Sref
 from .state import ScheduleState
-from .tree import TRUE
 
 
 @primitive(
@@ -77,11 +75,6 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
     return state.sref(block.func, _block_of(init))
 
 
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction."""
-    return [*conjuncts(condition.a), *conjuncts(condition.b)] if isinstance(condition, And) else [condition]
-
-
 def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
     """Refuse E427 when a block inside the loop reads the result before the reduction: it would see the initial value
     instead."""
@@ -109,15 +102,8 @@ def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: li
             mapping[var] = copies[-1][0]
         else:
             mapping[var] = sref.loop.min
-    ana = analyzer_at(state, loops[0], inside=False)
-    gone = {sref.loop.loop_var for sref in loops} - used
-    predicate: Expr = TRUE
-    for part in conjuncts(realize.predicate):
-        if not (
-            gone.intersection(free_vars(part)) and used.isdisjoint(free_vars(part))
-        ):  # no condition on reduction loops alone
-            predicate = logical_and(predicate, substitute(part, mapping))
-    predicate = ana.simplify(predicate)
+    gone = [sref.loop for sref in loops if sref.loop.loop_var not in used]
+    predicate = init_predicate(analyzer_at(state, loops[0], inside=False), realize.predicate, mapping, gone)
     axes = tuple([axis for axis in old.iter_vars if axis.kind != "R"])
     assert old.init is not None
     made = Block(axes, None, None, (), (), {}, f"{old.name}_init", old.init)

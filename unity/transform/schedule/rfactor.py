@@ -23,6 +23,7 @@ from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from ...support.deep import deep_recursion
 from .conditions import loops_of, require_blocks_only, why_not_update
 from .dependence import scope_of
+from .first_step import conjuncts
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import analyzer_at, loop_range
@@ -244,12 +245,6 @@ def _point(buffer: Buffer, cell: Sequence[Expr]) -> BufferRegion:
     return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in cell]))
 
 
-def _conjuncts(predicate: Expr) -> list[Expr]:
-    if isinstance(predicate, And):
-        return _conjuncts(predicate.a) + _conjuncts(predicate.b)
-    return [] if is_int(predicate, 1) else [predicate]
-
-
 def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:
     """A partial result is initialised in its first step: refuse E443 unless that step meets the condition of the block."""
     spatial = {
@@ -258,7 +253,7 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
     reducing = {
         s.loop.loop_var: s.loop.min for s in loops_of(block) if s.loop.loop_var not in spatial and s is not loop
     }
-    for part in _conjuncts(block.realize.predicate):
+    for part in conjuncts(block.realize.predicate):
         on = set(free_vars(part))
         if on & (reducing.keys() | {loop.loop.loop_var}) and not ana.can_prove(substitute(part, reducing)):
             refuse(
@@ -327,7 +322,7 @@ def _final(
     reads = (_point(buffer, cell),) if old.init is not None else (*own, _point(buffer, cell))
     made = fresh_copy(Block(axes, reads, own, (), (), {}, old.name, body, old.init, old.span))
     guard: Expr = TRUE
-    for part in _conjuncts(realize.predicate):
+    for part in conjuncts(realize.predicate):
         if not reducing & set(free_vars(part)):
             moved = substitute(part, fresh)
             guard = moved if is_int(guard, 1) else logical_and(guard, moved)
