@@ -104,9 +104,13 @@ ROWS: dict[str, tuple[str, Function, float, float, int | None, int | None, Funct
         "erf(x) = x + x * ERF(z), z = x^2, |x| <= 1",
         _root(_series(lambda x: mp.erf(x) / x - 1, 2 / mp.sqrt(mp.pi) - 1)), 0.0, 1.0, 6, 12, lambda z: mp.mpf(1),
     ),
+    "ERFC_LOG": (
+        "1 - erf(x) = exp(x * ERFC_LOG(x)), 1 <= x; the polynomial falls without end beyond 3",
+        lambda x: mp.log(mp.erfc(x)) / x, 0.95, 3.0, 6, None, lambda x: x * mp.erfc(x),
+    ),
     "ERFC": (
-        "1 - erf(x) = exp(-x^2) * ERFC(u), u = 1 / (1 + x), 1 <= x <= 4 (float32) or 6 (float64)",
-        lambda u: mp.erfc(1 / u - 1) * mp.exp((1 / u - 1) ** 2), 0.14, 0.5, 7, 18,
+        "1 - erf(x) = exp(-x^2) * ERFC(u), u = 1 / (1 + x), 1 <= x <= 6",
+        lambda u: mp.erfc(1 / u - 1) * mp.exp((1 / u - 1) ** 2), 0.14, 0.5, None, 18,
         lambda u: mp.exp(-((1 / u - 1) ** 2)),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The error function."""
+"""The error function: an odd polynomial up to 1; beyond it 1 - exp(x * P(x)), in float64 1 - exp(-x^2) * P(1 / (1 + x))."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from .lanes import Value, absolute, copy_sign, fma, polynomial
 from .math_coefficients import POLYNOMIALS
 from .math_exp import exp
 
-LARGEST = {"f32": 4.0, "f64": 6.0}
-"""From here on erf rounds to 1."""
+LARGEST = 6.0
+"""From here on erf rounds to 1 in float64."""
 
 
 def erf(x: Value) -> Value:
-    """Error function: an odd polynomial up to 1, beyond it 1 - exp(-x^2) * P(1 / (1 + |x|))."""
-    a = absolute(x).clamp(0.0, LARGEST[x.kind])
+    """Error function."""
+    a = absolute(x)
+    if x.kind == "f64":
+        a = a.clamp(0.0, LARGEST)
     square = a * a
     small = fma(a, polynomial(square, POLYNOMIALS["ERF"][x.kind]), a)
-    tail = exp(-square) * polynomial(1.0 / (a + 1.0), POLYNOMIALS["ERFC"][x.kind])
+    if x.kind == "f64":
+        tail = exp(-square) * polynomial(1.0 / (a + 1.0), POLYNOMIALS["ERFC"]["f64"])
+    else:
+        tail = exp(a * polynomial(a, POLYNOMIALS["ERFC_LOG"]["f32"]))
     return copy_sign(a.lt(1.0).select(small, 1.0 - tail), x)

@@ -8,7 +8,7 @@ from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm
-from ...ir.scalar import Add, Cast, Let, Mul, Sub
+from ...ir.scalar import Add, BufferLoad, Cast, Let, Mul, Sub
 from ...ir.stmt import (
     AllocBuffer,
     AllocConst,
@@ -27,6 +27,7 @@ from ...ir.stmt import (
     While,
 )  # fmt: skip
 from ...ir.types import Expr
+from ...ir.walk import collect
 from ...support.errors import CodegenError
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
@@ -37,6 +38,9 @@ from .writer import STATEMENTS, FunctionWriter, LoopScope
 STACK_LIMIT = 128 * 1024
 """Bytes of stack that the buffers of one kernel may take; the rest goes to the heap."""
 _BLOCK_LIMIT = 32 * 1024
+INTERLEAVED = 4
+"""Vectors of a loop that LLVM computes side by side: one after the other, formulas of many steps wait for themselves."""
+VECTOR_BYTES = 64
 
 
 def _sequence(w: FunctionWriter, stmt: SeqStmt) -> None:
@@ -110,7 +114,17 @@ def _loop_hints(w: FunctionWriter, stmt: For) -> str:
     unroll = notes.get("unroll")
     if isinstance(unroll, int) and unroll > 1:
         hints.append(f'!"llvm.loop.unroll.count", i32 {unroll}')
+    if "vectorize" in notes and _is_long(stmt):
+        hints.append(f'!"llvm.loop.interleave.count", i32 {INTERLEAVED}')
     return f", !llvm.loop {w.module.loop_metadata(*hints)}" if hints else ""
+
+
+def _is_long(stmt: For) -> bool:
+    """A constant number of iterations that fills `INTERLEAVED` vectors of the widest element."""
+    if type(stmt.extent) is not IntImm:
+        return False
+    sizes = [access.buffer.dtype.itemsize for access in collect(stmt.body, (BufferLoad, BufferStore))]
+    return stmt.extent.value * max(sizes, default=0) >= INTERLEAVED * VECTOR_BYTES
 
 
 def _while(w: FunctionWriter, stmt: While) -> None:
