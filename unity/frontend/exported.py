@@ -221,7 +221,7 @@ class _Import:
             if not str(node.target).startswith("aten.squeeze."):
                 continue
             shape = node.args[0].meta["val"].shape
-            axes = node.args[1] if len(node.args) > 1 else range(len(shape))
+            axes = node.args[1] if len(node.args) > 1 and len(shape) else range(len(shape))
             for axis in axes if not isinstance(axes, int) else [axes]:
                 if not isinstance(shape[axis], int) and self.symbols.knows([shape[axis]]):
                     self.symbols.contracts.append(build.ne(self.symbols.expr(shape[axis]), build.const(1, "int64")))

@@ -19,7 +19,7 @@ from ..ffi.registry import get_global_func, register_func
 from ..ffi.tensor import Tensor
 from ..ir.builder import make_call
 from ..ir.expr import Call, ExternFunc, StringImm, op
-from ..ir.types import Expr, Type
+from ..ir.types import Expr, TensorType, TupleType, Type
 from ..support.extras import require
 from .report import RUNS, Gap, Runs
 
@@ -34,7 +34,8 @@ def call_torch(
     Tensors among ``numbers`` are passed as Python numbers.
     """
     operands: list[Expr] = []
-    template = json.dumps([_encode(list(args), operands, numbers), _encode(kwargs, operands, numbers)])
+    parts = [_encode(list(args), operands, numbers), _encode(kwargs, operands, numbers)]
+    template = json.dumps([*parts, _dtypes(ty)])
     name = PREFIX + str(target)
     if get_global_func(name, allow_missing=True) is None:
         register_func(name, torch_function(target))
@@ -86,14 +87,29 @@ def torch_function(target: Any) -> Callable[..., Any]:
         values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
         start = time.perf_counter()
         with torch.no_grad():
-            args, kwargs = _decode(_parsed(str(template)), values, torch)
-            made = target(*args, **kwargs)
+            *parts, dtypes = _parsed(str(template))
+            args, kwargs = _decode(parts, values, torch)
+            made = _promised(target(*args, **kwargs), dtypes, torch)
         runs.count += 1
         runs.seconds += time.perf_counter() - start
         taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
         return _result(made, taken, torch)
 
     return run
+
+
+def _dtypes(ty: Type) -> Any:
+    """dtypes of the tensors of a result type, nested as these are."""
+    if isinstance(ty, TupleType):
+        return [_dtypes(field) for field in ty.fields]
+    return ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else None
+
+
+def _promised(made: Any, dtypes: Any, torch: Any) -> Any:
+    """Results in the dtypes torch inferred for them: some operators give others when they run."""
+    if isinstance(made, (list, tuple)):
+        return [_promised(m, d, torch) for m, d in zip(made, dtypes)]
+    return made.to(getattr(torch, dtypes)) if isinstance(made, torch.Tensor) and dtypes else made
 
 
 def _result(made: Any, taken: set[int], torch: Any) -> Any:

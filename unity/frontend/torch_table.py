@@ -8,6 +8,7 @@ from . import (
     aten_loss,
     aten_math,
     aten_nn,
+    aten_norm,
     aten_reduce,
     aten_resize,
     aten_rnn,
@@ -20,7 +21,7 @@ from . import (
 from .context import ATEN
 
 SOURCES = (
-    aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_reduce, aten_resize, aten_rnn, aten_scatter, aten_shape,
+    aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_norm, aten_reduce, aten_resize, aten_rnn, aten_scatter, aten_shape,
     aten_special, aten_view, aten_window,
 )  # fmt: skip
 """The files the table is made of."""
