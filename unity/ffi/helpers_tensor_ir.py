@@ -119,7 +119,7 @@ contig0:
   %plain0 = icmp eq i32 %tnd, 0
   br i1 %plain0, label %askneg, label %done
 contig:  ; from the last dimension: stride == product of the extents behind it. DLPack does not say that a tensor is negated, as
-  ; imaginary parts of conjugated tensors are: those have other strides, which are left to Python for an extent of 1, or no dimension
+  ; imaginary parts of conjugated tensors are: those have other strides, left to Python for an extent of 1, or no dimension
   %n64 = sext i32 %tnd to i64
   %scalar = icmp eq i32 %tnd, 0
   br i1 %scalar, label %askneg, label %cloop
@@ -179,23 +179,19 @@ no:
 
 TENSORS_IR = """
 define ptr @unity_handler_malloc(ptr %c, i64 %n) {{
-  %atleast = call i64 @llvm.umax.i64(i64 %n, i64 1)
-  %up = add i64 %atleast, 63
-  %size = and i64 %up, -64
-  %p = call ptr @aligned_alloc(i64 64, i64 %size)
+  %p = call ptr @unity_memory_alloc(i64 64, i64 %n)
   ret ptr %p
 }}
-declare i64 @llvm.umax.i64(i64, i64)
 define ptr @unity_handler_calloc(ptr %c, i64 %n, i64 %m) {{
   %p = call ptr @calloc(i64 %n, i64 %m)
   ret ptr %p
 }}
 define ptr @unity_handler_realloc(ptr %c, ptr %old, i64 %n) {{
-  %p = call ptr @realloc(ptr %old, i64 %n)
+  %p = call ptr @unity_memory_realloc(ptr %old, i64 %n)
   ret ptr %p
 }}
 define void @unity_handler_free(ptr %c, ptr %p, i64 %n) {{
-  call void @free(ptr %p)
+  call void @unity_memory_free(ptr %p)
   ret void
 }}
 
@@ -284,7 +280,7 @@ make:
   %bad = icmp eq ptr %arr, null
   br i1 %bad, label %release, label %own
 release:
-  call void @free(ptr %data)
+  call void @unity_memory_free(ptr %data)
   ret ptr null
 own:  ; numpy frees the memory through our handler, stored in the array
   %fp = getelementptr i8, ptr %arr, i64 {flags}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from ..support.options import int_option
 from .engine import CompileOptions, Engine
 from .helpers_object_ir import OBJECTS_IR
 from .helpers_tensor_ir import EXTRACT_IR, TENSORS_IR
@@ -27,6 +28,7 @@ from .layout import (
     check_layouts,
     immortal,
 )
+from .memory_ir import memory_ir
 from .runtime_table import DTYPE_INDEX, SLOTS, TABLE, set_memory_handler, slot_offset
 
 LEAF_BYTES = 32
@@ -114,7 +116,8 @@ def helper_ir() -> str:
         "flags": ARRAY_FLAGS, "handler": ARRAY_HANDLER, "words": len(SLOTS),
         "carray": C_CONTIGUOUS | ALIGNED | WRITEABLE,
     }  # fmt: skip
-    return "".join([part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR)])
+    parts = [part.format(**places) for part in (_DECLARATIONS, EXTRACT_IR, TENSORS_IR, OBJECTS_IR)]
+    return "".join([*parts, memory_ir()])
 
 
 def _python_symbols() -> dict[str, int]:
@@ -135,8 +138,26 @@ def helper_engine() -> Engine:
     symbols = _python_symbols() | {"unity_runtime": ctypes.addressof(TABLE)}
     engine = Engine(symbols).add_ir(helper_ir(), CompileOptions(pipeline="O2"))
     set_memory_handler(*[engine.address(f"unity_handler_{part}") for part in ("malloc", "calloc", "realloc", "free")])
+    ctypes.c_uint64.from_address(engine.address("unity_memory_limit")).value = max(0, int_option("UNITY_RECYCLE_BYTES"))
     immortal(engine)
     return engine
+
+
+def recycled_bytes() -> int:
+    """Bytes of dropped results and temporaries that wait for the next ones."""
+    return ctypes.c_uint64.from_address(helper_engine().address("unity_memory_kept")).value
+
+
+def release_recycled() -> None:
+    """Give the memory that waits for the next results back to the system."""
+    ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(helper_engine().address("unity_memory_trim"))(0, 0)
+
+
+@cache
+def allocator_symbols() -> dict[str, int]:
+    """What ``aligned_alloc`` and ``free`` mean in drivers and kernels of this process."""
+    engine = helper_engine()
+    return {"aligned_alloc": engine.address("unity_memory_alloc"), "free": engine.address("unity_memory_free")}
 
 
 @cache

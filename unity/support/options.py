@@ -62,6 +62,12 @@ OPTIONS: dict[str, Option] = {
             1 << 30,
             "Size the object cache may have; above it the entries used longest ago are removed. 0 stores nothing.",
         ),
+        Option(
+            "UNITY_RECYCLE_BYTES",
+            int,
+            256 << 20,
+            "Memory of dropped results and temporaries that is kept for the next ones; 0 keeps none.",
+        ),
         Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
     )
 }

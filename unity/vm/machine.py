@@ -16,7 +16,7 @@ from ..ffi.engine import Engine
 from ..ffi.entry_spec import spec_of_kernel
 from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
-from ..ffi.native_helpers import helper_symbols
+from ..ffi.native_helpers import allocator_symbols, helper_symbols
 from ..ffi.object_archive import split_objects
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
 from ..ffi.tensor import Tensor
@@ -258,6 +258,8 @@ def link_kernels(executable: Executable) -> Engine:
     symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
     if any([name.startswith(("unity_", "Py")) for name in needed]):
         symbols |= helper_symbols()
+    if "aligned_alloc" in needed:
+        symbols |= allocator_symbols()
     for name, address in symbols.items():
         engine.add_symbol(name, address)
     for part in objects:

@@ -20,7 +20,7 @@ from ..ffi.engine import CompileOptions, Engine, compile_ir
 from ..ffi.fastcall import driver_function
 from ..ffi.layout import member_offset
 from ..ffi.llvm import llvm_version
-from ..ffi.native_helpers import helper_symbols
+from ..ffi.native_helpers import allocator_symbols, helper_symbols
 from ..support.errors import ArtifactError, InternalError, UnityError, VMError
 from ..version import VERSION
 from .builtins import BUILTINS, truth
@@ -60,7 +60,7 @@ class NativeProgram:
         self.engine = engine
         if "driver" not in executable.objects or executable.driver_tag != driver_tag():
             add_driver(executable)
-        symbols = dict(helper_symbols())
+        symbols = helper_symbols() | allocator_symbols()
         for name in _PYTHON_NAMES:
             symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         for name, address in symbols.items():
@@ -128,7 +128,7 @@ class NativeProgram:
 
 
 def _free_arena(env: ctypes.Array[ctypes.c_uint64]) -> None:
-    ctypes.CDLL(None).free(ctypes.c_void_p(env[0]))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(allocator_symbols()["free"])(env[0])
 
 
 class Callbacks:
