@@ -133,14 +133,13 @@ def _training_batch_norm(c: Context, a: Args) -> list[Any]:
     old = number(1 - a.momentum, dtype_of(wide)), number(a.momentum, dtype_of(wide))
 
     def moved(stored: Expr, new: Expr) -> Expr:
-        kept = op.add(op.multiply(c.cast(stored, dtype_of(wide)), old[0]), op.multiply(new, old[1]))
-        return c.cast(kept, dtype_of(stored))
+        return op.add(op.multiply(c.cast(stored, dtype_of(wide)), old[0]), op.multiply(new, old[1]))
 
-    kind = dtype_of(a.input)
     channels = shape_of(a.input)[1:2]
     plain = [c.broadcast(number(v, dtype_of(wide)), channels) for v in (1.0, 0.0)]
     weight, bias = [p if w is None else c.cast(w, dtype_of(wide)) for w, p in zip((a.weight, a.bias), plain)]
     made = batch_norm(c, wide, weight, bias, mean, spread, a.eps)
     saved = [mean, inverse, *([None] if update else [])]
     after = [moved(a.running_mean, mean), moved(a.running_var, op.multiply(spread, seen))]
-    return [c.cast(c.emit(made), kind), *saved, *after]
+    results = [c.emit(made), *saved, *after]
+    return [None if r is None else c.cast(r, dtype_name(v.dtype)) for r, v in zip(results, c.value)]
