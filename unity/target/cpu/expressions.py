@@ -65,6 +65,10 @@ def _ramp(w: FunctionWriter, expr: Ramp) -> str:
 
 def _shuffle(w: FunctionWriter, expr: Shuffle) -> str:
     parts: list[tuple[str, DataType]] = [(w.unmasked(v), dtype_of(v)) for v in expr.vectors]
+    picks = [position.value for position in expr.indices if type(position) is IntImm]
+    joined = _shuffle_of_two(w, parts, picks) if len(picks) == len(expr.indices) else None
+    if joined is not None:
+        return joined
     lanes: list[tuple[str, DataType, int]] = [(text, dtype, i) for text, dtype in parts for i in range(dtype.lanes)]
     element = expr.ty.dtype.element
     picked = []
@@ -81,6 +85,17 @@ def _shuffle(w: FunctionWriter, expr: Shuffle) -> str:
     for lane, text in enumerate(picked):
         result = w.emit(f"insertelement {ty} {result}, {value_type(element)} {text}, i64 {lane}")
     return result
+
+
+def _shuffle_of_two(w: FunctionWriter, parts: list[tuple[str, DataType]], picks: list[int]) -> str | None:
+    """One instruction for lanes out of one vector or of two of one type; None for another form."""
+    (first, dtype), (second, other) = parts[0], parts[-1]
+    whole = len(parts) <= 2 and dtype is other and dtype.lanes > 1 and len(picks) > 1
+    if not whole or not all([0 <= n < dtype.lanes * len(parts) for n in picks]):
+        return None
+    ty = value_type(dtype)
+    lanes = ", ".join([f"i32 {n}" for n in picks])
+    return w.emit(f"shufflevector {ty} {first}, {ty} {second}, <{len(picks)} x i32> <{lanes}>")
 
 
 def _let(w: FunctionWriter, expr: Let) -> str:

@@ -29,6 +29,8 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
+from .tiles import vector_bytes
+from .transposed import transposed
 
 PARALLEL_CELLS = 1 << 18
 """Cells from which on a nest that computes each by itself is shared between threads."""
@@ -163,7 +165,8 @@ def _order(stmt: For, parallel: bool = True) -> Stmt:
     if block.init is None:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
-            blocked = _blocked(order, nest, update)
+            large = _iterations(order) >= PARALLEL_CELLS
+            blocked = transposed(order, nest, update, vector_bytes(), large) or _blocked(order, nest, update)
             if blocked is not None:
                 return blocked
         if cells and _iterations(order) >= PARALLEL_CELLS:

@@ -39,6 +39,12 @@ class Piece:
     limit: Expr | None = None
 
 
+def vector_bytes() -> int:
+    """Bytes of a vector register of this machine."""
+    features = host_features()
+    return 64 if "+avx512f" in features else 32 if "+avx" in features else 16
+
+
 @dataclass(slots=True, frozen=True)
 class TileOptions:
     """``vector_bytes`` of one register (0: what this machine has); ``accumulators``: registers a tile may take (0: as many as
@@ -50,8 +56,7 @@ class TileOptions:
 
     def machine(self, item_bytes: int) -> Machine:
         """Lanes and registers for elements of a size."""
-        features = host_features()
-        wide = self.vector_bytes or (64 if "+avx512f" in features else 32 if "+avx" in features else 16)
+        wide = self.vector_bytes or vector_bytes()
         registers = 32 if wide >= 64 else 16
         return Machine(max(1, wide // item_bytes), self.accumulators or registers - 6)
 
