@@ -1,6 +1,7 @@
 """Default schedules: rules over the schedule primitives, tried on every tensor program of a module before it is lowered.
 
-``apply`` the pass, ``base`` what a rule is, ``contraction`` what it recognises, ``matmul`` its schedule, ``packing`` constants
+``apply`` the pass, ``base`` what a rule is, ``contraction`` what it recognises, ``matmul`` its schedule,
+``windows`` depthwise convolutions and pooling, ``packing`` constants
 laid out at build. A new rule is one file and one line in ``apply.RULES``.
 """
 

@@ -24,8 +24,9 @@ from ..base import module_pass
 from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
 from .matmul import CONTRACTION
 from .packing import Packing
+from .windows import WINDOWS
 
-RULES: tuple[Rule, ...] = (CONTRACTION,)
+RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS)
 """In the order in which they are tried."""
 _CALL = op("R.call_dps")
 
