@@ -7,6 +7,7 @@ Invariant: what it returns passes the native checks, so both agree on what is a 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,40 @@ def _dims_text(dims: tuple[Dim | None, ...], symbols: tuple[str, ...]) -> str:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
+class Finished:
+    """What a checker returns instead of arguments where the call is done already: native code hands ``value`` on."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+OutHandler = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+"""Does a call with ``out=``: (arguments, named arguments, what was given) -> result."""
+
+
 class ArgumentChecker:
-    """Checks and converts the arguments of one entry. Calling it returns the converted arguments as a tuple."""
+    """Checks and converts the arguments of one entry. Calling it returns the converted arguments as a tuple.
 
-    def __init__(self, spec: EntrySpec) -> None:
+    ``out(args, kwargs, given)`` does calls with ``out=given``, where the entry has no parameter of that name.
+    """
+
+    def __init__(self, spec: EntrySpec, out: OutHandler | None = None) -> None:
         self.spec = spec
+        self.out = out
 
-    def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
+    def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...] | Finished:
         """Arguments in the form native code reads. Raises VMError E602 to E613."""
+        if self.out is not None and "out" in kwargs and "out" not in [arg.name for arg in self.spec.args]:
+            given = kwargs.pop("out")
+            if given is not None:
+                return Finished(self.out(args, kwargs, given))
         return self.bind(args, kwargs)[0]
+
+    def order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
+        """Arguments in the order of the parameters. Raises VMError E602."""
+        return self._order(args, kwargs)
 
     def bind(
         self, args: tuple[object, ...], kwargs: dict[str, object] | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from ..support.errors import VMError
 from ..support.forking import fork_lock
 from .abi import KernelSignature
-from .check import ArgumentChecker
+from .check import ArgumentChecker, OutHandler
 from .engine import CompileOptions, Engine
 from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import entry_ir
@@ -78,10 +78,11 @@ def _entry_engine(text: str) -> Engine:
 
 
 def _make(
-    spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object]
-) -> Callable[..., Any]:
+    spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object],
+    out: OutHandler | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     engine = _entry_engine(text)
-    checker = ArgumentChecker(spec)
+    checker = ArgumentChecker(spec, out)
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
     table = np.array([raw, env, id(checker), id(reporter)], dtype=np.uint64).view(EntryTable)
@@ -119,11 +120,14 @@ def kernel_function_of(
     )  # fmt: skip
 
 
-def driver_function(spec: EntrySpec, address: int, *, env: int = 0, keep: Iterable[object] = ()) -> Callable[..., Any]:
+def driver_function(
+    spec: EntrySpec, address: int, *, env: int = 0, keep: Iterable[object] = (), out: OutHandler | None = None
+) -> Callable[..., Any]:
     """A Python function around a driver ``ptr raw(ptr env, ptr leaves, ptr symbols)`` that returns a new object.
 
     ``leaves`` are records ``{data or scalar bits, object, dims, ndim}``, 32 bytes each. ``keep`` holds the Engine and
-    everything ``env`` points to. Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
+    everything ``env`` points to; ``out`` does the calls with ``out=``.
+    Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
     """
     validate(spec)
-    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec.name, ()), keep)
+    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec.name, ()), keep, out)

@@ -1,21 +1,34 @@
 """The checked entry as LLVM IR: a ``METH_FASTCALL | METH_KEYWORDS`` function that checks, calls, converts the result.
 
 The text depends on the spec and the mode alone; addresses come at run time from the words of ``self``, a numpy array:
-``[raw, env, slow, status]``. Invariant: every check that fails goes to ``%slow`` (the Python checker), which raises or
-returns arguments that pass; native memory is touched only after all checks.
+``[raw, env, slow, status]``. Invariant: every check that fails goes to ``%slow`` (the Python checker), which raises,
+returns arguments that pass, or returns the result itself (``Finished``); native memory is touched only after all checks.
 """
 
 from __future__ import annotations
 
 from ..support.errors import FFIError
 from .abi import Dim
+from .check import Finished
 from .dtype import DataType
 from .entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, is_symbol
 from .formula import FormulaEmitter
-from .layout import ALIGNED, ARRAY_DATA, C_CONTIGUOUS, FLOAT_VALUE, OBJECT_TYPE, TUPLE_ITEMS, VAR_SIZE, WRITEABLE
+from .layout import (
+    ALIGNED,
+    ARRAY_DATA,
+    C_CONTIGUOUS,
+    FLOAT_VALUE,
+    OBJECT_TYPE,
+    TUPLE_ITEMS,
+    VAR_SIZE,
+    WRITEABLE,
+    member_offset,
+)
 from .native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
 from .runtime_table import DTYPE_INDEX, SLOTS, packed_dlpack_type, slot_offset
 
+FINISHED_VALUE = member_offset(Finished.__dict__["value"])
+"""Byte offset of the value of a ``Finished``."""
 _EXTERNALS = """\
 @unity_runtime = external global [{words} x i64]
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
@@ -304,9 +317,21 @@ class EntryWriter:
             "  %checker = load ptr, ptr %slow.p",
             "  %checked = call ptr @PyObject_Vectorcall(ptr %checker, ptr %args, i64 %nargs, ptr %kw)",
             "  %refused = icmp eq ptr %checked, null",
-            "  br i1 %refused, label %refuse, label %retry",
+            "  br i1 %refused, label %refuse, label %answered",
             "refuse:",
             "  ret ptr null",
+            "answered:",
+            f"  %kind.p = getelementptr i8, ptr %checked, i64 {OBJECT_TYPE}",
+            "  %kind = load ptr, ptr %kind.p",
+            f"  %tuple = load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset('tuple')})",
+            "  %arguments = icmp eq ptr %kind, %tuple",
+            "  br i1 %arguments, label %retry, label %finished",
+            "finished:",
+            f"  %value.p = getelementptr i8, ptr %checked, i64 {FINISHED_VALUE}",
+            "  %value = load ptr, ptr %value.p",
+            "  call void @unity_incref(ptr %value)",
+            "  call void @unity_decref(ptr %checked)",
+            "  ret ptr %value",
             "retry:",
             f"  %size.p = getelementptr i8, ptr %checked, i64 {VAR_SIZE}",
             "  %size = load i64, ptr %size.p",

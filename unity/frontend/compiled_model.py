@@ -150,12 +150,16 @@ class CompiledModel:
         return -1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on torch tensors. Raises FrontendError E017 for another structure, VMError for tensors that do not fit."""
+        """Run on torch tensors; ``out=`` (unless the model has an argument of that name) is what the results are written into.
+
+        Raises FrontendError E017 for another structure, VMError for tensors that do not fit.
+        """
         if not kwargs and len(args) == self._flat:
             made = self._direct(args)
             if made is not None:
                 return made
-        return self._general(args, kwargs)
+        out = kwargs.pop("out", None) if "out" not in self._names else None
+        return self._general(args, kwargs, out)
 
     def _direct(self, args: tuple[Any, ...]) -> Any:
         """A call of compact tensors without any rearranging; None where something else is needed."""
@@ -174,7 +178,7 @@ class CompiledModel:
                 made[place] = value.clone()
         return made[0] if self._single else tuple(made)
 
-    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, spec = self._tree.tree_flatten((args, kwargs))
         if spec != self._in_spec:
             leaves = self._rearranged(args, kwargs, spec)
@@ -188,7 +192,8 @@ class CompiledModel:
         inputs += [self._input(t) for t in self._state]
         self._refuse_shared(leaves)
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
-        found = [self._output(v, taken) for v in self._main(*inputs)]
+        given = {} if out is None else {"out": self._given(out)}
+        found = [self._output(v, taken) for v in self._main(*inputs, **given)]
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
                 (leaves[target] if isinstance(target, int) else target).copy_(value)
@@ -196,6 +201,16 @@ class CompiledModel:
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _given(self, out: Any) -> tuple[Any, ...]:
+        """What ``out=`` holds for each result of ``main``. Raises VMError E982 where it has another structure than the results."""
+        leaves, spec = self._tree.tree_flatten(out)
+        if spec != self._out_spec:
+            raise VMError(
+                "E982", f"out= is {spec}, the results are {self._out_spec}", help="give it as the model returns it"
+            )
+        wanted = [leaf for leaf, (computed, _) in zip(leaves, self._outputs) if computed]
+        return (*[None] * len(self._updates), *wanted)
 
     def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
         """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""

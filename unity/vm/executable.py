@@ -53,7 +53,7 @@ class Executable:
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
-    """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs to compare on."""
+    """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""

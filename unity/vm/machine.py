@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..ffi.check import ArgumentChecker
+from ..ffi.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.device import CPU, Device, device as make_device
 from ..ffi.elf import read_symbols
 from ..ffi.engine import Engine
@@ -21,11 +21,13 @@ from ..ffi.object_archive import split_objects
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
+from .bytecode import Program
 from .entry import plan_entry
 from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
 from .native_run import NativeProgram
+from .out_calls import OutCall, with_outputs
 from .processor import require_processor
 from .profile import Profile, profile
 from .values import Closure, to_value
@@ -103,6 +105,8 @@ class VirtualMachine:
         self.engine = link_kernels(executable)
         self.interpreter = Interpreter(executable.program, {})
         self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
+        if self.native is not None:
+            self.native.outputs = self._outputs_of
         self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program)
         self._functions: dict[str, BoundFunction] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
@@ -135,10 +139,16 @@ class VirtualMachine:
         if self.native is not None:
             return self.native.function(name)
         program = self.executable.program
-        checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
+        return interpreted(program, self.interpreter, name, self._outputs_of(name))
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self.interpreter.run(name, tuple([to_value(a) for a in checker(*args, **kwargs)]))
+    def _outputs_of(self, name: str) -> OutHandler:
+        """Calls of a function with ``out=``; what they need is made for the first one."""
+        made: list[OutCall] = []
+
+        def call(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+            if not made:
+                made.append(out_call(self, name))
+            return made[0](args, kwargs, out)
 
         return call
 
@@ -236,8 +246,40 @@ class VirtualMachine:
             raise VMError("E631", f"the program has no graph function {name!r}", help="time_evaluator times a kernel")
         self.executable.count_work()
         checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
-        values = tuple([to_value(a) for a in checker(*args)])
+        values = tuple([to_value(a) for a in checker.bind(args)[0]])
         return profile(program, self.kernels, name, values, runs)
+
+
+def interpreted(
+    program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None
+) -> Callable[..., Any]:
+    """A function run by the interpreter, with the checks of its entry."""
+    checker = ArgumentChecker(plan_entry(program.functions[name], program).spec, out)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = checker(*args, **kwargs)
+        return (
+            given.value if isinstance(given, Finished) else interpreter.run(name, tuple([to_value(a) for a in given]))
+        )
+
+    return call
+
+
+def out_call(vm: VirtualMachine, name: str) -> OutCall:
+    """Calls with ``out=`` of a function: its derived form, compiled for the machine's mode."""
+    program = vm.executable.program
+    plan = with_outputs(program, name)
+    plain: Callable[..., Any] = vm[name]
+    order = ArgumentChecker(plan_entry(program.functions[name], program).spec).order
+    direct = plain
+    if plan is not None and plan.program is not program:
+        interpreter = Interpreter(plan.program, vm.kernels)
+        direct = interpreted(plan.program, interpreter, name)
+        if vm.native is not None:
+            derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != "driver"},
+                                 vm.executable.triple, vm.executable.features)  # fmt: skip
+            direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
+    return OutCall(plan, name, plain, direct, order)
 
 
 def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:

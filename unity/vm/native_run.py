@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi import registry
+from ..ffi.check import OutHandler
 from ..ffi.engine import CompileOptions, Engine, compile_ir
 from ..ffi.fastcall import driver_function
 from ..ffi.layout import member_offset
@@ -67,6 +68,8 @@ class NativeProgram:
             engine.add_symbol(name, address)
         engine.add_object(executable.objects["driver"])
         self.functions: dict[str, Callable[..., Any]] = {}
+        self.outputs: Callable[[str], OutHandler] | None = None
+        """Gives, for a function, what does its calls with ``out=``."""
         self.callbacks = Callbacks(self)
         self.keep: list[Any] = []
         try:
@@ -81,8 +84,9 @@ class NativeProgram:
             plan = plan_entry(self.program.functions[name], self.program)
             address = self.engine.address(f"drive.{name}")
             found = driver_function(
-                plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self)
-            )
+                plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self),
+                out=self.outputs(name) if self.outputs is not None else None,
+            )  # fmt: skip
             self.functions[name] = found
         return found
 
