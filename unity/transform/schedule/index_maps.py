@@ -8,6 +8,7 @@ from typing import Any
 
 from ...arith.index_map import IndexMap
 from ...ir.build import index_var
+from ...ir.types import Expr, PrimType
 from ...support.errors import ScheduleError
 from ...te.value import Value, to_scalar
 
@@ -29,4 +30,14 @@ def to_index_map(value: IndexMap | Callable[..., Any], ndim: int, dtype: str = "
     variables = tuple([index_var(names[k] if k < len(names) else f"i{k}", dtype) for k in range(ndim)])
     made = value(*[Value(v) for v in variables])
     given: Sequence[Any] = made if isinstance(made, (list, tuple)) else [made]
-    return IndexMap(variables, tuple([to_scalar(e, dtype) for e in given]))
+    for item in given:
+        if item is Ellipsis:
+            raise ScheduleError("E403", "an index map gives indices, no axis separators",
+                                help="sch.set_axis_separator(block, buffer, [place]) divides the axes afterwards")  # fmt: skip
+        if not isinstance(item, (Value, Expr, int)):
+            raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {item!r}")
+    found = tuple([to_scalar(e, dtype) for e in given])
+    for index in found:
+        if not isinstance(index.ty, PrimType) or not index.ty.dtype.is_int:
+            raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {index}")
+    return IndexMap(variables, found)

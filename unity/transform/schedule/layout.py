@@ -46,7 +46,7 @@ def buffer_of(state: ScheduleState, block: Sref, which: Any) -> Buffer:
         return read_buffer(state, block, name)
     if kind == "" and isinstance(name, int) and not isinstance(name, bool):
         return written_buffer(state, block, name - len(reads))
-    if kind == "write" or name in [w.buffer.name for w in writes]:
+    if kind == "write" or (isinstance(name, str) and name in [w.buffer.name for w in writes]):
         return written_buffer(state, block, name)
     return read_buffer(state, block, name)
 

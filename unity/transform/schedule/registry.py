@@ -90,7 +90,7 @@ def _is_int(value: Any) -> bool:
 
 _PLAIN: dict[str, Accepts] = {
     "int": _is_int,
-    "bool": lambda value: isinstance(value, bool) or value in (0, 1),
+    "bool": lambda value: isinstance(value, (bool, int)) and value in (0, 1),
     "str": lambda value: isinstance(value, str),
     "float": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "None": lambda value: value is None,

@@ -89,7 +89,7 @@ def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
     kind, which = buffer if isinstance(buffer, (tuple, list)) and len(buffer) == 2 else ("", buffer)
     writes = regions(state, block.block)[1]
     if kind not in ("read", "write"):
-        kind = "write" if which in [w.buffer.name for w in writes] else "read"
+        kind = "write" if isinstance(which, str) and which in [w.buffer.name for w in writes] else "read"
     found = written_buffer(state, block, which) if kind == "write" else read_buffer(state, block, which)
     axes = block.block.iter_vars
     inside = _access(block, found)[0]

@@ -62,6 +62,10 @@ def divisors(n: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*small, *[n // d for d in reversed(small)]]))
 
 
+MAX_PARTS = 64
+"""Factors a loop may be divided into."""
+
+
 def draw_tiling(rng: random.Random, extent: int, parts: int, limit: int) -> list[int]:
     """An ordered factorisation, each equally likely. The product is exactly ``extent``."""
     found: list[int] = []
@@ -111,7 +115,7 @@ def sample_perfect_tile(
     ``max_innermost_factor`` (-1: no limit); each factorisation is equally likely. Gives ExprRVs for ``split``. Raises
     ScheduleError E428."""
     extent = _extent(loop)
-    if n < 1 or max_innermost_factor == 0 or max_innermost_factor < -1:
+    if not 1 <= n <= MAX_PARTS or max_innermost_factor == 0 or max_innermost_factor < -1:
         refuse(
             "E428",
             f"no tiling into {n} with innermost factor {max_innermost_factor}",
@@ -143,7 +147,7 @@ def sample_partitioned_tile(
     """Choose ``n`` factors of a loop's extent such that the product of those from ``partition_pos`` on is a multiple of
     ``innerpart_factor``. Where the extent allows none, all factors are 1 but the first. Raises ScheduleError E428."""
     extent = _extent(loop)
-    if n < 1 or not 0 <= partition_pos <= n or innerpart_factor < 1:
+    if not 1 <= n <= MAX_PARTS or not 0 <= partition_pos <= n or innerpart_factor < 1:
         refuse(
             "E428",
             f"no partition at {partition_pos} of {n} parts by {innerpart_factor}",

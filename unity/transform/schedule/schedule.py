@@ -17,7 +17,7 @@ from ...ir.module import IRModule
 from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.deep import deep_recursion
-from ...support.errors import ScheduleError
+from ...support.errors import ScheduleError, UnityError
 from . import grade
 from .location import Mark, run_at_mark
 from .refuse import LEVELS, Refused, picture, refuse
@@ -298,10 +298,15 @@ def method(row: Row) -> Any:
         decision = given.pop("decision", None)
         for name in variadic:
             given[name] = list(given[name])
-        for name in blocks:
-            if isinstance(given.get(name), str):
-                given[name] = self.get_block(given[name])
-        return self.run(row, given, decision)
+        steps = len(self.trace.insts)
+        try:
+            for name in blocks:
+                if isinstance(given.get(name), str):
+                    given[name] = self.get_block(given[name])
+            return self.run(row, given, decision)
+        except UnityError:
+            del self.trace.insts[steps:]
+            raise
 
     call.__name__ = row.name
     call.__doc__ = row.doc

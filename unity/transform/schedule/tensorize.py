@@ -44,10 +44,17 @@ def tensorize(
     The block must compute what the intrinsic's description says: same loops, iterators and accesses, up to names, loops of one
     iteration and the order of operands of ``+`` and ``*``. Buffers may have more axes in front than the description's, and any
     strides and offset that the implementation declares as symbols. Raises ScheduleError E441 with the first difference,
-    E442 where strides or offset are not what the implementation needs, VerifyError E380 for an intrinsic that is not registered.
+    also for one that is not registered, E442 where strides or offset are not what the implementation needs.
     """
-    found = TensorIntrin.get(tensor_intrin)
-    assert found is not None
+    found = TensorIntrin.get(tensor_intrin, allow_missing=True)
+    if found is None:
+        refuse(
+            "E441",
+            f"no tensor intrinsic is registered as {tensor_intrin!r}",
+            condition="a registered intrinsic",
+            at=block_or_loop,
+            nearest="import unity.target.tensor_intrin for those that are shipped, or TensorIntrin.register(name, desc, impl)",
+        )
     with deep_recursion():
         block = block_or_loop
         if not block.is_block or (block.parent is not None and block.block.iter_vars and _is_leaf(state, block)):
