@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir.expr import ShapeExpr, TupleGetItem
 from ..ir.types import Expr
 from .aten_view import product
-from .context import Args, Context, aten, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from .context import Args, Context, aten, dtype_name, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
 def _weights(c: Context, shape: tuple[Expr, ...], weight: Expr | None, bias: Expr | None) -> tuple[Expr, Expr]:
