@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from .forking import fork_lock
 
@@ -38,20 +37,47 @@ def _put_back() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-@contextmanager
-def deep_recursion(limit: int = LIMIT) -> Iterator[None]:
-    """Raise the recursion limit inside the context and put it back afterwards."""
-    me = threading.get_ident()
-    with _lock:
-        found = sys.getrecursionlimit()
-        if not _walks:
-            _before.append(found)
-        _walks.append(me)
-        if found < limit:
-            sys.setrecursionlimit(limit)
-    try:
-        yield
-    finally:
+class _Inside(threading.local):
+    """True in a thread while one of its walks has the limit raised."""
+
+    walking = False
+
+
+_inside = _Inside()
+
+
+class _Deep:
+    """The context of one walk; a walk inside another one of its thread has nothing to do."""
+
+    __slots__ = ("counted", "limit", "outermost")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.counted = self.outermost = False
+
+    def __enter__(self) -> None:
+        if _inside.walking and self.limit <= LIMIT:
+            return
         with _lock:
-            _walks.remove(me)
+            found = sys.getrecursionlimit()
+            if not _walks:
+                _before.append(found)
+            _walks.append(threading.get_ident())
+            if found < self.limit:
+                sys.setrecursionlimit(self.limit)
+        self.counted, self.outermost = True, not _inside.walking
+        _inside.walking = True
+
+    def __exit__(self, *_: object) -> None:
+        if not self.counted:
+            return
+        if self.outermost:
+            _inside.walking = False
+        with _lock:
+            _walks.remove(threading.get_ident())
             _put_back()
+
+
+def deep_recursion(limit: int = LIMIT) -> AbstractContextManager[None]:
+    """Raise the recursion limit inside the context and put it back afterwards."""
+    return _Deep(limit)

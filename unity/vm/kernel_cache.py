@@ -31,6 +31,7 @@ from ..target.cpu.codegen import (
     callees,
     compile_kernel_text,
     compile_options,
+    special_nodes,
     write_kernels,
 )
 from ..target.cpu.imported import imported_texts
@@ -173,9 +174,10 @@ def _suffix(key: str) -> str:
 
 def _groups(functions: Mapping[str, PrimFunc]) -> list[Group]:
     """The programs, those together that call each other; all together where one imports LLVM IR for the others to call."""
-    if imported_texts(functions):
+    nodes = {name: special_nodes(func) for name, func in functions.items()}
+    if imported_texts([node for held in nodes.values() for node in held]):
         return [dict(functions)]
-    called = {name: callees(func, functions) for name, func in functions.items()}
+    called = {name: callees(held, functions) for name, held in nodes.items()}
     near: dict[str, set[str]] = {name: set(others) for name, others in called.items()}
     for name, others in called.items():
         for other in others:

@@ -7,9 +7,10 @@ module before any of its passes do. Symbols of kernels are ``unity.kernel.<name>
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
@@ -18,6 +19,8 @@ from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...ir.node import Node
+from ...ir.stmt import AttrStmt, BufferStore, For
 from ...ir.types import PointerType
 from ...ir.verify import violations
 from ...ir.walk import collect
@@ -62,15 +65,16 @@ def write_module(
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) + suffix for name in functions}
     with deep_recursion():
-        _refuse_recursion(functions)
-        signatures = {name: kernel_signature(name, func) for name, func in functions.items()}
+        nodes = {name: special_nodes(func) for name, func in functions.items()}
+        _refuse_recursion(functions, nodes)
+        signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
         options = compile_options(target)
         module.features = frozenset([name[1:] for name in options.features.split(",") if name.startswith("+")])
         module.scales = scales_by_instruction(options.features)
         if target.mcpu or target.mattr:
             module.processor = (options.cpu or host_cpu(), options.features)
-        texts = imported_texts(functions)
+        texts = imported_texts([node for held in nodes.values() for node in held])
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
@@ -79,10 +83,17 @@ def write_module(
     return linked(text, texts), final, symbols, tuple(module.externs)
 
 
-def callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
-    """Functions of the module that a tensor program calls."""
+def special_nodes(func: PrimFunc) -> list[Any]:
+    """What the questions about a whole program are answered from, gathered in one walk: its calls, stores, loops, attributes."""
+    return collect(func.body, (Call, BufferStore, For, AttrStmt))
+
+
+def callees(nodes: Iterable[Node], functions: Mapping[str, PrimFunc]) -> list[str]:
+    """Functions of the module that a tensor program with these nodes calls."""
     found = []
-    for call in collect(func.body, Call):
+    for call in nodes:
+        if type(call) is not Call:
+            continue
         name = call.op.name if type(call.op) is GlobalVar else ""
         if type(call.op) is Op and call.op.name.startswith("T.call_") and call.args and type(call.args[0]) is StringImm:
             name = call.args[0].value
@@ -91,9 +102,9 @@ def callees(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> list[str]:
     return found
 
 
-def _refuse_recursion(functions: Mapping[str, PrimFunc]) -> None:
+def _refuse_recursion(functions: Mapping[str, PrimFunc], nodes: Mapping[str, Iterable[Node]]) -> None:
     """Tensor programs run on a bounded stack: cycles of calls are refused with CodegenError E526."""
-    called = {name: callees(func, functions) for name, func in functions.items()}
+    called = {name: callees(nodes[name], functions) for name in functions}
     for component in strongly_connected(functions, lambda name: called[name]):
         if len(component) > 1 or component[0] in called[component[0]]:
             names = ", ".join(sorted(component))

@@ -6,17 +6,17 @@ called with the types they are defined with; they stay private to the kernels th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import llvmlite.binding as binding
 
 from ...ffi.engine import process_symbol
 from ...ffi.llvm import LLVM_LOCK, host_triple, parse_ir
 from ...ir.expr import StringImm
-from ...ir.function import PrimFunc
+from ...ir.node import Node
 from ...ir.stmt import AttrStmt, For
-from ...ir.walk import collect
 from ...support.errors import CodegenError, FFIError
 from .probe import compile_problem
 
@@ -34,18 +34,21 @@ class Imported:
     params: tuple[str, ...]
 
 
-def imported_texts(functions: Mapping[str, PrimFunc]) -> dict[str, Importer]:
-    """The texts that programs import, each once, with the first place that does."""
+def imported_texts(nodes: Iterable[Node]) -> dict[str, Importer]:
+    """The texts that programs with these nodes import, each once, with the first place that does."""
     found: dict[str, Importer] = {}
-    for func in functions.values():
-        for stmt in collect(func.body, (AttrStmt, For)):
-            value = (stmt.annotations or {}).get(KEY) if type(stmt) is For else stmt.value if stmt.key == KEY else None
-            if value is None:
-                continue
-            text = value.value if type(value) is StringImm else value
-            if type(text) is not str:
-                raise CodegenError("E450", f"{KEY} takes LLVM IR as text, got {text!r}", stmt.span)
-            found.setdefault(text, stmt)
+    for stmt in nodes:
+        value: Any = None
+        if isinstance(stmt, For):
+            value = (stmt.annotations or {}).get(KEY)
+        elif isinstance(stmt, AttrStmt) and stmt.key == KEY:
+            value = stmt.value
+        if value is None:
+            continue
+        text = value.value if type(value) is StringImm else value
+        if type(text) is not str:
+            raise CodegenError("E450", f"{KEY} takes LLVM IR as text, got {text!r}", stmt.span)  # type: ignore[attr-defined]
+        found.setdefault(text, stmt)  # type: ignore[arg-type]
     return found
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...arith.formula import NoFormula, to_formula
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
 from ...ir.build import dtype_of
 from ...ir.expr import Call, Var
 from ...ir.function import PrimFunc
+from ...ir.node import Node
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import BufferStore
 from ...ir.types import Expr, PrimType, TupleType
@@ -62,29 +65,27 @@ def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
     return found
 
 
-def written_pointers(func: PrimFunc) -> set[Var]:
-    """Data pointers that the body may write through: stored to, or passed on as a pointer."""
+def written_pointers(nodes: Iterable[Node]) -> set[Var]:
+    """Data pointers that a body with these nodes may write through: stored to, or passed on as a pointer."""
     written: set[Var] = set()
-    for found in collect(func.body, (BufferStore, Call)):
-        if type(found) is BufferStore:
+    for found in nodes:
+        if isinstance(found, BufferStore):
             written.add(found.buffer.data)
+        if not isinstance(found, Call):
             continue
-        call = found
-        for argument in call.args:
+        for argument in found.args:
             if type(argument) is Var:
                 written.add(argument)
-            elif getattr(call.op, "name", "") == "T.address_of" and type(argument) is BufferLoad:
+            elif getattr(found.op, "name", "") == "T.address_of" and type(argument) is BufferLoad:
                 written.add(argument.buffer.data)
     return written
 
 
-def kernel_signature(
-    name: str, func: PrimFunc, messages: tuple[str, ...] = (), packed: tuple[str, ...] = ()
-) -> KernelSignature:
-    """The signature of a tensor program."""
+def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node]) -> KernelSignature:
+    """The signature of a tensor program; ``nodes`` are the stores and calls of its body, and may be more."""
     sources = find_symbols(func)
     symbols = {var: number for number, var in enumerate(sources)}
-    written = written_pointers(func)
+    written = written_pointers(nodes)
     params: list[BufferParam | ScalarParam] = []
     for param in func.params:
         buffer = func.buffer_map.get(param)
@@ -96,7 +97,7 @@ def kernel_signature(
         params.append(
             BufferParam(buffer.name, buffer.dtype.name, shape, strides, buffer.data in written or param in written)
         )
-    return KernelSignature(name, tuple(params), tuple(sources.values()), messages, result_dtype(func), packed)
+    return KernelSignature(name, tuple(params), tuple(sources.values()), (), result_dtype(func), ())
 
 
 def symbol_vars(func: PrimFunc) -> list[Var]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.build import is_const
 from ...ir.expr import Call, Var
 from ...ir.function import PrimFunc
-from ...ir.node import replace
+from ...ir.node import Node, replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import (
     AllocBuffer,
@@ -24,7 +24,7 @@ from ...ir.stmt import (
     Stmt,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import Visit, collect, rewrite, used_vars
+from ...ir.walk import Visit, children, collect, rewrite
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
 
@@ -41,23 +41,39 @@ def has_no_effect(expr: Expr) -> bool:
     return all([getattr(call.op, "name", "") in PURE_CALLS for call in collect(expr, Call)])
 
 
+class _Uses:
+    """Which variables some statements use, searched only as far as it takes to find one."""
+
+    def __init__(self) -> None:
+        self.rest: list[Node] = []
+        self.seen: set[int] = set()
+        self.found: set[Var] = set()
+
+    def of(self, var: Var) -> bool:
+        """True when a statement in ``rest`` uses the variable."""
+        while var not in self.found and self.rest:
+            node = self.rest.pop()
+            if id(node) not in self.seen:
+                self.seen.add(id(node))
+                if isinstance(node, Var):
+                    self.found.add(node)
+                self.rest += reversed(children(node))
+        return var in self.found
+
+
 def _seq(stmt: SeqStmt) -> Stmt:
     kept: list[Stmt] = []
-    used: set[Var] = set()
-    unseen: list[Stmt] = []
+    uses = _Uses()
     for part in reversed(stmt.stmts):
         if is_nothing(part):
             continue
-        if type(part) in (AllocBuffer, AllocConst, Bind):  # what follows is searched only where something is declared
-            for later in unseen:
-                used.update(used_vars(later))
-            unseen.clear()
-            if type(part) is Bind:
-                if part.var not in used and has_no_effect(part.value):
-                    continue
-            elif part.buffer.data not in used:  # type: ignore[attr-defined]
+        if type(part) is Bind:
+            if has_no_effect(part.value) and not uses.of(part.var):
                 continue
-        unseen.append(part)
+        elif type(part) in (AllocBuffer, AllocConst):
+            if not uses.of(part.buffer.data):  # type: ignore[attr-defined]
+                continue
+        uses.rest.append(part)
         kept.append(part)
     if len(kept) == len(stmt.stmts) and len(kept) != 1:
         return stmt
