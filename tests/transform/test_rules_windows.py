@@ -8,10 +8,13 @@ from unity import relax
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.op import OPS
+from unity.ir.stmt import For
 from unity.ir.verify import verify
+from unity.ir.walk import collect
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.base import Pipeline
 from unity.transform.rules import Machine
+from unity.transform.rules.apply import schedule_function
 from unity.transform.rules.base import Scheduled
 from unity.transform.rules.windows import schedule_windows
 
@@ -147,3 +150,23 @@ def test_reasons():
     first, _ = pooled((1, 5, 5, 8), "max_pool2d", 3)
     found = schedule_windows(program(first), set(), SMALL)
     assert isinstance(found, Scheduled) and schedule_windows(found.func, set(), SMALL) == "not one reduction"
+
+
+def test_the_border_of_a_convolution_is_shared_between_threads():
+    weight = RNG.standard_normal((3, 3, 32, 32)).astype("float32")
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (1, 48, 48, 32), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(
+                relax.op.nn.conv2d(x, relax.const(weight), padding=1, data_layout="NHWC", kernel_layout="HWIO")
+            )
+        bb.emit_func_output(out)
+    found = schedule_function("main", program(bb.get()), {1}, SMALL)
+    assert found is not None
+    border = next(b for b in collect(found.func.body, For) if b.kind == "parallel" and "padded" in str(b))
+    assert any([loop.kind == "vectorized" for loop in collect(border, For)])
+    array = RNG.standard_normal((1, 48, 48, 32)).astype("float32")
+    want = OPS["R.nn.conv2d"].ref(array, weight, padding=1, data_layout="NHWC", kernel_layout="HWIO")
+    got = unity.VirtualMachine(unity.compile(bb.get()))["main"](array).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)

@@ -23,6 +23,7 @@ from ...support.errors import ScheduleError
 from ...support.late import late_function
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
+from .borders import spread_copy
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .dots import Dot, dot_of
 from .packing import Packing
@@ -116,6 +117,9 @@ def _schedule(
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
     _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
+    for border in sch.get_producers(sch.get_block(f"{what.block.name}_update")):
+        if sch.get(border).name not in (padded.copy, f"{what.block.name}_init"):
+            spread_copy(sch, border, lanes)
     if padded.copy is not None:
         *_, lane = sch.get_loops(sch.get_block(padded.copy))
         sch.vectorize(lane)
