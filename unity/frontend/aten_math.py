@@ -231,6 +231,11 @@ def _convert(c: Context, a: Args) -> Expr:
     return c.cast(a.self, c.dtype)
 
 
+@aten("prims.convert_element_type.default")
+def _convert_element_type(c: Context, a: Args) -> Expr:
+    return c.cast(a.a, c.dtype)
+
+
 @aten("copy.default", "fill.Tensor", "fill.Scalar")
 def _copy(c: Context, a: Args) -> Expr:
     source = a.src if hasattr(a, "src") else a.value

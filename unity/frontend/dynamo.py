@@ -21,6 +21,7 @@ from ..support.extras import require
 from ..vm import build
 from ..vm.machine import VirtualMachine
 from .context import Context, dtype_name
+from .fast_paths import fast_paths
 from .graph import GraphImporter
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
@@ -28,7 +29,9 @@ from .symbols import Symbols
 
 def unity_backend(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """The backend function torch calls for each captured graph. Backward graphs (training) run in torch."""
-    make = require("torch._dynamo.backends.common").aot_autograd(fw_compiler=compile_graph, bw_compiler=_in_torch)
+    make = require("torch._dynamo.backends.common").aot_autograd(
+        fw_compiler=compile_graph, bw_compiler=_in_torch, decompositions=fast_paths()
+    )
     compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
     return compiled
 
@@ -66,7 +69,7 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     """(module, for every output whether it is computed and else its value, report) of a functional ATen graph."""
     builder, symbols, report = BlockBuilder(), Symbols(), ImportReport()
     context = Context(builder, symbols)
-    graph = GraphImporter(context, strict, report)
+    graph = GraphImporter(context, strict, report, trains=True)
     nodes = list(graph_module.graph.nodes)
     params = []
     for node in nodes:

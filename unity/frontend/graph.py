@@ -37,8 +37,10 @@ _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 class GraphImporter:
     """Translates nodes in order; ``values`` maps nodes to expressions (or lists of them)."""
 
-    def __init__(self, context: Context, strict: bool, report: ImportReport) -> None:
+    def __init__(self, context: Context, strict: bool, report: ImportReport, trains: bool = False) -> None:
         self.context = context
+        self.trains = trains
+        """Operators of training are taken; those that draw random numbers run in torch."""
         self.strict = strict
         self.report = report
         self.values: dict[Any, Result] = {}
@@ -120,7 +122,8 @@ class GraphImporter:
         if target is not node.target:
             args, kwargs = self._by_name(node.target, target, args, kwargs)
         name = str(target)
-        self._check_mode(node, self._bind(target, args, kwargs))
+        if not self.trains:
+            self._check_mode(node, self._bind(target, args, kwargs))
         deferred = holds_deferred([args, kwargs])
         entry = ATEN.get(name)
         reason = "no graph operator expresses it"

@@ -1,0 +1,101 @@
+"""``torch.compile`` with the backend: graph breaks, sizes that vary, state, training with random numbers, torch's fused layers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch_models import same  # noqa: E402
+
+from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    torch._dynamo.reset()
+    return torch.compile(model, backend=unity_backend, **options)
+
+
+class Breaks(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        if x.sum() > 0:
+            x = x * 2
+        return {"y": self.second(x), "n": len(x), "none": None}
+
+
+def test_graph_breaks() -> None:
+    model, x = Breaks().eval(), torch.randn(4, 8)
+    run = compiled(model)
+    with torch.no_grad():
+        for given in (x, -x):
+            made, expected = run(given), model(given)
+            assert list(made) == list(expected) and made["n"] == 4 and made["none"] is None
+            same(made["y"], expected["y"])
+
+
+def test_every_batch_size() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).eval()
+    run = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for size in (4, 7, 1, 0):
+            x = torch.randn(size, 8)
+            same(run(x), model(x))
+
+
+class Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(8))
+
+    def forward(self, x: Any) -> Any:
+        self.total.add_(x.sum(0))
+        x.mul_(2)
+        return self.total + x
+
+
+def test_written_buffers_and_inputs() -> None:
+    model, other = Counter(), Counter()
+    run = compiled(other)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(4, 8)
+            y = x.clone()
+            same(run(y), model(x))
+            same(y, x)
+    same(other.total, model.total)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "padding", "both"])
+def test_fused_encoder_layers_run_without_torch(norm_first: bool, mask: str) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 16, batch_first=True, norm_first=norm_first, activation="gelu"
+    ).eval()
+    x = torch.randn(3, 5, 8)
+    options: dict[str, Any] = {}
+    if mask in ("causal", "both"):
+        options["src_mask"] = torch.ones(5, 5).triu(1).bool()
+    if mask in ("padding", "both"):
+        options["src_key_padding_mask"] = torch.tensor([[False] * 4 + [True]] * 3)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        same(compiled(layer)(x, **options), layer(x, **options))
+
+
+def test_training_draws_its_random_numbers_in_torch() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.Dropout(0.5))
+    made = compiled(model)(torch.randn(4, 8))
+    dropped = (made == 0).float().mean().item()
+    assert 0.2 < dropped < 0.8
+    made.sum().backward()
+    assert model[0].weight.grad is not None
