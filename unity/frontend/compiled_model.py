@@ -168,15 +168,19 @@ class CompiledModel:
         except VMError:
             return None  # strides, or a mistake: the general way makes compact tensors and explains
         try:
-            taken = [a.data_ptr() for a in args]
-            made = [value.torch() for value in results]
+            if self._single:
+                return self._own(results[0].torch(), args)
+            return tuple([self._own(value.torch(), args) for value in results])
         except AttributeError:
             return None
-        for place, value in enumerate(made):
-            address = value.data_ptr()
-            if address in taken or address in self._weights:
-                made[place] = value.clone()
-        return made[0] if self._single else tuple(made)
+
+    def _own(self, value: Any, args: tuple[Any, ...]) -> Any:
+        """A result; a copy where it would be an input or a weight itself."""
+        address = value.data_ptr()
+        for given in args:
+            if given.data_ptr() == address:
+                return value.clone()
+        return value.clone() if address in self._weights else value
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, spec = self._tree.tree_flatten((args, kwargs))
