@@ -13,7 +13,7 @@ from ...arith import Analyzer
 from ...arith.index_map import IndexMap
 from ...ir.analysis import opaque_buffers
 from ...ir.buffer import Buffer, BufferRegion, Range
-from ...ir.build import const, dtype_of, is_int
+from ...ir.build import const, dtype_of, ge, is_int, maximum
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
 from ...ir.scalar import BufferLoad, IterVar
@@ -27,6 +27,7 @@ from .conditions import loops_of, require_blocks_only, require_own_cells, requir
 from .dependence import regions
 from .distinct import require_distinct
 from .index_maps import to_index_map
+from .reducers import assume_free_steps
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import BlockTracker, allocating_block, analyzer_at, nest
@@ -138,13 +139,13 @@ def transform_layout(
                 nearest="a map such as lambda i, j: (i // 4, j, i % 4), in which every index takes part",
             )
         state.assumptions.append(f"the layout keeps the cells of {found.name} apart")
-    ana = Analyzer()
+    sizes = analyzer_at(state, owner)
     made = with_fields(
         found,
         data=Var(found.data.name, PointerType(prim_type(found.dtype), found.scope)),
         strides=(),
         axis_separators=(),
-        shape=tuple([ana.simplify(n) for n in shape]),
+        shape=tuple([_no_less_than_zero(n, sizes) for n in shape]),
     )
     with deep_recursion():
         rewriter = _Relocate(found, made, index_map)
@@ -155,6 +156,12 @@ def transform_layout(
             rewriter.blocks[owner.block] = whole
             realize = with_fields(realize, block=whole)
         state.replace(owner, realize, rewriter.blocks)
+
+
+def _no_less_than_zero(extent: Expr, sizes: Analyzer) -> Expr:
+    """An extent of a layout; a size of zero may make it negative."""
+    zero = const(0, dtype_of(extent))
+    return sizes.simplify(extent if sizes.can_prove(ge(extent, zero)) else maximum(extent, zero))
 
 
 class _Relocate(BlockTracker):
@@ -263,6 +270,8 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     require_own_cells(state, block)
     if chain:
         require_distinct(state, block, chain[0])
+    if any([axis.kind == "R" for axis in axes]):
+        assume_free_steps(state, block)
     seen: set[Expr] = set()
     for axis, value in zip(axes, block.realize.iter_values):
         item = own.get(value) if isinstance(value, Var) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...ir.node import replace as with_fields
-from .conditions import require_not_empty
+from .conditions import loops_of as loops_around, require_not_empty
 from .independence import allocate_inside, require_parallel
 from .refuse import refuse
 from .registry import primitive
@@ -76,5 +76,5 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
             nearest='use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
         )  # fmt: skip
     require_parallel(state, loop, thread_axis)
-    require_not_empty(state, loop, [loop])
+    require_not_empty(state, loop, [loop, *[s for s in loops_around(loop) if s.loop.thread is None]])
     _set_kind(state, loop, "thread_binding", thread_axis)

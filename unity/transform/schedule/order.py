@@ -10,9 +10,16 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
-from .conditions import require_affine, require_blocks_only, require_complete_values, require_own_cells
+from .conditions import (
+    require_affine,
+    require_blocks_only,
+    require_complete_values,
+    require_not_empty,
+    require_own_cells,
+)
 from .coverage import why_not_independent
 from .distinct import require_distinct
+from .reducers import assume_free_steps
 from .refuse import refuse
 from .registry import primitive
 from .sref import BlockRef, ItemRef, LoopRef, Sref
@@ -76,10 +83,25 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
             if axis.kind not in ("S", "R"):
                 refuse("E414", f"iterator {axis.var.name} of block {block.name} is {axis.kind}",
                        condition="spatial or reduction iterators", at=block)  # fmt: skip
+    _require_free_reductions(state, bottom, chain, order)
     body = bottom.loop.body
     for sref in reversed(order):
         body = with_fields(sref.loop, body=body)
     state.replace(top, body)
+
+
+def _require_free_reductions(state: ScheduleState, bottom: Sref, chain: list[Sref], order: list[Sref]) -> None:
+    """Steps of a reduction change places only where their order does not matter, else the step is tested; a reduction that may
+    have no step stays inside of loops over threads."""
+    threads = [k for k, s in enumerate(order) if s.loop.thread is not None]
+    outside = order[: threads[-1]] if threads else []
+    if outside:
+        require_not_empty(state, bottom, outside)
+    for block in state.blocks_below(bottom):
+        values = [v for axis, v in zip(block.block.iter_vars, block.realize.iter_values) if axis.kind == "R"]
+        used = {v for value in values for v in free_vars(value)}
+        if [s for s in chain if s.loop.loop_var in used] != [s for s in order if s.loop.loop_var in used]:
+            assume_free_steps(state, block)
 
 
 def _require_free_order(state: ScheduleState, bottom: Sref) -> None:

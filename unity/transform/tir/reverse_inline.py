@@ -12,7 +12,7 @@ from ...ir.build import is_int
 from ...ir.expr import Var
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import Block, BufferStore, Stmt
+from ...ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import collect, rewrite, substitute
@@ -56,6 +56,23 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
         return reason
     if source in opaque_buffers(body) or has_aliases(body, source):
         return f"{source.name} is reached through a pointer or a view"
+    return _why_not_earlier(body, found, writers[0], realize)
+
+
+def _why_not_earlier(body: Stmt, found: Definition, writer: BlockRealize, realize: BlockRealize) -> str | None:
+    """Why the consumer's store may not run where its producer runs: a block between writes what it reads, or uses what it
+    writes."""
+    order = realizes(body)
+    between = order[order.index(writer) + 1 : order.index(realize)]
+    reads = {load.buffer.data for load in collect(found.value, BufferLoad)} - {writer.block.body.buffer.data}  # type: ignore[attr-defined]
+    for other in between:
+        inside = [x for x in (writer, realize) if any([x is r for r in realizes(other.block.body)])]
+        if inside:
+            continue  # an enclosing block
+        for access in collect(other, (BufferStore, BufferLoad)):
+            data = access.buffer.data
+            if (type(access) is BufferStore and data in reads) or data is found.buffer.data:
+                return f"block {other.block.name} between it and its producer uses {access.buffer.name}"
     return None
 
 
