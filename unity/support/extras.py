@@ -7,7 +7,7 @@ from types import ModuleType
 
 from .errors import MissingExtraError
 
-EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot"}
+EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress"}
 
 
 def require(module: str) -> ModuleType:

@@ -68,6 +68,12 @@ OPTIONS: dict[str, Option] = {
             256 << 20,
             "Memory of dropped results and temporaries that is kept for the next ones; 0 keeps none.",
         ),
+        Option(
+            "UNITY_PROGRESS",
+            str,
+            "auto",
+            "Bar for builds of more than two seconds: auto (on a terminal only), on, off.",
+        ),
         Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
     )
 }

@@ -23,9 +23,10 @@ from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.late import LOADERS, late_function
 from ..support.options import int_option
+from ..support.progress import Progress
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
-from ..transform.base import Pipeline
+from ..transform.base import PassContext, Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.rules.base import scheduled_for
 from ..transform.tir.bind_shared import bind_shared
@@ -67,10 +68,10 @@ def compile(
         Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
     )
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
-    with chosen, scheduled_for(named):
-        graph = passes(source)
+    with Progress("compiling") as progress, chosen, scheduled_for(named):
+        graph = _graph_passes(source, passes, progress)
         functions = graph.prim_funcs()
-        library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen) if functions else None
+        library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen, progress) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
     options = {"target": str(chosen), "exec_mode": exec_mode}
     objects = {"kernels": join_objects(library.objects)} if library else {}
@@ -83,6 +84,18 @@ def compile(
 
 
 build = compile
+
+
+def _graph_passes(mod: IRModule, passes: Callable[[IRModule], IRModule], progress: Progress) -> IRModule:
+    """The module after the graph passes."""
+    if not isinstance(passes, Pipeline):
+        progress.at("graph passes", 0, 1)
+        return passes(mod)
+    context = PassContext.current()
+    for done, step in enumerate(passes):
+        progress.at(step.name, done, len(passes.passes))
+        mod = context.run(step, mod)
+    return mod
 
 
 def as_module(mod: object) -> IRModule:

@@ -24,6 +24,7 @@ from ..support.late import late_function
 from .artifact import read_sections, write_sections
 from .bytecode import Program, program_text
 from .codec import decode, encode
+from .memory_formula import MemoryFormula, memory_formula
 
 _ALIGN = 64
 _machine_of = late_function("unity.vm.machine", "VirtualMachine")
@@ -78,6 +79,10 @@ class Executable:
         code = ", ".join([f"{name} {len(data)} bytes" for name, data in self.objects.items()])
         return (f"{len(program.functions)} functions, {instructions} instructions, {len(program.kernels)} kernels, "
                 f"{len(program.constants)} constants ({constants} bytes), machine code: {code or 'none'}")  # fmt: skip
+
+    def memory(self, name: str = "main") -> MemoryFormula:
+        """Memory of one call as formulas of the symbols: ``print(executable.memory())``. Raises VMError E631."""
+        return memory_formula(self.program, name)
 
     @property
     def functions(self) -> tuple[str, ...]:

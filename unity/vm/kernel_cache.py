@@ -25,6 +25,7 @@ from ..ir.node import replace as replace_node
 from ..support.deep import deep_recursion
 from ..support.graph import strongly_connected
 from ..support.options import str_option
+from ..support.progress import Progress
 from ..target.cpu.codegen import (
     KernelLibrary,
     build_kernels,
@@ -72,20 +73,23 @@ def _is_own(pipeline: Pipeline) -> bool:
     return all([step.function.__module__.split(".")[0] == __name__.split(".")[0] for step in pipeline])
 
 
-def compile_kernels(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target) -> CompiledKernels:
+def compile_kernels(
+    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, progress: Progress
+) -> CompiledKernels:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
     watched = bool(PassContext.current().instruments) or bool(str_option("UNITY_KEEP"))
+    progress.at("tensor programs", 0, len(functions))
     if watched or target.kind != "llvm" or not _is_own(pipeline):
         library = build_kernels(lower_prim_funcs(functions, pipeline), target)
         return CompiledKernels((library.object,), library.signatures, library.symbols)
-    return _Kernels(pipeline, target).compile(functions)
+    return _Kernels(pipeline, target, progress).compile(functions)
 
 
 class _Kernels:
     """One build of tensor programs: what is found, what is being compiled, by key."""
 
-    def __init__(self, pipeline: Pipeline, target: Target) -> None:
-        self.pipeline, self.target = pipeline, target
+    def __init__(self, pipeline: Pipeline, target: Target, progress: Progress) -> None:
+        self.pipeline, self.target, self.progress = pipeline, target, progress
         self.store = object_cache()
         options = repr(compile_options(target).resolved())
         self.state = content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
@@ -128,19 +132,26 @@ class _Kernels:
     def make(self, missing: list[str]) -> None:
         """Lower and compile groups: Python here, LLVM beside it where the machine has a core for it."""
         if len(missing) < 2 or processors() < 2:
-            for key in missing:
+            for done, key in enumerate(missing):
+                self.at(key, done, missing)
                 self.keep(key, compile_kernel_text(write_kernels(self.lowered(key), self.target, _suffix(key))))
             return
         workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-llvm")
         try:
             started: list[tuple[str, Future[KernelLibrary]]] = []
-            for key in missing:
+            for done, key in enumerate(missing):
+                self.at(key, done, missing)
                 text = write_kernels(self.lowered(key), self.target, _suffix(key))
                 started.append((key, workers.submit(compile_kernel_text, text)))
             for key, future in started:
+                self.progress.at("machine code", len(missing) - 1, len(missing))
                 self.keep(key, future.result())
         finally:  # after an error or an interrupt: what has not begun never does
             workers.shutdown(cancel_futures=True)
+
+    def at(self, key: str, done: int, missing: list[str]) -> None:
+        """Tell which program is being lowered."""
+        self.progress.at(next(iter(self.groups[key])), done, len(missing))
 
     def lowered(self, key: str) -> dict[str, PrimFunc]:
         """The programs of a group, lowered."""
