@@ -147,6 +147,14 @@ def test_reasons():
             out = mod.emit_output(relax.op.sum(x, axis=1))
         mod.emit_func_output(out)
     assert schedule_windows(program(mod.get()), set(), SMALL) == "no places and channels"
+    weight = relax.const(np.ones((8, 8, 1, 1), "float32"))
+    bb = unity.BlockBuilder()
+    x = relax.Var("x", (1, 8, 6, 8), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(relax.op.nn.conv2d(x, weight))
+        bb.emit_func_output(out)
+    assert schedule_windows(program(bb.get()), set(), SMALL) == "a sum over more than a window"
     first, _ = pooled((1, 5, 5, 8), "max_pool2d", 3)
     found = schedule_windows(program(first), set(), SMALL)
     assert isinstance(found, Scheduled) and schedule_windows(found.func, set(), SMALL) == "not one reduction"

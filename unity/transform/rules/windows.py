@@ -84,6 +84,10 @@ def window_of(block: Block) -> Window | str:
     last = data[0].indices[-1]
     if slope(last, channels.var) != 1 or any([v is not channels.var and v not in single for v in free_vars(last)]):
         return "channels of the image are not those of the output"
+    spatial = {axis.var for axis in windowed}
+    sliding = {v for e in data[0].indices if spatial & set(free_vars(e)) for v in free_vars(e)}
+    if not all([tap.var in sliding or tap.var in single for tap in taps]):
+        return "a sum over more than a window"
     places = windowed[-1]
     above = [axis for axis in windowed if axis is not places]
     lines = above[-1] if above else None
