@@ -146,6 +146,8 @@ class FunctionWriter:
     inside_parallel: bool = False
     known: dict[str, str] = field(default_factory=dict)
     """Results of the pure instructions of the current block, by text."""
+    holding: frozenset[str] = frozenset()
+    """Conditions that were checked on the way to here, in this block and those that only a check ends."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
 
@@ -180,6 +182,7 @@ class FunctionWriter:
         self.lines.append(f"{label}:")
         self.block = label
         self.known.clear()
+        self.holding = frozenset()
 
     def jump(self, label: str) -> None:
         """End the block with a jump."""
@@ -228,15 +231,19 @@ class FunctionWriter:
         rule(self, stmt)
 
     def fail_unless(self, condition: str, message: str) -> None:
-        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds."""
-        if condition == "true":
+        """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds. What the block has computed
+        and checked before stays known behind the check: repeated checks of one divisor are one (LLVM takes time quadratic in
+        the number of checks)."""
+        if condition == "true" or condition in self.holding:
             return
         code = self.kernel.message(message)
         good, bad = self.label("ok"), self.label("fail")
         self.lines.append(f"  br i1 {condition}, label %{good}, label %{bad}, !prof !0")
+        known, holding = dict(self.known), self.holding | {condition}
         self.start(bad)
         self.leave(str(code))
         self.start(good)
+        self.known, self.holding = known, holding
 
     def leave(self, status: str) -> None:
         """Free what is held and return a status; ends the block."""
