@@ -10,6 +10,7 @@ from .version import VERSION
 
 if TYPE_CHECKING:  # what editors and type checkers see of the names below
     from .ffi.device import Device, cpu, device
+    from .ffi.library import register_library_kernel
     from .ffi.pool import num_threads, set_num_threads
     from .ffi.registry import (
         get_global_func,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     from .target.target import Target
     from .transform.schedule import Schedule
     from .vm.build import build
+    from .vm.choices import explain_choices
     from .vm.executable import Executable, load
     from .vm.machine import VirtualMachine
 
@@ -40,7 +42,7 @@ _NAMES = {
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
     "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
     "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
-    "check_gpu": ".target.gpu_check",
+    "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")

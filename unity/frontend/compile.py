@@ -9,12 +9,18 @@ from typing import Any
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.late import late_function
+from ..support.options import bool_option
 from ..target.target import Target
 from ..transform.base import Pipeline
 from ..vm import build
+from ..vm.choices import Choices
+from ..vm.executable import Executable
 
 compile_model = late_function("unity.frontend.compiled_model", "compile_model")
 compile_reduced = late_function("unity.frontend.reduced", "compile_reduced")
+choose_measured = late_function("unity.frontend.choose", "choose_measured")
+analytic_choices = late_function("unity.frontend.choose", "analytic_choices")
+require_choose = late_function("unity.frontend.choose", "require_choose")
 reduction_of = late_function("unity.frontend.precision", "reduction_of")
 
 
@@ -30,6 +36,7 @@ def compile(
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
     tir_pipeline: Pipeline | None = None,
     precision: str | None = None,
+    choose: str = "analytic",
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
@@ -39,17 +46,43 @@ def compile(
 
     ``precision`` ("bf16", "int8", "int4"; float32 by default) computes or stores in fewer bits; the ``accuracy`` of the result
     then compares it with float32 on the example inputs (for a module: where they are given; ``UNITY_EXPLAIN=1`` prints it).
-    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980.
+    ``choose="measured"`` times our kernels and registered library kernels for each product and convolution on this machine and
+    keeps the fastest; ``unity.explain_choices`` shows the table (by default it is estimated from a cost model).
+    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980, E981.
     """
     reduction = None if precision is None else reduction_of(precision)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         if reduction is not None:
-            return compile_reduced(mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline)
-        return build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+            return compile_reduced(mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose)
+        return compile_chosen(mod, target, choose, exec_mode, pipeline, tir_pipeline)
     return compile_model(
         mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline,
-        reduction,
+        reduction, choose,
     )  # fmt: skip
+
+
+def compile_chosen(
+    mod: IRModule | Function | PrimFunc,
+    target: str | Target | None,
+    choose: str,
+    exec_mode: str,
+    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
+    tir_pipeline: Pipeline | None,
+) -> Executable:
+    """A module built with the kernels chosen as asked. Raises FrontendError E981."""
+    choices: Any
+    if choose == "analytic":
+        source = build.as_module(mod)
+        choices = Choices(lambda: analytic_choices(source))
+    else:
+        require_choose(choose)
+        source, choices = choose_measured(build.as_module(mod), target)
+        mod = source
+    made = build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    made.choices = choices
+    if choose == "measured" and bool_option("UNITY_EXPLAIN"):
+        print(choices, file=sys.stderr)
+    return made
 
 
 def _is_torch(value: object) -> bool:
@@ -58,4 +91,4 @@ def _is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
-__all__ = ["compile"]
+__all__ = ["compile", "compile_chosen"]

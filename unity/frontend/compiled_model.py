@@ -18,10 +18,10 @@ from ..support.errors import FrontendError, VMError
 from ..support.extras import require
 from ..target.target import Target
 from ..transform.base import Pipeline
-from ..vm import build
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
 from .accuracy import Accuracy
+from .compile import compile_chosen
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
 from .precision import Reduction
@@ -42,6 +42,7 @@ def compile_model(
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
     tir_pipeline: Pipeline | None,
     reduction: Reduction | None = None,
+    choose: str = "analytic",
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
     program, names, inputs, named = mod, [], example_inputs, dict(example_kwargs or {})
@@ -65,7 +66,7 @@ def compile_model(
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     if reduction is not None:
         module = reduction.apply(module)
-    executable = build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline)
     made = CompiledModel(program, module, executable, exec_mode, report, names)
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, mod, made, inputs, named)
@@ -102,6 +103,7 @@ class CompiledModel:
         self.module = module
         self.executable = executable
         self.accuracy: Accuracy | None = None
+        self.choices = executable.choices
         self.report = report
         self._names = names
         self.vm = VirtualMachine(executable, exec_mode=exec_mode)

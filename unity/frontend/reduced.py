@@ -19,6 +19,7 @@ from ..transform.base import Pipeline
 from ..vm import build
 from ..vm.executable import Executable
 from .accuracy import Accuracy, as_inputs, compare, copies
+from .compile import compile_chosen
 from .precision import Reduction
 
 
@@ -30,17 +31,18 @@ def compile_reduced(
     exec_mode: str,
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
     tir_pipeline: Pipeline | None,
+    choose: str = "analytic",
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
     source = build.as_module(mod)
 
-    def built(module: IRModule) -> Executable:
-        return build.compile(module, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+    def built(module: IRModule, how: str) -> Executable:
+        return compile_chosen(module, target, how, exec_mode, pipeline, tir_pipeline)
 
-    made = built(reduction.apply(source))
+    made = built(reduction.apply(source), choose)
     if example_inputs is not None:
         given = as_inputs(example_inputs)
-        expected = built(source)["main"](*copies(given))
+        expected = built(source, "analytic")["main"](*copies(given))
         made.accuracy = _told(compare(reduction.name, [(expected, made["main"](*copies(given)))]))
     return made
 

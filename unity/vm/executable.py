@@ -55,6 +55,8 @@ class Executable:
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
     """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs."""
+    choices: Any = None
+    """Which kernel computes each product and convolution, and why (`frontend.choose`); None for a loaded file."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""

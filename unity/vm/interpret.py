@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ffi.abi import BufferParam, evaluate
+from ..ffi.library import require_library
 from ..ffi.registry import get_global_func
 from ..ffi.tensor import Tensor
 from ..support.deep import deep_recursion
@@ -73,6 +74,7 @@ class Interpreter:
 
 def find_packed(name: str) -> Callable[..., Any]:
     """A registered function. Raises VMError E630 when there is none now."""
+    require_library(name)
     found = get_global_func(name, allow_missing=True)
     if found is None:
         raise VMError(

@@ -16,6 +16,7 @@ from ..ffi.engine import Engine
 from ..ffi.entry_spec import spec_of_kernel
 from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
+from ..ffi.library import require_library
 from ..ffi.native_helpers import allocator_symbols, helper_symbols
 from ..ffi.object_archive import split_objects
 from ..ffi.pool import PARALLEL_FOR, pool_symbols
@@ -100,6 +101,9 @@ class VirtualMachine:
         self.device = CPU if found is None else make_device(found)
         if self.device != CPU:
             raise VMError("E612", f"this machine runs on cpu:0, not on {self.device}")
+        for entry in executable.program.table:
+            if entry.kind == "packed":
+                require_library(entry.name)
         self.executable = executable
         self.exec_mode = exec_mode
         self.engine = link_kernels(executable)
