@@ -85,9 +85,12 @@ def _fmod(x: Value, y: Value) -> Value:
 
 
 def fmod(x: Value, y: Value) -> Value:
-    """x - y * trunc(x / y), exact, with the sign of x; NaN for infinite x or zero y."""
+    """x - y * trunc(x / y), exact, with the sign of x; NaN for infinite x or zero y.
+
+    The fence keeps LLVM from rounding the float64 to a float16 at once, for which there is no instruction.
+    """
     if x.kind == "f32":
-        return _fmod(x.widened(), y.widened()).narrowed()
+        return intrinsic("arithmetic.fence", _fmod(x.widened(), y.widened()).narrowed())
     return _fmod(x, y)
 
 
