@@ -20,7 +20,7 @@ from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.deep import deep_recursion
 from ..support.errors import InternalError, PassError, UnityError
-from ..support.late import load
+from ..support.late import late_function, load
 from ..support.options import bool_option, int_option, str_option
 from .instruments import (
     DumpInstrument,
@@ -183,8 +183,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-OPTION_INSTRUMENTS: list[Callable[[], Instrument | None]] = []
-"""Makers of further instruments the options ask for, such as translation validation; asked for each new context."""
+_check_from_options = late_function("unity.transform.check", "check_from_options")
 
 
 def _default_instruments() -> tuple[Instrument, ...]:
@@ -197,7 +196,8 @@ def _default_instruments() -> tuple[Instrument, ...]:
         found.append(PrintInstrument(name))
     if bool_option("UNITY_TIME"):
         found.append(TimeInstrument(show=True))
-    found += [made for made in [make() for make in OPTION_INSTRUMENTS] if made is not None]
+    if bool_option("UNITY_CHECK"):
+        found.append(_check_from_options())
     return tuple(found)
 
 
@@ -267,6 +267,6 @@ def traced_passes() -> Iterator[TimeInstrument]:
 
 
 __all__ = [
-    "OPTION_INSTRUMENTS", "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument",
+    "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument",
     "TimeInstrument", "VerifyInstrument", "function_pass", "module_pass", "prim_func_pass", "traced_passes",
 ]  # fmt: skip

@@ -25,8 +25,8 @@ from ..ir.module import IRModule
 from ..ir.walk import collect
 from ..support.deep import deep_recursion
 from ..support.errors import PassError, UnityError
-from ..support.options import bool_option, int_option, str_option
-from .base import OPTION_INSTRUMENTS, Instrument, Pass
+from ..support.options import int_option, str_option
+from .base import Instrument, Pass
 from .check_inputs import KINDS, Inputs, NoInput, make_inputs
 from .check_run import Memo, Outcome, estimated_steps, outcome, outcomes_differ
 from .check_save import save_failure
@@ -351,10 +351,8 @@ class _Calls:
         return found
 
 
-def _from_options() -> Instrument | None:
-    """The instrument the options ask for; one for the process, so that its budget and memory last."""
-    if not bool_option("UNITY_CHECK"):
-        return None
+def check_from_options() -> CheckInstrument:
+    """The instrument of ``UNITY_CHECK=1``; one for the process, so that its budget and memory last."""
     settings = (
         int_option("UNITY_CHECK_INPUTS"), int_option("UNITY_CHECK_STEPS"), int_option("UNITY_CHECK_SECONDS"),
         str_option("UNITY_CHECK_DIR"),
@@ -366,4 +364,3 @@ def _from_options() -> Instrument | None:
 
 
 _MADE: dict[tuple[int, int, int, str], CheckInstrument] = {}
-OPTION_INSTRUMENTS.append(_from_options)
