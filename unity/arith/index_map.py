@@ -105,7 +105,7 @@ class IndexMap(Node):
             return outputs, {}, found.errors, []
         ana = Analyzer()
         gaps = [
-            f"{e} goes in steps of {s.args[-1].scale}"
+            f"{e} goes in steps of {ana.simplify(s.args[-1].scale)}"
             for e, s in zip(self.final_indices, found.indices)
             if s.args and not any([ana.can_prove_equal(s.args[-1].scale, const(step, dtype_of(e))) for step in (1, -1)])
         ]
