@@ -85,6 +85,6 @@ def import_array(producer: object) -> np.ndarray:
     patched = _Patched(producer)
     try:
         array = np.from_dlpack(patched)  # type: ignore[arg-type]
-    except (BufferError, RuntimeError, AttributeError, TypeError) as error:
+    except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error
     return array if patched.dtype is None else array.view(patched.dtype.numpy)

@@ -30,8 +30,8 @@ def cache_folder() -> Path | None:
         return None
     if text:
         return Path(text)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "unity"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"))
+    return base / "unity" if base.is_absolute() else None  # nobody's home: no folder in the working directory
 
 
 def content_key(*parts: str | bytes) -> str:
