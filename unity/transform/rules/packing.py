@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ffi.compact import compact
+from ...ffi.compact import compact, copy_into
 from ...ir.build import const, dtype_of, floordiv, floormod
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import Expr
@@ -52,19 +52,36 @@ class Packing:
         return (*[shape[k] for k in self.outer], blocks, *inner, self.block, *tail)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
-        """The packed array, compact."""
-        missing = -array.shape[self.columns] % self.block
+        """The packed array, compact. Padding costs no copy of the whole."""
+        columns = array.shape[self.columns]
+        whole = columns - columns % self.block
+        if whole == columns:
+            return compact(self._view(array, self.block))
+        made = np.empty(self.shape(array.shape), array.dtype)
+        place, axes = len(self.outer), (slice(None),) * array.ndim
+        before = (slice(None),) * place
+        part = (*axes[: self.columns], slice(0, whole), *axes[self.columns + 1 :])
+        rest = (*axes[: self.columns], slice(whole, columns), *axes[self.columns + 1 :])
+        if whole:
+            copy_into(made[(*before, slice(0, -1))], self._view(array[part], self.block))
+        made[(*before, -1)] = 0
+        tail = made[(*before, slice(-1, None))]
+        lanes = slice(0, columns - whole)
+        inside = tail[..., lanes, :] if self.group > 1 else tail[..., lanes]
+        copy_into(inside, self._view(array[rest], columns - whole))
+        return made
+
+    def _view(self, array: np.ndarray, block: int) -> np.ndarray:
+        """The array in packed order, where blocks of its columns have no rest."""
         ordered = array.transpose(*self.outer, self.columns, *self.inner)
         place = len(self.outer)
-        if missing:
-            ordered = np.pad(ordered, [(0, missing if k == place else 0) for k in range(ordered.ndim)])
-        blocks = ordered.shape[place] // self.block
-        split = ordered.reshape(*ordered.shape[:place], blocks, self.block, *ordered.shape[place + 1 :])
+        blocks = ordered.shape[place] // block
+        split = ordered.reshape(*ordered.shape[:place], blocks, block, *ordered.shape[place + 1 :])
         moved = np.moveaxis(split, place + 1, -1)
         if self.group > 1:
-            *head, depth, block = moved.shape
-            moved = np.moveaxis(moved.reshape(*head, depth // self.group, self.group, block), -2, -1)
-        return compact(moved)
+            *head, depth, last = moved.shape
+            moved = np.moveaxis(moved.reshape(*head, depth // self.group, self.group, last), -2, -1)
+        return moved
 
 
 def block_name(stmt: Stmt) -> str | None:
