@@ -7,7 +7,6 @@ of one iteration do not count; both sides of ``+``, ``*``, ``min`` and ``max`` m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from ...ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...ir.structural import plain_equal, shown
 from ...ir.types import Expr, PrimType
 from ...ir.walk import Rewriter, substitute
-from .refuse import refuse
+from .refuse import plain, refuse
 from .sref import Sref
 
 _EITHER_ORDER = (Add, Mul, Min, Max)
@@ -262,11 +261,6 @@ class Matcher:
         self.places[formal] = known
 
 
-def plain(text: str) -> str:
-    """A message with integers written without their type."""
-    return re.sub(r"T\.u?int\d+\((-?\d+)\)", r"\1", text)
-
-
 def _as(expr: Expr, like: Expr) -> Expr:
     """A constant index of the description in the width of the program's."""
     return const(expr.value, dtype_of(like)) if type(expr) is IntImm else expr
@@ -307,4 +301,4 @@ def match_block(
     return matcher.places
 
 
-__all__ = ["Matcher", "Place", "match_block", "plain"]
+__all__ = ["Matcher", "Place", "match_block"]

@@ -6,6 +6,7 @@ picture, and the module stays as it was.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -82,7 +83,12 @@ def refuse(
     if clash is not None:
         counterexample, why = clash.values, clash.words
     shown = {var.name: value for var, value in counterexample.items()} if counterexample is not None else None
-    raise Refused(code, message, condition, marks, shown, why, nearest)
+    raise Refused(code, plain(message), condition, marks, shown, why, nearest and plain(nearest))
+
+
+def plain(text: str) -> str:
+    """A message with integers written without their type."""
+    return re.sub(r"T\.u?int\d+\((-?\d+)\)", r"\1", text)
 
 
 def picture(function: Any, marks: Sequence[Sref | Node], note: str = "") -> str:

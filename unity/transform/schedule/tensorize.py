@@ -22,7 +22,7 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, collect, fresh_copy
 from ...support.deep import deep_recursion
 from .blockize import blockize_one
-from .matching import Place, match_block, plain
+from .matching import Place, match_block
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import analyzer_at
@@ -176,9 +176,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             if not ana.can_prove_equal(_as(wanted, stride), stride) and not is_int(formal.shape[axis], 1):
                 refuse(
                     "E442",
-                    plain(
-                        f"{name} needs stride {wanted} along axis {axis} of {formal.name}, that of {source.buffer.name} is {stride}"
-                    ),
+                    f"{name} needs stride {wanted} along axis {axis} of {formal.name}, that of {source.buffer.name} is {stride}",
                     condition="strides of the implementation",
                     at=block,
                     nearest="cache_read or transform_layout gives a layout",
@@ -189,10 +187,8 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             if not is_int(formal.shape[axis], 1) and not ana.can_prove_equal(strides[axis], running):
                 refuse(
                     "E442",
-                    plain(
-                        f"{name} takes {formal.name} as compact memory, the stride of "
-                        f"{source.buffer.name} along its axis {axis} is {ana.simplify(strides[axis])}, not {ana.simplify(running)}"
-                    ),
+                    f"{name} takes {formal.name} as compact memory, the stride of "
+                    f"{source.buffer.name} along its axis {axis} is {ana.simplify(strides[axis])}, not {ana.simplify(running)}",
                     condition="strides of the implementation",
                     at=block,
                     nearest="declare strides in the implementation, or pack the tile with cache_read or transform_layout",
@@ -207,20 +203,16 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
     if not ana.can_prove(eq(floormod(offset, factor), const(0, dtype_of(offset)))):
         refuse(
             "E442",
-            plain(
-                f"{name} needs {formal.name} at a multiple of {formal.offset_factor} elements, it lies at "
-                f"{ana.simplify(offset)} of {source.buffer.name}"
-            ),
+            f"{name} needs {formal.name} at a multiple of {formal.offset_factor} elements, it lies at "
+            f"{ana.simplify(offset)} of {source.buffer.name}",
             condition="offset factor of the implementation",
             at=block,
         )
     if isinstance(formal.elem_offset, IntImm) and not ana.can_prove_equal(_as(formal.elem_offset, offset), offset):
         refuse(
             "E442",
-            plain(
-                f"{name} needs {formal.name} at offset {formal.elem_offset}, it lies at "
-                f"{ana.simplify(offset)} of {source.buffer.name}"
-            ),
+            f"{name} needs {formal.name} at offset {formal.elem_offset}, it lies at "
+            f"{ana.simplify(offset)} of {source.buffer.name}",
             condition="offset of the implementation",
             at=block,
         )
@@ -273,10 +265,8 @@ def _with_offsets(impl: PrimFunc, block: Sref, name: str) -> PrimFunc:
     if rewriter.bare:
         refuse(
             "E442",
-            plain(
-                f"the implementation of {name} gives {rewriter.bare[0].name}.data on without an offset: it is the first element of "
-                "the whole buffer, not of the tile"
-            ),
+            f"the implementation of {name} gives {rewriter.bare[0].name}.data on without an offset: it is the first element of "
+            "the whole buffer, not of the tile",
             condition="offset of the implementation",
             at=block,
             nearest="use access_ptr, T.address_of, or declare elem_offset in match_buffer and add it",
