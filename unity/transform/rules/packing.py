@@ -8,6 +8,7 @@ copying block that a schedule made of it give the same elements; padding is zero
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -58,17 +59,17 @@ class Packing:
         if whole == columns:
             return compact(self._view(array, self.block))
         made = np.empty(self.shape(array.shape), array.dtype)
-        place, axes = len(self.outer), (slice(None),) * array.ndim
-        before = (slice(None),) * place
-        part = (*axes[: self.columns], slice(0, whole), *axes[self.columns + 1 :])
-        rest = (*axes[: self.columns], slice(whole, columns), *axes[self.columns + 1 :])
+        before: tuple[Any, ...] = (slice(None),) * len(self.outer)
+        part: list[Any] = [slice(None)] * array.ndim
+        rest = list(part)
+        part[self.columns], rest[self.columns] = slice(0, whole), slice(whole, columns)
         if whole:
-            copy_into(made[(*before, slice(0, -1))], self._view(array[part], self.block))
+            copy_into(made[(*before, slice(0, -1))], self._view(array[tuple(part)], self.block))
         made[(*before, -1)] = 0
         tail = made[(*before, slice(-1, None))]
         lanes = slice(0, columns - whole)
         inside = tail[..., lanes, :] if self.group > 1 else tail[..., lanes]
-        copy_into(inside, self._view(array[rest], columns - whole))
+        copy_into(inside, self._view(array[tuple(rest)], columns - whole))
         return made
 
     def _view(self, array: np.ndarray, block: int) -> np.ndarray:
