@@ -7,7 +7,9 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
+from unity.ir.stmt import For
 from unity.ir.verify import verify
+from unity.ir.walk import collect
 from unity.script import parse
 from unity.transform.rules import Machine, Packing, schedule_default
 from unity.transform.rules.apply import schedule_function
@@ -175,3 +177,40 @@ def main(A: T.Buffer(({shape}, 24), "float32"), B: T.Buffer((24, 64), "float32")
     assert found is not None
     height = int(found.reason.removeprefix("tile of ").split(" x ")[0])
     assert height == 1 if rows == 1 else height >= rows
+
+
+@pytest.mark.parametrize("shape", ["n, 128", "2, n, 128", "n, 3, 128"])
+def test_symbolic_rows_shared_between_threads(shape):
+    axes = [e.strip() for e in shape.split(",")]
+    names = ["i", "j", "b"][: len(axes) - 1]
+    values = ", ".join([f"v{name}" for name in names])
+    out = ", ".join([*axes[:-1], "256"])
+    text = f"""
+@T.prim_func
+def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, ({shape}), "float32")
+    C = T.match_buffer(c, ({out}), "float32")
+    P = T.alloc_buffer(({out}), "float32")
+    for {", ".join(names)}, q, k in T.grid({out}, 128):
+        with T.block("P"):
+            {values}, vq, vk = T.axis.remap("{"S" * len(names)}SR", [{", ".join(names)}, q, k])
+            with T.init():
+                P[{values}, vq] = T.float32(0)
+            P[{values}, vq] = P[{values}, vq] + A[{values}, vk] * B[vk, vq]
+    for {", ".join(names)}, q in T.grid({out}):
+        with T.block("C"):
+            {values}, vq = T.axis.remap("{"S" * len(names)}S", [{", ".join(names)}, q])
+            C[{values}, vq] = T.max(P[{values}, vq], T.float32(0))
+"""
+    found = schedule_function("main", parse(text), set(), Machine(64, 32))
+    assert found is not None and found.reason.startswith("tile of")
+    assert sum([loop.kind == "parallel" for loop in collect(found.func.body, For)]) == 1
+    run_it = unity.build(found.func)["main"]
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal((128, 256)).astype("float32")
+    for n in (0, 1, 7, 33):
+        a = rng.standard_normal([n if e == "n" else int(e) for e in axes]).astype("float32")
+        c = np.empty((*a.shape[:-1], 256), "float32")
+        run_it(a, b, c)
+        np.testing.assert_allclose(c, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)

@@ -8,6 +8,7 @@ matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ UNROLLED = 4
 """Steps of the innermost reduction written out in one iteration."""
 PARALLEL_WORK = 1 << 18
 """Multiply-adds from which on a program is shared between threads."""
+SHARED_TILES = 8
+"""Iterations that are enough for the threads of a small machine."""
 DEFAULT_ROWS = 64
 """Rows assumed where their number is a symbol."""
 FULL_ROWS = 8
@@ -182,10 +185,7 @@ def _tile(
         sch.unroll(loop)
     if dot is None:
         sch.vectorize(j2)
-    place = outer[-1]
-    if _work(what) >= PARALLEL_WORK:
-        place = sch.fuse(*outer) if len(outer) > 1 else place
-        sch.parallel(place)
+    place = _shared(sch, outer) if _work(what) >= PARALLEL_WORK else outer[-1]
     sch.reverse_compute_at(after, place)
     init = sch.decompose_reduction(block, steps[0])
     *_, last = sch.get_loops(init)
@@ -195,6 +195,18 @@ def _tile(
     if dot is not None:
         sch.tensorize(j2, dot.name)
     _consume(sch, after, place, lanes)
+
+
+def _shared(sch: Schedule, outer: list[LoopRV]) -> LoopRV:
+    """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
+    proved of a fused one): those before them are shared where they are enough, else the first of them is."""
+    extents = [sch.get(loop).extent for loop in outer]
+    fixed = [e.value if type(e) is IntImm else 0 for e in extents]
+    count = fixed.index(0) if 0 in fixed else len(outer)
+    first = sch.fuse(*outer[:count]) if count > 1 else outer[0]
+    enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= SHARED_TILES)
+    sch.parallel(first if enough else outer[count])
+    return first if count == len(outer) else outer[-1]
 
 
 def _work(what: Contraction) -> int:
