@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import unity
+from unity.ffi import pool
 
 
 def test_threads_can_be_set():
@@ -48,3 +49,25 @@ def test_threads_by_option(monkeypatch, value, code):
         env=os.environ | {"UNITY_NUM_THREADS": value},
     )  # fmt: skip
     assert done.stdout.strip() == (code or "True")
+
+
+@pytest.mark.parametrize(
+    "files, limit",
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "max 100000\n"}, 0),
+        ({"cpu.max": "1000 100000\n"}, 1),
+        ({"cpu.max": "nonsense"}, 0),
+        ({"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 4),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0),
+        ({}, 0),
+    ],
+)
+def test_processors_of_a_container(monkeypatch, tmp_path, files, limit):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(pool, "CGROUP", tmp_path)
+    monkeypatch.delenv("UNITY_NUM_THREADS", raising=False)
+    assert pool.processor_limit() == limit
+    assert pool.default_threads() == min(len(os.sched_getaffinity(0)), limit or 1000)

@@ -29,6 +29,7 @@ def test_subnormal_numbers_are_kept(dtype, values):
     params = f'x: R.Tensor(("n",), "{dtype}")'
     np.testing.assert_array_equal(machine("y = R.add(x, x)", params)(x).numpy(), x + x)
     np.testing.assert_array_equal(machine("y = R.abs(x)", params)(x).numpy(), np.abs(x))
+    np.testing.assert_array_equal(machine("y = R.expm1(x)", params)(x).numpy(), x)
     np.testing.assert_array_equal(machine("y = R.max(x)", params)(x).numpy(), x.max())
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import os
+from pathlib import Path
 
 from ..support.errors import FFIError
 from ..support.forking import fork_lock
@@ -30,9 +32,26 @@ ParallelFor = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p,
 """ctypes type of ``unity_parallel_for``; it releases Python's lock."""
 
 
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def processor_limit() -> int:
+    """Whole processors that the control group (a container) grants; 0 where it sets no limit."""
+    try:
+        if (CGROUP / "cpu.max").exists():
+            quota, period = (CGROUP / "cpu.max").read_text().split()
+        else:
+            quota, period = [(CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")]
+        return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 and int(period) > 0 else 0
+    except (OSError, ValueError):  # no such files, or "max"
+        return 0
+
+
 def default_threads() -> int:
-    """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per core this process may use."""
-    return int_option("UNITY_NUM_THREADS") or min(len(os.sched_getaffinity(0)), MAX_WORKERS + 1)
+    """Threads of a parallel loop: ``UNITY_NUM_THREADS``, else one per core this process may use: those of its affinity, at most
+    as many as its container grants."""
+    cores = len(os.sched_getaffinity(0))
+    return int_option("UNITY_NUM_THREADS") or min(cores, processor_limit() or cores, MAX_WORKERS + 1)
 
 
 class _Pool:

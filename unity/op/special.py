@@ -79,11 +79,16 @@ def polynomial(x: te.Value, coefficients: Sequence[float]) -> te.Value:
     return made
 
 
+_EXPM1_TINY = {"float16": 2.0**-12, "bfloat16": 2.0**-9, "float32": 2.0**-25, "float64": 2.0**-54}
+
+
 def _expm1(x: te.Value) -> te.Value:
-    """tanh(x / 2) (exp(x) + 1) near 0, where exp(x) - 1 loses its digits."""
+    """tanh(x / 2) (exp(x) + 1) near 0, where exp(x) - 1 loses its digits; x itself where the rest is below its last digit."""
+    tiny = te.const(_EXPM1_TINY[x.dtype.name], x.dtype)
 
     def body(grown: te.Value) -> te.Value:
         near = te.tanh(x * te.const(0.5, x.dtype)) * (grown + 1.0)
+        near = te.select(te.abs(x) < tiny, x, near)
         return te.select(te.abs(x) < te.const(1.0, x.dtype), near, grown - 1.0)
 
     return bound(te.exp(x), body)
