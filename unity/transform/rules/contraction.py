@@ -41,8 +41,8 @@ class Contraction:
         return tuple([index for index in self.weights.indices if isinstance(index, Var)])
 
 
-def contraction_of(block: Block) -> Contraction | str:
-    """A block as a contraction, or why it is none."""
+def contraction_of(block: Block, anywhere: bool = False) -> Contraction | str:
+    """A block as a contraction, or why it is none; ``anywhere``: its columns may be any axis of the output."""
     store = block.body
     if type(store) is not BufferStore or store.predicate is not None or block.init is None:
         return "no reduction of one store"
@@ -59,7 +59,7 @@ def contraction_of(block: Block) -> Contraction | str:
     if left is None or right is None or left.buffer is store.buffer or right.buffer is store.buffer:
         return "no product of two elements"
     for data, weights in ((left, right), (right, left)):
-        found = _sorted(block, store, data, weights)
+        found = _sorted(block, store, data, weights, anywhere)
         if isinstance(found, Contraction):
             return found
     return found
@@ -71,7 +71,9 @@ def _operand(expr: Expr) -> BufferLoad | None:
     return expr if type(expr) is BufferLoad else None
 
 
-def _sorted(block: Block, store: BufferStore, data: BufferLoad, weights: BufferLoad) -> Contraction | str:
+def _sorted(
+    block: Block, store: BufferStore, data: BufferLoad, weights: BufferLoad, anywhere: bool
+) -> Contraction | str:
     axes = {axis.var: axis for axis in block.iter_vars}
     if not all([isinstance(e, Var) or type(e) is IntImm for e in (*store.indices, *weights.indices)]):
         return "an index of the output or of an operand is computed"
@@ -96,7 +98,7 @@ def _sorted(block: Block, store: BufferStore, data: BufferLoad, weights: BufferL
     if len(columns) != 1 or not reductions:
         return "not one axis of columns"
     last = store.indices[-1]
-    if columns[0].var is not last:
+    if columns[0].var is not last and not anywhere:
         return "vectors would not be contiguous in the output"
     return Contraction(
         block, store.buffer, data, weights, tuple(batch), tuple(rows), columns[0], tuple(_inner_last(reductions, data))

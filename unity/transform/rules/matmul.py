@@ -22,9 +22,11 @@ from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ...support.late import late_function
+from ..tir.nests import slope
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .borders import spread_copy
+from .columns import columns_last
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .dots import Dot, dot_of
 from .packing import Packing
@@ -46,6 +48,8 @@ DEFAULT_ROWS = 64
 """Rows assumed where their number is a symbol."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
+DEEP = 128
+"""Steps of a reduction from which on transposing tiles costs little beside it."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -57,6 +61,9 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         return "two blocks have one name"
     found = [(b, contraction_of(b)) for b in blocks]
     main = [c for _, c in found if isinstance(c, Contraction)]
+    turned = not main
+    if turned:
+        main = [c for b in blocks if isinstance(c := contraction_of(b, anywhere=True), Contraction)]
     if len(main) != 1:
         reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
         return reasons[0] if reasons else "no contraction" if not main else "several contractions"
@@ -72,10 +79,16 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
         return "several blocks consume the result"
     after = sch.get(consumers[0]).name if consumers else None
-    refused = ""
+    then, refused = None, ""
+    if turned:
+        if is_parameter(fn, what.weights.buffer) not in constants or not _worth_turning(what, lanes):
+            return "vectors would not be contiguous in the output"
+        fn, then = columns_last(fn, what, after)
+        after = None
+        (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
     for dot in [dot_of(what, machine), None]:
         try:
-            return _schedule(fn, what, after, constants, machine, width, dot)
+            return _schedule(fn, what, after, then, constants, machine, width, dot)
         except ScheduleError as problem:
             refused = f"a step does not apply: {problem.message}"
     return refused
@@ -98,6 +111,7 @@ def _schedule(
     fn: PrimFunc,
     what: Contraction,
     after: str | None,
+    then: str | None,
     constants: Collection[int],
     machine: Machine,
     width: int,
@@ -108,6 +122,12 @@ def _schedule(
     row = _row(what.rows, store.indices)  # type: ignore[attr-defined]
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
     rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
+    if then is not None and width % lanes:
+        return "tiles that are transposed would not be whole"
+    if then is not None:
+        whole = max([v for v in range(1, vectors + 1) if width // lanes % v == 0])
+        rows, vectors = tile_shape(height, whole * lanes, TileMachine(lanes, machine.registers - 6))
+        vectors = vectors if width // lanes % vectors == 0 else 1
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
@@ -119,7 +139,9 @@ def _schedule(
     padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
-    _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
+    place = _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
+    if then is not None:
+        _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
     for border in sch.get_producers(sch.get_block(f"{what.block.name}_update")):
         if sch.get(border).name not in (padded.copy, f"{what.block.name}_init"):
             spread_copy(sch, border, lanes)
@@ -157,9 +179,9 @@ def _layout(what: Contraction, tile: int) -> Packing | None:
 def _tile(
     sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
     dot: Dot | None,
-) -> None:  # fmt: skip
+) -> LoopRV:  # fmt: skip
     """Tiles outside, the reduction inside them, the tile unrolled and in vectors (or in dot products of groups of the
-    reduction); the consumer on each tile."""
+    reduction); the consumer on each tile. The loop around each tile."""
     loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
     outer = [loops[axis.var] for axis in what.batch]
@@ -195,6 +217,27 @@ def _tile(
     if dot is not None:
         sch.tensorize(j2, dot.name)
     _consume(sch, after, place, lanes)
+    return place
+
+
+def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
+    """What transposes a tile follows it: rows of the tile are neighbours in its output."""
+    sch.set_scope(copy, 0, "local")
+    sch.reverse_compute_at(then, place)
+    *_, last = sch.get_loops(then)
+    extent = sch.get(last).extent
+    if type(extent) is IntImm and extent.value <= rows:
+        sch.unroll(last)
+
+
+def _worth_turning(what: Contraction, lanes: int) -> bool:
+    """Is the reduction long beside the transposition, and its output's last axis short or not contiguous in the data."""
+    steps = 1
+    for axis in what.reductions:
+        steps *= extent_of(axis) or 1
+    last = what.block.body.indices[-1]  # type: ignore[attr-defined]
+    line = next((extent_of(axis) for axis in what.rows if axis.var is last), None)
+    return steps >= DEEP and line is not None and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
 
 
 def _shared(sch: Schedule, outer: list[LoopRV]) -> LoopRV:

@@ -46,7 +46,7 @@ def pad_to_tiles(
     constant: bool,
 ) -> Padded:
     """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed."""
-    tile_buffer = _buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
+    tile_buffer = make_buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
     panels = _panels(what, layout)
     nest = _nest(what, row, rows, layout, tile_buffer, panels)
     statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
@@ -75,7 +75,8 @@ def pad_to_tiles(
     return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
 
 
-def _buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
+def make_buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
+    """A new buffer of the element type of another."""
     return Buffer(Var(name, PointerType(prim_type(like.dtype), scope)), like.dtype, tuple(shape), name=name)
 
 
@@ -114,7 +115,7 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
         inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
         tail.append(group)
     sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
-    return _buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
+    return make_buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
 
 
 def _nest(
@@ -151,7 +152,7 @@ def _nest(
     return stmt
 
 
-def _point_nest(name: str, axes: Sequence[IterVar], store: BufferStore) -> Stmt:
+def point_nest(name: str, axes: Sequence[IterVar], store: BufferStore) -> Stmt:
     """Loops of the iterators' own extents around a block of one store."""
     loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
     stmt: Stmt = BlockRealize(
@@ -187,7 +188,7 @@ def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
         _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
     ):
         value = if_then_else(inside, value, const(0, source.dtype))
-    return _point_nest(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
+    return point_nest(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
 
 
 def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
@@ -195,11 +196,16 @@ def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], Ite
     return list(axes[:count]), axes[count], list(axes[count + 1 : last]), axes[last]
 
 
+def output_axes(output: Buffer) -> list[IterVar]:
+    """An iterator for each axis of a buffer."""
+    return [_axis(f"o{k}", n) for k, n in enumerate(output.shape)]
+
+
 def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:
     """The result out of the tile buffer."""
-    axes = [_axis(f"o{k}", n) for k, n in enumerate(what.output.shape)]
+    axes = output_axes(what.output)
     cell = tuple([axis.var for axis in axes])
-    return _point_nest(name, axes, BufferStore(what.output, BufferLoad(tile, cell, prim_type(tile.dtype)), cell))
+    return point_nest(name, axes, BufferStore(what.output, BufferLoad(tile, cell, prim_type(tile.dtype)), cell))
 
 
 def _allocates(stmt: Stmt, buffer: Buffer) -> bool:

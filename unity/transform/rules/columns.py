@@ -1,0 +1,55 @@
+"""A contraction whose columns are not the last axis of its output, as one where they are, and a transposition behind it.
+
+Rewrite: ``Y[n, f, h, w] += X[..] * W[f, ..]; Z[n, f, h, w] = g(Y[n, f, h, w])`` -> the sum into ``Y_last[n, h, w, f]``, and
+``Z[n, f, h, w] = g(Y_last[n, h, w, f])``; without a consumer a copy into ``Y`` takes its place. A convolution with channels
+first is such a contraction: its tiles are transposed while they are in cache.
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, BufferStore, SeqStmt, Stmt, seq
+from ...ir.types import prim_type
+from ...ir.walk import rewrite
+from .contraction import Contraction, is_parameter
+from .packing import block_name
+from .padding import make_buffer, output_axes, point_nest
+
+
+def columns_last(fn: PrimFunc, what: Contraction, after: str | None) -> tuple[PrimFunc, str]:
+    """The program with the columns last, and the name of the block that transposes; ``after`` names the block that consumes
+    the output."""
+    store = what.block.body
+    assert type(store) is BufferStore
+    order = sorted(range(len(store.indices)), key=lambda k: store.indices[k] is what.columns.var)
+    output = what.output
+    last = make_buffer(f"{output.name}_last", output, [output.shape[k] for k in order], "global")
+
+    def load(node: BufferLoad) -> BufferLoad:
+        if node.buffer is not output:
+            return node
+        return replace(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
+
+    def stored(node: BufferStore) -> BufferStore:
+        if node.buffer is not output:
+            return node
+        return replace(node, buffer=last, indices=tuple([node.indices[k] for k in order]))
+
+    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    made: list[Stmt] = [AllocBuffer(last)]
+    name = after or f"{output.name}_transposed"
+    for stmt in statements:
+        if type(stmt) is AllocBuffer and stmt.buffer is output:
+            continue
+        mine = block_name(stmt) in (what.block.name, after)
+        made.append(rewrite(stmt, {BufferLoad: load, BufferStore: stored}) if mine else stmt)
+        if block_name(stmt) == what.block.name and after is None:
+            axes = output_axes(output)
+            cell: tuple[Var, ...] = tuple([axis.var for axis in axes])
+            value = BufferLoad(last, tuple([cell[k] for k in order]), prim_type(output.dtype))
+            made.append(point_nest(name, axes, BufferStore(output, value, cell)))
+    assert after is None or is_parameter(fn, output) is None
+    return replace(fn, body=seq(*made)), name
