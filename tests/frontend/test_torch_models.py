@@ -238,6 +238,13 @@ def test_module_path_and_line_of_every_binding() -> None:
     assert "layers.1.qkv (" in "\n".join(compiled.executable.program.places)
 
 
+def test_module_path_of_traced_graphs() -> None:
+    mod = from_fx(torch.fx.symbolic_trace(CNN().eval()), [((2, 3, 16, 16), "float32")])
+    bindings = [b for block in mod["main"].body.blocks for b in block.bindings]
+    places = {b.span.place.split(" (")[0] for b in bindings if b.span is not None}
+    assert {name for name, m in CNN().named_children() if not isinstance(m, torch.nn.Dropout)} <= places
+
+
 class InPlace(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         y = torch.relu_(x + 1).mul_(2)

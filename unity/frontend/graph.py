@@ -242,7 +242,10 @@ class GraphImporter:
         return found
 
     def _line(self, trace: str, owner: str) -> Span | None:
-        lines = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace) if not f.startswith(self._torch_folder)]
+        every = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace)]
+        lines = [(f, n) for f, n in every if not f.startswith(self._torch_folder)]
+        if not lines and owner != "the model":
+            lines = every  # a traced graph calls torch's modules without lines of its own
         if not lines:
             return None
         name, number = lines[-1]
