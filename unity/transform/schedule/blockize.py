@@ -23,7 +23,7 @@ from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import free_vars, fresh_copy, substitute
 from ...support.deep import deep_recursion
-from .conditions import loops_of, require_regular
+from .conditions import loops_of, require_no_repetition, require_regular
 from .coverage import common_ancestor, loops_between
 from .dependence import scope_of
 from .first_step import init_predicate
@@ -73,6 +73,7 @@ def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) 
             nearest="give the blocks as a list, or fission the loop first",
         )
     block = state.sref(target.func, at)
+    require_no_repetition(block, [state.sref(target.func, loop) for loop in inside])
     parts = _divide(state, block, [loop.loop_var for loop in inside])
     outer = _Outer(state, target, preserve_unit_iters)
     outer.enter(block, parts)

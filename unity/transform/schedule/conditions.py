@@ -219,6 +219,20 @@ def require_complete_values(state: ScheduleState, blocks: list[Sref]) -> None:
                     )  # fmt: skip
 
 
+def idle_loops(block: Sref, loops: Sequence[Sref]) -> list[Sref]:
+    """Loops of more than one iteration that no iterator of a block uses: the block does all its work again in each."""
+    used = {v for value in block.realize.iter_values for v in free_vars(value)}
+    return [s for s in loops if s.loop.loop_var not in used and not is_int(s.loop.extent, 1)]
+
+
+def require_no_repetition(block: Sref, loops: Sequence[Sref]) -> None:
+    """Refuse E414 when one of the loops starts a block's reduction anew in each iteration: its initialisation belongs inside."""
+    idle = idle_loops(block, loops)
+    if idle and block.block.init is not None:
+        refuse("E414", f"loop {idle[0].name} does the reduction of block {block.name} again in every iteration",
+               condition="no repetition", at=[idle[0], block], nearest="give a loop inside of it")  # fmt: skip
+
+
 def require_not_empty(state: ScheduleState, inside: Sref, loops: Sequence[Sref]) -> None:
     """Refuse E419 when one of the loops drives the reduction of a block inside ``inside`` that still has its initialisation,
     and may have no iteration: a reduction over nothing gives the initial value, which only a plain nest of its loops does."""

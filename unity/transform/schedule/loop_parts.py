@@ -12,7 +12,7 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import Block, BlockRealize, SeqStmt, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import fresh_copy
-from .conditions import require_complete_values, require_not_empty
+from .conditions import loops_of, require_complete_values, require_not_empty
 from .coverage import why_not_covered, why_written_after_read
 from .dependence import block_scope, scope_of
 from .reduction import reads_of_update
@@ -43,6 +43,7 @@ def loop_partition(
     if extent is None:
         refuse("E422", f"the extent of loop {loop.name} is not a constant", condition="constant extent", at=loop)
     parts = _parts(loop, extent, factors)
+    require_not_empty(state, loop, [loop, *loops_of(loop)])
     starts = [sum(parts[:k]) for k in range(len(parts))]
     pieces: list[Stmt] = []
     made: list[Var] = []
@@ -120,7 +121,7 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     for chain in chains:
         for sref in chain:
             require_plain(sref)
-        require_not_empty(state, chain[-1], chain)
+        require_not_empty(state, chain[-1], [*chain, *loops_of(chain[0])])
     ana = analyzer_at(state, chains[0][0], inside=False)
     for level in zip(*chains):
         for other in level[1:]:

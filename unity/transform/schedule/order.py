@@ -11,9 +11,11 @@ from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import prim_type
 from ...ir.walk import free_vars
 from .conditions import (
+    idle_loops,
     require_affine,
     require_blocks_only,
     require_complete_values,
+    require_no_repetition,
     require_not_empty,
     require_own_cells,
 )
@@ -100,6 +102,10 @@ def _require_free_reductions(state: ScheduleState, bottom: Sref, chain: list[Sre
     for block in state.blocks_below(bottom):
         values = [v for axis, v in zip(block.block.iter_vars, block.realize.iter_values) if axis.kind == "R"]
         used = {v for value in values for v in free_vars(value)}
+        idle = idle_loops(block, chain) if used else []
+        steps = [[s for s in each if s.loop.loop_var in used or s in idle] for each in (chain, order)]
+        if idle and steps[0] != steps[1]:
+            require_no_repetition(block, idle)
         if [s for s in chain if s.loop.loop_var in used] != [s for s in order if s.loop.loop_var in used]:
             assume_free_steps(state, block)
 

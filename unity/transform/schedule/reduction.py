@@ -9,7 +9,7 @@ from ...ir.node import replace as with_fields
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import collect, free_vars, fresh_copy, substitute
-from .conditions import loops_of, require_reduction, same_region
+from .conditions import loops_of, require_no_repetition, require_reduction, same_region
 from .dependence import block_scope
 from .distinct import require_distinct
 from .first_step import init_predicate
@@ -59,6 +59,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
                 condition="above all reduction loops", at=[outer, loop],
                 nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
             )  # fmt: skip
+    require_no_repetition(block, loops[place:])
     _require_unread(state, block, loop)
     own = {s.buffer for s in collect(loop.loop, AllocBuffer)}
     if not own.isdisjoint(block_scope(state, block).writes[block]):
