@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .relax.clean_signatures import expand_tuple_arguments, remove_unused_outputs, remove_unused_parameters
     from .relax.combine_parallel_matmul import combine_parallel_matmul
     from .relax.compute_prim_value import compute_prim_value
+    from .relax.convert_layout import convert_layout
     from .relax.convert_to_dataflow import convert_to_dataflow
     from .relax.dataflow_use_inplace_calls import dataflow_use_inplace_calls
     from .relax.dead_code import dead_code
@@ -95,6 +96,7 @@ _PLACES = {
     ),
     "relax.combine_parallel_matmul": ("combine_parallel_matmul",),
     "relax.compute_prim_value": ("compute_prim_value",),
+    "relax.convert_layout": ("convert_layout",),
     "relax.convert_to_dataflow": ("convert_to_dataflow",),
     "relax.dataflow_use_inplace_calls": ("dataflow_use_inplace_calls",),
     "relax.dead_code": ("dead_code",),
@@ -146,7 +148,7 @@ __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "FusionPattern", "Instrument", "Pass",
     "PassContext", "Pipeline", "annotate_tir_op_pattern", "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
-    "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code", "decompose_ops_for_inference",
+    "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code", "decompose_ops_for_inference",
     "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
     "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir", "fuse_transpose_matmul",
     "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions", "kill_after_last_use",
