@@ -13,6 +13,7 @@ import hashlib
 import os
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 from ..support.options import int_option, str_option
@@ -139,3 +140,16 @@ def object_cache() -> ObjectCache | None:
     if found is None:
         found = _CACHES[folder] = ObjectCache(folder)
     return found
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+@cache
+def package_state() -> str:
+    """A key of the compiler's own files: names, sizes and times of change."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        status = path.stat()
+        found.append(f"{path.relative_to(PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
+    return content_key(*found)

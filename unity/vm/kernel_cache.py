@@ -13,12 +13,10 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
 from ..ffi.abi import KernelSignature
 from ..ffi.llvm import llvm_version, object_key
-from ..ffi.object_cache import content_key, object_cache
+from ..ffi.object_cache import content_key, object_cache, package_state
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node
@@ -42,7 +40,6 @@ from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .codec import read_signature, signature_data
 
-PACKAGE = Path(__file__).parents[1]
 ANY = "program"
 """The name of a program that stands alone, in its key."""
 Group = dict[str, PrimFunc]
@@ -56,16 +53,6 @@ class CompiledKernels:
     objects: tuple[bytes, ...]
     signatures: dict[str, KernelSignature]
     symbols: dict[str, str]
-
-
-@cache
-def package_state() -> str:
-    """A key of the compiler's own files: names, sizes and times of change."""
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        status = path.stat()
-        found.append(f"{path.relative_to(PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
-    return content_key(*found)
 
 
 def _is_own(pipeline: Pipeline) -> bool:
@@ -201,4 +188,4 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-__all__ = ["CompiledKernels", "compile_kernels", "package_state"]
+__all__ = ["CompiledKernels", "compile_kernels"]

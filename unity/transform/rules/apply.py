@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...ffi.tensor import Tensor
@@ -20,10 +21,11 @@ from ...ir.node import replace
 from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...support.options import bool_option
-from ..base import module_pass
+from ..base import PassContext, module_pass
 from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
 from .matmul import CONTRACTION
 from .packing import Packing
+from .remembered import remembered
 from .windows import WINDOWS
 
 RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS)
@@ -50,11 +52,14 @@ def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
     """Schedule tensor programs by rules."""
     calls = _calls(mod)
     machine = options.machine()
+    watched = bool(PassContext.current().instruments) or bool_option("UNITY_EXPLAIN")
     made: dict[str, Scheduled] = {}
     for name, fn in mod.prim_funcs().items():
         if fn.attrs.get(SCHEDULED):
             continue
-        found = schedule_function(name, fn, _constant_parameters(calls.get(name, [])), machine)
+        constants = _constant_parameters(calls.get(name, []))
+        apply = partial(schedule_function, name, fn, constants, machine)
+        found = apply() if watched else remembered(fn, constants, machine, RULES, apply)
         if found is not None:
             made[name] = found
     if not made:

@@ -1,0 +1,81 @@
+"""What the rules made of a program, remembered between processes beside the compiled objects.
+
+Here: when and under which key. Not here: the folder (`ffi/object_cache.py`), the rules. Invariant: whatever may change the result
+is part of the key - the package's own files, the program, which parameters are constants, the machine, the rules - and rules
+from outside the package are always asked. A program's name is no part of it; a remembered program has no spans inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import astuple
+from typing import Any
+
+from ...ffi.object_cache import content_key, object_cache, package_state
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.pack import NotPackable, pack, unpack
+from ..tir.bind_shared import bind_shared
+from .base import Machine, Rule, Scheduled
+from .packing import Packing
+
+_NAME = "global_symbol"
+
+
+def remembered(
+    fn: PrimFunc,
+    constants: Collection[int],
+    machine: Machine,
+    rules: tuple[Rule, ...],
+    make: Callable[[], Scheduled | None],
+) -> Scheduled | None:
+    """What ``make`` gives for a program, or gave before."""
+    store = object_cache()
+    own = __name__.partition(".")[0]
+    if store is None or any([rule.apply.__module__.partition(".")[0] != own for rule in rules]):
+        return make()
+    key = _key(fn, constants, machine, rules)
+    data = store.load(key)
+    if data is None:
+        found = make()
+        try:
+            store.store(key, _written(found))
+        except NotPackable:
+            return found
+        return found
+    return _read(data, fn)
+
+
+def _key(fn: PrimFunc, constants: Collection[int], machine: Machine, rules: tuple[Rule, ...]) -> str:
+    attrs = {key: value for key, value in fn.attrs.items() if key != _NAME}
+    text = IRModule({"program": replace(bind_shared.on(fn), attrs=attrs)}, {}, {}).script()
+    names = [rule.name for rule in rules]
+    return content_key("schedule 1", package_state(), text, repr(sorted(constants)), repr(machine), repr(names))
+
+
+def _written(found: Scheduled | None) -> bytes:
+    if found is None:
+        return b"null"
+    packed = [[place, *astuple(layout)] for place, layout in found.packed.items()]
+    head = json.dumps([found.reason, packed]).encode()
+    body = pack(replace(found.func, attrs={k: v for k, v in found.func.attrs.items() if k != _NAME}))
+    return len(head).to_bytes(4, "little") + head + body
+
+
+def _read(data: bytes, fn: PrimFunc) -> Scheduled | None:
+    if data == b"null":
+        return None
+    end = 4 + int.from_bytes(data[:4], "little")
+    reason, packed = json.loads(data[4:end])
+    func = unpack(data[end:])
+    assert isinstance(func, PrimFunc)
+    attrs = {_NAME: fn.attrs[_NAME], **func.attrs} if _NAME in fn.attrs else func.attrs
+    layouts = {place: _layout(parts) for place, *parts in packed}
+    return Scheduled(replace(func, attrs=attrs, span=fn.span), reason, layouts)
+
+
+def _layout(parts: list[Any]) -> Packing:
+    outer, columns, inner, block, group = parts
+    return Packing(tuple(outer), columns, tuple(inner), block, group)
