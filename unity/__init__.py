@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     )
     from .ffi.tensor import Tensor, tensor
     from .frontend.compile import compile
+    from .frontend.precision import quantize
     from .ir.module import IRModule
     from .op import relax, topi
     from .op.block_builder import BlockBuilder
@@ -43,6 +44,7 @@ _NAMES = {
     "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
     "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
     "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
+    "quantize": ".frontend.precision",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")

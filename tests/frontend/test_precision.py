@@ -8,7 +8,8 @@ from unity.frontend.accuracy import compare
 from unity.frontend.precision import reduction_of
 from unity.ir.interpret import run
 from unity.script import parse
-from unity.support.errors import FrontendError
+from unity.support.errors import FrontendError, UnityError
+from unity.transform.relax.quantize_weights import quantize_weights
 
 torch = pytest.importorskip("torch")
 
@@ -59,7 +60,7 @@ class Convolutions(torch.nn.Module):
 
 def test_bf16_operands_float32_sums():
     mod = unity.IRModule({"main": mlp(np.random.default_rng(0))}, {}, {})
-    text = reduction_of("bf16").apply(mod).script()
+    text = reduction_of("bf16").passes(mod).script()
     assert text.count('out_dtype="float32"') == 2 and text.count("R.nn.softmax(h)") == 1
     assert text.count('"bfloat16")') >= 4 and "softmax(h)" in text
 
@@ -68,7 +69,7 @@ def test_bf16_operands_float32_sums():
 def test_bf16_agrees_with_the_interpreter(n):
     rng = np.random.default_rng(0)
     mod = unity.IRModule({"main": mlp(rng)}, {}, {})
-    reduced = reduction_of("bf16").apply(mod)
+    reduced = reduction_of("bf16").passes(mod)
     x = rng.standard_normal((n, 24)).astype("float32")
     expected = run(reduced, "main", x)
     found = unity.compile(mod, precision="bf16")["main"](x).numpy()
@@ -122,3 +123,102 @@ def test_unknown_precision():
 def test_float32_is_the_default():
     mod = unity.IRModule({"main": mlp(np.random.default_rng(0))}, {}, {})
     assert reduction_of("float32") is None and unity.compile(mod, precision="float32").accuracy is None
+
+
+@pytest.mark.parametrize(("precision", "worst"), [("int8", 0.02), ("int4", 0.2)])
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_weights_in_few_bits(precision, worst, n):
+    rng = np.random.default_rng(0)
+    mod = unity.IRModule({"main": mlp(rng)}, {}, {})
+    reduced = reduction_of(precision).passes(mod)
+    assert reduced.script().count("R.call_dps(matmul_int") == 1  # 40 columns are no multiple of 16: that product stays
+    x = rng.standard_normal((n, 24)).astype("float32")
+    expected = run(reduced, "main", x)
+    found = unity.compile(mod, precision=precision)["main"](x).numpy()
+    np.testing.assert_allclose(
+        found, expected if isinstance(expected, np.ndarray) else expected.numpy(), rtol=1e-4, atol=1e-4
+    )
+    if n:
+        exact = unity.compile(mod)["main"](x)
+        assert 1e-4 < compare(precision, [(exact, found)]).relative < worst
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize(("k", "n"), [(64, 16), (34, 48), (96, 80)])
+def test_stored_weights_are_what_was_rounded(bits, k, n):
+    """A product with the identity shows the weights that a program uses: within half a step of the real ones."""
+    w = np.random.default_rng(0).standard_normal((k, n)).astype("float32")
+    w[:, 3] = 0
+    text = f'@R.function\ndef main(x: R.Tensor(({k}, {k}), "float32")):\n    y = R.matmul(x, w)\n    return y\n'
+    mod = unity.IRModule({"main": parse(text, scope={"w": w})}, {}, {})
+    used = unity.compile(mod, precision=f"int{bits}")["main"](np.eye(k, dtype="float32")).numpy()
+    group = 32 if bits == 4 and k % 32 == 0 else k
+    steps = np.abs(w.reshape(-1, group, n)).max(1, keepdims=True) / (127 if bits == 8 else 7)
+    gap = np.abs(used - w).reshape(-1, group, n)
+    assert (gap <= 0.5001 * steps + 1e-6).all() and gap.max() > 0 and (used[:, 3] == 0).all()
+
+
+def test_weights_that_are_not_finite_stay():
+    w = np.full((32, 32), np.inf, "float32")
+    mod = unity.IRModule(
+        {"main": parse(SCRIPT, scope={"w": np.ones((24, 40), "float32"), "v": np.ones((40, 32), "float32") * w[0, 0]})},
+        {},
+        {},
+    )
+    assert "matmul_int8" not in reduction_of("int8").passes(mod).script()
+
+
+def test_static_quantisation():
+    torch.manual_seed(0)
+    model, x = Block().eval(), torch.randn(2, 10, 64)
+    calibration = [(torch.randn(2, 10, 64),) for _ in range(4)]
+    f = unity.compile(model, example_inputs=(x,), precision="int8", calibration=calibration)
+    assert 1e-4 < f.accuracy.relative < 0.05 and f.accuracy.cosine > 0.998, str(f.accuracy)
+    assert "matmul_u8s8" in f.module.script()
+
+
+def test_static_quantisation_of_a_module():
+    rng = np.random.default_rng(0)
+    mod = unity.IRModule({"main": mlp(rng)}, {}, {})
+    calibration = [rng.standard_normal((n, 24)).astype("float32") for n in (3, 5)]
+    quantized = unity.quantize(mod, calibration)
+    text = quantized.script()
+    assert text.count("R.call_dps(matmul_u8s8") == 2 and "R.matmul" not in text
+    x = calibration[1]
+    expected = run(quantized, "main", x)
+    found = unity.compile(quantized)["main"](x).numpy()
+    np.testing.assert_allclose(
+        found, expected if isinstance(expected, np.ndarray) else expected.numpy(), rtol=1e-4, atol=1e-4
+    )
+    exact = unity.compile(mod)["main"](x)
+    assert 1e-4 < compare("int8", [(exact, found)]).relative < 0.05
+
+
+def test_integer_sums_are_exact():
+    """Data that is a grid of 255 steps and integer weights: nothing is rounded, so the result is that of float32."""
+    rng = np.random.default_rng(0)
+    w = rng.integers(-127, 128, (16, 32)).astype("float32")
+    w[0] = 127
+    text = '@R.function\ndef main(x: R.Tensor((20, 16), "float32")):\n    y = R.matmul(x, w)\n    return y\n'
+    mod = unity.IRModule({"main": parse(text, scope={"w": w})}, {}, {})
+    x = rng.integers(-100, 156, (20, 16)).astype("float32")
+    x[0, :2] = -100, 155
+    found = unity.compile(mod, precision="int8", calibration=[(x,)])["main"](x).numpy()
+    np.testing.assert_allclose(found, x @ w, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "calibration", [[], [(np.full((2, 24), np.nan, "float32"),)], [(np.zeros((0, 24), "float32"),)]]
+)
+def test_calibration_without_ranges(calibration):
+    mod = unity.IRModule({"main": mlp(np.random.default_rng(0))}, {}, {})
+    with pytest.raises(UnityError, match="E987"):
+        unity.compile(mod, precision="int8", calibration=calibration)
+
+
+def test_calibration_needs_int8():
+    mod = unity.IRModule({"main": mlp(np.random.default_rng(0))}, {}, {})
+    with pytest.raises(FrontendError, match="E987"):
+        unity.compile(mod, precision="bf16", calibration=[(np.zeros((1, 24), "float32"),)])
+    with pytest.raises(UnityError, match="E986"):
+        quantize_weights.with_options(bits=3)(mod)

@@ -37,6 +37,7 @@ def compile(
     tir_pipeline: Pipeline | None = None,
     precision: str | None = None,
     choose: str = "analytic",
+    calibration: Any = None,
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
@@ -46,11 +47,13 @@ def compile(
 
     ``precision`` ("bf16", "int8", "int4"; float32 by default) computes or stores in fewer bits; the ``accuracy`` of the result
     then compares it with float32 on the example inputs (for a module: where they are given; ``UNITY_EXPLAIN=1`` prints it).
+    "int8" with ``calibration`` (a list of inputs, a tuple for each call) multiplies integers, else weights alone are 8 bits.
     ``choose="measured"`` times our kernels and registered library kernels for each product and convolution on this machine and
     keeps the fastest; ``unity.explain_choices`` shows the table (by default it is estimated from a cost model).
-    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980, E981.
+    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980, E981,
+    PassError E987.
     """
-    reduction = None if precision is None else reduction_of(precision)
+    reduction = None if precision is None and calibration is None else reduction_of(precision, calibration)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         if reduction is not None:
             return compile_reduced(mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose)

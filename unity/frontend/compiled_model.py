@@ -20,7 +20,7 @@ from ..target.target import Target
 from ..transform.base import Pipeline
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
-from .accuracy import Accuracy
+from .accuracy import Accuracy, as_inputs
 from .compile import compile_chosen
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
@@ -65,7 +65,15 @@ def compile_model(
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     if reduction is not None:
-        module = reduction.apply(module)
+        probes: dict[IRModule, CompiledModel] = {}
+
+        def run(probed: IRModule, given: Any) -> Any:
+            if probed not in probes:
+                executable = compile_chosen(probed, target, "analytic", exec_mode, None, None)
+                probes[probed] = CompiledModel(program, probed, executable, exec_mode, report, names)
+            return probes[probed].results(*as_inputs(given))
+
+        module = reduction.apply(module, run)
     executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline)
     made = CompiledModel(program, module, executable, exec_mode, report, names)
     if reduction is not None and inputs is not None:
@@ -185,17 +193,7 @@ class CompiledModel:
         return value.clone() if address in self._weights else value
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
-        leaves, spec = self._tree.tree_flatten((args, kwargs))
-        if spec != self._in_spec:
-            leaves = self._rearranged(args, kwargs, spec)
-        inputs = []
-        for leaf, (fixed, value) in zip(leaves, self._fixed):
-            if not fixed:
-                inputs.append(self._input(leaf))
-            elif leaf is not value and leaf != value:
-                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
-                                    help="compile again for this value")  # fmt: skip
-        inputs += [self._input(t) for t in self._state]
+        leaves, inputs = self._leaves(args, kwargs)
         self._refuse_shared(leaves)
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
         given = {} if out is None else {"out": self._given(out)}
@@ -207,6 +205,25 @@ class CompiledModel:
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The leaves of a call's arguments, and the arguments of ``main``. Raises FrontendError E017."""
+        leaves, spec = self._tree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            leaves = self._rearranged(args, kwargs, spec)
+        inputs = []
+        for leaf, (fixed, value) in zip(leaves, self._fixed):
+            if not fixed:
+                inputs.append(self._input(leaf))
+            elif leaf is not value and leaf != value:
+                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
+                                    help="compile again for this value")  # fmt: skip
+        inputs += [self._input(t) for t in self._state]
+        return leaves, inputs
+
+    def results(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``main`` returns for the arguments of a call, as it stands: state is not updated, nothing is rearranged."""
+        return self._main(*self._leaves(args, kwargs)[1])
 
     def _given(self, out: Any) -> tuple[Any, ...]:
         """What ``out=`` holds for each result of ``main``. Raises VMError E982 where it has another structure than the results."""

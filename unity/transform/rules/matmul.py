@@ -142,7 +142,8 @@ def _schedule(
     place = _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
     if then is not None:
         _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
-    for border in sch.get_producers(sch.get_block(f"{what.block.name}_update")):
+    update = f"{what.block.name}_update" + ("_o" if dot is not None else "")
+    for border in sch.get_producers(sch.get_block(update)):
         if sch.get(border).name not in (padded.copy, f"{what.block.name}_init"):
             spread_copy(sch, border, lanes)
     if padded.copy is not None:
