@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from ...ffi.pool import PARALLEL_FOR
 from ...ir.build import dtype_of
-from ...ir.expr import IntImm, Var
-from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
-from ...ir.types import PointerType
-from ...ir.walk import used_vars
+from ...ir.expr import Call, IntImm, Var
+from ...ir.scalar import BufferLoad, Min
+from ...ir.stmt import AllocBuffer, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.types import Expr, PointerType
+from ...ir.walk import children, collect, used_vars
 from .casts import convert
 from .lltypes import value_type
 from .writer import I64, FunctionWriter, LoopScope
 
 CHUNKS = 64
 """Most chunks a loop is cut into."""
+
+SHARED_STEPS = 1 << 18
+"""Innermost steps from which a loop with symbolic extents is shared: below, waking a thread costs more than it saves."""
+
+UNKNOWN_EXTENT = 16
+"""What an inner loop counts whose extent depends on the iteration."""
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -46,6 +53,7 @@ def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     count = convert(w, extent, dtype, I64)
     chunk = w.emit(f"sdiv i64 {w.emit(f'add i64 {count}, {CHUNKS - 1}')}, {CHUNKS}")
     chunk = w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
+    chunk = _alone_if_short(w, stmt, count, chunk)
     w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
     w.module.externs[PARALLEL_FOR] = None
     status = w.emit(f"call i32 @{PARALLEL_FOR}(ptr @{symbol}, ptr {context}, i64 {count}, i64 {chunk})")
@@ -54,6 +62,43 @@ def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     w.start(bad)
     w.leave(status)
     w.start(good)
+
+
+def _alone_if_short(w: FunctionWriter, stmt: For, count: str, chunk: str) -> str:
+    """The chunk, or all iterations where they turn out to be too little work to share. Loops without symbolic extents are as the
+    passes decided."""
+    constant, extents = _steps(w, stmt.body)
+    if type(stmt.extent) is IntImm and not extents:
+        return chunk
+    work = w.emit(f"sitofp i64 {count} to double")
+    for extent in extents:
+        factor = w.emit(f"sitofp i64 {convert(w, w.value(extent), dtype_of(extent), I64)} to double")
+        work = w.emit(f"fmul double {work}, {factor}")
+    little = w.emit(f"fcmp olt double {work}, {SHARED_STEPS / constant:.1f}")
+    return w.emit(f"select i1 {little}, i64 {count}, i64 {chunk}")
+
+
+def _steps(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
+    """Steps of a statement's heaviest part: a number, and extents that are known outside of it."""
+    kind = type(body)
+    if kind is For:
+        assert isinstance(body, For)
+        number, extents = _steps(w, body.body)
+        known = [part for part in _parts(body.extent) if type(part) is IntImm]
+        if known:
+            return number * max(1, min([part.value for part in known])), extents
+        outside = all([var in w.env for var in used_vars(body.extent)]) and not collect(body.extent, (BufferLoad, Call))
+        return (number, (*extents, body.extent)) if outside else (number * UNKNOWN_EXTENT, extents)
+    if kind is BufferStore:
+        assert isinstance(body, BufferStore)
+        return max(1, dtype_of(body.value).lanes), ()
+    inside = [_steps(w, child) for child in children(body) if isinstance(child, Stmt)] if isinstance(body, Stmt) else []
+    return max(inside, key=lambda found: (len(found[1]), found[0]), default=(1, ()))
+
+
+def _parts(extent: Expr) -> list[Expr]:
+    """What an extent is at most: itself, or the operands of a minimum."""
+    return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]
 
 
 def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:

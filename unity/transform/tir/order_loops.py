@@ -91,6 +91,11 @@ def _iterations(loops: list[For]) -> int:
     return total
 
 
+def _large(loops: list[For]) -> bool:
+    """Enough cells to share between threads. Of symbolic extents nobody knows: code generation decides when the loop runs."""
+    return _iterations(loops) >= PARALLEL_CELLS or not all([type(loop.extent) is IntImm for loop in loops])
+
+
 def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
     """Loops over independent cells, the outermost shared between threads; a single loop is cut into pieces first."""
     outer = next(loop for loop in loops if not is_int(loop.extent, 1))
@@ -143,9 +148,7 @@ def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
     realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))
     rest = [loop for loop in order if loop is not along and loop is not lines[0]]
     loops = [*rest, rows, columns, row.loop, column.loop]
-    return (
-        _shared(loops, realize, False) if _iterations(order) >= PARALLEL_CELLS else _loops_over(loops, realize, False)
-    )
+    return _shared(loops, realize, False) if _large(order) else _loops_over(loops, realize, False)
 
 
 def _long(loop: For) -> bool:
@@ -165,11 +168,11 @@ def _order(stmt: For, parallel: bool = True) -> Stmt:
     if block.init is None:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
-            large = _iterations(order) >= PARALLEL_CELLS
+            large = _large(order)
             blocked = transposed(order, nest, update, vector_bytes(), large) or _blocked(order, nest, update)
             if blocked is not None:
                 return blocked
-        if cells and _iterations(order) >= PARALLEL_CELLS:
+        if cells and _large(order):
             return _shared(order, nest.realize, vectorize)
         if order == nest.loops and not vectorize:
             return stmt
