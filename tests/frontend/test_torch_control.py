@@ -102,6 +102,20 @@ def test_floats_read_from_a_tensor_are_numbers() -> None:
             torch.testing.assert_close(m, e, rtol=1e-3 if m.dtype == torch.float16 else 1e-5, atol=1e-6)
 
 
+class Flags(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        found = (x > 0).any().item()
+        return x * found, found, torch.add(x > 0, x < 1, alpha=False)
+
+
+def test_bools_read_from_a_tensor() -> None:
+    compiled = unity.compile(Flags(), example_inputs=(torch.ones(3),), strict=True)
+    for x in (torch.randn(3), -torch.ones(3)):
+        made, expected = compiled(x), Flags()(x)
+        same([made[0], made[2]], [expected[0], expected[2]])
+        assert made[1] is expected[1] or (type(made[1]) is bool and made[1] == expected[1])
+
+
 class Threshold(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         return torch.nn.functional.threshold(x, x.mean().item(), 0.0)

@@ -96,7 +96,7 @@ def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
 @aten("add.Tensor", "add.Scalar")
 def _add(c: Context, a: Args) -> Expr:
     if c.dtype == "bool":
-        return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+        return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other if a.alpha else False, "bool"))
     return op.add(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
 
 

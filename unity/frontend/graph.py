@@ -85,7 +85,11 @@ class GraphImporter:
         try:
             if name == "aten._assert_scalar.default":
                 return self._assert(node)
-            if name in READS and isinstance(c.value, c.torch.SymInt) and not c.symbols.knows([c.value]):
+            if (
+                name in READS
+                and isinstance(c.value, (c.torch.SymInt, c.torch.SymBool))
+                and not c.symbols.knows([c.value])
+            ):
                 return read_number(c, self.value_of(node.args[0]))
             if isinstance(c.value, (int, c.torch.SymInt, c.torch.SymBool)):
                 return self._scalar(node)
@@ -243,7 +247,7 @@ class GraphImporter:
 
     def _line(self, trace: str, owner: str) -> Span | None:
         every = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace)]
-        lines = [(f, n) for f, n in every if not f.startswith(self._torch_folder)]
+        lines = [(f, n) for f, n in every if not f.startswith((self._torch_folder, "torch/"))]
         if not lines and owner != "the model":
             lines = every  # a traced graph calls torch's modules without lines of its own
         if not lines:

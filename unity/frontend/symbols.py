@@ -56,6 +56,13 @@ class Symbols:
             return self._solve(size, unknown)
         return self.expr(value)
 
+    def bind_flag(self, value: Any) -> Expr:
+        """The variable ``u`` of a condition ``u == 1``, as torch writes a bool that only the data knows. Raises Gap."""
+        names = [str(s) for s in value.node.expr.free_symbols]
+        if len(names) != 1:
+            raise Gap(f"the condition {value} depends on the data")
+        return self._known.setdefault(names[0], Var(names[0], prim_type("int64")))
+
     def _solve(self, size: Any, unknown: list[Any]) -> Expr:
         symbol = unknown[0]
         factor, rest = size.coeff(symbol, 1), size.subs(symbol, 0)
@@ -101,6 +108,11 @@ class Symbols:
             return found
         if kind == "Pow" and e.args[1].is_Integer and int(e.args[1]) > 0:
             return _fold(build.mul)([self._convert(e.args[0])] * int(e.args[1]))
+        if kind == "Piecewise":
+            made = self._convert(e.args[-1][0])
+            for value, cond in reversed(e.args[:-1]):
+                made = build.select(self._convert(cond), self._convert(value), made)
+            return made
         fn = _FUNCTIONS.get(kind)
         if fn is None:
             raise Gap(f"sizes with {kind} are not expressible: {e}")
