@@ -183,3 +183,29 @@ def test_masks_that_choose_nothing() -> None:
     compiled = unity.compile(Moved(), example_inputs=(x, masks[1]), strict=True)
     for mask in masks:
         same(compiled(x, mask), Moved()(x, mask))
+
+
+class Mapped(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.vmap(lambda row: row.sum() * row)(x)
+
+
+class Force(torch.nn.Module):
+    """The gradient of an energy, as models of molecules return it."""
+
+    def forward(self, x: Any) -> Any:
+        x = x.detach().clone().requires_grad_()
+        return torch.autograd.grad((x**3).sum(), x)[0]
+
+
+class Transformed(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.func.grad(lambda v: (v**2).sum())(x)
+
+
+def test_functions_of_functions() -> None:
+    x = torch.randn(3, 4)
+    same(unity.compile(Mapped(), example_inputs=(x,), strict=True)(x), Mapped()(x))
+    same(unity.compile(Force(), example_inputs=(x,), strict=True)(x), 3 * x**2)
+    with pytest.raises(unity.UnityError, match="in forward does"):
+        unity.compile(Transformed(), example_inputs=(x,))

@@ -6,6 +6,7 @@ import linecache
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from ..support.errors import FrontendError, Note
@@ -31,12 +32,19 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     check_examples(model, args, kwargs or {})
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
     dynamic_shapes = _spread(dynamic_shapes, args, kwargs)
-    with torch.no_grad(), known_results(model):
+    with known_results(model):
         try:
-            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+            with torch.no_grad():
+                return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
         except FrontendError:
             raise
         except Exception as error:  # torch.export raises errors of many unrelated classes
+            if "does not require grad" not in str(error):
+                raise _explained(error, model) from error
+        try:  # the model itself computes gradients
+            with torch.enable_grad():
+                return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except Exception as error:
             raise _explained(error, model) from error
 
 
@@ -183,14 +191,24 @@ def functional(exported_program: Any) -> Any:
     wanted = {t for t in map(out_of_place, targets) if str(t) not in ATEN and not str(t).startswith(_KEPT)}
     known = torch.export.default_decompositions() if wanted else {}
     table = {t: known[t] for t in wanted if t in known}
-    if table or any([isinstance(t, torch._ops.HigherOrderOperator) for t in targets]):
-        return exported_program.run_decompositions(table)
+    if table or any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets]):
+        return _decomposed(exported_program, table)
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and _is_mutable(n.target)]
     return (
-        exported_program
-        if all([_overwrites_own_value(n) for n in written])
-        else exported_program.run_decompositions(table)
+        exported_program if all([_overwrites_own_value(n) for n in written]) else _decomposed(exported_program, table)
     )
+
+
+def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
+    """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
+    try:
+        return exported_program.run_decompositions(table)
+    except Exception as error:  # torch raises errors of many unrelated classes
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise FrontendError(
+            "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}",
+            help="torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does",
+        ) from error  # fmt: skip
 
 
 def _is_mutable(target: Any) -> bool:
