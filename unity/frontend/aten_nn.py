@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import op
+from ..ffi.dtype import DataType
+from ..ir.build import const
+from ..ir.expr import IntImm
 from ..ir.types import Expr
 from .aten_shape import cut, swap
 from .context import (
@@ -227,21 +230,60 @@ def _attention(c: Context, a: Args) -> Expr:
         query, key, value = [_grouped(t, heads) for t in (query, key, value)]
     width = shape_of(query)[-1]
     scale = a.scale if a.scale is not None else 1 / math.sqrt(static(width, "the width of a head"))
-    scores: Expr = op.matmul(op.multiply(query, number(scale, dtype)), swap(key, -1, -2))
-    rows, columns = shape_of(query)[-2], shape_of(key)[-2]
+    query, key, value = c.emit(op.multiply(query, number(scale, dtype))), c.emit(swap(key, -1, -2)), c.emit(value)
+    step = _rows_at_once(query, key)
+    if step is None:
+        return c.cast(_attention_of(c, a, query, key, value, None), c.dtype)
+    rows, columns = [static(shape_of(t)[-2]) for t in (query, value)]
+    parts = []
+    for first in range(0, rows, step):
+        piece = _cut(c, query, -2, first, min(step, rows - first))
+        seen = min(first + step, rows, columns) if a.is_causal else columns
+        keys, values = _cut(c, key, -1, 0, seen), _cut(c, value, -2, 0, seen)
+        parts.append(c.emit(_attention_of(c, a, piece, keys, values, first)))
+    return c.cast(op.concat(parts, axis=rank_of(query) - 2), c.dtype)
+
+
+LARGE_SCORES, PIECES = 1 << 25, 8
+"""Bytes of scores from which on attention runs over pieces of the rows, and how many pieces at most."""
+
+
+def _rows_at_once(query: Expr, key: Expr) -> int | None:
+    """Rows of a piece; None where all scores fit into memory well, or a size is a symbol."""
+    sizes = [n.value for n in (*shape_of(query)[:-1], shape_of(key)[-1]) if type(n) is IntImm]
+    if len(sizes) < rank_of(query) or math.prod(sizes) * DataType(dtype_of(query)).itemsize < LARGE_SCORES:
+        return None
+    step = -(-sizes[-2] // (64 * PIECES)) * 64
+    return step if step < sizes[-2] else None
+
+
+def _cut(c: Context, x: Expr, axis: int, first: int, size: int) -> Expr:
+    """Elements along an axis counted from the last."""
+    made = cut(x, rank_of(x) + axis, const(first, "int64"), const(size, "int64"))
+    return x if made is x else c.emit(made)
+
+
+def _attention_of(c: Context, a: Args, query: Expr, key: Expr, value: Expr, first: int | None) -> Expr:
+    """Attention of the rows from ``first`` on (None: of all): ``query`` scaled, ``key`` with its last axes swapped."""
+    scores: Expr = op.matmul(query, key)
+    dtype = dtype_of(query)
+    rows, columns = shape_of(query)[-2], shape_of(key)[-1]
     low = number(-math.inf, dtype)
     if a.is_causal:
-        i = c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
+        begin, end = (0, rows) if first is None else (first, first + static(rows))
+        i = c.reshape(op.arange(begin, end, 1, dtype="int64"), [rows, 1])
         scores = op.where(op.less_equal(op.arange(0, columns, 1, dtype="int64"), i), scores, low)
     if a.attn_mask is None:
-        return c.cast(op.matmul(op.nn_softmax(scores, axis=-1), value), c.dtype)
+        return op.matmul(op.nn_softmax(scores, axis=-1), value)
     mask = a.attn_mask
+    if first is not None and rank_of(mask) > 1 and static(shape_of(mask)[-2]) > 1:
+        mask = _cut(c, mask, -2, first, static(rows))
     masked = op.where(mask, scores, low) if dtype_of(mask) == "bool" else op.add(scores, c.cast(mask, dtype))
     scores = c.emit(masked)
     # torch: a row whose every place is masked gives zeros, not NaN
     empty = op.equal(op.max(scores, axis=-1, keepdims=True), low)
     weights = op.where(empty, number(0, dtype), op.nn_softmax(scores, axis=-1))
-    return c.cast(op.matmul(weights, value), c.dtype)
+    return op.matmul(weights, value)
 
 
 def _grouped(x: Expr, heads: int) -> Expr:
