@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import op
 from ..ir.expr import ShapeExpr
 from ..ir.types import Expr
 from .aten_shape import permute
-from .context import Args, Context, aten, is_float, rank_of, refuse
+from .context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of, static
 
 _RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
 
@@ -66,6 +68,46 @@ def _smooth(method: str) -> Any:
 
 aten(*_SMOOTH)(_smooth("linear"))
 aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
+
+
+def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool) -> np.ndarray:
+    """The matrix (out, size) of a filter as wide as a target pixel. Source: torch's ``compute_index_ranges_weights``."""
+    step = (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else 1 / scale if scale else size / out
+    width = (2.0 if cubic else 1.0) * max(step, 1.0)
+    matrix = np.zeros((out, size))
+    for row in range(out):
+        centre = step * (row + 0.5)
+        first = max(int(centre - width + 0.5), 0)
+        places = np.arange(first, min(int(centre + width + 0.5), size))
+        x = np.abs((places - centre + 0.5) / max(step, 1.0))
+        near, far = ((1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2)
+        weights = np.where(x < 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
+        matrix[row, places] = weights / (weights.sum() or 1.0)
+    return matrix
+
+
+def _antialiased(cubic: bool) -> Any:
+    """Separable, hence a product with one constant matrix per axis."""
+
+    def translate(c: Context, a: Args) -> Expr:
+        x = getattr(a, "input", None)
+        x = a.self if x is None else x
+        refuse(dtype_of(x) not in ("float32", "float64"), "images of this type")
+        given = (_scales(a, 2) or (None, None)) if not a.align_corners else (None, None)
+        rows, columns = [
+            op.constant(
+                _smoothing(static(size), static(out), bool(a.align_corners), scale, cubic).astype(c.numpy_dtype)
+            )
+            for size, out, scale in zip(shape_of(x)[-2:], c.shape[-2:], given)
+        ]
+        lines = c.emit(op.matmul(x, op.permute_dims(columns, (1, 0))))
+        return op.matmul(rows, lines)
+
+    return translate
+
+
+aten("_upsample_bilinear2d_aa.vec", "_upsample_bilinear2d_aa.default")(_antialiased(False))
+aten("_upsample_bicubic2d_aa.vec", "_upsample_bicubic2d_aa.default")(_antialiased(True))
 
 _METHODS = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
