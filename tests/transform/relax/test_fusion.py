@@ -240,3 +240,26 @@ def test_a_function_of_more_than_kernels_is_refused():
     with pytest.raises(PassError) as caught:
         fuse_function(mod, mod["main"])
     assert caught.value.code == "E550"
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_field_of_a_tuple_is_the_result_of_a_kernel(index):
+    mod = parse(
+        f"""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((4, 6), "float32")):
+        with R.dataflow():
+            a = R.permute_dims(x, axes=(1, 0))
+            t = R.split(a, 2, axis=0)
+            b = t[{index}]
+            c = R.flatten(b)
+            d = R.add(c, R.const(0.5, "float32"))
+            R.output(d)
+        return d
+"""
+    )
+    x = np.arange(24, dtype="float32").reshape(4, 6)
+    got = unity.VirtualMachine(unity.compile(mod))["main"](x).numpy()
+    np.testing.assert_array_equal(got, x.T[3 * index : 3 * index + 3].reshape(-1) + np.float32(0.5))

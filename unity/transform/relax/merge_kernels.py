@@ -32,6 +32,8 @@ class KernelMerger:
         self.buffers: dict[Var, Buffer] = {}
         """The buffer of each tensor variable."""
         self.tuples: dict[Var, list[Buffer]] = {}
+        self.fields: dict[tuple[Var, int], Var] = {}
+        """Results that are fields of tuples: (tuple, index) -> the result."""
         self.allocated: list[Buffer] = []
         self.scalars: dict[Var, Var] = {}
         """Symbols and scalar parameters of the function -> scalar parameters of the program."""
@@ -57,6 +59,12 @@ class KernelMerger:
         results = self._results(body.body)
         outputs = [self._buffer(name, ty) for name, ty in results]
         stmts: list[Stmt] = []
+        for block in body.blocks:
+            for binding in block.bindings:
+                value = getattr(binding, "value", None)
+                if type(value) is TupleGetItem and isinstance(value.tuple_value, Var):
+                    if self._output_of(binding.var, body.body, outputs) is not None:
+                        self.fields.setdefault((value.tuple_value, value.index), binding.var)
         for block in body.blocks:
             for binding in block.bindings:
                 if type(binding) is not VarBinding:
@@ -103,8 +111,9 @@ class KernelMerger:
     def _binding(self, var: Var, value: Expr, result: Expr, outputs: list[Buffer]) -> list[Stmt]:
         if type(value) is TupleGetItem and isinstance(value.tuple_value, Var) and value.tuple_value in self.tuples:
             self.buffers[var] = self.tuples[value.tuple_value][value.index]
-            if self._output_of(var, result, outputs) is not None:
-                raise self._error("a field of a tuple as result")
+            wanted = self._output_of(var, result, outputs)
+            if wanted is not None and wanted[0] is not self.buffers[var]:
+                raise self._error("a field of a tuple as two results")
             return []
         if (
             type(value) is not Call
@@ -119,8 +128,13 @@ class KernelMerger:
         several = isinstance(var.ty, TupleType)
         if made is None:
             types = var.ty.fields if isinstance(var.ty, TupleType) else (var.ty,)
-            made = [self._buffer(var.name, ty) for ty in types]
-            self.allocated += made
+            made = []
+            for index, ty in enumerate(types):
+                field = (
+                    self._output_of(self.fields[var, index], result, outputs) if (var, index) in self.fields else None
+                )
+                made.append(field[0] if field is not None else self._buffer(var.name, ty))
+                self.allocated += made[-1:] if field is None else []
         if several:
             self.tuples[var] = made
         else:
