@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -10,11 +12,13 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 import unity
 from unity.ffi.memory_ir import LEAST_KEPT
 from unity.ffi.native_helpers import allocator_symbols, helper_engine, recycled_bytes, release_recycled
 from unity.script import parse
+from unity.support.errors import VMError
 
 TEXT = """
 @R.function
@@ -184,6 +188,7 @@ def test_nothing_is_kept_on_request():
 import numpy as np, unity
 from unity.ffi.native_helpers import recycled_bytes
 from unity.script import parse
+from unity.support.errors import VMError
 run = unity.VirtualMachine(unity.compile(parse('''{TEXT}''')))["main"]
 for count in (10, 100_000, 3_000_000):
     assert (run(np.ones(count, "float32")).numpy() == 2).all()
@@ -192,3 +197,33 @@ print(recycled_bytes())
     environment = os.environ | {"UNITY_RECYCLE_BYTES": "0"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_calls_do_not_grow_the_process(double):
+    def refused(value):
+        with contextlib.suppress(VMError):
+            double(value)
+
+    plain, strange = np.ones(300, "float32"), np.ones((2, 2), "float32")
+    tensors = [torch.ones(number % 97 + 1) for number in range(200)]
+    arrays = [np.ones(number * 37 % 20_000 + 1, "float32") for number in range(200)]
+    for call, count in (
+        (lambda _: double(plain), 50_000),
+        (lambda turn: double(tensors[turn % 200]), 30_000),
+        (lambda turn: double(arrays[turn % 200]), 20_000),
+        (lambda turn: torch.from_dlpack(double(tensors[turn % 200])), 10_000),
+        (lambda _: refused(strange), 2_000),
+    ):
+        for turn in range(500):
+            call(turn)
+        gc.collect()
+        before = resident()
+        for turn in range(count):
+            call(turn)
+        gc.collect()
+        assert resident() - before < 2 << 20
