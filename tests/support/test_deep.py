@@ -40,3 +40,28 @@ def test_a_walk_that_ends_does_not_lower_the_limit_of_others() -> None:
     thread.join()
     assert found == [20_000]
     assert sys.getrecursionlimit() == before
+
+
+def test_walks_inside_walks() -> None:
+    before = sys.getrecursionlimit()
+    with deep_recursion():
+        raised = sys.getrecursionlimit()
+        with deep_recursion():
+            assert sys.getrecursionlimit() == raised
+        assert sys.getrecursionlimit() == raised  # the inner walk ended, the outer goes on
+        with deep_recursion(2 * raised):
+            assert sys.getrecursionlimit() == 2 * raised
+        assert sys.getrecursionlimit() >= raised
+    assert sys.getrecursionlimit() == before
+
+
+def test_an_error_in_an_inner_walk_leaves_the_outer_whole() -> None:
+    before = sys.getrecursionlimit()
+    with deep_recursion():
+        try:
+            with deep_recursion():
+                raise ValueError
+        except ValueError:
+            pass
+        assert sys.getrecursionlimit() > before
+    assert sys.getrecursionlimit() == before
