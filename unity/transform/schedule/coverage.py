@@ -99,9 +99,21 @@ def exact_region(
     A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
     bounds.
     """
-    if not fills(state, block, region):
+    if not fills(state, block, region) or not _filled_inside(state, block, region):
         return None
     return exact_box(state, block, bound_region(block, region), region.buffer.shape, upto, also)
+
+
+def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
+    """Does one of the blocks inside a block write all of a region; True where none writes its buffer."""
+    inner = [(b, w) for b in state.blocks_below(block) for w in regions(state, b.block)[1] if w.buffer is region.buffer]
+    wanted = [of_range(r) for r in region.region]
+    ana = analyzer_at(state, block)
+    for other, write in inner:
+        box = exact_region(state, other, write, block)
+        if box is not None and covers(ana, box, wanted, region.buffer.shape):
+            return True
+    return not inner
 
 
 def exact_box(

@@ -6,8 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...arith import Analyzer
 from ...arith.index_map import IndexMap
-from ...ir.build import index_var
+from ...ir.build import const, dtype_of, ge, index_var, maximum
 from ...ir.types import Expr, PrimType
 from ...support.errors import ScheduleError
 from ...te.value import Value, to_scalar
@@ -41,3 +42,9 @@ def to_index_map(value: IndexMap | Callable[..., Any], ndim: int, dtype: str = "
         if not isinstance(index.ty, PrimType) or not index.ty.dtype.is_int:
             raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {index}")
     return IndexMap(variables, found)
+
+
+def no_less_than_zero(extent: Expr, sizes: Analyzer) -> Expr:
+    """An extent of a layout: a size of zero may make it negative."""
+    zero = const(0, dtype_of(extent))
+    return sizes.simplify(extent if sizes.can_prove(ge(extent, zero)) else maximum(extent, zero))

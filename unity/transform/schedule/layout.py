@@ -13,7 +13,7 @@ from ...arith import Analyzer
 from ...arith.index_map import IndexMap
 from ...ir.analysis import opaque_buffers
 from ...ir.buffer import Buffer, BufferRegion, Range
-from ...ir.build import const, dtype_of, ge, is_int, maximum
+from ...ir.build import const, dtype_of, is_int
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
 from ...ir.scalar import BufferLoad, IterVar
@@ -26,7 +26,7 @@ from .cache import read_buffer
 from .conditions import loops_of, require_blocks_only, require_own_cells, require_regular
 from .dependence import regions
 from .distinct import require_distinct
-from .index_maps import to_index_map
+from .index_maps import no_less_than_zero, to_index_map
 from .reducers import assume_free_steps
 from .refuse import refuse
 from .registry import primitive
@@ -145,7 +145,7 @@ def transform_layout(
         data=Var(found.data.name, PointerType(prim_type(found.dtype), found.scope)),
         strides=(),
         axis_separators=(),
-        shape=tuple([_no_less_than_zero(n, sizes) for n in shape]),
+        shape=tuple([no_less_than_zero(n, sizes) for n in shape]),
     )
     with deep_recursion():
         rewriter = _Relocate(found, made, index_map)
@@ -156,12 +156,6 @@ def transform_layout(
             rewriter.blocks[owner.block] = whole
             realize = with_fields(realize, block=whole)
         state.replace(owner, realize, rewriter.blocks)
-
-
-def _no_less_than_zero(extent: Expr, sizes: Analyzer) -> Expr:
-    """An extent of a layout; a size of zero may make it negative."""
-    zero = const(0, dtype_of(extent))
-    return sizes.simplify(extent if sizes.can_prove(ge(extent, zero)) else maximum(extent, zero))
 
 
 class _Relocate(BlockTracker):

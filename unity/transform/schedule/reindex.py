@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...arith import Analyzer
 from ...arith.index_map import IndexMap
 from ...ir.analysis import block_regions
 from ...ir.buffer import Buffer, BufferRegion, Range
@@ -28,7 +27,7 @@ from .conditions import require_regular
 from .coverage import why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
-from .index_maps import to_index_map
+from .index_maps import no_less_than_zero, to_index_map
 from .moving import body_of, position_of, statements_of
 from .refuse import refuse
 from .registry import primitive
@@ -148,7 +147,12 @@ def _plan(
     except UnityError as problem:
         refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
                condition="one cell for each iteration", at=block)  # fmt: skip
-    return indices, inside, own, tuple([Analyzer().simplify(n) for n in shape])
+    return (
+        indices,
+        inside,
+        own,
+        tuple([no_less_than_zero(n, analyzer_at(state, state.root(block.func))) for n in shape]),
+    )
 
 
 def _copy(
