@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import te
 from ..ir import build
-from ..ir.expr import Call
+from ..ir.expr import Call, IntImm
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, TensorType, Type
 from .conv import layout_order
@@ -121,11 +121,40 @@ def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[
     return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
 
 
+def _whole_pixel(
+    call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
+) -> te.Value | None:
+    """The source pixel in integers where that is what the formula of `_coordinate` rounds to; None for other formulas.
+
+    Without a scale, ``floor(at * old / new)`` is exact: both are integers, and no quotient of integers this small rounds up to
+    the next. With a scale, its reciprocal must be exact: a power of two.
+    """
+    rule = [
+        _choice(call, name, default, known)
+        for name, default, known in (
+            ("method", "linear", _METHODS),
+            ("coordinate_transformation_mode", "half_pixel", _MODES),
+            ("rounding_method", "round", _ROUNDING),
+        )
+    ]
+    if rule != ["nearest_neighbor", "asymmetric", "floor"] or type(extent) is not IntImm or type(target) is not IntImm:
+        return None
+    old, new = extent.value, target.value
+    if scale is not None:
+        if scale < 1 or not math.log2(scale).is_integer() or new > old * int(scale):
+            return None
+        return place // int(scale)
+    return place // (new // old) if new % max(old, 1) == 0 and new else (place * old) // max(new, 1)
+
+
 def _taps(
     call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
 ) -> list[tuple[te.Value, te.Value]]:
     """(pixel, weight) of what a target pixel is made of along one axis."""
     method = _choice(call, "method", "linear", _METHODS)
+    whole = _whole_pixel(call, place, extent, target, scale)
+    if whole is not None:
+        return [(whole, te.const(1.0, "float64"))]
     x = _coordinate(call, place, extent, target, scale)
     last = te.Value(build.sub(extent, 1))
     one = te.const(1.0, "float64")
