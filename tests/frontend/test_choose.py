@@ -155,3 +155,18 @@ def test_mistakes(registry):
     unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
     with pytest.raises(VMError, match="E984"):
         unity.register_library_kernel("matmul", "test.mine", lambda anchor: True, mine)
+
+
+@pytest.mark.parametrize("least", [17, 65])
+def test_the_winner_of_each_bucket_computes_its_sizes(registry, monkeypatch, least):
+    """A kernel that takes large calls alone is called for those, ours for the others."""
+    monkeypatch.setattr(choose, "MARGIN", 0.0)
+    unity.register_library_kernel(
+        "matmul", "test.mine", lambda anchor: anchor.shapes[0][0] >= least or "too small", mine
+    )
+    made = unity.compile(product('("n", 24)'), choose="measured")
+    for n in (0, 1, 5, 16, 17, 64, 65, 300):
+        CALLS.clear()
+        x = np.random.default_rng(n).standard_normal((n, 24)).astype("float32")
+        np.testing.assert_allclose(made["main"](x).numpy(), np.maximum(x @ W, 0), rtol=1e-4, atol=1e-4)
+        assert bool(CALLS) == (n > choose.BUCKETS[[b >= least for b in choose.BUCKETS].index(True) - 1]), n

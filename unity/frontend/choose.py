@@ -4,8 +4,8 @@
 candidate - our schedule, and the library kernels registered for the operator (``ffi/library.py``) - for the shape of each call,
 times them here, and replaces calls where a library wins by more than ``MARGIN`` (what follows a call is computed with it only
 in ours).
-A symbolic dimension is measured at several sizes (``BUCKETS``); one kernel is kept for all of them, the one with the least sum of
-times relative to ours.
+A symbolic dimension is measured at several sizes (``BUCKETS``), and the winner of the first size that is not smaller computes a
+call (of the last one for larger ones); with several symbols one kernel is kept for all sizes.
 
 Invariant: a library kernel is taken only if its results on random inputs agree with ours.
 """
@@ -23,15 +23,18 @@ from ..ffi.dtype import DataType
 from ..ffi.library import KERNELS, Anchor, LibraryKernel, packed_name
 from ..ffi.pool import num_threads
 from ..ffi.tensor import Tensor
-from ..ir.build import const
+from ..ir.build import const, le
 from ..ir.builder import BlockBuilder, make_call
-from ..ir.expr import Call, Constant, ExternFunc, IntImm, Op, Tuple, Var, op
+from ..ir.expr import BindingBlock, Call, Constant, ExternFunc, If, IntImm, Op, SeqExpr, Tuple, Var, VarBinding, op
+from ..ir.function import Function
 from ..ir.module import IRModule
+from ..ir.node import replace
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, TensorType
-from ..ir.walk import collect
+from ..ir.walk import collect, free_vars, fresh_copy
 from ..support.errors import FrontendError, UnityError
 from ..target.target import Target
+from ..transform.relax.fuse_ops import FunctionTable
 from ..transform.relax.rewriting import GraphRewriter
 from ..vm import build
 from ..vm.choices import Choice, Choices
@@ -71,6 +74,12 @@ class _Site:
     def symbolic(self) -> bool:
         """Does a dimension depend on a symbol?"""
         return any([type(d) is not IntImm for a in self.call.args for d in dims(a.ty) or ()])
+
+    def symbol(self) -> Var | None:
+        """The one symbol that is a dimension of an operand, where no dimension depends on another."""
+        extents = [d for a in self.call.args for d in dims(a.ty) or ()]
+        found = {v for d in extents for v in free_vars(d)}
+        return next(iter(found)) if len(found) == 1 and found <= {d for d in extents if isinstance(d, Var)} else None
 
 
 def _name(call: Call) -> str:
@@ -190,12 +199,11 @@ def _agree(ours: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.allclose(a, b, rtol=1e-2, atol=1e-2 * scale if ours.dtype.itemsize < 4 else 1e-4 * max(scale, 1.0)))
 
 
-def _decide(site: _Site, target: Any) -> tuple[LibraryKernel | None, list[Choice]]:
-    """The kernel for a site (None is ours) and the rows of the table."""
+def _decide(site: _Site, target: Any) -> tuple[tuple[LibraryKernel | None, ...], list[Choice]]:
+    """The kernel for each size of a site (None is ours) and the rows of the table."""
     candidates: list[LibraryKernel | None] = [None, *[k for k in KERNELS.values() if k.op == _name(site.call)]]
     rng = np.random.default_rng(0)
-    sizes = BUCKETS if site.symbolic else (1,)
-    anchors = [a for a in [site.anchor(size) for size in sizes] if a is not None]
+    anchors = [a for a in [site.anchor(size) for size in (BUCKETS if site.symbolic else (1,))] if a is not None]
     runs: list[list[_Run]] = []
     for anchor in anchors:
         values = [_random(rng, s, d) for s, d in zip(anchor.shapes, anchor.dtypes)]
@@ -204,53 +212,86 @@ def _decide(site: _Site, target: Any) -> tuple[LibraryKernel | None, list[Choice
             if found.result is not None and row[0].result is not None and not _agree(row[0].result, found.result):
                 found.problem = "its result differs from ours"
         runs.append(row)
-    share = [sum([line[k].seconds / line[0].seconds for line in runs]) / len(runs) for k in range(len(candidates))]
-    usable = [
-        k for k in range(1, len(candidates)) if not any([line[k].problem for line in runs]) and share[k] * MARGIN < 1
-    ]
-    best = min(usable, key=lambda k: share[k], default=0)
+    shares = [[(run.problem and float("inf")) or run.seconds / line[0].seconds for run in line] for line in runs]
+    if site.symbol() is None:  # one kernel for all sizes
+        shares = [[sum(column) / len(shares) for column in zip(*shares)]] * len(shares)
+    best = [_best(line) for line in shares]
     rows: list[Choice] = []
-    for anchor, line in zip(anchors, runs):
+    for anchor, line, chosen in zip(anchors, runs, best):
         for k, (kernel, run) in enumerate(zip(candidates, line)):
-            if k == best:
+            if k == chosen:
                 reason = "fastest" if k or len(candidates) == 1 else f"no library kernel is {MARGIN} times faster"
             else:
-                reason = run.problem or f"{run.seconds / line[best].seconds:.2f} times as long as the chosen one"
-            rows.append(
-                Choice(
-                    anchor.op, _text(anchor), OURS if kernel is None else kernel.name, run.seconds, reason, k == best
-                )
-            )
-    return candidates[best], rows
+                reason = run.problem or f"{run.seconds / line[chosen].seconds:.2f} times as long as the chosen one"
+            name = OURS if kernel is None else kernel.name
+            rows.append(Choice(anchor.op, _text(anchor), name, run.seconds, reason, k == chosen))
+    return tuple([candidates[k] for k in best]), rows
 
 
-_KNOWN: dict[tuple[Any, ...], tuple[LibraryKernel | None, list[Choice]]] = {}
+def _best(shares: list[float]) -> int:
+    usable = [k for k in range(1, len(shares)) if shares[k] * MARGIN < 1 and shares[k] != float("inf")]
+    return min(usable, key=lambda k: shares[k], default=0)
+
+
+_KNOWN: dict[tuple[Any, ...], tuple[tuple[LibraryKernel | None, ...], list[Choice]]] = {}
 """What was measured in this process, by call, target, threads and candidates."""
+
+
+def _computed(call: Call, kernel: LibraryKernel | None) -> Call:
+    """The call by a kernel."""
+    if kernel is None:
+        return call
+    attrs = {k: v.name if isinstance(v, DataType) else v for k, v in call.attrs.items()}
+    return make_call(op("R.call_dps"), [ExternFunc(packed_name(kernel, attrs)), Tuple(call.args)], {}, (call.ty,))
+
+
+def _switch(call: Call, kernels: tuple[LibraryKernel | None, ...], symbol: Var) -> Function:
+    """A function of the call's operands that are no constants: by the size of the symbol one kernel or another."""
+    params = {a: Var(f"x{k}", a.ty) for k, a in enumerate(call.args) if type(a) is not Constant}
+    inner = replace(call, args=tuple([params.get(a, a) for a in call.args]))
+
+    def sequence(value: Expr) -> SeqExpr:
+        var = Var("y", call.ty)
+        return SeqExpr((BindingBlock((VarBinding(var, value),)),), var)
+
+    made = sequence(_computed(inner, kernels[-1]))
+    for size, kernel, larger in zip(BUCKETS[-2::-1], kernels[-2::-1], kernels[:0:-1]):
+        if kernel is not larger:
+            small = sequence(_computed(inner, kernel))
+            made = sequence(If(le(symbol, const(size, "int64")), small, made, call.ty))
+    result: Function = fresh_copy(Function(tuple(params.values()), made, call.ty, True, {}))
+    return result
 
 
 def choose_measured(mod: IRModule, target: str | Target | None = None) -> tuple[IRModule, Choices]:
     """The module with calls of library kernels where they are faster, and the table."""
     for step in PREPARE:
         mod = step(mod)
-    chosen: dict[tuple[Any, ...], LibraryKernel | None] = {}
+    chosen: dict[tuple[Any, ...], tuple[_Site, tuple[LibraryKernel | None, ...]]] = {}
     rows: list[Choice] = []
     for key, site in _sites(mod).items():
         whole = (*key, str(target), num_threads(), tuple(KERNELS.items()))
         if whole not in _KNOWN:
             _KNOWN[whole] = _decide(site, target)
-        chosen[key] = _KNOWN[whole][0]
+        if any([kernel is not None for kernel in _KNOWN[whole][0]]):
+            chosen[key] = site, _KNOWN[whole][0]
         rows += _KNOWN[whole][1]
+    table = FunctionTable(mod)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Expr:
-        kernel = chosen.get(_key(value)) if type(value) is Call and _name(value) in names else None
-        if kernel is None or type(value) is not Call:
+        found = chosen.get(_key(value)) if type(value) is Call and _name(value) in names else None
+        if found is None or type(value) is not Call:
             return value
-        attrs = {k: v.name if isinstance(v, DataType) else v for k, v in value.attrs.items()}
-        return make_call(op("R.call_dps"), [ExternFunc(packed_name(kernel, attrs)), Tuple(value.args)], {}, (value.ty,))
+        kernels, symbol = found[1], _Site(value, ()).symbol()
+        if all([kernel is kernels[0] for kernel in kernels]) or symbol is None:
+            return _computed(value, kernels[0])
+        callee = table.add(_switch(value, kernels, symbol), f"choose_{_name(value).rpartition('.')[2]}")
+        return make_call(callee, [a for a in value.args if type(a) is not Constant])
 
-    names = {kernel.op for kernel in chosen.values() if kernel is not None}
+    names = {_name(site.call) for site, _ in chosen.values()}
     if names:
-        mod = mod.with_functions({n: GraphRewriter(rule).function(fn) for n, fn in mod.graph_functions().items()})
+        changed = {n: GraphRewriter(rule).function(fn) for n, fn in mod.graph_functions().items()}
+        mod = mod.with_functions({**changed, **table.added})
     return mod, Choices(lambda: tuple(rows))
 
 
