@@ -12,6 +12,7 @@ from ..ffi.abi import Dim
 from ..ffi.llvm import host_triple
 from ..ffi.object_archive import join_objects
 from ..ffi.tensor import Tensor
+from ..ffi.trim import trim_heap
 from ..ir.build import add
 from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
@@ -40,6 +41,8 @@ from .native_run import add_driver
 
 LOADERS["tensor intrinsics"] = late_function("unity.target.tensor_intrin", "shipped")
 
+TRIM_BYTES = 16 << 20
+"""Builds with constants of this size together give back what they freed."""
 INLINE_BYTES = 256
 """Constants up to this size stand in the module text; larger ones beside it."""
 
@@ -80,6 +83,8 @@ def compile(
     made.count = lambda: kernel_costs(graph, program)
     if exec_mode == "native":
         add_driver(made)
+    if sum([constant.numpy().nbytes for constant in program.constants]) >= TRIM_BYTES:
+        trim_heap()  # weights folded or cut on the way to the packed ones
     return made
 
 
