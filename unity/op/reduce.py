@@ -5,6 +5,7 @@ Sums of 16-bit floats are taken in float32. Integer sums keep their dtype and wr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
-from ..ir.expr import Call, ShapeExpr
+from ..ir.expr import Call, IntImm, ShapeExpr
 from ..ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, known_dims, result_dtype, short_name
@@ -214,51 +215,47 @@ def _arg_type(call: Call) -> Type:
 
 
 def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
-    def better(x: Any, y: Any) -> te.Value:
-        """Does field pair x win: NaN first, then the value, then the smaller index; an index of -1 never wins."""
-        (i, a), (j, b) = x, y
-        wins = te.any(a > b if largest else a < b, te.all(a == b, i < j))
-        if a.dtype.is_float:
-            nan_a, nan_b = te.Value(build.ne(a.expr, a.expr)), te.Value(build.ne(b.expr, b.expr))
-            wins = te.any(te.all(nan_a, te.any(~nan_b, i < j)), te.all(~nan_b, wins))
-        return te.all(i >= 0, te.any(j < 0, wins))
-
-    def combine(x: Any, y: Any) -> tuple[te.Value, te.Value]:
-        first = better(x, y)
-        return te.select(first, x[0], y[0]), te.select(first, x[1], y[1])
-
-    edge = te.lowest if largest else te.highest
-    reducer = te.comm_reducer(combine, lambda i, v: (te.const(-1, i), edge(v)), "argmax" if largest else "argmin")
+    """Two reductions that run in vectors: the best value, then the least index of an element that is it (NaN is NaN's)."""
 
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(
             call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),)
         )
         keepdims = bool_attr(call, "keepdims")
-        shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
-        ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}") for n, a in enumerate(axes)}
         if not axes:
+            shape = list(x.shape)
             return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))  # type: ignore[no-any-return]
+        x = cast_tensor(x, DataType("int8"), "numbers") if x.data_type.is_bool else x
+        best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: v, "best")
+        sizes = [d.value if type(d) is IntImm else None for d in (x.shape[a] for a in axes)]
+        few = None not in sizes and math.prod([n for n in sizes if n is not None]) < 1 << 31
+        kind = "int32" if few else "int64"
+        none = te.const((1 << (31 if few else 63)) - 1, kind)
 
-        def body(*indices: te.Value) -> Any:
-            rest = list(indices)
-            full: list[Any] = []
-            for axis in range(x.ndim):
-                if axis in ks:
-                    full.append(ks[axis])
-                    if keepdims:
-                        rest.pop(0)
-                else:
-                    full.append(rest.pop(0))
+        def index(value: te.Value, at: list[Any]) -> te.Value:
+            top = best[[0 if a in axes else v for a, v in enumerate(at)]]
+            hit = te.Value(build.eq(value.expr, top.expr))
+            if x.data_type.is_float:
+                hit = te.any(hit, te.all(_is_nan(value), _is_nan(top)))
             flat: Any = te.const(0, "int64")
             for axis in axes:
-                flat = flat * te.Value(x.shape[axis]) + ks[axis]
-            value = x[full]
-            return reducer((flat, value.astype("int8") if value.dtype.is_bool else value), axis=[ks[a] for a in axes])
+                flat = flat * te.Value(x.shape[axis]) + at[axis]
+            return te.select(hit, flat.astype(kind), none)
 
-        return te.compute(shape, body, short_name(call))[0]  # type: ignore[no-any-return]
+        first = reduce_tensor(x, axes, keepdims, te.min, index, "first")
+
+        def place(*i: te.Value) -> te.Value:
+            found = first[i]
+            missing = te.Value(build.eq(found.expr, none.expr))
+            return te.select(missing, te.const(-1, "int64"), found.astype("int64"))
+
+        return te.compute(first.shape, place, short_name(call))  # type: ignore[no-any-return]
 
     return lower
+
+
+def _is_nan(value: te.Value) -> te.Value:
+    return te.Value(build.ne(value.expr, value.expr))
 
 
 def _arg_ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
