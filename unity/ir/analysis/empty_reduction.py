@@ -46,8 +46,10 @@ def _initialisation(loop: For) -> Stmt | None:
     if type(realize) is not BlockRealize or realize.block.init is None:
         return None
     block = realize.block
-    if block.match_buffers or block.alloc_buffers or any([inner.kind == "thread_binding" for inner in loops]):
+    if block.match_buffers or any([inner.kind == "thread_binding" for inner in loops]):
         return None
+    needed = set(used_vars(block.init))
+    own = tuple([buffer for buffer in block.alloc_buffers if buffer.data in needed])
     spatial: set[Var] = set()
     for iterator, value in zip(block.iter_vars, realize.iter_values):
         if iterator.kind != "R":
@@ -72,7 +74,7 @@ def _initialisation(loop: For) -> Stmt | None:
     for part in kept:
         predicate = logical_and(predicate, part)
     pairs = [(i, v) for i, v in zip(block.iter_vars, realize.iter_values) if i.kind != "R"]
-    init = Block(tuple([i for i, _ in pairs]), None, None, (), (), {}, f"{block.name}_init", block.init or seq())
+    init = Block(tuple([i for i, _ in pairs]), None, None, own, (), {}, f"{block.name}_init", block.init or seq())
     made: Stmt = BlockRealize(tuple([v for _, v in pairs]), predicate, init)
     for inner in reversed(loops):
         if inner.loop_var not in gone:
