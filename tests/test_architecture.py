@@ -255,3 +255,14 @@ def test_test_files_have_unique_names() -> None:
         if other != name(path):
             twice.append(f"{other} and {name(path)}")
     assert not twice, "\n".join(twice)
+
+
+def test_primitive_types_are_made_in_one_place() -> None:
+    """``prim_type`` interns them, and comparisons count on it."""
+    wrong = [
+        f"{name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "PrimType"
+    ]
+    assert [place.partition(":")[0] for place in wrong] == ["unity/ir/types.py"], wrong

@@ -21,7 +21,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad, Let, Ramp, Select, Shuffle
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
 from ...ir.structural import structural_equal
-from ...ir.types import Expr, PointerType, PrimType, prim_type
+from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import collect, fresh_copy, rewrite, substitute
 from .nests import Nest, Update, slope, stride_class
 
@@ -137,7 +137,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
     across, along = plan.iterator(plan.across), plan.iterator(plan.along)
     others = {it: var for it, var in plan.update.axis.items() if it not in (across, along)}
     index_type = prim_type(dtype_of(plan.along.loop_var))
-    vector = PrimType(dtype.with_lanes(side))
+    vector = prim_type(dtype.with_lanes(side))
     parts: list[Stmt] = []
     lines: list[Var] = []
     for n in range(side):
@@ -145,7 +145,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
         indices = [substitute(e, values) for e in far.indices]
         last = indices[-1]
         step = const(1, dtype_of(last))
-        indices[-1] = Ramp(last, step, side, PrimType(dtype_of(last).with_lanes(side)))
+        indices[-1] = Ramp(last, step, side, prim_type(dtype_of(last).with_lanes(side)))
         lines.append(Var(f"line{n}", vector))
         parts.append(Bind(lines[-1], BufferLoad(far.buffer, tuple(indices), vector)))
     distance = side // 2
@@ -161,7 +161,7 @@ def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
                 parts.append(Bind(made, Shuffle(pair, tuple([const(k, "int32") for k in picks]), vector)))
                 lines[place] = made
         distance //= 2
-    places = PrimType(DataType("int64").with_lanes(side))
+    places = prim_type(DataType("int64").with_lanes(side))
     data = Var(f"{far.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
     tile = Buffer(data, dtype, (const(side * side, "int64"),), name=data.name)
     for n, line in enumerate(lines):
