@@ -29,7 +29,7 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
-from .tiles import vector_bytes
+from .tiles import TileOptions, vector_bytes
 from .transposed import transposed
 
 PARALLEL_CELLS = 1 << 18
@@ -155,7 +155,7 @@ def _long(loop: For) -> bool:
     return type(loop.extent) is IntImm and loop.extent.value >= 2 * BLOCK
 
 
-def _order(stmt: For, parallel: bool = True) -> Stmt:
+def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None:
@@ -169,7 +169,9 @@ def _order(stmt: For, parallel: bool = True) -> Stmt:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
             large = _large(order)
-            blocked = transposed(order, nest, update, vector_bytes(), large) or _blocked(order, nest, update)
+            blocked = transposed(order, nest, update, options.vector_bytes or vector_bytes(), large) or _blocked(
+                order, nest, update
+            )
             if blocked is not None:
                 return blocked
         if cells and _large(order):
@@ -192,21 +194,22 @@ def _order(stmt: For, parallel: bool = True) -> Stmt:
 class _Outermost(Rewriter):
     """Visits each outermost candidate nest once; a nest that was reordered is not entered again."""
 
-    def __init__(self, parallel: bool) -> None:
+    def __init__(self, options: TileOptions, parallel: bool) -> None:
         super().__init__()
+        self.options = options
         self.parallel = parallel
 
     def enter(self, node: object) -> object | None:
         if type(node) is For:
-            made = _order(node, self.parallel)
+            made = _order(node, self.options, self.parallel)
             return made if made is not node else None
         return None
 
 
-@prim_func_pass()
-def order_loops(func: PrimFunc) -> PrimFunc:
+@prim_func_pass(options=TileOptions)
+def order_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
     """Reorder unscheduled nests so that the innermost loop has unit stride, and split off initialisation."""
     if func.attrs.get("tir.is_scheduled"):
         return func
-    body = _Outermost(func.attrs.get("tir.noalias", True) is not False)(func.body)
+    body = _Outermost(options, options.parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)
     return func if body is func.body else replace(func, body=body)
