@@ -43,12 +43,13 @@ def _initialisation(loop: For) -> Stmt | None:
     while type(loops[-1].body) is For:
         loops.append(loops[-1].body)
     realize = loops[-1].body
-    if type(realize) is not BlockRealize or realize.block.init is None:
+    if type(realize) is not BlockRealize:
         return None
     block = realize.block
-    if block.match_buffers or any([inner.kind == "thread_binding" for inner in loops]):
+    init = block.init
+    if init is None or block.match_buffers or any([inner.kind == "thread_binding" for inner in loops]):
         return None
-    needed = set(used_vars(block.init))
+    needed = set(used_vars(init))
     own = tuple([buffer for buffer in block.alloc_buffers if buffer.data in needed])
     spatial: set[Var] = set()
     for iterator, value in zip(block.iter_vars, realize.iter_values):
