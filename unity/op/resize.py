@@ -121,9 +121,7 @@ def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[
     return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
 
 
-def _whole_pixel(
-    call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
-) -> te.Value | None:
+def _whole_pixel(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value | None:
     """The source pixel in integers where that is what the formula of `_coordinate` rounds to; None for other formulas.
 
     Without a scale, ``floor(at * old / new)`` is exact: both are integers, and no quotient of integers this small rounds up to

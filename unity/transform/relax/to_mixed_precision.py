@@ -6,8 +6,8 @@ follow where all their operands are known in 16 bits; everything else (softmax, 
 stays in float32. Every variable keeps its type, so the signature does not change and conversions nobody needs are left to
 ``dead_code``. Results change by rounding: it is the user's choice, never a default.
 
-With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and nothing
-follows in 16 bits.
+With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and
+nothing follows in 16 bits.
 """
 
 from __future__ import annotations
