@@ -1,5 +1,6 @@
 """Gradients against central differences of the numpy meaning, in float64."""
 
+import gradient_cases
 import numpy as np
 import pytest
 from op_cases import Shape
@@ -141,6 +142,7 @@ for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
             (f"nn.{kind}_pool{n}d", [f(*shape)], {"pool_size": 2, "strides": 2, "padding": 1}),
             (f"nn.{kind}_pool{n}d", [f(*shape)], {"pool_size": 2, "count_include_pad": True}),
         ]
+CASES += gradient_cases.CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{k}" for k, (n, _, _) in enumerate(CASES)])
@@ -166,7 +168,7 @@ def test_gradient(case):
     count = len(params)
     made = row.ref(*inputs, **attrs)
     several = isinstance(made, tuple)
-    weights = [RNG.uniform(-1, 1, np.shape(m)) for m in (made if several else (made,))]
+    weights = [RNG.uniform(-1, 1, np.shape(m)).astype(m.dtype) for m in map(np.asarray, made if several else (made,))]
     outs = [param(w) for w in weights]
     grads = row.grad(make_call(op_node(row.name), call.args, call.attrs), Tuple(tuple(outs)) if several else outs[0])
     flat = [x for g in grads for x in (g.fields if type(g) is Tuple else [g])]

@@ -28,7 +28,6 @@ from .scan import read
 from .table import attribute, row
 
 FAMILY = "linear algebra"
-_NO_GRADIENT = "the gradient of a factorisation is not written as an operator"
 
 
 def _loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
@@ -153,7 +152,6 @@ lu_factor = row(
     family=FAMILY,
     lower=_lu,
     ref=_lu_ref,
-    grad=_NO_GRADIENT,
 )
 
 
@@ -248,7 +246,6 @@ solve_triangular = row(
     family=FAMILY,
     lower=_triangular,
     ref=lambda a, b, upper=False, unitriangular=False: _solve_rows(a, b, bool(upper), bool(unitriangular)),
-    grad=_NO_GRADIENT,
 )
 
 
@@ -317,7 +314,6 @@ lu_solve = row(
     family=FAMILY,
     lower=_lu_solve,
     ref=_lu_solve_ref,
-    grad=_NO_GRADIENT,
 )
 
 
@@ -383,5 +379,4 @@ cholesky = row(
     family=FAMILY,
     lower=_cholesky,
     ref=_cholesky_ref,
-    grad=_NO_GRADIENT,
 )
