@@ -125,9 +125,7 @@ def test_conditional_and_recursion(mode):
     np.testing.assert_array_equal(vm["main"](value, np.array(False)).numpy(), value)
     np.testing.assert_array_equal(vm["double"](value, 5).numpy(), value * 32)
     np.testing.assert_array_equal(vm["double"](value, 300).numpy() > 0, value > 0)
-    with pytest.raises(VMError) as caught:
-        vm["double"](value, 10**6)
-    assert caught.value.code == "E632"
+    assert np.isinf(vm["double"](np.abs(value) + 1, 20_000).numpy()).all()  # a loop: the call of itself stands last
     np.testing.assert_array_equal(vm["double"](value, 1).numpy(), value * 2)
     assert a is not b
 

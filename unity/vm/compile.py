@@ -9,6 +9,7 @@ from ..support.deep import deep_recursion
 from . import bytecode as bc
 from .calls import compile_call
 from .compile_function import FunctionCompiler
+from .compile_loop import LoopCompiler, StepCompiler, calls_itself_last
 from .compile_tables import ModuleCompiler
 
 
@@ -24,6 +25,21 @@ def compile_module(
     module = ModuleCompiler(mod, program)
     with deep_recursion():
         for name, fn in mod.functions.items():
-            if type(fn) is Function:
+            if type(fn) is not Function:
+                continue
+            if calls_itself_last(name, fn):
+                step = fresh_step(f"{name}.step", mod, program)
+                program.functions[step] = StepCompiler(module, name, step, fn, compile_call).compile()
+                program.functions[name] = LoopCompiler(module, name, fn, compile_call, step).compile()
+            else:
                 program.functions[name] = FunctionCompiler(module, name, fn, compile_call).compile()
     return program
+
+
+def fresh_step(hint: str, mod: IRModule, program: bc.Program) -> str:
+    """A name that no function of the module or the program has."""
+    found, count = hint, 0
+    while found in mod.functions or found in program.functions:
+        count += 1
+        found = f"{hint}{count}"
+    return found

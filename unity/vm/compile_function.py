@@ -62,8 +62,7 @@ class FunctionCompiler(CheckCompiler):
         """The function's bytecode."""
         self.bind_parameters()
         prologue = len(self.code)
-        result = self.sequence(seq_body(self.fn))
-        self.code.append(bc.Ret(result, self.where))
+        self.body(seq_body(self.fn))
         params = tuple([(p.name, type_text(p.ty)) for p in self.fn.params])
         hoisted: list[bc.Instruction] = []
         for index in sorted(self.writable):
@@ -72,6 +71,11 @@ class FunctionCompiler(CheckCompiler):
         code = [*self.code[:prologue], *hoisted, *[shifted(i, len(hoisted)) for i in self.code[prologue:]]]
         return bc.VMFunction(self.name, params, type_text(self.fn.ret_ty), tuple(self.registers), tuple(self.slots),
                              tuple(code), prologue + len(hoisted), has_global_symbol(self.fn))  # fmt: skip
+
+    def body(self, seq: SeqExpr) -> None:
+        """Code of the function's body up to its return."""
+        result = self.sequence(seq)
+        self.code.append(bc.Ret(result, self.where))
 
     # ---- bindings and values
 
