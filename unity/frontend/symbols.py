@@ -11,6 +11,7 @@ from typing import Any
 from ..ir import build
 from ..ir.expr import Var
 from ..ir.types import Expr, prim_type
+from ..ir.walk import free_vars
 from .report import Gap
 
 
@@ -82,6 +83,10 @@ class Symbols:
     def known(self, name: str) -> Expr | None:
         """Expression of a symbol by name."""
         return self._known.get(name)
+
+    def variables(self) -> list[Var]:
+        """The variables that the sizes known so far are made of, each once."""
+        return list(dict.fromkeys([var for size in self._known.values() for var in free_vars(size)]))
 
     def expr(self, value: Any) -> Expr:
         """Expression of an int, bool, SymInt or SymBool. Raises Gap."""
