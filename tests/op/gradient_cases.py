@@ -31,3 +31,19 @@ CASES += [
     ("linalg.lu_solve", [near_identity(3, 3), np.array([2, 3, 3], "int32"), f(3, 2)], {}),
     ("linalg.lu_solve", [near_identity(2, 3, 3), np.array([[3, 2, 3], [1, 3, 3]], "int32"), f(2, 3, 1)], {}),
 ]
+
+# ---- recurrent layers
+
+for reverse in (False, True):
+    how = {"reverse": reverse}
+    CASES += [
+        ("nn.lstm", [f(3, 2, 12, low=-1), f(2, 3), f(2, 3, low=-1), f(3, 12, low=-1)], how),
+        ("nn.gru", [f(3, 2, 9, low=-1), f(2, 3), f(3, 9, low=-1), f(9)], how),
+        ("nn.gru", [f(2, 1, 3, low=-1), f(1, 1), f(1, 3)], how),
+        ("nn.rnn", [f(3, 2, 2, low=-1), f(2, 2), f(2, 2, low=-1)], how),
+        ("nn.rnn", [f(3, 2, 2, low=-1), f(2, 2), f(2, 2, low=-1)], {"nonlinearity": "relu", **how}),
+    ]
+CASES += [
+    ("nn.lstm", [f(0, 2, 4), f(2, 1), f(2, 1), f(1, 4)], {}),
+    ("nn.rnn", [f(1, 1, 1), f(1, 1), f(1, 1)], {}),
+]

@@ -112,6 +112,23 @@ for name in ("max", "avg"):
         (f"grad.{name}_pool2d_backward", [f(1, 1, 3, 4), f(1, 1, 4, 5)], {"pool_size": 2, "count_include_pad": True}),
     ]
 
+for reverse in (False, True):
+    CASES += [
+        ("grad.linear_recurrence", [f(4, 2, 3), f(4, 2, 3), f(2, 3)], {"reverse": reverse}),
+        ("grad.recurrent_backward", [f(4, 2, 3), f(2, 3), f(4, 2, 3), f(4, 2, 9), f(9, 3)], {"reverse": reverse}),
+        ("grad.lstm_backward", [f(4, 2, 3), f(2, 3), f(4, 2, 3), f(4, 2, 12), f(12, 3), f(2, 3), f(4, 2, 3)],
+         {"reverse": reverse}),
+    ]  # fmt: skip
+CASES += [
+    ("grad.linear_recurrence", [f(0, 2, 3), f(0, 2, 3), f(2, 3)], {}),
+    (
+        "grad.recurrent_backward",
+        [f(*s, dtype="float16") for s in ((2, 1, 1), (1, 1), (2, 1, 1), (2, 1, 1), (1, 1))],
+        {},
+    ),
+    ("grad.lstm_backward", [f(0, 1, 2), f(1, 2), f(0, 1, 2), f(0, 1, 8), f(8, 2), f(1, 2), f(0, 1, 2)], {}),
+]
+
 TRUTH, FLAGS = np.array([True, False, True, False]), np.array([True, True, False, False])
 for how in ("update", "add", "mul", "min", "max"):
     CASES.append(("scatter_elements", [TRUTH, np.array([0, 1, 2, 1]), FLAGS], {"reduction": how}))

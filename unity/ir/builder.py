@@ -195,15 +195,25 @@ class BlockBuilder:
 
     # ---- normal form
 
-    def normalize(self, expr: Expr) -> Expr:
-        """The expression in A-normal form with its type: nested calls are bound to variables first."""
+    @contextmanager
+    def sharing(self, bound: tuple[Expr, Var] | None = None) -> Iterator[None]:
+        """Expressions emitted inside share the nested objects they have in common: each is bound once, at the first place.
+
+        ``bound`` is an object with the variable it is bound to already; used where it is a call without effects.
+        """
         outer = self._shared
         self._shared = {} if outer is None else outer
+        if bound is not None and type(bound[0]) is Call and is_pure_call(bound[0]):
+            self._shared[id(bound[0])] = bound
         try:
-            with deep_recursion():
-                return self._normalize(expr)
+            yield
         finally:
             self._shared = outer
+
+    def normalize(self, expr: Expr) -> Expr:
+        """The expression in A-normal form with its type: nested calls are bound to variables first."""
+        with self.sharing(), deep_recursion():
+            return self._normalize(expr)
 
     def _normalize(self, expr: Expr) -> Expr:
         kind = type(expr)

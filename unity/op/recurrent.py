@@ -28,7 +28,6 @@ from .scan import read
 from .table import Operator, attribute, optional, row
 
 FAMILY = "nn"
-_NO_GRADIENT = "the gradient through time is not written as an operator"
 
 
 def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
@@ -70,18 +69,19 @@ def _ranks(names: Sequence[str]) -> list[int]:
     return [{"gates": 3, "bias": 1}.get(name, 2) for name in names]
 
 
-def _loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
+def serial_loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
+    """A serial loop from 0 up to an extent."""
     index = Var(name, prim_type("int64"))
     return For(index, ZERO, extent, "serial", body(index))
 
 
-def _vectors(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
+def unit_loop(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
     """A loop over independent units."""
     index = Var("j", prim_type("int64"))
     return For(index, ZERO, extent, "serial", body(index), annotations={"vectorize": 1})
 
 
-def _product(out: Buffer, state: Buffer, weight: Buffer, batch: Expr, width: Expr, size: Expr) -> Stmt:
+def state_product(out: Buffer, state: Buffer, weight: Buffer, batch: Expr, width: Expr, size: Expr) -> Stmt:
     """``out = state @ weight`` as a block of its own, for the passes that tile reductions."""
     extents = {"b": batch, "g": width, "k": size}
     axes = {
@@ -144,7 +144,7 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
             out, kept, pre = outs[0], outs[1 : 1 + len(states)], outs[-1]
 
             def begin(b: Var) -> Stmt:
-                return _vectors(size, lambda j: seq(*[
+                return unit_loop(size, lambda j: seq(*[
                     BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)
                 ]))  # fmt: skip
 
@@ -168,11 +168,11 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
                             stores = [BufferStore(kept[1], new[1], (b, j)), BufferStore(kept[0], new[0], (b, j))]
                         return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)))
 
-                    return _vectors(size, unit)
+                    return unit_loop(size, unit)
 
-                return seq(_product(pre, kept[0], w, batch, width, size), _loop(batch, sample, "b"))
+                return seq(state_product(pre, kept[0], w, batch, width, size), serial_loop(batch, sample, "b"))
 
-            return seq(_loop(batch, begin, "b"), _loop(steps, step, "t"))
+            return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
         shapes = [(steps, batch, size), *[(batch, size)] * len(states), (batch, width)]
         made = te.extern(shapes, inputs, emit, short_name(call), [wide] * len(shapes))
@@ -194,13 +194,14 @@ def _np_sigmoid(x: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-x))  # type: ignore[no-any-return]
 
 
-def _steps(count: int, reverse: bool) -> range:
+def time_steps(count: int, reverse: bool) -> range:
+    """The steps in the order of the layer."""
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
 def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in _steps(len(gates), reverse):
+    for t in time_steps(len(gates), reverse):
         i, f, g, o = np.split(gates[t] + hidden @ weight, 4, axis=1)
         cell = _np_sigmoid(f) * cell + _np_sigmoid(i) * np.tanh(g)
         hidden = out[t] = _np_sigmoid(o) * np.tanh(cell)
@@ -209,7 +210,7 @@ def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = F
 
 def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in _steps(len(gates), reverse):
+    for t in time_steps(len(gates), reverse):
         (r, z, n), (hr, hz, hn) = np.split(gates[t], 3, axis=1), np.split(hidden @ weight + bias, 3, axis=1)
         new = np.tanh(n + _np_sigmoid(r + hr) * hn)
         hidden = out[t] = new + _np_sigmoid(z + hz) * (hidden - new)
@@ -218,13 +219,13 @@ def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: boo
 
 def _rnn_ref(gates: Any, hidden: Any, weight: Any, nonlinearity: str = "tanh", reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
-    for t in _steps(len(gates), reverse):
+    for t in time_steps(len(gates), reverse):
         total = gates[t] + hidden @ weight
         hidden = out[t] = np.tanh(total) if nonlinearity == "tanh" else np.maximum(total, 0)
     return out, hidden
 
 
-def _small(ref: Callable[..., Any]) -> Callable[..., Any]:
+def in_wide(ref: Callable[..., Any]) -> Callable[..., Any]:
     """The meaning with 16-bit floats computed in float32."""
 
     def wide(*values: Any, **attrs: Any) -> Any:
@@ -242,8 +243,7 @@ def _row(name: str, names: Sequence[str], count: int, update: Update, ref: Any, 
         doc,
         family=FAMILY,
         lower=_layer(count, update),
-        ref=_small(ref),
-        grad=_NO_GRADIENT,
+        ref=in_wide(ref),
     )
 
 

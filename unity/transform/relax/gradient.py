@@ -107,12 +107,12 @@ class _Adjoint:
             elif type(value) is TupleGetItem:
                 self.add_field(value.tuple_value, value.index, grad)
             elif type(value) is Call:
-                self.call(value, grad)
+                self.call(value, grad, binding.var)
             else:
                 raise PassError("E559", f"a {type(value).__name__} has no gradient", getattr(value, "span", None))
 
-    def call(self, call: Call, grad: Any) -> None:
-        """Gradients of the arguments of a call."""
+    def call(self, call: Call, grad: Any, result: Var) -> None:
+        """Gradients of the arguments of a call, ``result`` being its value: rules that use the call itself take it from there."""
         if not any([v in self.active for a in call.args for v in leaf_vars(a)]):
             return
         info = OPS.get(call.op.name) if type(call.op) is Op else None
@@ -123,8 +123,10 @@ class _Adjoint:
             )
         if not callable(info.grad):
             raise PassError("E559", f"{info.name} has no gradient: {info.grad}", call.span)
-        for arg, part in zip(call.args, info.grad(call, self.whole(grad, call.ty))):
-            self.add(arg, part)
+        flow = self.whole(grad, call.ty)
+        with self.bb.sharing((call, result)):
+            for arg, part in zip(call.args, info.grad(call, flow)):
+                self.add(arg, part)
 
     def whole(self, grad: Any, ty: Type) -> Expr:
         """The gradient of a result as one expression, zeros where none arrived."""
