@@ -47,3 +47,37 @@ CASES += [
     ("nn.lstm", [f(0, 2, 4), f(2, 1), f(2, 1), f(1, 4)], {}),
     ("nn.rnn", [f(1, 1, 1), f(1, 1), f(1, 1)], {}),
 ]
+
+# ---- elements moved, repeated or chosen
+
+CASES += [
+    ("stack", [(f(2, 3), f(2, 3))], {"axis": -1}),
+    ("stack", [(f(),)], {}),
+    ("repeat", [f(2, 3)], {"repeats": 2, "axis": 1}),
+    ("repeat", [f(2, 3)], {"repeats": 3}),
+    ("tile", [f(2, 3)], {"repeats": [2, 1, 3]}),
+    ("tile", [f(2, 1, 2)], {"repeats": [2]}),
+    ("nn.pad", [f(2, 3)], {"pad_width": [0, 0, 1, 2], "pad_value": 4.0}),
+    ("nn.pad", [f(2, 3)], {"pad_width": [1, 0, 0, 0]}),
+    *[("nn.pad", [f(3, 4)], {"pad_width": [1, 2, 2, 0], "pad_mode": m}) for m in ("reflect", "replicate", "circular")],
+    ("tril", [f(2, 3, 4)], {"k": 1}),
+    ("triu", [f(3, 2)], {"k": -1}),
+    ("meshgrid", [(f(2), f(3), f(2))], {}),
+    ("meshgrid", [(f(2), f(3), f(2))], {"indexing": "xy"}),
+    ("nn.pixel_shuffle", [f(2, 8, 2, 3)], {"upscale_factor": 2}),
+    ("scatter_elements", [f(3, 4), np.array([[0, 2], [2, -2]]), f(2, 2)], {"axis": 0}),
+    ("scatter_elements", [f(3, 4), np.array([[0, 2], [2, 2]]), f(2, 2)], {"axis": 1, "reduction": "add"}),
+    ("scatter_nd", [f(3, 4), np.array([[0], [2]]), f(2, 4)], {}),
+    ("scatter_nd", [f(3, 4), np.array([[0, 1], [2, 3], [0, 1]]), f(3)], {"reduction": "add"}),
+    ("index_put", [f(3, 4), (np.array([0, 2]), np.array([1, -1])), f(2)], {}),
+    ("index_put", [f(3, 4), (np.array([0, 2, 2]),), f(1, 4)], {"accumulate": True}),
+    ("index_tensor", [f(3, 4), (np.array([[0], [2]]), np.array([1, 1, 3]))], {}),
+    ("gather_nd", [f(3, 4), np.array([[[0, 1]], [[2, 0]], [[0, 1]]])], {}),
+    ("slice_scatter", [f(6, 3), f(2, 3), 1, 5, 2], {}),
+    ("slice_scatter", [f(3, 6), f(3, 2), -2, 100], {"axis": -1}),
+    ("reverse_sequence", [f(2, 4, 2), np.array([2, 9])], {}),
+    ("sort", [f(3, 4)], {"axis": 0}),
+    ("sort", [f(3, 4)], {"descending": True}),
+    ("topk", [f(3, 4)], {"k": 2}),
+    ("topk", [f(3, 4)], {"k": 3, "axis": 0, "ret_type": "values", "largest": False}),
+]

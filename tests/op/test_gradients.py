@@ -160,6 +160,8 @@ def test_gradient(case):
     for value in inputs:
         if isinstance(value, Shape):
             args.append(ShapeExpr(tuple(const(v, "int64") for v in value)))
+        elif isinstance(value, int):
+            args.append(const(value, "int64"))
         elif isinstance(value, tuple):
             args.append(Tuple(tuple(param(v) for v in value)))
         else:
@@ -171,7 +173,9 @@ def test_gradient(case):
     weights = [RNG.uniform(-1, 1, np.shape(m)).astype(m.dtype) for m in map(np.asarray, made if several else (made,))]
     outs = [param(w) for w in weights]
     grads = row.grad(make_call(op_node(row.name), call.args, call.attrs), Tuple(tuple(outs)) if several else outs[0])
-    flat = [x for g in grads for x in (g.fields if type(g) is Tuple else [g])]
+    flat = []
+    for a, g in zip(args, grads):
+        flat += g.fields if type(g) is Tuple else [g] * (len(a.fields) if type(a) is Tuple else 1)
     tensors = list(params[:count])
     flat = [g for g, a in zip(flat, [i for i in args for i in (i.fields if type(i) is Tuple else [i])]) if a in tensors]
     wanted = [k for k, g in enumerate(flat) if g is not None]
