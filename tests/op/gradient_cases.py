@@ -1,6 +1,7 @@
 """Inputs for gradients of factorisations, recurrent layers and of operators that move or choose elements, in float64."""
 
 import numpy as np
+from op_values import Shape
 
 RNG = np.random.default_rng(11)
 
@@ -80,4 +81,51 @@ CASES += [
     ("sort", [f(3, 4)], {"descending": True}),
     ("topk", [f(3, 4)], {"k": 2}),
     ("topk", [f(3, 4)], {"k": 3, "axis": 0, "ret_type": "values", "largest": False}),
+]
+
+# ---- activations, functions of two operands, products, resizing
+
+WITH_ZEROS = np.array([[0.5, 0.0, 0.7, 1.5], [0.0, 2.0, 0.0, 1.0]])
+CASES += [(n, [f(2, 5, low=-2, high=2)], {}) for n in ("nn.gelu_tanh", "nn.selu", "nn.dropout")]
+CASES += [
+    ("nn.relu6", [f(9, low=-2, high=9)], {}),
+    ("nn.prelu", [f(2, 3, 2, low=-2, high=2), f(3)], {}),
+    ("nn.prelu", [f(2, 3, low=-2, high=2), f(1)], {"axis": 0}),
+    ("ewise_fma", [f(2, 3), f(3), f(2, 1)], {}),
+    ("floor_divide", [f(2, 3, low=2, high=2.4), f(2, 3, low=0.9, high=0.95)], {}),
+    ("collapse_sum_to", [f(2, 3, 2), Shape((3, 1))], {}),
+    ("collapse_sum_like", [f(2, 3, 2), f(3, 1)], {}),
+    ("wrap_param", [f(2)], {"dtype": "float64"}),
+    ("image.affine_grid", [f(2, 2, 3), Shape((3, 2))], {}),
+    ("image.affine_grid", [f(1, 2, 3), Shape((2, 2))], {"align_corners": False}),
+]
+CASES += [(n, [f(2, 3, low=2, high=5), f(3, low=-1.4, high=-1.1)], {}) for n in ("mod", "floor_mod")]
+CASES += [(n, [f(2, 3, low=-1), f(3, low=-1)], {}) for n in ("atan2", "log_add_exp")]
+for options in ({}, {"axis": [1]}, {"axis": [0, 2], "keepdims": True}):
+    CASES += [(n, [f(2, 3, 3)], options) for n in ("std", "prod", "median")]
+CASES += [
+    ("prod", [WITH_ZEROS.copy()], {"axis": [1]}),
+    ("median", [f(2, 4)], {"axis": [-1], "keepdims": True}),
+    ("cumprod", [f(2, 3, 2)], {"axis": 1}),
+    ("cumprod", [WITH_ZEROS.copy()], {"axis": -1}),
+    ("cumprod", [WITH_ZEROS.copy()], {"axis": 1, "exclusive": True}),
+    ("cumprod", [WITH_ZEROS.copy()], {}),
+]
+for method in ("nearest_neighbor", "linear", "cubic"):
+    CASES += [
+        ("image.resize1d", [f(1, 2, 5), Shape((3,))], {"method": method}),
+        ("image.resize2d", [f(1, 3, 2, 2), Shape((5, 4))],
+         {"method": method, "layout": "NHWC", "coordinate_transformation_mode": "align_corners"}),
+    ]  # fmt: skip
+CASES += [
+    (
+        "image.resize2d",
+        [f(1, 1, 3, 4), Shape((5, 7))],
+        {"scales": (1.8, 1.9), "method": "cubic", "cubic_exclude": True},
+    ),
+    ("image.resize3d", [f(1, 1, 2, 3, 2), Shape((3, 2, 2))], {}),
+    ("nn.adaptive_avg_pool1d", [f(1, 2, 5)], {"output_size": 3}),
+    ("nn.adaptive_avg_pool2d", [f(1, 5, 4, 2)], {"output_size": (2, 3), "layout": "NHWC"}),
+    ("nn.adaptive_avg_pool3d", [f(1, 1, 3, 2, 2)], {"output_size": (2, 1, 2)}),
+    ("nn.adaptive_avg_pool2d", [f(1, 1, 2, 2)], {}),
 ]

@@ -203,5 +203,14 @@ def test_gradient(case):
         np.testing.assert_allclose(np.asarray(grad), expected, rtol=1e-5, atol=1e-6)
 
 
+IDENTITIES = {"hint_on_device": {"device": "llvm:0"}, "builtin.stop_lift_params": {}}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_identities_pass_the_gradient_on(name):
+    x, flow = [Var(n, tensor_type([const(3, "int64")], "float64")) for n in ("x", "flow")]
+    assert OPS[f"R.{name}"].grad(op.OPERATORS[f"R.{name}"](x, **IDENTITIES[name]), flow) == [flow]
+
+
 def test_every_gradient_is_tested():
-    assert {n[2:] for n in GRADIENTS} - {c[0] for c in CASES} == set()
+    assert {n[2:] for n in GRADIENTS} - {c[0] for c in CASES} - set(IDENTITIES) == set()
