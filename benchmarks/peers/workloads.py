@@ -79,6 +79,28 @@ def _tokens(kind: str, length: int, **config: object) -> Callable[[], tuple[nn.M
     return lambda: (_transformer(kind, config), (torch.randint(0, 1000, (1, length)),))
 
 
+class Decode(nn.Module):
+    """One step of GPT-2 with a key-value cache: the logits of the token that follows ``token``, given what came before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import transformers  # noqa: PLC0415 - optional
+
+        self.cache = transformers.DynamicCache
+        self.model = transformers.GPT2LMHeadModel(transformers.GPT2Config(attn_implementation="sdpa"))
+
+    def forward(self, token: torch.Tensor, *past: torch.Tensor) -> torch.Tensor:
+        cache = self.cache()
+        for layer, (keys, values) in enumerate(zip(past[::2], past[1::2], strict=True)):
+            cache.update(keys, values, layer)
+        return self.model(token, past_key_values=cache, use_cache=True).logits
+
+
+def _decode(length: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    past = [torch.randn(1, 12, length, 64) for _ in range(2 * 12)]
+    return Decode(), (torch.randint(0, 1000, (1, 1)), *past)
+
+
 _LLAMA = {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4,
           "intermediate_size": 1376, "vocab_size": 32000, "use_cache": False}  # fmt: skip
 
@@ -96,6 +118,7 @@ WORKLOADS: tuple[Workload, ...] = (
     _plain("LSTM 256, 32 steps", "models", lambda: First(nn.LSTM(256, 256, batch_first=True)), 1, 32, 256),
     Workload("BERT-base 128", "models", _tokens("Bert", 128)),
     Workload("GPT-2 64", "models", _tokens("GPT2", 64, use_cache=False)),
+    Workload("GPT-2 one token, cache 64", "models", lambda: _decode(64)),
     Workload("Llama-style 512x8 64", "models", _tokens("Llama", 64, **_LLAMA)),
     Workload("ViT-B/16", "models", lambda: (_transformer("ViT", {}), (torch.randn(1, 3, 224, 224),))),
 )  # fmt: skip
