@@ -82,7 +82,7 @@ class IndexMap(Node):
 
     def non_surjective_inverse(self, shape: Sequence[Expr]) -> tuple[IndexMap, Expr]:
         """Inverse on the padded shape, and the condition (of its indices) under which a cell is padding."""
-        padded = [self._padded(var, n) for var, n in zip(self.initial_indices, shape)]
+        padded = self.padded_shape(shape)
         inverse = self.inverse(padded)
         condition: Expr = const(False)
         for expr, n, full in zip(inverse.final_indices, shape, padded):
@@ -90,9 +90,13 @@ class IndexMap(Node):
                 condition = logical_or(condition, ge(expr, n))
         return inverse, condition
 
+    def padded_shape(self, shape: Sequence[Expr]) -> list[Expr]:
+        """The shape with each dimension rounded up to what the map divides it by."""
+        return [self._padded(var, n) for var, n in zip(self.initial_indices, shape)]
+
     def require_injective(self, shape: Sequence[Expr]) -> None:
         """Raise TypeRuleError E208 unless every index of the shape has a place of its own; places may stay empty."""
-        errors = self._solve([self._padded(var, n) for var, n in zip(self.initial_indices, shape)])[2]
+        errors = self._solve(self.padded_shape(shape))[2]
         if errors:
             raise TypeRuleError("E208", errors[0])
 

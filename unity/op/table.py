@@ -16,6 +16,7 @@ from ..ffi.tensor import Tensor
 from ..ir.build import const, wrap_int
 from ..ir.builder import make_call
 from ..ir.expr import Call, Constant, DataTypeImm, ExternFunc, FloatImm, IntImm, ShapeExpr, StringImm, Tuple, op
+from ..ir.node import Node
 from ..ir.op import REQUIRED, OpInfo, Param, register_op
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
@@ -135,7 +136,7 @@ def frozen(value: Any, what: str = "an attribute") -> Any:
         return value.item()
     if isinstance(value, DataType):
         return value.name
-    if value is None or isinstance(value, (bool, int, float, str, dict, Expr)):
+    if value is None or isinstance(value, (bool, int, float, str, dict, Node)):
         return value
     raise TypeRuleError(
         "E214",

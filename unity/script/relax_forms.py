@@ -6,8 +6,10 @@ Not here: operators (``relax_expr.py``). Invariant: each function reads the argu
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from ..arith.index_map import IndexMap
 from ..ir import (
     Constant,
     DataTypeImm,
@@ -18,6 +20,7 @@ from ..ir import (
     ShapeExpr,
     StringImm,
     Tuple,
+    Var,
     prim_type,
 )  # fmt: skip
 from ..ir.relation import tensor_type
@@ -105,8 +108,42 @@ def vdevice(reader: Any, path: str, node: s.Call) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _index_map(reader: Any, path: str, node: s.Call) -> IndexMap:
+    if len(node.args) != 1 or type(node.args[0]) is not s.Lambda or node.keywords:
+        raise reader.error("E112", "write T.index_map(lambda i, j: (i // 4, j, i % 4))", node)
+    return read_index_map(reader, node.args[0])
+
+
+def read_index_map(reader: Any, function: s.Lambda) -> IndexMap:
+    """The index map a lambda of indices writes. Raises E112."""
+    if any([p.annotation is not None or p.default is not None or p.star for p in function.params]):
+        raise reader.error("E112", "an index map is a lambda of plain names: lambda i, j: (j, i)", function)
+    variables = [Var(p.name, _INT64) for p in function.params]
+    made = reader.apply_lambda(function, list(variables))
+    items = made.values if type(made) is ShapeExpr else made if isinstance(made, (tuple, list)) else (made,)
+    return IndexMap(tuple(variables), tuple([reader.dimension(item, function.body) for item in items]))
+
+
+def _layout_transform(reader: Any, path: str, node: s.Call) -> Expr:
+    """As other operators; the index map may be a bare lambda."""
+    lambdas = {k: a for k, a in enumerate(node.args) if type(a) is s.Lambda}
+    named = [k for k in node.keywords if type(k.value) is s.Lambda]
+    rest = [a for k, a in enumerate(node.args) if k not in lambdas]
+    args, keywords = reader.arguments(replace(node, args=rest, keywords=[k for k in node.keywords if k not in named]))
+    for at, function in lambdas.items():
+        args.insert(at, read_index_map(reader, function))
+    for keyword in named:
+        if keyword.name is None or keyword.name in keywords:
+            raise reader.error("E112", f"argument {keyword.name!r} is given twice, or not by name", keyword)
+        assert type(keyword.value) is s.Lambda
+        keywords[keyword.name] = read_index_map(reader, keyword.value)
+    return reader.operator(path, args, keywords, node)  # type: ignore[no-any-return]
+
+
 GRAPH_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "R.const": _const,
+    "R.layout_transform": _layout_transform,
+    "T.index_map": _index_map,
     "R.const_bytes": _const,
     "R.shape": _shape,
     "R.tuple": _tuple_call,

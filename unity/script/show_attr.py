@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..ir.buffer import Buffer, BufferRegion
@@ -23,7 +24,7 @@ from ..ir.scalar import CommReducer, IterVar
 from ..ir.types import Expr, Type
 from ..support.errors import InternalError
 from .show_core import EXPRS, RAW, Printer, quote
-from .show_scalar import comm_reducer, float_text, iter_var, region
+from .show_scalar import comm_reducer, float_text, index_map, iter_var, region
 
 _VDEVICE = {"target", "id", "scope"}
 LITERAL_ELEMENTS = 64
@@ -71,6 +72,8 @@ def attr_node(p: Printer, value: Node) -> None:
         p.out.append(p.names.by_node[value.var]) if value.var in p.names.by_node else iter_var(p, value)
     elif isinstance(value, CommReducer):
         comm_reducer(p, value)
+    elif isinstance(value, IndexMap):
+        index_map(p, value)
     elif isinstance(value, Expr) and not isinstance(value, (Function, PrimFunc)):
         p.expr(value, RAW)
     else:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
 from ..ir import scalar as sc
 from ..ir.buffer import BufferRegion, Range
@@ -283,6 +284,15 @@ def comm_reducer(p: Printer, node: sc.CommReducer) -> None:
     p.out.append(", [")
     p.exprs(node.identity, RAW)
     p.out.append("])")
+
+
+def index_map(p: Printer, node: IndexMap) -> None:
+    """``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+    p.bound.update(node.initial_indices)
+    names = ", ".join([p.name_of(v) for v in node.initial_indices])
+    p.out.append(f"T.index_map(lambda{' ' if names else ''}{names}: (")
+    p.exprs(node.final_indices, INDEX)
+    p.out.append(",))" if len(node.final_indices) == 1 else "))")
 
 
 def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:
