@@ -129,3 +129,18 @@ CASES += [
     ("nn.adaptive_avg_pool3d", [f(1, 1, 3, 2, 2)], {"output_size": (2, 1, 2)}),
     ("nn.adaptive_avg_pool2d", [f(1, 1, 2, 2)], {}),
 ]
+
+# ---- sampling, groups, tensors made
+
+GRID, VOLUME = f(2, 2, 2, 3, low=-1.3, high=1.3), f(1, 3, 1, 2, 2, low=-1.3, high=1.3)
+for padding in ("zeros", "border", "reflection"):
+    for corners in (True, False):
+        options = {"padding_mode": padding, "align_corners": corners}
+        CASES.append(("image.grid_sample", [f(2, 2, 3, 4), GRID.copy()], options))
+    CASES.append(("image.grid_sample", [f(1, 2, 2, 3, 2), VOLUME.copy()], {"padding_mode": padding, "layout": "NCDHW"}))
+CASES += [
+    ("image.grid_sample", [f(2, 2, 3, 4), GRID.copy()], {"method": "nearest"}),
+    ("nn.grouped_matmul", [f(6, 3), f(3, 3, 2), np.array([2, 2, 5])], {}),
+    ("full", [Shape((2, 3)), f()], {}),
+    ("full_like", [f(2, 3), f()], {}),
+]

@@ -212,5 +212,22 @@ def test_identities_pass_the_gradient_on(name):
     assert OPS[f"R.{name}"].grad(op.OPERATORS[f"R.{name}"](x, **IDENTITIES[name]), flow) == [flow]
 
 
+CONSTANT = ("zeros_like", "ones_like", "eye_like")
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_constants_have_no_gradient(name):
+    x = Var("x", tensor_type([const(3, "int64")] * 2, "float64"))
+    assert OPS[f"R.{name}"].grad(op.OPERATORS[f"R.{name}"](x), x) == [None]
+
+
+def test_a_move_between_devices_is_turned_back():
+    x, flow = [
+        Var(n, tensor_type([const(3, "int64")], "float64", vdevice=v)) for n, v in (("x", "llvm:0"), ("g", "llvm:1"))
+    ]
+    (made,) = OPS["R.to_vdevice"].grad(op.OPERATORS["R.to_vdevice"](x, dst_vdevice="llvm:1"), flow)
+    assert made.args == (flow,) and made.ty.vdevice == "llvm:0"
+
+
 def test_every_gradient_is_tested():
-    assert {n[2:] for n in GRADIENTS} - {c[0] for c in CASES} - set(IDENTITIES) == set()
+    assert {n[2:] for n in GRADIENTS} - {c[0] for c in CASES} - {*IDENTITIES, *CONSTANT, "to_vdevice"} == set()

@@ -74,5 +74,4 @@ grouped_matmul = row(
     family=FAMILY,
     lower=_lower,
     ref=_ref,
-    grad="the gradient of the matrices needs sums over groups of rows",
 )
