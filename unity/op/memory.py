@@ -6,10 +6,10 @@ be merged. ``R.builtin.alloc_tensor`` is memory without a plan; the plan replace
 
 from __future__ import annotations
 
-from ..ir.expr import Call
+from ..ir.expr import Call, ExternFunc, GlobalVar
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type
-from ..ir.types import OBJECT, VOID_TYPE, ObjectType, PrimType, ShapeType, TensorType, Type
+from ..ir.types import OBJECT, VOID_TYPE, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from .rules import argument, dtype_value, fail, shape_arg, tensor_arg
 from .table import optional, row
 
@@ -69,6 +69,18 @@ def _kill_tensor(call: Call) -> Type:
 
 def _kill(call: Call) -> Type:
     argument(call, 0, "storage")
+    return VOID_TYPE
+
+
+def _call_tir_dyn(call: Call) -> Type:
+    callee, given = argument(call, 0, "func"), argument(call, 1, "args")
+    if not isinstance(callee, (GlobalVar, ExternFunc)):
+        raise fail(call, "E210", f"func must be a tensor program, got {callee.ty}", None, callee)
+    if not isinstance(given.ty, (TupleType, ShapeType)):
+        raise fail(call, "E210", f"args must be a tuple, got {given.ty}", "write (x, y, R.shape([n]))", given)
+    for field in given.ty.fields if isinstance(given.ty, TupleType) else ():
+        if not isinstance(field, (TensorType, ShapeType, PrimType, ObjectType)):
+            raise fail(call, "E210", f"an argument of a tensor program cannot be {field}", None, given)
     return VOID_TYPE
 
 
@@ -137,5 +149,15 @@ vm_alloc_tensor = row(
     _tensor_in_storage,
     "Tensor placed in VM storage at a byte offset.",
     extra=_ALLOCATES,
+)
+vm_call_tir_dyn = row(
+    "vm.call_tir_dyn",
+    (
+        Param("func"),
+        Param("args", doc="tuple of tensors, outputs among them; then scalars, or a shape that stands for its values"),
+    ),
+    _call_tir_dyn,
+    "Call of a tensor program with explicit outputs and sizes: a shape among the arguments is unpacked into scalars.",
+    pure=False,
 )
 vm_kill_object = row("vm.kill_object", ("obj",), _kill, "The VM drops its reference to the object.", pure=False)

@@ -77,6 +77,18 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
     return results[0] if single else tuple(results)
 
 
+def _call_tir_dyn(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
+    given = ev(call.args[1], env)
+    values = [given] if isinstance(given, ShapeValue) else list(given)
+    args = [v for value in values for v in (value if isinstance(value, ShapeValue) else (value,))]
+    callee = call.args[0]
+    if isinstance(callee, GlobalVar) and callee.name in ev.machine.mod:
+        ev.call_function(callee.name, args, call.span)
+    else:
+        ev.apply(ev(callee, env), args, call.span)
+    return ()
+
+
 def to_tensor(value: Any, span: Any) -> Any:
     """Argument of a registered function."""
     if isinstance(value, View):
@@ -233,5 +245,5 @@ BUILTINS: dict[str, Builtin] = {
     "R.builtin.alloc_tensor": _builtin_alloc_tensor, "R.memory.alloc_storage": _alloc_storage,
     "R.vm.alloc_storage": _alloc_storage, "R.memory.alloc_tensor": _alloc_tensor, "R.vm.alloc_tensor": _alloc_tensor,
     "R.memory.kill_tensor": _kill_tensor, "R.memory.kill_storage": _kill_storage, "R.vm.kill_object": _kill_storage,
-    "R.memory.view": _view, "R.memory.ensure_zero_offset": _identity,
+    "R.vm.call_tir_dyn": _call_tir_dyn, "R.memory.view": _view, "R.memory.ensure_zero_offset": _identity,
 }  # fmt: skip

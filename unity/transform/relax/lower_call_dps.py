@@ -1,7 +1,7 @@
 """Destination passing made explicit: ``y = R.call_dps(f, (x,), ty)`` -> ``y = R.builtin.alloc_tensor(...); f(x, y)``.
 
-Scalars of ``tir_vars`` follow the outputs. Registered functions are called through ``R.call_packed``. Several
-outputs become a tuple of tensors. Needs functions without dataflow blocks (E541); afterwards a function has calls
+Scalars of ``tir_vars`` follow the outputs; ``R.vm.call_tir_dyn`` has its shapes unpacked into scalars. Registered
+functions are called through ``R.call_packed``. Several outputs become a tuple of tensors. Needs functions without dataflow blocks (E541); afterwards a function has calls
 with effects, so it is marked ``force_pure``: its purity was checked before.
 """
 
@@ -93,6 +93,19 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
     return Replaced(Tuple(tuple(outputs)) if several else outputs[0])
 
 
+def lower_dyn(call: Call, rewriter: GraphRewriter) -> Any:
+    """``R.vm.call_tir_dyn(f, (x, y, R.shape([n])))`` as ``f(x, y, n)``."""
+    callee, given = call.args
+    arguments: list[Expr] = []
+    for field in [given] if isinstance(given.ty, ShapeType) else _fields(given, rewriter):
+        arguments += _scalars(field) if isinstance(field.ty, ShapeType) else [field]
+    if type(callee) is ExternFunc:
+        rewriter.emit(Call(op("R.call_packed"), (callee, *arguments), {}, (), OBJECT, call.span), "_")
+    else:
+        rewriter.emit(Call(callee, tuple(arguments), {}, (), OBJECT, call.span), "_")
+    return Replaced(Tuple(()))
+
+
 def emit_as(rewriter: GraphRewriter, value: Call, hint: str, reuse: bool) -> Var:
     """Emit under the name of the variable being bound where it is the only result."""
     if reuse and rewriter.var is not None:
@@ -107,6 +120,8 @@ def lower_call_dps(mod: IRModule) -> IRModule:
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is Call and type(value.op) is Op and value.op.name in _KINDS:
             return lower(value, rewriter)
+        if type(value) is Call and type(value.op) is Op and value.op.name == "R.vm.call_tir_dyn":
+            return lower_dyn(value, rewriter)
         return value
 
     changes: dict[str, Any] = {}
