@@ -1,8 +1,8 @@
 """Destination passing made explicit: ``y = R.call_dps(f, (x,), ty)`` -> ``y = R.builtin.alloc_tensor(...); f(x, y)``.
 
 Scalars of ``tir_vars`` follow the outputs; ``R.vm.call_tir_dyn`` has its shapes unpacked into scalars. Registered
-functions are called through ``R.call_packed``. Several outputs become a tuple of tensors. Needs functions without dataflow blocks (E541); afterwards a function has calls
-with effects, so it is marked ``force_pure``: its purity was checked before.
+functions are called through ``R.call_packed``. Several outputs become a tuple of tensors. Needs functions without
+dataflow blocks (E541); afterwards a function has calls with effects, so it is marked ``force_pure``: its purity was checked before.
 """
 
 from __future__ import annotations
