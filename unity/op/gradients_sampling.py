@@ -14,7 +14,7 @@ from ..ir.build import const
 from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.types import Expr, TensorType
-from . import quantization, sample
+from . import grad, quantization, recurrent_backward, sample, search, special
 from .binary import (
     add,
     equal,
@@ -157,7 +157,7 @@ def _none(call: Call, g: Expr) -> list[Any]:
     return [None] * len(call.args)
 
 
-_ROWS_OF = (quantization, sample)
+_ROWS_OF = (grad, quantization, recurrent_backward, sample, search, special)
 """Families whose rows must stand in the table first."""
 
 SAMPLING_GRADIENTS: dict[str, Rule] = {
@@ -174,4 +174,18 @@ GRADIENTS.update(SAMPLING_GRADIENTS)
 for _name, _rule in SAMPLING_GRADIENTS.items():
     OPS[_name].grad = _rule
 
-__all__ = ["SAMPLING_GRADIENTS"]
+_SECOND = "the second derivative is not written as an operator"
+WITHOUT_GRADIENT: dict[str, str] = {
+    "R.digamma": "its derivative, trigamma, is no operator",
+    "R.dynamic_strided_slice": "its bounds are known at run time only",
+    "R.quantize": "it rounds to integers",
+    "R.dequantize": "the gradient of scale and zero point is not written as an operator",
+    **{f"R.grad.{n}_pool2d_backward": _SECOND for n in ("max", "avg")},
+    **{f"R.grad.{n}_backward": _SECOND for n in ("take", "nll_loss", "recurrent", "lstm")},
+    "R.grad.linear_recurrence": _SECOND,
+}
+"""Operators of differentiable meaning without a rule, and why; the message of the gradient pass says so."""
+for _name, _reason in WITHOUT_GRADIENT.items():
+    OPS[_name].grad = _reason
+
+__all__ = ["SAMPLING_GRADIENTS", "WITHOUT_GRADIENT"]
