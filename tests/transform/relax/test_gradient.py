@@ -209,3 +209,9 @@ class Model:
     for options in ({"require_grads": ("q",)}, {"target_index": 2}, {"func_name": "main"}):
         with pytest.raises(PassError):
             gradient.with_options(**options)(made if "func_name" in options else parse(text))
+
+
+def test_rules_take_the_value_of_their_call_and_share_what_they_compute():
+    adjoint = gradient(parse(RECURRENT)).script().split("def main_adjoint")[1]
+    assert adjoint.count("R.nn.lstm(") == adjoint.count("R.grad.lstm_backward(") == 1
+    assert adjoint.count("R.nn.gru(") == adjoint.count("R.grad.recurrent_backward(") == 1
