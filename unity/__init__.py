@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     from .support.errors import UnityError
     from .target.gpu_check import check_gpu
     from .target.target import Target
+    from .transform import tensor_ir as tir
     from .transform.schedule import Schedule
     from .vm.build import build
     from .vm.choices import explain_choices
@@ -46,7 +47,7 @@ _NAMES = {
     "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
     "quantize": ".frontend.precision",
 }  # fmt: skip
-_MODULES = {"relax": ".op.relax", "topi": ".op.topi"}
+_MODULES = {"relax": ".op.relax", "tir": ".transform.tensor_ir", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 
 __all__ = ["__version__", *_NAMES, *_MODULES, *_ROOMS]

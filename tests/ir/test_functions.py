@@ -42,3 +42,9 @@ def test_a_module_is_not_changed_in_place() -> None:
     with pytest.raises(VerifyError, match="E304") as caught:
         mod["g"] = mod["f"]
     assert "with_functions({'g'" in str(caught.value) and list(mod) == ["f"]
+
+
+def test_names_of_the_tensor_level() -> None:
+    assert unity.tir.Schedule is unity.Schedule and all([hasattr(unity.tir, name) for name in unity.tir.__all__])
+    assert str(unity.tir.Var("n", "int64").ty.dtype) == "int64" and str(unity.tir.Var("i").ty.dtype) == "int32"
+    assert str(unity.tir.const(3, "int64").ty.dtype) == "int64"
