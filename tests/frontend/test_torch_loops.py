@@ -95,3 +95,18 @@ def test_two_loops_have_names_of_their_own() -> None:
     assert len(compiled.module.functions) == 3
     x = torch.tensor([1.0, -7.0, 0.25])
     same(list(compiled(x)), list(Two()(x)))
+
+
+def test_integers_are_carried_as_numbers() -> None:
+    class Counted(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            times, y = while_loop(lambda i, y: i < 6, lambda i, y: (i + 3, y * 2 + i), (1, x))
+            more, z = while_loop(lambda i, y: i < 9, lambda i, y: (i * 2, y - i), (2, y))
+            return y, z + times, times, more
+
+    model = Counted()
+    compiled = unity.compile(model, example_inputs=(torch.ones(3),), strict=True)
+    x = torch.randn(3)
+    found, wanted = compiled(x), model(x)
+    same(list(found[:2]), list(wanted[:2]))
+    assert [int(v) for v in found[2:]] == [int(v) for v in wanted[2:]]

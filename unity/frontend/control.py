@@ -73,8 +73,9 @@ def conditional(
         c.builder.begin_sequence()
         for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], given):
             values[inner] = value
-        run(graph.nodes)
-        results = value_of(list(next(n for n in graph.nodes if n.op == "output").args[0]))
+        with c.symbols.scope():
+            run(graph.nodes)
+            results = value_of(list(next(n for n in graph.nodes if n.op == "output").args[0]))
         branches.append(c.builder.end_sequence(c.builder.emit(Tuple(tuple(results)))))
     wanted = c.type_of(node.meta["val"])
     for branch in branches:

@@ -5,7 +5,8 @@ Invariant: one sympy symbol is one variable; a symbol no parameter binds is a ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..ir import build
@@ -83,6 +84,21 @@ class Symbols:
     def known(self, name: str) -> Expr | None:
         """Expression of a symbol by name."""
         return self._known.get(name)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What becomes known inside is forgotten afterwards."""
+        outer = dict(self._known)
+        try:
+            yield
+        finally:
+            self._known = outer
+
+    def define(self, value: Any, var: Var) -> None:
+        """Let a variable stand for a size that is one symbol. Raises Gap for others."""
+        if not value.node.expr.is_Symbol:
+            raise Gap(f"the number {value} is no symbol")
+        self._known[str(value.node.expr)] = var
 
     def variables(self) -> list[Var]:
         """The variables that the sizes known so far are made of, each once."""
