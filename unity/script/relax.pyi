@@ -362,6 +362,15 @@ def isinf(x: Any) -> Any:
 def isnan(x: Any) -> Any:
     """Not a number."""
 
+def layout_transform(
+    x: Any,
+    index_map: Any,
+    pad_value: Any = None,
+    axis_separators: Any = None,
+    input_axis_separators: Any = None,
+) -> Any:
+    """The elements in another layout: element ``i`` stands at ``index_map(i)``; dimensions the map divides are rounded up."""
+
 def left_shift(x1: Any, x2: Any) -> Any:
     """Bits moved up; 0 from the width on."""
 
@@ -676,6 +685,23 @@ class grad:
         """The tensor itself; a segment that is computed again for the gradient ends."""
 
     @staticmethod
+    def linear_recurrence(factor: Any, term: Any, start: Any, reverse: builtins.bool = False) -> Any:
+        """States of all steps of y[t] = factor[t] * y[t - 1] + term[t]: the cells of an LSTM."""
+
+    @staticmethod
+    def lstm_backward(
+        output_grad: Any,
+        hidden_grad: Any,
+        keep: Any,
+        factors: Any,
+        weight: Any,
+        cell_grad: Any,
+        through: Any,
+        reverse: builtins.bool = False,
+    ) -> Any:
+        """Gradients of the outputs and cells of all steps of nn.lstm and of both first states; weight is (4 * hidden, hidden)."""
+
+    @staticmethod
     def max_pool2d_backward(
         output_grad: Any,
         data: Any,
@@ -704,6 +730,17 @@ class grad:
     @staticmethod
     def no_grad(input: Any) -> Any:
         """The tensor itself; no gradient flows through it."""
+
+    @staticmethod
+    def recurrent_backward(
+        output_grad: Any,
+        hidden_grad: Any,
+        keep: Any,
+        factors: Any,
+        weight: Any,
+        reverse: builtins.bool = False,
+    ) -> Any:
+        """Gradients of the outputs of all steps of nn.rnn or nn.gru and of the first state; weight is (n * hidden, hidden)."""
 
     @staticmethod
     def start_checkpoint(input: Any) -> Any:
@@ -1298,6 +1335,10 @@ class vm:
     @staticmethod
     def alloc_tensor(storage: Any, offset: Any, shape: Any, dtype: Any, runtime_device_index: Any = 0) -> Any:
         """Tensor placed in VM storage at a byte offset."""
+
+    @staticmethod
+    def call_tir_dyn(func: Any, args: Any) -> Any:
+        """Call of a tensor program with explicit outputs and sizes: a shape among the arguments is unpacked into scalars."""
 
     @staticmethod
     def kill_object(obj: Any) -> Any:
