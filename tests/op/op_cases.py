@@ -157,6 +157,9 @@ CASES += [
 ]
 CASES += [
     ("repeat", [f(2, 3)], {"repeats": 3}),
+    ("layout_transform", [f(2, 8, 3)], {"index_map": lambda n, c, w: (n, c // 4, w, c % 4)}),
+    ("layout_transform", [i(5, 3)], {"index_map": lambda p, q: (q, p // 4, p % 4), "pad_value": 7}),
+    ("layout_transform", [f(0, 3)], {"index_map": lambda p, q: (q, p)}),
     ("tile", [f(2, 3)], {"repeats": [2, 1, 2]}),
     ("tile", [f(2, 3)], {"repeats": [2]}),
 ]

@@ -28,6 +28,7 @@ from .slicing import strided_slice
 from .table import Operator, attribute, row
 
 FAMILY = "manipulate"
+_USAGE = "write index_map=lambda n, c: (n, c // 4, c % 4)"
 
 
 def to_map(value: object, ndim: int) -> IndexMap:
@@ -35,11 +36,13 @@ def to_map(value: object, ndim: int) -> IndexMap:
     if isinstance(value, IndexMap):
         return value
     if not callable(value):
-        raise TypeRuleError("E214", f"index_map must be a function of the indices, got {value!r}")
+        raise TypeRuleError(
+            "E214", f"index_map must be a function of the indices, got {getattr(value, 'value', value)!r}", help=_USAGE
+        )
     parameters = list(inspect.signature(value).parameters.values())
     names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     if len(names) != ndim and not any([p.kind is p.VAR_POSITIONAL for p in parameters]):
-        raise TypeRuleError("E214", f"index_map takes {len(names)} indices, the tensor has {ndim}")
+        raise TypeRuleError("E214", f"index_map takes {len(names)} indices, the tensor has {ndim}", help=_USAGE)
     variables = tuple([index_var(names[k] if k < len(names) else f"i{k}", "int64") for k in range(ndim)])
     made = value(*[te.Value(v) for v in variables])
     items = made if isinstance(made, (tuple, list)) else (made,)
@@ -51,7 +54,9 @@ def _index(item: object) -> Expr:
         found: Expr = te.to_scalar(item, "int64")
         if isinstance(found.ty, PrimType) and found.ty.dtype.is_int:
             return found
-    raise TypeRuleError("E214", f"index_map gives integer expressions of its indices, got {item!r}")
+    raise TypeRuleError(
+        "E214", f"index_map gives integer expressions of its indices, got {getattr(item, 'value', item)!r}", help=_USAGE
+    )
 
 
 class LayoutOperator(Operator):
