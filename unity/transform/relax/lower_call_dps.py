@@ -11,7 +11,7 @@ from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir.build import const
-from ...ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, Var, op
+from ...ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, op
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.node import replace
@@ -122,6 +122,8 @@ def lower_call_dps(mod: IRModule) -> IRModule:
             return lower(value, rewriter)
         if type(value) is Call and type(value.op) is Op and value.op.name == "R.vm.call_tir_dyn":
             return lower_dyn(value, rewriter)
+        if type(value) is TupleGetItem and type(value.tuple_value) is Tuple:
+            return value.tuple_value.fields[value.index]
         return value
 
     changes: dict[str, Any] = {}
