@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ..ir.buffer import Range
@@ -30,11 +30,13 @@ class Analyzer:
     >>> ana.can_prove(lt(i, 16))                           # True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Iterable[Var] = ()) -> None:
         self.known = Knowledge()
         self._simplifier = Simplifier(self.known, self._decide)
         self.canonical: Canonical = self._simplifier.canonical
         self._premises: list[Expr] = []
+        for size in sizes:
+            self.bind_size(size)
 
     # ---- knowledge
 

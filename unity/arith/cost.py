@@ -104,10 +104,7 @@ def cost_of(fn: PrimFunc) -> Cost:
     counter = _Counter()
     one = const(1, "int64")
     flops = counter.visit(fn.body, one, {})
-    ana = Analyzer()
-    for buffer in fn.buffer_map.values():
-        for var in [v for extent in buffer.shape for v in free_vars(extent)]:
-            ana.bind_size(var)
+    ana = Analyzer([v for buffer in fn.buffer_map.values() for extent in buffer.shape for v in free_vars(extent)])
     totals = []
     for touched in (counter.loads, counter.stores):
         total: Expr = const(0, "int64")

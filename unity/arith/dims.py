@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..ir.build import sub
-from ..ir.expr import Var
 from ..ir.relation import Answer
 from ..ir.types import Expr
 from ..ir.walk import free_vars
@@ -13,11 +12,7 @@ from .canonical import is_index
 
 def compare_dims(a: Expr, b: Expr) -> Answer:
     """YES when equal for all sizes, NO when for none, else MAYBE."""
-    ana = Analyzer()
-    symbols: dict[Var, None] = dict.fromkeys(free_vars(a) + free_vars(b))
-    for symbol in symbols:
-        if is_index(symbol):
-            ana.bind_size(symbol)
+    ana = Analyzer([symbol for symbol in dict.fromkeys(free_vars(a) + free_vars(b)) if is_index(symbol)])
     if ana.can_prove_equal(a, b):
         return Answer.YES
     gap = ana.known.bound(ana.poly(sub(a, b)))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import Call, IntImm
+from ..ir.expr import Call
 from ..ir.op import OPS
-from ..ir.relation import dims
-from ..ir.types import Expr, TensorType
+from ..ir.types import Expr
 from . import attention
 from .binary import add, multiply, subtract, where
+from .gradient_parts import operand_sizes
 from .gradients import GRADIENTS
 from .linalg import matmul
 from .manipulate import permute_dims
@@ -25,16 +25,8 @@ _HEADS_FIRST = [0, 2, 1, 3]
 _TURNED = [0, 1, 3, 2]
 
 
-def _sizes(call: Call, x: Expr) -> list[int]:
-    known = dims(x.ty) if isinstance(x.ty, TensorType) else None
-    found = [d.value for d in known or () if type(d) is IntImm]
-    if known is None or len(found) != len(known):
-        raise fail(call, "E218", f"the gradient needs constant sizes, got {x.ty}", "name them with R.match_cast")
-    return found
-
-
 def _attention(call: Call, g: Expr) -> list[Any]:
-    sizes = [_sizes(call, a) for a in call.args]
+    sizes = [operand_sizes(call, a) for a in call.args]
     (_, queries, heads, depth), (_, keys, key_heads, _) = sizes[0], sizes[1]
     if heads != key_heads:
         raise fail(call, "E214", f"the gradient needs equal heads, got {heads} and {key_heads}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.build import const
-from ..ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
+from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.types import Expr
 from . import channel, norm, pool, sample, statistics
@@ -21,6 +21,7 @@ from .binary import add, divide, floor_divide, greater, less, log_add_exp, logic
 from .conv import layout_order
 from .create import astype, ones_like, zeros_like
 from .elementwise import exp, negative, square, tanh, trunc
+from .gradient_parts import field_of, operand_sizes
 from .gradients import (
     GRADIENTS,
     Rule,
@@ -39,7 +40,7 @@ from .manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
 from .recurrent_backward import linear_recurrence
 from .reduce import collapse_sum_to, mean, std, sum_
 from .resize import resize1d
-from .rules import attr, axes_attr, bool_attr, fail, int_attr, normal_axis, product
+from .rules import attr, axes_attr, bool_attr, int_attr, normal_axis, product
 from .scan import cumprod, scatter_elements
 from .slicing import concat, strided_slice
 from .table import constant
@@ -159,18 +160,11 @@ def _median(call: Call, g: Expr) -> list[Any]:
     axes = axes_attr(call, "axis", len(known_shape(x).values))
     if axes is None or len(axes) != 1:
         return extreme_rule("R.median")(call, g)
-    flow: Expr = g.fields[0] if type(g) is Tuple else TupleGetItem(g, 0)
+    flow: Expr = field_of(g, 0)
     place: Expr = TupleGetItem(call, 1)
     if not bool_attr(call, "keepdims"):
         flow, place = expand_dims(flow, axis=list(axes)), expand_dims(place, axis=list(axes))
     return [scatter_elements(zeros_like(x), place, flow, axis=axes[0])]
-
-
-def _sizes(call: Call, x: Expr) -> list[int]:
-    found = [d.value for d in known_shape(x).values if type(d) is IntImm]
-    if len(found) != len(known_shape(x).values):
-        raise fail(call, "E218", f"the gradient needs constant sizes, got {x.ty}", "name them with R.match_cast")
-    return found
 
 
 def _along(g: Expr, axis: int, rank: int, matrix: np.ndarray) -> Expr:
@@ -186,7 +180,7 @@ def _linear(space: str, matrix: Callable[[Call, int, int, int], np.ndarray]) -> 
 
     def rule(call: Call, g: Expr) -> list[Any]:
         x = call.args[0]
-        before, after = _sizes(call, x), _sizes(call, g)
+        before, after = operand_sizes(call, x), operand_sizes(call, g)
         flow: Expr = astype(g, x.ty.dtype)  # type: ignore[attr-defined]
         for n, axis in enumerate(layout_order(call, "layout", standard, standard)[2:]):
             flow = _along(flow, axis, len(before), matrix(call, n, before[axis], after[axis]))
@@ -226,7 +220,7 @@ def _affine_grid(call: Call, g: Expr) -> list[Any]:
 
 
 def _dropout(call: Call, g: Expr) -> list[Any]:
-    return [g.fields[0] if type(g) is Tuple else TupleGetItem(g, 0)]
+    return [field_of(g, 0)]
 
 
 def _repeated(call: Call, g: Expr) -> list[Any]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.expr import Call, IntImm, Tuple, TupleGetItem
+from ..ir.expr import Call, IntImm
 from ..ir.op import OPS
-from ..ir.relation import dims
-from ..ir.types import Expr, TensorType
+from ..ir.types import Expr
 from .binary import add, multiply
 from .create import eye
 from .elementwise import negative
 from .factor import lu_solve, solve_triangular
+from .gradient_parts import field_of, operand_shape
 from .gradients import GRADIENTS, Rule
 from .linalg import matmul
 from .manipulate import broadcast_to, permute_dims, tril, triu
@@ -28,33 +28,22 @@ from .rules import bool_attr, fail
 from .table import constant
 
 
-def _dims(call: Call, x: Expr) -> tuple[Expr, ...]:
-    known = dims(x.ty) if isinstance(x.ty, TensorType) else None
-    if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {x.ty}", "name it with R.match_cast")
-    return known
-
-
 def _turned(call: Call, x: Expr) -> Expr:
     """The matrices transposed."""
-    axes = list(range(len(_dims(call, x))))
+    axes = list(range(len(operand_shape(call, x))))
     axes[-1], axes[-2] = axes[-2], axes[-1]
     return permute_dims(x, axes=axes)
 
 
 def _identity(call: Call, x: Expr) -> Expr:
     """Identity matrices in the shape of x."""
-    shape = _dims(call, x)
+    shape = operand_shape(call, x)
     size = shape[-1]
     if type(size) is not IntImm:
         raise fail(
             call, "E218", f"the gradient needs matrices of constant size, got {x.ty}", "name it with R.match_cast"
         )
     return broadcast_to(eye(size.value, dtype=x.ty.dtype.name), shape)  # type: ignore[attr-defined]
-
-
-def _field(value: Expr, index: int) -> Expr:
-    return value.fields[index] if type(value) is Tuple else TupleGetItem(value, index)
 
 
 def _triangular(call: Call, g: Expr) -> list[Any]:
@@ -89,8 +78,8 @@ def _exchanged_back(call: Call, pivots: Expr, x: Expr, like: Expr) -> Expr:
 
 def _lu_factor(call: Call, g: Expr) -> list[Any]:
     """a' = p^T l^-T (tril(l^T l', -1) + triu(u' u^T)) u^-T (Walter and Lehmann 2010, section 4.1)."""
-    lu, pivots = _field(call, 0), _field(call, 1)
-    flow = _field(g, 0)
+    lu, pivots = field_of(call, 0), field_of(call, 1)
+    flow = field_of(g, 0)
     turned = _turned(call, lu)
     lower = tril(matmul(triu(turned, k=1), tril(flow, k=-1)), k=-1)
     lower = add(lower, tril(flow, k=-1))

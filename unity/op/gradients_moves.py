@@ -14,9 +14,10 @@ from ..ir.build import const
 from ..ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.relation import dims
-from ..ir.types import Expr, TensorType, TupleType
+from ..ir.types import Expr, TupleType
 from . import attention, channel, scatter, sorting
 from .create import zeros_like
+from .gradient_parts import field_of, operand_shape
 from .gradients import GRADIENTS, Rule
 from .index import gather_elements
 from .manipulate import permute_dims, reshape, squeeze, tril, triu
@@ -31,27 +32,16 @@ from .table import constant
 _END = 2**31 - 1
 
 
-def _dims(call: Call, x: Expr) -> tuple[Expr, ...]:
-    known = dims(x.ty) if isinstance(x.ty, TensorType) else None
-    if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {x.ty}", "name it with R.match_cast")
-    return known
-
-
-def _field(value: Expr, index: int) -> Expr:
-    return value.fields[index] if type(value) is Tuple else TupleGetItem(value, index)
-
-
 def _stack(call: Call, g: Expr) -> list[Any]:
     source = call.args[0].ty
     assert isinstance(source, TupleType)
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(_dims(call, g)))
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
     parts = split(g, len(source.fields), axis=axis)
     return [Tuple(tuple([squeeze(TupleGetItem(parts, n), axis=[axis]) for n in range(len(source.fields))]))]
 
 
 def _repeat(call: Call, g: Expr) -> list[Any]:
-    shape, count = _dims(call, call.args[0]), int_attr(call, "repeats")
+    shape, count = operand_shape(call, call.args[0]), int_attr(call, "repeats")
     if attr(call, "axis") is None:
         total = sum_(reshape(g, ShapeExpr((product(shape), const(count, "int64")))), axis=[1])
         return [reshape(total, ShapeExpr(shape))]
@@ -61,7 +51,7 @@ def _repeat(call: Call, g: Expr) -> list[Any]:
 
 
 def _tile(call: Call, g: Expr) -> list[Any]:
-    shape, counts = _dims(call, call.args[0]), ints_attr(call, "repeats")
+    shape, counts = operand_shape(call, call.args[0]), ints_attr(call, "repeats")
     rank = max(len(shape), len(counts))
     sizes = [const(1, "int64")] * (rank - len(shape)) + list(shape)
     times = [1] * (rank - len(counts)) + list(counts)
@@ -72,7 +62,7 @@ def _tile(call: Call, g: Expr) -> list[Any]:
 
 def _pad(call: Call, g: Expr) -> list[Any]:
     """A constant border is cut off; of the others every element goes back to the one it repeats, axis after axis."""
-    shape, widths = _dims(call, call.args[0]), ints_attr(call, "pad_width")
+    shape, widths = operand_shape(call, call.args[0]), ints_attr(call, "pad_width")
     mode = attr(call, "pad_mode", "constant")
     rank = len(shape)
     axes = [a for a in range(rank) if widths[2 * a] or widths[2 * a + 1]]
@@ -102,7 +92,7 @@ def _meshgrid(call: Call, g: Expr) -> list[Any]:
         places[0], places[1] = 1, 0
     made = []
     for n, place in enumerate(places):
-        flow, gone = _field(g, n), [a for a in range(count) if a != place]
+        flow, gone = field_of(g, n), [a for a in range(count) if a != place]
         flow = sum_(flow, axis=gone) if gone else flow
         wanted = dims(source.fields[n])
         made.append(reshape(flow, ShapeExpr(wanted)) if wanted is not None else flow)
@@ -110,9 +100,9 @@ def _meshgrid(call: Call, g: Expr) -> list[Any]:
 
 
 def _pixel_shuffle(call: Call, g: Expr) -> list[Any]:
-    shape, factor = _dims(call, call.args[0]), int_attr(call, "upscale_factor")
+    shape, factor = operand_shape(call, call.args[0]), int_attr(call, "upscale_factor")
     lead, (height, width) = len(shape) - 3, shape[-2:]
-    channels = _dims(call, g)[-3]
+    channels = operand_shape(call, g)[-3]
     apart = (*shape[:lead], channels, height, const(factor, "int64"), width, const(factor, "int64"))
     order = [*range(lead + 1), lead + 2, lead + 4, lead + 1, lead + 3]
     return [reshape(permute_dims(reshape(g, ShapeExpr(apart)), axes=order), ShapeExpr(shape))]
@@ -141,7 +131,7 @@ def _scatter_nd(call: Call, g: Expr) -> list[Any]:
 def _index_put(call: Call, g: Expr) -> list[Any]:
     _, indices, values = call.args
     kept = g if bool_attr(call, "accumulate") else index_put(g, indices, zeros_like(values))
-    return [kept, None, collapse_sum_to(index_tensor_op(g, indices), ShapeExpr(_dims(call, values)))]
+    return [kept, None, collapse_sum_to(index_tensor_op(g, indices), ShapeExpr(operand_shape(call, values)))]
 
 
 def _index_tensor(call: Call, g: Expr) -> list[Any]:
@@ -159,7 +149,7 @@ def _slice_scatter(call: Call, g: Expr) -> list[Any]:
     if any([type(b) is not IntImm for b in bounds]):
         raise fail(call, "E218", "the gradient needs constant bounds")
     start, end, step = [*[b.value for b in bounds], 1][:3]  # type: ignore[attr-defined]
-    axis = normal_axis(call, int_attr(call, "axis", 0), len(_dims(call, g)))
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
     cut = strided_slice(g, axes=[axis], begin=[start], end=[end], strides=[step])
     return [slice_scatter(g, zeros_like(source), *bounds, axis=axis), cut, *[None] * len(bounds)]
 
@@ -175,7 +165,7 @@ def _topk(call: Call, g: Expr) -> list[Any]:
     if kind == "indices":
         return [None]
     chosen = call if kind == "both" else topk(x, **{**call.attrs, "ret_type": "both"})
-    flow = _field(g, 0) if kind == "both" else g
+    flow = field_of(g, 0) if kind == "both" else g
     return [scatter_elements(zeros_like(x), TupleGetItem(chosen, 1), flow, axis=axis)]
 
 

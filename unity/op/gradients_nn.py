@@ -14,13 +14,13 @@ import numpy as np
 
 from ..ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ..ir.op import OPS
-from ..ir.relation import dims
 from ..ir.types import Expr, TensorType, TupleType
 from . import attention, channel, conv_transpose, index, loss, norm, pool, scan, statistics
 from .binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
 from .contraction import parse_subscripts
 from .create import arange, astype, ones, zeros, zeros_like
 from .elementwise import exp, negative, rsqrt, sigmoid, square
+from .gradient_parts import operand_shape, operand_sizes
 from .gradients import GRADIENTS, Rule
 from .manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
 from .reduce import mean, sum_
@@ -32,20 +32,6 @@ from .table import Operator, constant
 
 def _op(name: str) -> Operator:
     return Operator(OPS[name])
-
-
-def _shape(call: Call, expr: Expr) -> tuple[Expr, ...]:
-    known = dims(expr.ty) if isinstance(expr.ty, TensorType) else None
-    if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {expr.ty}", "name it with R.match_cast")
-    return known
-
-
-def _sizes(call: Call, expr: Expr) -> list[int]:
-    found = [d.value for d in _shape(call, expr) if type(d) is IntImm]
-    if len(found) != len(_shape(call, expr)):
-        raise fail(call, "E218", f"the gradient needs constant sizes, got {expr.ty}")
-    return found
 
 
 def _const(value: float, like: Expr) -> Expr:
@@ -81,7 +67,7 @@ def _through_moments(g: Expr, normal: Expr, inverse: Expr, axes: Sequence[int], 
 def _norm(centred: bool) -> Rule:
     def rule(call: Call, g: Expr) -> list[Any]:
         x, gamma = call.args[0], call.args[1]
-        shape = _shape(call, x)
+        shape = operand_shape(call, x)
         axes = sorted(axes_attr(call, "axes", len(shape)) or ())
         normal, inverse = _moments(x, axes, float(attr(call, "epsilon", 1e-5)), centred)
         scale = bool_attr(call, "scale", True)
@@ -98,14 +84,14 @@ def _norm(centred: bool) -> Rule:
 def _channel_norm(call: Call, g: Expr) -> list[Any]:
     """group_norm and instance_norm: the parameters belong to the channels, the moments to groups or axes."""
     x, gamma, beta = call.args
-    shape = _shape(call, x)
+    shape = operand_shape(call, x)
     rank = len(shape)
     channel = normal_axis(call, int_attr(call, "channel_axis", 1), rank)
     eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
     spread = tuple([shape[a] if a == channel else 1 for a in range(rank)])
     weighted = multiply(g, reshape(gamma, spread)) if scale else g
     if call.attrs.get("num_groups") is not None:
-        groups, sizes = int_attr(call, "num_groups"), _sizes(call, x)
+        groups, sizes = int_attr(call, "num_groups"), operand_sizes(call, x)
         parts = (sizes[0], groups, sizes[1] // groups, *sizes[2:])
         axes = list(range(2, rank + 1))
         normal, inverse = _moments(reshape(x, parts), axes, eps, True)
@@ -121,7 +107,7 @@ def _channel_norm(call: Call, g: Expr) -> list[Any]:
 
 def _batch_norm(call: Call, g: Expr) -> list[Any]:
     x, gamma, beta, center, spread = call.args
-    shape = _shape(call, x)
+    shape = operand_shape(call, x)
     axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
     wide = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
     out, through_mean, through_spread = _fields(g)
@@ -193,7 +179,7 @@ def _conv(rank: int, transposed: bool) -> Rule:
         wanted = ("IO" if transposed else "OI") + "DHW"[3 - rank :]
         if attr(call, "kernel_layout", wanted) != wanted:
             raise fail(call, "E214", f"the gradient needs kernel_layout {wanted}, got {attr(call, 'kernel_layout')!r}")
-        size, out, taps = _sizes(call, x)[2:], _sizes(call, g)[2:], _sizes(call, w)[2:]
+        size, out, taps = operand_sizes(call, x)[2:], operand_sizes(call, g)[2:], operand_sizes(call, w)[2:]
         options: dict[str, Any] = {"strides": plan[0], "dilation": plan[1], "padding": plan[2], "groups": groups}
         if not transposed:
             extra = _left_over(size, out, taps, plan)
@@ -214,7 +200,7 @@ def _pool(rank: int, largest: bool) -> Rule:
         strides, dilation, border = plan
         if bool_attr(call, "ceil_mode"):
             raise fail(call, "E214", "the gradient needs ceil_mode=False")
-        sizes, out, taps = _sizes(call, x), _sizes(call, g)[2:], _numbers(call, "pool_size", rank)
+        sizes, out, taps = operand_sizes(call, x), operand_sizes(call, g)[2:], _numbers(call, "pool_size", rank)
         batch, dtype = sizes[0] * sizes[1], x.ty.dtype  # type: ignore[attr-defined]
         options: dict[str, Any] = {"strides": strides, "dilation": dilation, "padding": border}
         extra = _left_over(sizes[2:], out, taps, plan)
@@ -247,14 +233,14 @@ def _pool(rank: int, largest: bool) -> Rule:
 
 def _take(call: Call, g: Expr) -> list[Any]:
     x, indices = call.args
-    shape = _shape(call, x)
+    shape = operand_shape(call, x)
     mode = attr(call, "mode", "fast")
     if not isinstance(indices.ty, TensorType) or mode == "nan":
         raise fail(call, "E214", "the gradient needs an index tensor and mode fast, clip or wrap")
     axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), len(shape))
-    rank = len(_shape(call, indices))
+    rank = len(operand_shape(call, indices))
     if mode == "wrap":
-        indices = floor_mod(indices, constant(_sizes(call, x)[axis], indices.ty.dtype))
+        indices = floor_mod(indices, constant(operand_sizes(call, x)[axis], indices.ty.dtype))
     order = [axis, *[a for a in range(len(shape)) if a != axis]]
     values = permute_dims(g, axes=[*range(axis, axis + rank), *range(axis), *range(axis + rank, len(shape) - 1 + rank)])
     base = zeros(tuple([shape[a] for a in order]), dtype=x.ty.dtype.name)  # type: ignore[attr-defined]
@@ -267,14 +253,14 @@ def _cumsum(call: Call, g: Expr) -> list[Any]:
     axis = attr(call, "axis")
     made = _op("R.cumsum")(flip(g, axis=axis or 0), axis=axis or 0, exclusive=bool_attr(call, "exclusive"))
     back = flip(made, axis=axis or 0)
-    return [astype(reshape(back, _shape(call, x)) if axis is None else back, x.ty.dtype)]  # type: ignore[attr-defined]
+    return [astype(reshape(back, operand_shape(call, x)) if axis is None else back, x.ty.dtype)]  # type: ignore[attr-defined]
 
 
 def _slice(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
-    sizes = _sizes(call, x)
-    made, before = g, [int(v.value) for v in _shape(call, g)]  # type: ignore[attr-defined]
-    for axis, (start, count, step) in enumerate(slice_plan(call, _shape(call, x))):
+    sizes = operand_sizes(call, x)
+    made, before = g, [int(v.value) for v in operand_shape(call, g)]  # type: ignore[attr-defined]
+    for axis, (start, count, step) in enumerate(slice_plan(call, operand_shape(call, x))):
         if step < 1 or type(start) is not IntImm or type(count) is not IntImm:
             raise fail(call, "E214", "the gradient needs constant bounds and positive strides")
         if count.value == sizes[axis]:
@@ -294,11 +280,11 @@ def _einsum(call: Call, g: Expr) -> list[Any]:
     source = call.args[0]
     operands = _fields(source)
     count = len(operands)
-    labels, output = parse_subscripts(call, [len(_shape(call, x)) for x in operands])
+    labels, output = parse_subscripts(call, [len(operand_shape(call, x)) for x in operands])
     letters = {c: chr(ord("a") + n) for n, c in enumerate(dict.fromkeys([c for names in labels for c in names]))}
     made = []
     for k, x in enumerate(operands):
-        shape = _shape(call, x)
+        shape = operand_shape(call, x)
         if len(set(labels[k])) != len(labels[k]) or any([getattr(d, "value", 0) == 1 for d in shape]):
             raise fail(call, "E214", "the gradient needs different labels within an operand, and no axis of size 1")
         others = [n for n in range(count) if n != k]
@@ -317,7 +303,7 @@ def _einsum(call: Call, g: Expr) -> list[Any]:
 def _nll(call: Call, g: Expr) -> list[Any]:
     """Of the predictions; targets are taken to be in range, the class weights to be fixed."""
     x, targets = call.args[0], call.args[1]
-    shape = _shape(call, x)
+    shape = operand_shape(call, x)
     axis = 0 if len(shape) == 1 else 1
     kind = targets.ty.dtype  # type: ignore[attr-defined]
     spread = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
@@ -334,13 +320,13 @@ def _nll(call: Call, g: Expr) -> list[Any]:
 
 def _cross_entropy(call: Call, g: Expr) -> list[Any]:
     x, labels = call.args
-    scale = negative(divide(g, _const(float(_sizes(call, x)[0]), x)) if len(_shape(call, x)) > 1 else g)
+    scale = negative(divide(g, _const(float(operand_sizes(call, x)[0]), x)) if len(operand_shape(call, x)) > 1 else g)
     return [multiply(labels, scale), multiply(x, scale)]
 
 
 def _logsumexp(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
-    rank = len(_shape(call, x))
+    rank = len(operand_shape(call, x))
     axes = axes_attr(call, "axis", rank)
     gone = list(range(rank)) if axes is None else sorted(axes)
     total = _op("R.logsumexp")(x, axis=gone, keepdims=True)

@@ -14,31 +14,20 @@ from typing import Any
 
 from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
-from ..ir.relation import dims
-from ..ir.types import Expr, TensorType
+from ..ir.types import Expr
 from . import recurrent
 from .binary import add, greater, multiply, subtract
 from .create import astype, zeros_like
 from .elementwise import sigmoid, square, tanh
+from .gradient_parts import field_of, operand_shape
 from .gradients import GRADIENTS, Rule
 from .linalg import matmul
 from .manipulate import expand_dims, permute_dims, reshape
 from .recurrent_backward import linear_recurrence, lstm_backward, recurrent_backward
 from .reduce import sum_
-from .rules import attr, bool_attr, fail, product
+from .rules import attr, bool_attr, product
 from .slicing import concat, split, strided_slice
 from .table import constant
-
-
-def _dims(call: Call, x: Expr) -> tuple[Expr, ...]:
-    known = dims(x.ty) if isinstance(x.ty, TensorType) else None
-    if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {x.ty}", "name it with R.match_cast")
-    return known
-
-
-def _field(value: Expr, index: int) -> Expr:
-    return value.fields[index] if type(value) is Tuple else TupleGetItem(value, index)
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -68,8 +57,8 @@ def _before(call: Call, states: Expr, first: Expr) -> Expr:
 
 def _weight(call: Call, before: Expr, flow: Expr) -> Expr:
     """Sum over steps and samples of state^T flow."""
-    steps, batch, size = _dims(call, call.args[0])[:2] + _dims(call, call.args[1])[1:]
-    width = _dims(call, call.args[0])[2]
+    steps, batch, size = operand_shape(call, call.args[0])[:2] + operand_shape(call, call.args[1])[1:]
+    width = operand_shape(call, call.args[0])[2]
     rows = product((steps, batch))
     states = permute_dims(reshape(before, ShapeExpr((rows, size))), axes=[1, 0])
     return matmul(states, reshape(flow, ShapeExpr((rows, width))))
@@ -87,7 +76,9 @@ def _rnn(call: Call, g: Expr) -> list[Any]:
     else:
         slope = astype(greater(out, _number(0.0, gates)), gates.ty.dtype)  # type: ignore[attr-defined]
     reverse = bool_attr(call, "reverse")
-    made = recurrent_backward(_field(g, 0), _field(g, 1), zeros_like(slope), slope, _turned(weight), reverse=reverse)
+    made = recurrent_backward(
+        field_of(g, 0), field_of(g, 1), zeros_like(slope), slope, _turned(weight), reverse=reverse
+    )
     flow = multiply(TupleGetItem(made, 0), slope)
     return [flow, TupleGetItem(made, 1), _weight(call, _before(call, out, first), flow)]
 
@@ -106,7 +97,7 @@ def _gru(call: Call, g: Expr) -> list[Any]:
     to_update = multiply(subtract(before, new), multiply(z, _less_one(z)))
     factors = _joined([to_reset, to_update, multiply(to_new, r)])
     reverse = bool_attr(call, "reverse")
-    made = recurrent_backward(_field(g, 0), _field(g, 1), z, factors, _turned(weight), reverse=reverse)
+    made = recurrent_backward(field_of(g, 0), field_of(g, 1), z, factors, _turned(weight), reverse=reverse)
     flow = TupleGetItem(made, 0)
     inside = multiply(_joined([flow, flow, flow]), factors)
     result = [_joined([multiply(flow, part) for part in (to_reset, to_update, to_new)]), TupleGetItem(made, 1)]
@@ -133,7 +124,7 @@ def _lstm(call: Call, g: Expr) -> list[Any]:
         ]
     )
     through = multiply(o, _less_one(square(squashed)))
-    flows = [_field(g, n) for n in range(3)]
+    flows = [field_of(g, n) for n in range(3)]
     made = lstm_backward(flows[0], flows[1], f, factors, _turned(weight), flows[2], through, reverse=reverse)
     flow, cell_flow = TupleGetItem(made, 0), TupleGetItem(made, 1)
     inside = multiply(_joined([cell_flow, cell_flow, cell_flow, flow]), factors)

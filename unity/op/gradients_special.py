@@ -8,16 +8,16 @@ from typing import Any
 
 from ..ir.expr import Call, ShapeExpr, TupleGetItem
 from ..ir.op import OPS
-from ..ir.relation import dims
 from ..ir.types import Expr
 from . import grad, pool_indices, running, scan, special
 from .binary import add, divide, multiply, subtract
 from .create import zeros_like
 from .elementwise import exp, negative, square
+from .gradient_parts import operand_shape
 from .gradients import GRADIENTS, Rule
 from .manipulate import flip, reshape
 from .reduce import max_
-from .rules import fail, int_attr, normal_axis, product
+from .rules import int_attr, normal_axis, product
 from .table import Operator, constant
 
 
@@ -29,15 +29,8 @@ def _unary(fn: Callable[[Expr, Expr], Expr]) -> Rule:
     return lambda call, g: [fn(g, call.args[0])]
 
 
-def _shape(call: Call, x: Expr) -> tuple[Expr, ...]:
-    known = dims(x.ty)
-    if known is None:
-        raise fail(call, "E218", f"the gradient needs the shape of {x.ty}", "name it with R.match_cast")
-    return known
-
-
 def _axis(call: Call) -> int:
-    return normal_axis(call, int_attr(call, "axis"), len(_shape(call, call.args[0])))
+    return normal_axis(call, int_attr(call, "axis"), len(operand_shape(call, call.args[0])))
 
 
 def _extreme(call: Call, g: Expr) -> list[Any]:
@@ -63,11 +56,11 @@ def _largest(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
     row = Operator(OPS[call.op.name])  # type: ignore[attr-defined]
     places = TupleGetItem(row(x, **call.attrs), 1)
-    lead, spans = _shape(call, x)[:2], _shape(call, x)[2:]
+    lead, spans = operand_shape(call, x)[:2], operand_shape(call, x)[2:]
     flat = reshape(zeros_like(x), ShapeExpr((*lead, product(spans))))
-    out = ShapeExpr((*lead, product(_shape(call, values)[2:])))
+    out = ShapeExpr((*lead, product(operand_shape(call, values)[2:])))
     made = scan.scatter_elements(flat, reshape(places, out), reshape(values, out), axis=2, reduction="add")
-    return [reshape(made, ShapeExpr(_shape(call, x)))]
+    return [reshape(made, ShapeExpr(operand_shape(call, x)))]
 
 
 def _gauss(x: Expr) -> Expr:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.builder import make_call
-from ...ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, VarBinding
+from ...ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, TupleType
@@ -29,7 +29,7 @@ from .dead_code import clean_function
 from .layout_rules import RULES, Plain, first_layout, last_layout, rank_of
 from .liveness import op_called
 from .rewriting import GraphRewriter, each_binding
-from .sharing import Visibility, changed_vars
+from .sharing import Sources, Visibility
 from .transposed_convolution import as_convolution, phase_features
 
 CONVOLUTIONS = ("R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d")
@@ -71,9 +71,9 @@ class _Converter:
 
     def __init__(self, fn: Function, options: ConvertLayoutOptions) -> None:
         self.options = options
-        self.fixed = changed_vars(fn)
         self.visible = Visibility(fn)
-        self.source = {b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding)}
+        self.source = Sources(fn)
+        self.fixed = self.source.fixed
         self.forms: dict[Var, tuple[BindingBlock | None, Expr]] = {}
         """The form of a variable, and the block it was made in."""
         self.tuples: dict[Var, tuple[BindingBlock | None, Var, bool]] = {}
@@ -122,27 +122,6 @@ class _Converter:
             return reshape(form, [known[0], known[-1], *known[1:-1]])
         return permute_dims(form, axes=[0, rank - 1, *range(1, rank - 1)])
 
-    def is_constant(self, value: Expr) -> bool:
-        """Is a value computed from constants alone."""
-        stack, seen = [value], set[Var]()
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Var):
-                if item in self.fixed or (item not in seen and item not in self.source):
-                    return False
-                if item not in seen:
-                    seen.add(item)
-                    stack.append(self.source[item])
-            elif type(item) is Call:
-                stack += item.args
-            elif type(item) is TupleGetItem:
-                stack.append(item.tuple_value)
-            elif type(item) is Tuple:
-                stack += item.fields
-            elif type(item) is not Constant and isinstance(item.ty, TensorType):
-                return False
-        return True
-
     def convolution(self, call: Call) -> Expr | None:
         """A convolution with channels last, None where it stays."""
         assert self.rewriter is not None and isinstance(call.ty, TensorType)
@@ -159,7 +138,7 @@ class _Converter:
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
         if type(features) is not IntImm or features.value < lanes:
             return None
-        if self.options.only_constants and not self.is_constant(weight):
+        if self.options.only_constants and not self.source.is_constant(weight):
             return None
         form = self.known(data)
         if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
@@ -185,7 +164,7 @@ class _Converter:
             return None
         if features < (self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)):
             return None
-        if self.options.only_constants and not self.is_constant(weight):
+        if self.options.only_constants and not self.source.is_constant(weight):
             return None
         self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
         return as_convolution(call, self.known(data), self.rewriter.emit)

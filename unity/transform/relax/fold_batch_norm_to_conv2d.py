@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.analysis import use_counts
-from ...ir.expr import Call, Constant, Tuple, TupleGetItem, Var, VarBinding
+from ...ir.expr import Call, Tuple, Var
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
@@ -25,7 +25,7 @@ from ..base import function_pass
 from .liveness import op_called
 from .normalize import normal_form
 from .rewriting import GraphRewriter, each_binding
-from .sharing import Visibility, changed_vars
+from .sharing import Sources, Visibility
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,39 +56,15 @@ class _Folder:
     def __init__(self, fn: Function, options: FoldBatchNormOptions) -> None:
         self.options = options
         self.counts = use_counts(fn)
-        self.fixed, self.visible = changed_vars(fn), Visibility(fn)
-        self.source: dict[Var, Expr] = {
-            b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and b.var not in self.fixed
-        }
+        self.source, self.visible = Sources(fn), Visibility(fn)
+        self.fixed = self.source.fixed
 
     def once(self, value: Expr, name: str) -> Call | None:
         """The call of an operator that a variable used only here is bound to."""
         if not isinstance(value, Var) or self.counts.get(value) != 1:
             return None
-        made = self.source.get(value)
+        made = self.source.value.get(value)
         return made if type(made) is Call and op_called(made) == name else None
-
-    def is_constant(self, value: Expr) -> bool:
-        """Is the value computed from constants alone."""
-        stack, seen = [value], set[Var]()
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Var):
-                if item in seen:
-                    continue
-                seen.add(item)
-                if item not in self.source:
-                    return False
-                stack.append(self.source[item])
-            elif type(item) is Call:
-                stack += item.args
-            elif type(item) is TupleGetItem:
-                stack.append(item.tuple_value)
-            elif type(item) is Tuple:
-                stack += item.fields
-            elif type(item) is not Constant and isinstance(item.ty, TensorType):
-                return False
-        return True
 
     def fold(self, call: Call, at: Var | None) -> Expr | None:
         """What takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
@@ -122,7 +98,7 @@ class _Folder:
         parts = [weight, *call.args[1:], *([bias] if bias is not None else [])]
         if not all([self.visible.allows(p, at) for p in (conv.args[0], *parts)]):
             return None
-        if self.options.only_constants and not all([self.is_constant(p) for p in parts]):
+        if self.options.only_constants and not all([self.source.is_constant(p) for p in parts]):
             return None
         gamma, beta, mean, var = call.args[1:5]
         root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), dtype)))

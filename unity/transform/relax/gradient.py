@@ -25,6 +25,7 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ...ir.walk import free_vars, fresh_copy
 from ...op.binary import add
 from ...op.create import zeros
+from ...op.gradient_parts import field_of
 from ...op.table import constant
 from ...support.errors import PassError
 from ..base import module_pass
@@ -68,18 +69,18 @@ class _Adjoint:
             return
         if type(target) is Tuple:
             for index, item in enumerate(target.fields):
-                self.add(item, part[index] if isinstance(part, list) else _field(part, index))
+                self.add(item, part[index] if isinstance(part, list) else field_of(part, index))
         elif isinstance(target, Var) and target in self.active:
             if isinstance(target.ty, TupleType):
                 held = self.grads.setdefault(target, [None] * len(target.ty.fields))
                 for index in range(len(held)):
                     held[index] = self.sum(
-                        held[index], part[index] if isinstance(part, list) else _field(part, index), target
+                        held[index], part[index] if isinstance(part, list) else field_of(part, index), target
                     )
             else:
                 self.grads[target] = self.sum(self.grads.get(target), part, target)
 
-    def add_field(self, target: Expr, index: int, part: Any) -> None:
+    def addfield_of(self, target: Expr, index: int, part: Any) -> None:
         """Add a gradient to one field of a tuple variable."""
         if isinstance(target, Var) and target in self.active and isinstance(target.ty, TupleType):
             held = self.grads.setdefault(target, [None] * len(target.ty.fields))
@@ -105,7 +106,7 @@ class _Adjoint:
             if isinstance(binding, MatchCast) or isinstance(value, (Var, Tuple)):
                 self.add(value, grad)
             elif type(value) is TupleGetItem:
-                self.add_field(value.tuple_value, value.index, grad)
+                self.addfield_of(value.tuple_value, value.index, grad)
             elif type(value) is Call:
                 self.call(value, grad, binding.var)
             else:
@@ -145,17 +146,13 @@ class _Adjoint:
         return self.bb.emit(zeros(known, ty.dtype.name))
 
 
-def _field(value: Any, index: int) -> Expr:
-    return value.fields[index] if type(value) is Tuple else TupleGetItem(value, index)
-
-
 def _target(result: Expr, index: int) -> tuple[Expr, Any]:
     """The differentiated value, and how its gradient enters the result."""
     value = result
     if isinstance(result.ty, TupleType):
         if not 0 <= index < len(result.ty.fields):
             raise PassError("E559", f"target_index {index} is out of range for {len(result.ty.fields)} results")
-        value = _field(result, index)
+        value = field_of(result, index)
     elif index != 0:
         raise PassError("E559", f"target_index {index} is out of range for one result")
     ty = value.ty
@@ -184,7 +181,7 @@ def differentiate(fn: Function, options: GradientOptions) -> Function:
             bb.emit_binding(binding)
         adjoint = _Adjoint(bb, bindings, wanted)
         if type(target) is TupleGetItem:
-            adjoint.add_field(target.tuple_value, target.index, bb.emit(one))
+            adjoint.addfield_of(target.tuple_value, target.index, bb.emit(one))
         elif isinstance(target, Var):
             adjoint.add(target, bb.emit(one))
         adjoint.run()

@@ -5,11 +5,11 @@ Merging or reusing such a value would show the change elsewhere. Views, tuples a
 
 from __future__ import annotations
 
-from ...ir.expr import Call, DataflowVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var
+from ...ir.expr import Call, Constant, DataflowVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function
 from ...ir.infer import is_pure_call
 from ...ir.op import OPS
-from ...ir.types import Expr
+from ...ir.types import Expr, TensorType
 from .rewriting import each_binding
 
 _IN_PLACE = ("R.call_inplace", "R.call_inplace_packed")
@@ -77,6 +77,38 @@ def returned_vars(fn: Function) -> set[Var]:
     return closure(set(leaf_vars(fn.body)), origins(fn))
 
 
+class Sources:
+    """What the variables of a function are bound to, those aside whose memory a call may change."""
+
+    def __init__(self, fn: Function) -> None:
+        self.fixed = changed_vars(fn)
+        self.value: dict[Var, Expr] = {
+            b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and b.var not in self.fixed
+        }
+
+    def is_constant(self, value: Expr) -> bool:
+        """Is the value computed from constants alone."""
+        stack, seen = [value], set[Var]()
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Var):
+                if item in seen:
+                    continue
+                seen.add(item)
+                if item not in self.value:
+                    return False
+                stack.append(self.value[item])
+            elif type(item) is Call:
+                stack += item.args
+            elif type(item) is TupleGetItem:
+                stack.append(item.tuple_value)
+            elif type(item) is Tuple:
+                stack += item.fields
+            elif type(item) is not Constant and isinstance(item.ty, TensorType):
+                return False
+        return True
+
+
 class Visibility:
     """Where variables may be used: those inside a dataflow block only there."""
 
@@ -91,4 +123,4 @@ class Visibility:
         return all([type(v) is not DataflowVar or self.home.get(v) is here for v in leaf_vars(value)])
 
 
-__all__ = ["Visibility", "changed_vars", "closure", "leaf_vars", "origins", "returned_vars"]
+__all__ = ["Sources", "Visibility", "changed_vars", "closure", "leaf_vars", "origins", "returned_vars"]

@@ -65,9 +65,7 @@ def loop_range(loop: For) -> Range:
 def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer:
     """What is known where an sref stands: sizes of the function's shapes, ranges of the enclosing loops and iterators
     (with ``inside`` also of the loop itself)."""
-    ana = Analyzer()
-    for var in size_vars(state, at.func):
-        ana.bind_size(var)
+    ana = Analyzer(size_vars(state, at.func))
     chain = [at, *at.above()] if inside else list(at.above())
     for outer in reversed(chain):
         if outer.is_block:

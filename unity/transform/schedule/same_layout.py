@@ -36,9 +36,7 @@ def reads_what_the_map_wrote(
     for pattern, found in zip(write.region, read.region):
         if not _match(pattern.min, found.min, axes, values):
             return False
-    ana = Analyzer()
-    for var in size_vars(state, consumer.func):
-        ana.bind_size(var)
+    ana = Analyzer(size_vars(state, consumer.func))
     for axis in consumer.block.iter_vars:
         if axis.dom is not None:
             ana.bind(axis.var, axis.dom)

@@ -45,9 +45,7 @@ def _plain(loop: For, inner: bool) -> bool:
 class _Coalesce(Rewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
-        self.analyzer = Analyzer()
-        for symbol in symbols:
-            self.analyzer.bind_size(symbol)
+        self.analyzer = Analyzer(symbols)
 
     def enter(self, node: Any) -> Any | None:
         return node if isinstance(node, Expr) else None

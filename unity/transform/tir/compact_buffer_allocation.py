@@ -17,25 +17,22 @@ from typing import Any
 from ...arith.analyzer import Analyzer
 from ...arith.intset import IntSet, union
 from ...ir.buffer import Buffer, Range
-from ...ir.build import const, dtype_of, int_imm, is_int, ramp, sub
+from ...ir.build import const, dtype_of, int_imm, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad, Ramp
-from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, AttrStmt, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import Rewriter, collect, used_vars
 from ..base import prim_func_pass
+from .move_accesses import MoveAccesses
 from .touched import Access, accesses_of, box, written_before_read
-from .vector_index import index_add
 
 
 class _Compact(Rewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
-        self.analyzer = Analyzer()
-        for symbol in symbols:
-            self.analyzer.bind_size(symbol)
+        self.analyzer = Analyzer(symbols)
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is For:
@@ -111,7 +108,7 @@ class _Compact(Rewriter):
         if all([a is b for a, b in zip(shape, buffer.shape)]):
             return None
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
-        moved = _Move(buffer, small, corner, self.analyzer)(body)
+        moved = MoveAccesses(buffer, small, corner, self.analyzer)(body)
         return seq(replace(alloc, buffer=small), moved)
 
     def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
@@ -123,29 +120,6 @@ class _Compact(Rewriter):
         if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
             return whole
         return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
-
-
-class _Move(Rewriter):
-    """Accesses of one buffer become accesses of another, relative to a corner."""
-
-    def __init__(self, old: Buffer, new: Buffer, corner: list[Expr], analyzer: Analyzer) -> None:
-        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
-        self.old, self.new, self.corner, self.analyzer = old, new, corner, analyzer
-
-    def access(self, node: Any) -> Any:
-        """A load or store with its indices moved."""
-        if node.buffer is not self.old:
-            return node
-        indices = [self._index(i, low) for i, low in zip(node.indices, self.corner)]
-        return replace(node, buffer=self.new, indices=tuple(indices))
-
-    def _index(self, index: Expr, low: Expr) -> Expr:
-        if is_int(low, 0):
-            return index
-        if dtype_of(index).lanes != 1:
-            moved = index_add(index, sub(const(0, dtype_of(low)), low))
-            return ramp(self.analyzer.simplify(moved.base), moved.stride, moved.lanes) if type(moved) is Ramp else moved
-        return self.analyzer.simplify(sub(index, low))
 
 
 def _has_vectors(expr: Expr) -> bool:

@@ -19,15 +19,15 @@ from ...arith.analyzer import Analyzer
 from ...arith.intset import IntSet, union
 from ...ir.analysis.threads import is_thread_axis
 from ...ir.buffer import Buffer, Range
-from ...ir.build import dtype_of, int_imm, is_int, sub
+from ...ir.build import dtype_of, int_imm, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad
-from ...ir.stmt import AllocBuffer, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, collect, free_vars, used_vars
 from ..base import prim_func_pass
+from .move_accesses import MoveAccesses
 from .touched import Access, accesses_of, box, written_before_read
 
 OWNED_BY = {
@@ -43,11 +43,7 @@ allocates around them)."""
 class _Compact(Rewriter):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__()
-        self.analyzer = Analyzer()
-        for buffer in func.buffer_map.values():
-            for extent in buffer.shape:
-                if type(extent) is Var:
-                    self.analyzer.bind_size(extent)
+        self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
         for loop in collect(func.body, For):
             self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
 
@@ -88,7 +84,7 @@ class _Compact(Rewriter):
         if all([a is b for a, b in zip(shape, buffer.shape)]):
             return None
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
-        return replace(alloc, buffer=small), _Move(buffer, small, corner, self.analyzer)(rest)
+        return replace(alloc, buffer=small), MoveAccesses(buffer, small, corner, self.analyzer)(rest)
 
     def _fixed(self, buffer: Buffer, accesses: Sequence[Access]) -> set[Var]:
         """Loop variables that are constants to an owner."""
@@ -140,23 +136,6 @@ def _under_blocks(alloc: AllocBuffer, loop: For) -> For:
     if type(inner) is For and is_thread_axis(inner) and (inner.thread or "").startswith("blockIdx"):
         return replace(loop, body=_under_blocks(alloc, inner))
     return replace(loop, body=seq(alloc, inner))
-
-
-class _Move(Rewriter):
-    """Accesses of one buffer become accesses of another, relative to a corner."""
-
-    def __init__(self, old: Buffer, new: Buffer, corner: list[Expr], analyzer: Analyzer) -> None:
-        super().__init__({BufferLoad: self.access, BufferStore: self.access}, {old.data: new.data})
-        self.old, self.new, self.corner, self.analyzer = old, new, corner, analyzer
-
-    def access(self, node: Any) -> Any:
-        """A load or store with its indices moved."""
-        if node.buffer is not self.old:
-            return node
-        indices = [
-            i if is_int(low, 0) else self.analyzer.simplify(sub(i, low)) for i, low in zip(node.indices, self.corner)
-        ]
-        return replace(node, buffer=self.new, indices=tuple(indices))
 
 
 @prim_func_pass()

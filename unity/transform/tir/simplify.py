@@ -26,14 +26,12 @@ NOTHING = SeqStmt(())
 class _Simplify(Rewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(symbols)
         self.indices = set(symbols)
         """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
         self.known: dict[Expr, bool] = {}
         """What ``over_indices`` found for each compound expression."""
         self.asked: dict[Expr, bool] = {}
-        for symbol in symbols:
-            self.analyzer.bind_size(symbol)
 
     def enter(self, node: Any) -> Any | None:
         kind = type(node)

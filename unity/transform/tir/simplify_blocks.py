@@ -79,9 +79,7 @@ def simplify_blocks(func: PrimFunc) -> PrimFunc:
     def block(node: Block) -> Block:
         if type(node.body) is not BufferStore:
             return node
-        analyzer = Analyzer()
-        for symbol in symbols:
-            analyzer.bind_size(symbol)
+        analyzer = Analyzer(symbols)
         known = set(symbols)
         for iterator in node.iter_vars:
             if iterator.dom is not None:
