@@ -6,18 +6,14 @@ Not here: where a buffer is declared. Invariant: a ``BufferSpec`` is checked; ``
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ffi.dtype import DataType
-from ..ir import Buffer, Expr, PointerType, PrimType, Range, Var, prim_type
-from ..ir.build import unify
+from ..ir import Buffer, Expr, PointerType, PrimType, Var, prim_type
 from ..support.source import Span
 from . import syntax as s
-from .ranges import extent_of
 from .read_base import bind_arguments
-
-if TYPE_CHECKING:
-    from .tir_access import TensorValueReader
+from .tir_access import TensorValueReader
 
 FIELDS = (
     "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor", "buffer_type",
@@ -90,24 +86,3 @@ class BufferSpec:
 def _is_pointer(data: Var) -> bool:
     ty = data.ty
     return isinstance(ty, PointerType) or (isinstance(ty, PrimType) and ty.dtype.code == "handle")
-
-
-def range_of(reader: TensorValueReader, node: s.Slice, dim: Expr | None) -> tuple[Range, int]:
-    """A slice as range and step; open ends are those of the axis."""
-    step = 1 if node.step is None else reader.integer(node.step)
-    if step < 1:
-        raise reader.error("E113", "slice step must be positive", node)
-    start: Any = 0 if node.lower is None else reader.evaluate(node.lower)
-    if node.upper is not None:
-        stop = reader.evaluate(node.upper)
-    elif dim is not None:
-        stop = dim
-    else:
-        raise reader.error("E113", "the end of this slice is not known", node)
-    if type(start) is int and type(stop) is int:
-        lower, upper = reader.index(start, node), reader.index(stop, node)
-    else:  # a bare integer takes the type of the other end
-        lower, upper = unify(reader.operand(start, node), reader.operand(stop, node))
-    if not isinstance(lower.ty, PrimType) or not isinstance(upper.ty, PrimType):
-        raise reader.error("E113", "slice bounds must be integers", node)
-    return Range(lower, extent_of(lower, upper), reader.reading.span(node)), step

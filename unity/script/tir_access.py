@@ -27,8 +27,8 @@ from ..ir import (
     prim_type,
 )  # fmt: skip
 from . import syntax as s
-from .buffers import range_of
 from .plain import is_number
+from .ranges import extent_of
 from .read_base import bind_arguments, suggest
 from .read_types import TypeReader
 from .scope import ModuleRef
@@ -155,7 +155,7 @@ class TensorValueReader(TypeReader):
             if type(item) is s.Slice:
                 axis = len(found)
                 dim = buffer.shape[axis] if axis < len(buffer.shape) else None
-                rng, step = range_of(self, item, dim)
+                rng, step = self.range_of(item, dim)
                 if type(rng.extent) is not IntImm:
                     raise self.error("E113", "a slice in a load or store needs a constant length", item)
                 lanes = -(-rng.extent.value // step)
@@ -209,7 +209,7 @@ class TensorValueReader(TypeReader):
         for item in self.index_items(node):
             if type(item) is s.Slice:
                 axis = len(ranges)
-                rng, step = range_of(self, item, buffer.shape[axis] if axis < len(buffer.shape) else None)
+                rng, step = self.range_of(item, buffer.shape[axis] if axis < len(buffer.shape) else None)
                 if step != 1:
                     raise self.error("E113", "a region has no step", item)
                 ranges.append(rng)
@@ -225,6 +225,26 @@ class TensorValueReader(TypeReader):
         if len(ranges) != len(buffer.shape):
             raise self.error("E112", f"{buffer.name} has {len(buffer.shape)} axes, got {len(ranges)} ranges", node)
         return BufferRegion(buffer, tuple(ranges), self.reading.span(node))
+
+    def range_of(self, node: s.Slice, dim: Expr | None) -> tuple[Range, int]:
+        """A slice as range and step; open ends are those of the axis."""
+        step = 1 if node.step is None else self.integer(node.step)
+        if step < 1:
+            raise self.error("E113", "slice step must be positive", node)
+        start: Any = 0 if node.lower is None else self.evaluate(node.lower)
+        if node.upper is not None:
+            stop = self.evaluate(node.upper)
+        elif dim is not None:
+            stop = dim
+        else:
+            raise self.error("E113", "the end of this slice is not known", node)
+        if type(start) is int and type(stop) is int:
+            lower, upper = self.index(start, node), self.index(stop, node)
+        else:  # a bare integer takes the type of the other end
+            lower, upper = b.unify(self.operand(start, node), self.operand(stop, node))
+        if not isinstance(lower.ty, PrimType) or not isinstance(upper.ty, PrimType):
+            raise self.error("E113", "slice bounds must be integers", node)
+        return Range(lower, extent_of(lower, upper), self.reading.span(node)), step
 
     def attribute(self, value: Any, node: s.Attribute) -> Any:
         name = node.name
