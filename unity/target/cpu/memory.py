@@ -1,7 +1,8 @@
 """Reading and writing buffers: addresses, lanes, predicates.
 
-Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access,
-other vectors of indices gather and scatter. Masked-off lanes of a read are zero.
+Addresses are computed in 64 bits; index arithmetic is taken not to overflow. A ramp with step 1 is one vector access, a
+read along few rows picks lanes from them (``rows.py``), other vectors of indices gather and scatter. Masked-off lanes of a read
+are zero.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ...support.source import Span
 from .arithmetic import any_lane
 from .casts import convert, from_memory, to_memory
 from .lltypes import memory_type, value_type
+from .rows import by_rows
 from .writer import EXPRESSIONS, FunctionWriter
 
 _I64 = DataType("int64")
@@ -145,6 +147,9 @@ def _alignment(buffer: Buffer) -> int:
 
 def _load(w: FunctionWriter, expr: BufferLoad) -> str:
     buffer = expr.buffer
+    rows = by_rows(expr) if w.mask is None else None
+    if rows is not None:
+        return w.value(rows)
     offset, lanes, step = _linear(w, buffer, expr.indices, expr.span, NEAR)
     pointer = data_pointer(w, buffer, expr.span)
     result = expr.ty.dtype

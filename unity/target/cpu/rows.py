@@ -1,0 +1,159 @@
+"""Vector reads whose lanes walk along a few rows: each row is read as one vector, and the lanes are picked from them.
+
+``B[k + c % 2 * n + c // 2]`` for lanes ``c`` takes two rows in turn, ``A[n - 1 - c]`` walks one row backwards. Not here: steps
+between lanes (``memory.py``). Invariant: no cell is read that no lane asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.build import add, const, dtype_of, mul, ramp
+from ...ir.expr import IntImm
+from ...ir.node import replace as with_fields
+from ...ir.scalar import Add, Broadcast, BufferLoad, FloorDiv, FloorMod, Mul, Ramp, Shuffle, Sub
+from ...ir.types import Expr, prim_type
+
+ROWS, ALONG = 4, 4
+"""Rows that are read together at most, and lanes that each of them serves at least; others are gathered."""
+
+_Terms = list[tuple[Expr | None, list[int]]]
+"""A vector of indices as a sum: how often each lane takes a scalar (None: the number one)."""
+_Run = list[list[int]]
+"""Cells one after the other, each with the lanes that read it."""
+
+
+def by_rows(load: BufferLoad) -> Expr | None:
+    """The read as lanes picked from rows; None where the distances of its lanes are not known, or where it needs many rows."""
+    last = load.indices[-1] if load.indices else const(0)
+    dtype, lanes = dtype_of(last).element, dtype_of(last).lanes
+    steps = type(last) is Ramp and type(last.stride) is IntImm and last.stride.value >= 0
+    if steps or lanes == 1 or load.predicate is not None or load.buffer.dtype.lanes > 1:
+        return None
+    terms = _terms(last, lanes)
+    runs = _runs(terms, lanes) if terms is not None else []
+    long = len(runs[0]) if runs else 0
+    if (
+        terms is None
+        or len(runs) > ROWS
+        or len(runs) * ALONG > lanes
+        or long < 2
+        or any([len(r) != long for r in runs])
+    ):
+        return None
+    rows: list[Expr] = []
+    places = [0] * lanes
+    for number, run in enumerate(runs):
+        first: Expr = const(0, dtype)
+        for scalar, counts in terms:
+            count = const(counts[run[0][0]], dtype)
+            first = add(first, count if scalar is None else mul(scalar, count))
+        indices = (*load.indices[:-1], ramp(first, const(1, dtype), long))
+        rows.append(with_fields(load, indices=indices, ty=prim_type(load.buffer.dtype.with_lanes(long))))
+        for cell, readers in enumerate(run):
+            for lane in readers:
+                places[lane] = number * long + cell
+    while len(rows) > 2:  # a shuffle joins vectors of one length
+        rows += rows[-1:] * (len(rows) % 2)
+        rows = [_picked([a, b], list(range(2 * dtype_of(a).lanes))) for a, b in zip(rows[::2], rows[1::2])]
+    return _picked(rows, places)
+
+
+def _picked(vectors: list[Expr], places: list[int]) -> Expr:
+    ty = prim_type(dtype_of(vectors[0]).with_lanes(len(places)))
+    return Shuffle(tuple(vectors), tuple([const(n, "int32") for n in places]), ty)
+
+
+def _runs(terms: _Terms, lanes: int) -> list[_Run]:
+    """Cells that lie after each other whatever the scalars are."""
+    rows: dict[tuple[int, ...], dict[int, list[int]]] = {}
+    for lane in range(lanes):
+        row = tuple([counts[lane] for scalar, counts in terms if scalar is not None])
+        cell = sum([counts[lane] for scalar, counts in terms if scalar is None])
+        rows.setdefault(row, {}).setdefault(cell, []).append(lane)
+    runs: list[_Run] = []
+    for cells in rows.values():
+        for cell in sorted(cells):
+            if cell - 1 not in cells:
+                runs.append([])
+            runs[-1].append(cells[cell])
+    return runs
+
+
+def _terms(expr: Expr, lanes: int) -> _Terms | None:
+    """A vector of indices as a sum of scalars with a count for each lane."""
+    if type(expr) is Broadcast:
+        return _times(expr.value, [1] * lanes)
+    if type(expr) is Ramp:
+        return _times(expr.base, [1] * lanes) + _times(expr.stride, list(range(lanes)))
+    combine = _COMBINE.get(type(expr))
+    if combine is None:
+        return None
+    a, b = _terms(expr.a, lanes), _terms(expr.b, lanes)  # type: ignore[attr-defined]
+    return combine(a, b) if a is not None and b is not None else None
+
+
+def _times(scalar: Expr, counts: list[int]) -> _Terms:
+    """A scalar so often in each lane."""
+    if type(scalar) is IntImm:
+        return [(None, [scalar.value * n for n in counts])]
+    if type(scalar) is Add:
+        return _times(scalar.a, counts) + _times(scalar.b, counts)
+    if type(scalar) is Mul and type(scalar.b) is IntImm:
+        factor = scalar.b.value
+        return _times(scalar.a, [factor * n for n in counts])
+    return [(scalar, counts)]
+
+
+def _sum(a: _Terms, b: _Terms) -> _Terms:
+    return a + b
+
+
+def _difference(a: _Terms, b: _Terms) -> _Terms:
+    return a + [(scalar, [-n for n in counts]) for scalar, counts in b]
+
+
+def _product(a: _Terms, b: _Terms) -> _Terms | None:
+    factors, scaled = _numbers(b), a
+    if factors is None:
+        factors, scaled = _numbers(a), b
+    return factors and [(scalar, [n * m for n, m in zip(counts, factors)]) for scalar, counts in scaled]
+
+
+def _parts(a: _Terms, b: _Terms) -> tuple[int, _Terms, list[int]] | None:
+    """(divisor, the scalars, all of them multiples of it, the numbers) of a vector that is divided by one number."""
+    divisors = set(_numbers(b) or [0])
+    divisor = divisors.pop()
+    scalars = [(scalar, counts) for scalar, counts in a if scalar is not None]
+    if divisors or divisor <= 0 or any([n % divisor for _, counts in scalars for n in counts]):
+        return None
+    return divisor, scalars, _numbers([term for term in a if term[0] is None]) or [0] * len(b[0][1])
+
+
+def _quotient(a: _Terms, b: _Terms) -> _Terms | None:
+    found = _parts(a, b)
+    if found is None:
+        return None
+    divisor, scalars, numbers = found
+    return [(scalar, [n // divisor for n in counts]) for scalar, counts in scalars] + [
+        (None, [n // divisor for n in numbers])
+    ]
+
+
+def _remainder(a: _Terms, b: _Terms) -> _Terms | None:
+    found = _parts(a, b)
+    return found and [(None, [n % found[0] for n in found[2]])]
+
+
+def _numbers(terms: _Terms) -> list[int] | None:
+    """The lanes of a vector of known numbers, None for another one."""
+    if any([scalar is not None for scalar, _ in terms]):
+        return None
+    return [sum(column) for column in zip(*[counts for _, counts in terms])]
+
+
+_COMBINE: dict[type, Callable[[_Terms, _Terms], _Terms | None]] = {
+    Add: _sum, Sub: _difference, Mul: _product,
+    FloorDiv: _quotient, FloorMod: _remainder,
+}  # fmt: skip
+__all__ = ["by_rows"]
