@@ -74,13 +74,14 @@ def test_results_do_not_share_memory_with_inputs_or_weights() -> None:
             self.register_buffer("table", torch.ones(3))
 
         def forward(self, x: Any) -> Any:
-            return x.clone(), self.table.clone(), x.reshape(3, 1) + 0
+            return x.clone(), self.table.clone(), x.reshape(3, 1) + 0, self.table * 2
 
     model, x = Clones(), torch.zeros(3)
     compiled = unity.compile(model, example_inputs=(x,))
     for value in compiled(x):
         value.fill_(7)
     assert x.tolist() == [0, 0, 0] and model.table.tolist() == [1, 1, 1]
+    assert compiled(x)[3].tolist() == [2, 2, 2]  # folded at compile time: a constant of the program
 
 
 def test_module_with_state_verifies() -> None:

@@ -9,23 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
+from ..ffi.trim import trim_heap
 from ..ir.expr import Constant, Var
 from ..ir.module import IRModule
 from ..ir.types import Expr
-from ..ir.walk import collect, rewrite
+from ..ir.walk import rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError, VMError
 from ..support.extras import require
 from ..target.target import Target
 from ..transform.base import Pipeline
+from ..transform.releases import Releases
 from ..vm.executable import Executable
 from ..vm.machine import VirtualMachine
+from ..vm.out_calls import allocates_results
 from .accuracy import Accuracy, as_inputs
 from .compile import compile_chosen
+from .discard import eraser
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
 from .inputs import arguments_outline, forward_signature, rearranged, refuse_tensor
 from .precision import Reduction
-from .reduced import model_accuracy
+from .reduced import model_accuracy, model_results
 from .report import FallbackWarning, ImportReport
 from .structures import register_classes
 from .trace import export, functional, least_promised
@@ -43,6 +47,7 @@ def compile_model(
     tir_pipeline: Pipeline | None,
     reduction: Reduction | None = None,
     choose: str = "analytic",
+    discard_parameters: bool = False,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
     program, names, inputs, named = mod, [], example_inputs, dict(example_kwargs or {})
@@ -59,11 +64,13 @@ def compile_model(
         program = export(mod, inputs, dynamic_shapes, named)
     elif inputs is None and mod.example_inputs is not None:
         inputs, named = mod.example_inputs
-    program = functional(program)
+    exported, program = program, functional(program)
     report = ImportReport()
     module = import_program(program, Options(strict=strict, least=least_promised(dynamic_shapes)), report)
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
+    expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
+    erase = eraser(mod, (exported, program), report.weights) if discard_parameters else None
     if reduction is not None:
         probes: dict[IRModule, CompiledModel] = {}
 
@@ -74,10 +81,13 @@ def compile_model(
             return probes[probed].results(*as_inputs(given))
 
         module = reduction.apply(module, run)
-    executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline)
+    executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline, erase or False)
+    if erase is not None:
+        Releases(report.weights.values(), erase).sweep(executable.program.constants)
+        trim_heap()
     made = CompiledModel(program, module, executable, exec_mode, report, names)
     if reduction is not None and inputs is not None:
-        made.accuracy = executable.accuracy = model_accuracy(reduction, mod, made, inputs, named)
+        made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
     return made
 
 
@@ -125,7 +135,8 @@ class CompiledModel:
         self._floats = float_outputs(program)
         self._updates = self._targets(program)
         self._state = [t for t in self._updates if not isinstance(t, int)]
-        self._weights = {c.data.data_ptr for c in collect(module, Constant)}
+        self._weights = {c.data_ptr for c in executable.program.constants}
+        self._weights |= {c.data_ptr for c in executable.program.constants}
         self._flat = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
 
@@ -141,21 +152,16 @@ class CompiledModel:
         return found
 
     def _plain_count(self) -> int:
-        """Number of positional tensors when the model takes nothing else, changes nothing, and gives tensors flat; else -1."""
+        """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
+        else -1."""
         arguments, *named = self._in_spec.children()
         simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
         outputs = self._out_spec.is_leaf() or (
             self._out_spec.type is tuple and all([child.is_leaf() for child in self._out_spec.children()])
         )
         computed = all([computed for computed, _ in self._outputs])
-        if (
-            simple
-            and outputs
-            and computed
-            and not self._updates
-            and not any(self._floats)
-            and not any([fixed for fixed, _ in self._fixed])
-        ):
+        changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed])
+        if simple and outputs and computed and not changed and allocates_results(self.executable.program, "main"):
             return len(arguments.children())
         return -1
 
@@ -177,20 +183,7 @@ class CompiledModel:
             results = self._main(*args)
         except VMError:
             return None  # strides, or a mistake: the general way makes compact tensors and explains
-        try:
-            if self._single:
-                return self._own(results[0].torch(), args)
-            return tuple([self._own(value.torch(), args) for value in results])
-        except AttributeError:
-            return None
-
-    def _own(self, value: Any, args: tuple[Any, ...]) -> Any:
-        """A result; a copy where it would be an input or a weight itself."""
-        address = value.data_ptr()
-        for given in args:
-            if given.data_ptr() == address:
-                return value.clone()
-        return value.clone() if address in self._weights else value
+        return results[0].torch() if self._single else tuple([value.torch() for value in results])
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, inputs = self._leaves(args, kwargs)

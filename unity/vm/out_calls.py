@@ -21,6 +21,7 @@ from . import bytecode as bc
 from .values import to_value
 
 _NOTHING = bc.Program()
+_NEW = bc.Entry("builtin", "new_tensor")
 _CHECKS = ("check_tensor", "match_shape", "check_writable")
 
 
@@ -53,10 +54,21 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
     if not isinstance(value, bc.Reg) or value.index < len(fn.params):
         return None
     made = [k for k, i in enumerate(fn.code) if isinstance(i, bc.Call) and i.dst == value.index]
-    if len(made) != 1 or program.table[fn.code[made[0]].function] != bc.Entry("builtin", "new_tensor"):  # type: ignore[union-attr]
+    if len(made) != 1 or program.table[fn.code[made[0]].function] != _NEW:  # type: ignore[union-attr]
         return None
     early = {a.slot for i in fn.code[: fn.prologue] if isinstance(i, bc.Call) for a in i.args if isinstance(a, bc.Bind)}
     return made[0] if all([_slots(d) <= early for d in fn.registers[value.index].dims]) else None
+
+
+def allocates_results(program: bc.Program, name: str) -> bool:
+    """Is every result of a function memory that it allocates: no parameter, no constant, no value some call gave."""
+    fn = program.functions[name]
+    found = _results(fn, program)
+    made: dict[int, set[bc.Entry]] = {}
+    for instruction in fn.code:
+        if isinstance(instruction, bc.Call):
+            made.setdefault(instruction.dst, set()).add(program.table[instruction.function])
+    return found is not None and all([isinstance(v, bc.Reg) and made.get(v.index) == {_NEW} for v in found[1]])
 
 
 def _slots(dim: Any) -> set[int]:
@@ -233,4 +245,4 @@ def _tensor(value: Any) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
-__all__ = ["OutCall", "OutPlan", "with_outputs"]
+__all__ = ["OutCall", "OutPlan", "allocates_results", "with_outputs"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import astuple
 from typing import Any
 
@@ -40,10 +41,8 @@ def remembered(
     data = store.load(key)
     if data is None:
         found = make()
-        try:
+        with suppress(NotPackable):
             store.store(key, _written(found))
-        except NotPackable:
-            return found
         return found
     return _read(data, fn)
 
