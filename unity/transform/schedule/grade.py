@@ -28,7 +28,8 @@ from .state import ScheduleState
 
 MAX_ITERATIONS = 200_000
 """Innermost iterations of a function that may be tested: the interpreter runs about a million a second."""
-SIZES = (3, 5, 8)
+RUNS = ((3, 8), (5, 2), (8, 8))
+"""Free sizes of the runs, and below what integers lie: few of them, and many cells hold the same one."""
 
 
 def check(state: ScheduleState, assumptions: list[str]) -> int:
@@ -40,8 +41,8 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
         if after is before:
             continue
         runs = 0
-        for seed, size in enumerate(SIZES):
-            args = arguments(before, np.random.default_rng(seed), size)
+        for seed, (size, below) in enumerate(RUNS):
+            args = arguments(before, np.random.default_rng(seed), size, below)
             if args is None or _iterations(before, args) > MAX_ITERATIONS:
                 if not assumptions:
                     break  # asked for by the debug mask alone
@@ -80,8 +81,8 @@ def _results(fn: PrimFunc, name: str, args: list[Any]) -> list[np.ndarray] | str
     return [a for a in given if isinstance(a, np.ndarray)]
 
 
-def arguments(fn: PrimFunc, rng: np.random.Generator, size: int) -> list[Any] | None:
-    """Random arguments of a tensor program, each free size ``size``; None when they cannot be made."""
+def arguments(fn: PrimFunc, rng: np.random.Generator, size: int, below: int = 8) -> list[Any] | None:
+    """Random arguments of a tensor program, each free size ``size``, integers from zero up; None when they cannot be made."""
     symbols: dict[Var, Expr] = {}
     for buffer in fn.buffer_map.values():
         for dim in (*buffer.shape, *buffer.strides):
@@ -104,7 +105,7 @@ def arguments(fn: PrimFunc, rng: np.random.Generator, size: int) -> list[Any] | 
             found.append(np.asarray(rng.integers(-16, 16, extents) / 4).astype(buffer.dtype.numpy))
         else:
             found.append(
-                np.asarray(rng.integers(0, 2 if buffer.dtype.is_bool else 8, extents)).astype(buffer.dtype.numpy)
+                np.asarray(rng.integers(0, 2 if buffer.dtype.is_bool else below, extents)).astype(buffer.dtype.numpy)
             )
     return found
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.buffer import Buffer
-from ...ir.stmt import AllocBuffer, Block, BlockRealize, Stmt
+from ...ir.scalar import BufferLoad
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
 from ...ir.walk import collect, used_vars
 from ...support.deep import deep_recursion
 from ..tir import inline_blocks, reverse_inline
+from .dependence import regions, scope_of
 from .refuse import refuse
 from .registry import primitive
 from .sref import BlockRef, Sref
@@ -55,6 +57,20 @@ def _allocated(stmt: Stmt) -> set[Buffer]:
     }
 
 
+def _require_own_scope(state: ScheduleState, block: Sref) -> None:
+    """Refuse E439 where a buffer that a block writes is used outside of the block it stands in: there it cannot be computed."""
+    scope = scope_of(block)
+    written = {w.buffer for w in regions(state, block.block)[1]} - set(scope.block.alloc_buffers)
+    if scope.parent is None or not written:
+        return
+    everywhere, inside = [collect(item.realize, (BufferLoad, BufferStore)) for item in (state.root(block.func), scope)]
+    known = {id(access) for access in inside}
+    for access in everywhere:
+        if access.buffer in written and id(access) not in known:
+            refuse("E439", f"cannot inline: {access.buffer.name} is used outside of block {scope.name}",
+                   condition="can be inlined", at=[block, scope], nearest="inline before blockize")  # fmt: skip
+
+
 def _inline(
     state: ScheduleState,
     block: Sref,
@@ -62,6 +78,7 @@ def _inline(
     rewrite: Callable[[Stmt, Block], Stmt],
 ) -> None:
     root = state.root(block.func)
+    _require_own_scope(state, block)
     with deep_recursion():
         reason = problem(root.realize, block.block)
         if reason is not None:

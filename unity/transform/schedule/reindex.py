@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...arith.index_map import IndexMap
+from ...arith.intset import of_range
 from ...ir.analysis import block_regions
 from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import const, dtype_of, ge, is_int, lt
@@ -24,7 +25,7 @@ from ...support.deep import deep_recursion
 from ...support.errors import UnityError
 from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
 from .conditions import require_regular
-from .coverage import why_not_covered
+from .coverage import covers, relaxed_region, why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
 from .index_maps import no_less_than_zero, to_index_map
@@ -206,6 +207,23 @@ def _covered(state: ScheduleState, copy: Sref) -> Sref:
     return copy
 
 
+def _declared(state: ScheduleState, copy: Sref, scope: Sref, buffer: Buffer) -> None:
+    """Refuse E438 unless the block that the copy stands in declares to read all that is copied."""
+    ana = analyzer_at(state, scope)
+    limits = [[of_range(r) for r in read.region] for read in scope.block.reads or () if read.buffer is buffer]
+    if scope.parent is None or not limits:
+        return
+    boxes = [relaxed_region(state, copy, r, scope) for r in regions(state, copy.block)[0] if r.buffer is buffer]
+    if not all([any([covers(ana, limit, box, buffer.shape) for limit in limits]) for box in boxes]):
+        refuse(
+            "E438",
+            f"the copy takes {buffer.name} for all values of the iterators, block {scope.name} declares to read less of it",
+            condition="accesses inside the buffer",
+            at=[scope, copy],
+            nearest="reindex before blockize, or use cache_read",
+        )
+
+
 def _read(
     state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
 ) -> Sref:
@@ -223,6 +241,7 @@ def _read(
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
     _use(state, block, buffer, copy, inside)
     block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    _declared(state, block_of_copy, scope.root, buffer)
     return _covered(state, require_between(state, writers, block_of_copy, [block]))
 
 
