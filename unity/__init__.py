@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .support.late import LOADERS
@@ -53,16 +54,10 @@ _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target",
 __all__ = ["__version__", *_NAMES, *_MODULES, *_ROOMS]
 
 
-def _load_script() -> object:
-    return importlib.import_module(".script", __name__)
-
-
-def _load_passes() -> object:
-    return importlib.import_module(".transform.library", __name__)
-
-
-LOADERS["script"] = _load_script
-LOADERS["passes"] = _load_passes
+for _word, _module in {
+    "script": ".script", "passes": ".transform.library", "tensor intrinsics": ".target.tensor_intrin",
+}.items():  # fmt: skip
+    LOADERS[_word] = partial(importlib.import_module, _module, __name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,11 +6,13 @@ implementation take the same buffers, so that one can stand where the other stoo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..support.errors import VerifyError
+from ..support.late import load
 from .buffer import Buffer
 from .expr import IntImm
 from .function import PrimFunc
@@ -19,6 +21,8 @@ from .stmt import AllocBuffer, BlockRealize, SeqStmt, Stmt
 from .verify import verify
 
 Maker = Callable[[], tuple[PrimFunc, PrimFunc]]
+Family = Callable[..., tuple[PrimFunc, PrimFunc]]
+"""Makes the pair of a name from the groups of the pattern that the name matches."""
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -30,6 +34,7 @@ class TensorIntrin:
     impl: PrimFunc
 
     _table: ClassVar[dict[str, TensorIntrin | Maker]] = {}
+    _families: ClassVar[dict[str, Family]] = {}
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
@@ -49,16 +54,29 @@ class TensorIntrin:
         TensorIntrin._table[name] = make
 
     @staticmethod
+    def register_family(pattern: str, make: Family) -> None:
+        """Register pairs that differ in numbers of their names: a name that matches the regular expression ``pattern`` is made
+        by ``make`` from the groups (text, None where a group did not take part)."""
+        TensorIntrin._families[pattern] = make
+
+    @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The pair of a name; None, or VerifyError E380, where there is none."""
+        """The pair of a name, registered or shipped; None, or VerifyError E380, where there is none."""
+        if name not in TensorIntrin._table:
+            load("tensor intrinsics")
         found = TensorIntrin._table.get(name)
+        if found is None:
+            matches = [(make, re.fullmatch(pattern, name)) for pattern, make in TensorIntrin._families.items()]
+            for make, match in matches:
+                if match is not None:
+                    found = TensorIntrin._table[name] = _checked(name, *make(*match.groups()))
         if found is None:
             if allow_missing:
                 return None
             near = ", ".join([known for known in TensorIntrin.names() if known.split("_")[0] == name.split("_")[0]][:6])
             raise VerifyError(
                 "E380", f"no tensor intrinsic is registered as {name!r}",
-                help=f"there are: {near}" if near else "import unity.target.tensor_intrin for those that are shipped",
+                help=f"there are: {near}" if near else "TensorIntrin.names() lists them",
             )  # fmt: skip
         if not isinstance(found, TensorIntrin):
             found = TensorIntrin._table[name] = _checked(name, *found())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.tensor_intrin import TensorIntrin
-from ...support.late import load
 from .base import Machine
 from .contraction import Contraction, extent_of
 
@@ -43,7 +42,6 @@ def dot_of(what: Contraction, machine: Machine) -> Dot | None:
             continue
         last = what.data.indices[-1] if what.data.indices and not what.data.buffer.strides else None
         if depth is not None and depth % dot.group == 0 and last is innermost.var:
-            load("tensor intrinsics")
             if TensorIntrin.get(dot.name, allow_missing=True) is not None:
                 return dot
     return None

@@ -1,0 +1,102 @@
+"""AMX by schedule and by rule, executed: machine code for a processor with tiles, the tiles themselves emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+from amx_emulator import Tiles
+
+import unity
+from unity.ffi.llvm import CompileOptions, compile_ir
+from unity.ir.tensor_intrin import TensorIntrin
+from unity.script import parse
+from unity.support.errors import VerifyError
+from unity.target.cpu import codegen
+from unity.transform.schedule import Schedule
+from unity.vm import machine
+
+FEATURES = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8"
+TYPES = {
+    "bf16bf16f32": ("bfloat16", "bfloat16", "float32"),
+    "s8s8s32": ("int8", "int8", "int32"),
+    "u8s8s32": ("uint8", "int8", "int32"),
+}
+
+
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tiles]:
+    """Tiles that kernels built in the test use; what the processor would refuse fails the test."""
+    made = Tiles()
+
+    def compiled(text: str, options: CompileOptions) -> bytes:
+        return compile_ir(made.emulated(text), CompileOptions(pipeline=options.pipeline, opt=options.opt), False)
+
+    monkeypatch.setattr(codegen, "compile_ir", compiled)
+    monkeypatch.setattr(machine, "require_processor", lambda features: None)
+    monkeypatch.setenv("UNITY_CACHE", "0")
+    yield made
+    assert made.problems == []
+
+
+def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if dtype == "bfloat16":
+        return rng.standard_normal(shape).astype(ml_dtypes.bfloat16)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def product(kind: str, m: int, n: int, k: int) -> Schedule:
+    left, right, total = TYPES[kind]
+    return Schedule(
+        parse(f"""
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer(({m}, {k}), "{left}"), B: T.Buffer(({k}, {n}), "{right}"), C: T.Buffer(({m}, {n}), "{total}")):
+        T.func_attr({{"global_symbol": "main"}})
+        for i, j, k in T.grid({m}, {n}, {k}):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.{total}(0)
+                C[vi, vj] = C[vi, vj] + T.Cast("{total}", A[vi, vk]) * T.Cast("{total}", B[vk, vj])
+""")
+    )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("shape", [(16, 16, None), (32, 32, 1), (32, 32, 3), (16, 32, 2), (32, 16, 2)])
+def test_blocks_by_schedule(tiles: Tiles, kind: str, shape: tuple[int, int, int | None]) -> None:
+    group = 2 if kind.startswith("bf16") else 4
+    rows, columns, steps = shape
+    depth = 16 * group * (steps or 1)
+    m, n, k = 2 * rows, 3 * columns, 2 * depth
+    sch = product(kind, m, n, k)
+    sch.reindex_cache_read("C", "B", "global", lambda i, j, k: (k // group, j, k % group))
+    i, j, r = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, rows])
+    j0, j1 = sch.split(j, [None, columns])
+    r0, r1 = sch.split(r, [None, depth])
+    sch.reorder(i0, j0, r0, i1, j1, r1)
+    sch.decompose_reduction("C", r0)
+    name = f"amx_16x16_{kind}" if steps is None else f"amx_{rows}x{columns}x{depth}_{kind}"
+    sch.tensorize(i1, name)
+    rng = np.random.default_rng(0)
+    left, right, total = TYPES[kind]
+    a, b, c = values(rng, (m, k), left), values(rng, (k, n), right), np.zeros((m, n), total)
+    executable = unity.compile(sch.mod, target=f"llvm -mattr={FEATURES}")
+    unity.VirtualMachine(executable)["main"](a, b, c)
+    wide = "float64" if total == "float32" else "int64"
+    expected = (a.astype(wide) @ b.astype(wide)).astype(total)
+    assert tiles.count == m // 16 * (n // 16) * (k // (16 * group))
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-4 if total == "float32" else 0)
+
+
+@pytest.mark.parametrize("name", ["amx_48x48x32", "amx_32x32x16", "amx_8x16x32", "amx_0x16x32"])
+def test_blocks_that_do_not_fit_the_registers(name: str) -> None:
+    with pytest.raises(VerifyError) as found:
+        TensorIntrin.get(f"{name}_bf16bf16f32")
+    assert found.value.code == "E380"
