@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..ir import Expr, GlobalVar
 from . import syntax as s
 from .plain import PLAIN_COMPARE, fold_binary, is_number
 from .read_base import Reading, Silent, suggest
 from .read_value import ValueReader
-from .scope import MISSING, POISON, Dotted, Member, OutsideScope, Scope, SymbolName, canonical_path
+from .scope import MISSING, POISON, Dotted, Member, OutsideScope, Scope, SymbolName, canonical_path, outside_value
 from .spelling import MODULE_ALIASES, UNQUALIFIED
 
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))
@@ -315,6 +317,11 @@ class ExprReader(ValueReader):
             if not -len(value) <= index < len(value):
                 raise self.error("E113", f"index {index} of {len(value)} elements", node)
             return value[index]
+        if isinstance(value, np.ndarray) and len(node.items) <= value.ndim:
+            at = tuple([self.integer(item) for item in node.items])
+            if all([-size <= index < size for index, size in zip(at, value.shape)]):
+                return outside_value(value[at])
+            raise self.error("E113", f"index {at} of an array of shape {value.shape}", node)
         raise self.error("E113", "this value takes no index", node)
 
     def _binop(self, node: s.BinOp) -> Any:

@@ -30,7 +30,7 @@ from .constants import attribute_value
 from .read_base import Reading, Silent
 from .relax_branch import BranchReader
 from .scope import POISON, Macro, Scope
-from .tir_stmt import macro_names
+from .tir_macro import macro_names
 
 _INT64 = prim_type("int64")
 _LEAF_STMTS = (s.Pass, s.Skipped)

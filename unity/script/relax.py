@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, overload
+from collections.abc import Callable as _Callable
+from typing import Any as _Any, overload as _overload
 
 from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
@@ -14,32 +14,32 @@ from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import CANONICAL
 
 
-@overload
-def function(fn: Callable[..., Any]) -> Function: ...
-@overload
+@_overload
+def function(fn: _Callable[..., _Any]) -> Function: ...
+@_overload
 def function(
     *, pure: bool | None = None, private: bool = False, check_well_formed: bool = True
-) -> Callable[[Callable[..., Any]], Function]: ...
+) -> _Callable[[_Callable[..., _Any]], Function]: ...
 def function(
-    fn: Callable[..., Any] | None = None,
+    fn: _Callable[..., _Any] | None = None,
     *,
     pure: bool | None = None,
     private: bool = False,
     check_well_formed: bool = True,
-) -> Any:
+) -> _Any:
     """Read the function as a graph function. Without ``pure`` the purity is inferred from the body."""
     if fn is not None:
         return decorate(fn)
     return decorate_later
 
 
-def macro(fn: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
+def macro(fn: _Callable[..., _Any] | None = None, *, hygienic: bool = True) -> _Any:
     """A macro of graph functions: its calls are replaced by its body. A name that is not a parameter is the one at the
     definition; with ``hygienic=False`` the one at the call."""
     if fn is not None:
         return macro_decorator(fn, "R", hygienic)
 
-    def apply(target: Callable[..., Any]) -> Any:
+    def apply(target: _Callable[..., _Any]) -> _Any:
         return macro_decorator(target, "R", hygienic)
 
     return apply
@@ -76,7 +76,7 @@ def _known() -> dict[str, str]:
     return aliases | rows | NAMES
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     made = make_name(f"R.{name}", _known(), __name__)
     globals()[name] = made
     return made

@@ -6,6 +6,7 @@ here carries its inferred type; nothing is bound to a variable yet (the block bu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,13 @@ _REFUSED = {
     "R.dist": "distributed tensors are not part of this compiler",
     "I.pyfunc": "a Python function inside a module cannot be read as data; register it with register_func and use R.call_packed",
 }
+
+
+@dataclass(slots=True, frozen=True)
+class RunTimeDtype:
+    """``x.dtype`` of a tensor whose data type only running knows; ``x.dtype.bits`` asks for it."""
+
+    tensor: Expr
 
 
 class GraphExprReader(TensorExprReader):
@@ -140,6 +148,10 @@ class GraphExprReader(TensorExprReader):
                 index = self.integer(node.items[0])
                 if -len(ty.values) <= index < len(ty.values):
                     return ty.values[index]
+            if type(value) is Call and value.op is op("R.shape_of"):  # of a tensor whose rank only running knows
+                return self.operator(
+                    "R.inspect.tensor_shape_i", [value.args[0], self.evaluate(node.items[0])], {}, node
+                )
             if isinstance(ty, TensorType):
                 raise self.error(
                     "E113", "a tensor takes no index in a graph function", node, "use R.strided_slice or R.take"
@@ -159,8 +171,12 @@ class GraphExprReader(TensorExprReader):
         if isinstance(value, Expr) and isinstance(value.ty, TensorType):
             if node.name == "shape":
                 return self.operator("R.shape_of", [value], {}, node)
-            if node.name == "dtype" and value.ty.dtype is not None:
-                return value.ty.dtype
+            if node.name == "dtype":
+                return value.ty.dtype or RunTimeDtype(value)
+            if node.name in ("ndim", "byte_offset", "elem_offset"):
+                return self.operator(f"R.inspect.tensor_{node.name}", [value], {}, node)
+        if type(value) is RunTimeDtype and node.name in ("bits", "lanes", "code"):
+            return self.operator(f"R.inspect.tensor_dtype_{node.name}", [value.tensor], {}, node)
         return super().attribute(value, node)
 
     def call_method(self, value: Any, name: str, node: s.Call) -> Any:

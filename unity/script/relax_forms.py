@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..arith.index_map import IndexMap
+from ..ffi.device import Device, device_from_dlpack
 from ..ir import (
     Constant,
     DataTypeImm,
@@ -90,7 +91,14 @@ def _global_var(reader: Any, path: str, node: s.Call) -> Any:
 
 
 def _device(reader: Any, path: str, node: s.Call) -> str:
+    """``R.cuda(1)``, or ``R.device(1, 0)``, ``R.device("cpu", 0)``: a kind by its DLPack number or name, and an index."""
     args, keywords = reader.arguments(node)
+    if path == "R.device":
+        bound = bind_arguments(reader.reading, node, path, ("dev_type", "dev_id"), args, keywords, 1)
+        kind, index = bound["dev_type"], reader.as_integer(bound.get("dev_id", 0), node)
+        return str(
+            Device(kind, index) if type(kind) is str else device_from_dlpack(reader.as_integer(kind, node), index)
+        )
     bound = bind_arguments(reader.reading, node, path, ("index",), args, keywords, 0)
     return f"{path[2:]}:{reader.as_integer(bound.get('index', 0), node)}"
 

@@ -72,8 +72,6 @@ class AssignReader(TensorExprReader):
         self.ended: set[str] = set()
         self.params: list[Var] = []
         self.top: Scope | None = None
-        self.expansions = 0
-        self.expansion_depth = 0
 
     # ------------------------------------------------------------------------------------------------------ assignments
 

@@ -210,7 +210,7 @@ class TensorExprReader(TensorValueReader):
                 if not args:
                     raise self.error("E112", f"{path} needs a data type first", node)
                 dtype = args.pop(0)
-            elif path == "T.undef" and args:
+            elif dtype is None and path not in NAME_FIRST and len(args) > row.arity[0] and type(args[0]) is str:
                 dtype = args.pop(0)
             if dtype is None:
                 dtype = DTYPE_DEFAULT.get(path)
@@ -233,7 +233,7 @@ class TensorExprReader(TensorValueReader):
         """A result type: data type or pointer type; ``void`` and ``handle`` as names."""
         if isinstance(value, Type):
             return value
-        return prim_type(self.dtype(value, node))
+        return prim_type(self.dtype(value if value != "" else "void", node))
 
     def _given(self, path: str, args: list[Any], ty: Type, node: s.Call) -> Expr:
         row = INTRINSICS[path]

@@ -15,6 +15,7 @@ from ..ffi.tensor import Tensor
 from ..ir import (
     AllocBuffer,
     AllocConst,
+    AssertStmt,
     Buffer,
     DeclBuffer,
     Evaluate,
@@ -205,8 +206,11 @@ class FormReader(BlockReader):
         self.iters[var] = axis
         return axis
 
-    def _launch_thread(self, path: str, node: s.Call) -> None:
-        self.wrap_rest(self._launch(node, "")[1])
+    def _launch_thread(self, path: str, node: s.Call) -> Var:
+        var, wrap = self._launch(node, self.hint)
+        self.wrap_rest(wrap)
+        self.declared.add(var)
+        return var
 
     def _launch(self, node: s.Call, name: str) -> tuple[Var, Callable[[Stmt], Stmt]]:
         bound = self.bound("T.launch_thread", node, ("thread", "extent"), 2)
@@ -234,6 +238,11 @@ class FormReader(BlockReader):
     def _ret(self, path: str, node: s.Call) -> None:
         value = self.bound(path, node, ("value",), 1)["value"]
         self.out.append(Return(self.expr(value, node), self.reading.span(node)))
+
+    def _assert_call(self, path: str, node: s.Call) -> None:
+        bound = self.bound(path, node, ("condition", "message"), 2)
+        condition = b.as_bool(self.operand(bound["condition"], node))
+        self.out.append(AssertStmt(condition, self.text(bound["message"], node), span=self.reading.span(node)))
 
     def _bind_call(self, path: str, node: s.Call) -> Expr:
         bound = self.bound(path, node, ("value", "dtype", "var"), 1)
@@ -272,6 +281,7 @@ _FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "T.launch_thread": FormReader._launch_thread,
     "T.evaluate": FormReader._evaluate,
     "T.ret": FormReader._ret,
+    "T.Assert": FormReader._assert_call,
     "T.bind": FormReader._bind_call,
     "I.GlobalVar": FormReader._global_var,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import AssertStmt, IfThenElse, Stmt, While, build as b, seq
+from ..ir import IfThenElse, Stmt, While, build as b, seq
 from . import syntax as s
 from .tir_forms import FormReader
 
@@ -111,10 +111,8 @@ class FrameReader(FormReader):
         return seq(*made, self._named({name: buffer} if name else {}, body))
 
     def _frame_assert(self, path: str, call: s.Call, name: str, body: Callable[[], Stmt], node: s.With) -> Stmt:
-        bound = self.bound(path, call, ("condition", "message"), 2)
-        condition = b.as_bool(self.operand(bound["condition"], call))
-        check = AssertStmt(condition, self.text(bound["message"], call), span=self.reading.span(call))
-        return seq(check, body())
+        self._assert_call(path, call)
+        return body()
 
     def _frame_while(self, path: str, call: s.Call, name: str, body: Callable[[], Stmt], node: s.With) -> Stmt:
         condition = b.as_bool(self.operand(self.bound(path, call, ("condition",), 1)["condition"], call))

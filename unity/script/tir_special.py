@@ -45,6 +45,15 @@ def _cast(reader: Any, path: str, node: s.Call) -> Expr:
     return scalar_nodes.Cast(reader.expr(value, node), prim_type(dtype), span)
 
 
+def _immediate(reader: Any, path: str, node: s.Call) -> Expr:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("dtype", "value"), args, keywords, 2)
+    dtype = reader.dtype(bound["dtype"], node)
+    if not is_number(bound["value"]) or dtype.is_float != (path == "T.FloatImm"):
+        raise reader.error("E113", f"{path} takes a data type and a plain number of its kind", node)
+    return b.const(bound["value"], dtype, reader.reading.span(node))
+
+
 def _let(reader: Any, path: str, node: s.Call) -> Expr:
     where = [keyword for keyword in node.keywords if keyword.name == "where"]
     if len(where) != 1 or type(where[0].value) is not s.DictLit or len(node.args) != 1:
@@ -99,6 +108,8 @@ def _limit(reader: Any, path: str, node: s.Call) -> Expr:
 def _var(reader: Any, path: str, node: s.Call) -> Any:
     args, keywords = reader.arguments(node)
     keywords.pop("name", None)
+    if len(args) == 2 and type(args[0]) is str:
+        del args[0]  # T.Var("n", "int64"): the symbol is named by its target
     bound = bind_arguments(reader.reading, node, path, ("dtype",), args, keywords, 0)
     return reader.declare_symbol(reader.dtype(bound.get("dtype", "int64"), node), node)
 
@@ -190,6 +201,8 @@ def _type_annotation(reader: Any, path: str, node: s.Call) -> Expr:
 TENSOR_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "T.Cast": _cast,
     "T.cast": _cast,
+    "T.IntImm": _immediate,
+    "T.FloatImm": _immediate,
     "T.Let": _let,
     "T.call_intrin": _call_intrin,
     "T.ceildiv": _ceildiv,

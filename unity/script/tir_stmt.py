@@ -1,8 +1,8 @@
-"""Tensor programs: Python's own statements, loops, macros.
+"""Tensor programs: Python's own statements, loops.
 
-Not here: assignments (``tir_assign.py``), blocks and the other forms written as calls (``tir_blocks.py``,
-``tir_forms.py``). Invariant: a statement that binds for the rest of its sequence (flat ``T.attr``, ``T.launch_thread``) is
-kept in ``wraps`` and put around the rest when the sequence ends.
+Not here: assignments (``tir_assign.py``), macros (``tir_macro.py``), blocks and the other forms written as calls
+(``tir_blocks.py``, ``tir_forms.py``). Invariant: a statement that binds for the rest of its sequence (flat ``T.attr``,
+``T.launch_thread``) is kept in ``wraps`` and put around the rest when the sequence ends.
 """
 
 from __future__ import annotations
@@ -32,22 +32,19 @@ from ..ir import (
 from ..support.errors import UnityError
 from . import syntax as s
 from .constants import attribute_value
-from .mutable import mutable_names
 from .plain import is_number
 from .ranges import extent_of
 from .read_base import Reading, Silent
 from .scope import POISON, Macro, Scope
 from .spelling import LOOPS
-from .tir_assign import AssignReader
-from .tir_expr import TensorExprReader
+from .tir_macro import MacroReader
 
 _INT64 = prim_type("int64")
 _HANDLE = prim_type("handle")
-_MAX_EXPANSION = 60
 Wrap = Callable[[Stmt], Stmt]
 
 
-class StatementReader(AssignReader):
+class StatementReader(MacroReader):
     """Reads the statements of one tensor program; the forms written as calls follow."""
 
     def __init__(self, reading: Reading, scope: Scope) -> None:
@@ -135,6 +132,13 @@ class StatementReader(AssignReader):
         self.out.append(Continue(self.reading.span(node)))
 
     def _return(self, node: s.Return) -> None:
+        if self.expansion_depth:
+            raise self.error(
+                "E107",
+                "a macro returns inside a loop or block",
+                node,
+                "return at its end; T.ret(value) returns from the function",
+            )
         value = None
         if node.value is not None:
             found = self.evaluate(node.value)
@@ -323,9 +327,9 @@ class StatementReader(AssignReader):
             if type(callee) is Macro:
                 self.expand(callee, value_node)
                 return
-        before = len(self.out) + len(self.wraps)
+        written, wraps = len(self.out), len(self.wraps)
         value = self.evaluate(value_node)
-        if value is None or (len(self.out) + len(self.wraps) != before and not isinstance(value, Expr)):
+        if value is None or len(self.wraps) != wraps or (len(self.out) != written and not isinstance(value, Expr)):
             return
         if isinstance(value, Call) and type(value) is Call:
             if getattr(value.op, "name", "") == "T.ret":
@@ -334,29 +338,6 @@ class StatementReader(AssignReader):
             self.out.append(Evaluate(value, self.reading.span(node)))
             return
         raise self.error("E113", "this line has no effect", node, "write T.evaluate(...) to evaluate and drop a value")
-
-    def expand(self, macro: Macro, node: s.Call) -> None:
-        """Read a macro's body in place of its call."""
-        if macro.level != "T":
-            raise self.error("E113", "this macro is for graph functions", node)
-        args, keywords = self.arguments(node)
-        self.expansions += 1
-        if self.expansion_depth >= _MAX_EXPANSION or self.expansions > 10_000:
-            raise self.error("E105", "macros expand without end", node)
-        names = macro_names(self, macro, node, args, keywords)
-        outer = self.scope
-        self.scope = macro.scope if macro.hygienic else outer
-        self.expansion_depth += 1
-        mutable, source = self.mutable, self.reading.source
-        self.reading.source = macro.source or source
-        self.mutable = mutable_names(macro.definition.body, list(names))
-        try:
-            inner = Scope(self.scope, names)
-            self.scope = inner
-            self.statements(macro.definition.body)
-        finally:
-            self.scope, self.mutable, self.reading.source = outer, mutable, source
-            self.expansion_depth -= 1
 
     def _with(self, node: s.With) -> None:
         raise NotImplementedError
@@ -369,28 +350,6 @@ class StatementReader(AssignReader):
         """A function that puts an AttrStmt around a statement."""
         span = self.reading.span(place)
         return lambda body: AttrStmt(node, key, value, body, span)
-
-
-def macro_names(
-    reader: TensorExprReader | Any, macro: Macro, node: s.Call, args: list[Any], keywords: dict[str, Any]
-) -> dict[str, Any]:
-    """Arguments of a macro by parameter name."""
-    params = macro.definition.params
-    names: dict[str, Any] = {}
-    for index, param in enumerate(params):
-        if param.star:
-            raise reader.error("E114", "a macro has plain parameters only", node)
-        if index < len(args):
-            names[param.name] = args[index]
-        elif param.name in keywords:
-            names[param.name] = keywords.pop(param.name)
-        elif param.default is not None:
-            names[param.name] = reader.evaluate(param.default)
-        else:
-            raise reader.error("E112", f"macro {macro.definition.name} needs the argument {param.name!r}", node)
-    if len(args) > len(params) or keywords:
-        raise reader.error("E112", f"macro {macro.definition.name} takes {len(params)} arguments", node)
-    return names
 
 
 def rename(variables: list[Var], index: int, name: str) -> Var:

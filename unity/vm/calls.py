@@ -213,7 +213,8 @@ def _builtin_alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> 
 
 def _alloc_storage(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     size = call.args[0]
-    dtype = DataType(_dtype_name(attribute(call, 3, "dtype")) or "uint8")
+    at = 2 if getattr(call.op, "name", "") == "R.vm.alloc_storage" else 3
+    dtype = DataType(_dtype_name(attribute(call, at, "dtype")) or "uint8")
     values = size.values if isinstance(size, ShapeExpr) else (size,)
     total = product((dtype.itemsize, *[fc.dim(v) for v in values]))
     dst = fc.register(bc.STORAGE_REG)

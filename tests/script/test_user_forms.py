@@ -1,0 +1,121 @@
+"""Forms that programs of TVM use and that were once refused or misread; each is read, printed, and read back equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unity.ir import first_difference, interpret
+from unity.script import ir as I, parse, relax as R, tir as T
+from unity.support.errors import ScriptError
+
+_HEAD = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):\n'
+_GRAPH = '@R.function\ndef main(x: R.Tensor((3, 4), "float32")):\n'
+
+FORMS = {
+    "launch_thread named by its target": _HEAD
+    + '    bx = T.launch_thread("blockIdx.x", 2)\n    tx = T.launch_thread("threadIdx.x", 16)\n'
+    + "    B[bx * 16 + tx] = A[bx * 16 + tx]\n",
+    "no result type": _HEAD + '    T.evaluate(T.ptx_commit_group(dtype=""))\n    T.ptx_wait_group(0, dtype="")\n',
+    "result type first": _HEAD + '    B[0:16] = T.vectorlow("float32x16", A[0:32])\n',
+    "T.Var with a name": '@T.prim_func\ndef f(a: T.handle):\n    n = T.Var("n", "int64")\n'
+    + '    A = T.match_buffer(a, (n,), "float32")\n    T.Assert(n > 0, "empty")\n    A[0] = T.float32(1)\n',
+    "T.FloatImm": _GRAPH
+    + '    return R.full_like(x, R.const(2.0)), R.prim_value(T.IntImm("int32", 3)), '
+    + 'R.prim_value(T.FloatImm("float32", 0.5))\n',
+    "R.device": _GRAPH + '    return R.hint_on_device(x, R.device(1, 0)), R.hint_on_device(x, R.device("cuda", 1))\n',
+    "fields of a tensor": "@R.function\ndef main(x: R.Tensor):\n    return x.ndim, x.dtype.bits, x.shape[0], x.elem_offset\n",
+}
+
+
+@pytest.mark.parametrize("what", FORMS)
+def test_reads_and_reads_back(what: str) -> None:
+    first = parse(FORMS[what])
+    text = str(first)
+    again = parse(text)
+    assert first_difference(first, again) is None
+    assert str(again) == text
+
+
+def test_fields_of_a_tensor_have_their_values() -> None:
+    fn = parse(FORMS["fields of a tensor"])
+    assert [int(v) for v in interpret.run(fn, "main", np.zeros((5, 2), "float16"))] == [2, 16, 5, 0]
+
+
+@I.ir_module
+class Closures:
+    """Types with arguments in annotations that Python evaluates."""
+
+    @R.function
+    def apply(
+        f: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32")), x: R.Tensor((2,), "float32")
+    ) -> R.Any:
+        return f(x)
+
+
+def test_callable_stands_in_a_signature() -> None:
+    assert 'f: R.Callable((R.Tensor((2,), "float32"),), R.Tensor((2,), "float32"))' in str(Closures)
+
+
+@pytest.mark.parametrize("expression", ['R.matmul(x, x, out_dtype="void")', 'R.cumsum(x, axis=0, dtype="void")'])
+def test_void_is_a_data_type_not_given(expression: str) -> None:
+    text = f'@R.function\ndef main(x: R.Tensor((3, 3), "float32")):\n    return {expression}\n'
+    assert np.asarray(interpret.run(parse(text), "main", np.ones((3, 3), "float32"))).dtype == "float32"
+
+
+def test_elements_of_arrays_from_outside() -> None:
+    text = _GRAPH + "    return R.add(x, R.const(w[1])), R.prim_value(w[0, 2])\n"
+    row, number = interpret.run(parse(text, scope={"w": np.arange(12.0).reshape(3, 4).astype("float32")}), "main",
+                                np.zeros((3, 4), "float32"))  # fmt: skip
+    np.testing.assert_array_equal(np.asarray(row)[0], [4, 5, 6, 7])
+    assert number == 2
+    with pytest.raises(ScriptError, match=r"index \(3,\) of an array"):
+        parse(_GRAPH + "    return R.const(w[3])\n", scope={"w": np.zeros((3, 4))})
+
+
+@T.macro
+def clipped(x, low, with_floor=True):
+    y = x * T.float32(2)
+    if with_floor:
+        return T.max(y, low)
+    return y
+
+
+@T.inline
+def local_cell(dtype):
+    return T.alloc_buffer((1,), dtype, scope="local")
+
+
+@T.prim_func
+def with_values(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    for i in T.serial(4):
+        cell = local_cell("float32")
+        cell[0] = clipped(A[i], T.float32(-1))
+        B[i] = cell[0] + clipped(A[i], T.float32(0), with_floor=False)
+
+
+def test_a_macro_returns_a_value() -> None:
+    assert "cell = T.alloc_buffer" in str(with_values)
+    assert first_difference(parse(str(with_values)), with_values) is None
+    given, result = np.array([-2, -0.25, 0, 3], "float32"), np.zeros(4, "float32")
+    interpret.run(with_values, "with_values", given, result)
+    np.testing.assert_array_equal(result, np.maximum(2 * given, -1) + 2 * given)
+
+
+_MACRO = "@T.macro\ndef m(x):\n{body}\n" + _HEAD + "    B[0] = m(A[0])\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("    y = x", "E113"),
+        ("    if x > T.float32(0):\n        return x\n    return -x", "E107"),
+        ("    for i in range(4):\n        return x", "E107"),
+        ("    return m(x)", "E105"),
+        ("    return x + missing", "E110"),
+    ],
+)
+def test_a_macro_without_a_value_says_so(body: str, code: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        parse(_MACRO.format(body=body))
+    assert caught.value.errors[0].code == code
