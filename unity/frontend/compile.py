@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.late import late_function
@@ -38,6 +39,7 @@ def compile(
     precision: str | None = None,
     choose: str = "analytic",
     calibration: Any = None,
+    discard_parameters: bool = False,
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
@@ -50,17 +52,23 @@ def compile(
     "int8" with ``calibration`` (a list of inputs, a tuple for each call) multiplies integers, else weights alone are 8 bits.
     ``choose="measured"`` times our kernels and registered library kernels for each product and convolution on this machine and
     keeps the fastest; ``unity.explain_choices`` shows the table (by default it is estimated from a cost model).
+
+    ``discard_parameters=True`` halves the memory of a torch model: weights that the program keeps in another form (folded, packed)
+    are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
+    compiling fails later; the constants of a module are emptied likewise. The saved program holds no module text then.
     Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980, E981,
     PassError E987.
     """
     reduction = None if precision is None and calibration is None else reduction_of(precision, calibration)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         if reduction is not None:
-            return compile_reduced(mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose)
-        return compile_chosen(mod, target, choose, exec_mode, pipeline, tir_pipeline)
+            return compile_reduced(
+                mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose, discard_parameters
+            )
+        return compile_chosen(mod, target, choose, exec_mode, pipeline, tir_pipeline, discard_parameters)
     return compile_model(
         mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline,
-        reduction, choose,
+        reduction, choose, discard_parameters,
     )  # fmt: skip
 
 
@@ -71,17 +79,21 @@ def compile_chosen(
     exec_mode: str,
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
     tir_pipeline: Pipeline | None,
+    discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:
     """A module built with the kernels chosen as asked. Raises FrontendError E981."""
     choices: Any
+    given = build.as_module(mod)
     if choose == "analytic":
-        source = build.as_module(mod)
+        source = given
         choices = Choices(lambda: analytic_choices(source))
     else:
         require_choose(choose)
-        source, choices = choose_measured(build.as_module(mod), target)
-        mod = source
-    made = build.compile(mod, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
+        source, choices = choose_measured(given, target)
+    made = build.compile(
+        source, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline,
+        discard_parameters=discard_parameters,
+    )  # fmt: skip
     made.choices = choices
     if choose == "measured" and bool_option("UNITY_EXPLAIN"):
         print(choices, file=sys.stderr)

@@ -26,6 +26,7 @@ from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from .context import Context, dtype_name
 from .control import READS, is_cond
+from .discard import memory_key
 from .fallback import Deferred
 from .graph import GraphImporter
 from .inputs import refuse_tensor
@@ -185,7 +186,7 @@ class _Import:
 
     def _shared_weight(self, name: str, target: str, value: Any) -> Expr:
         """Constant or input of a tensor; tied weights are one."""
-        key = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride()) if value.numel() else target
+        key = memory_key(value) if value.numel() else target
         found = self._shared.get(key)
         if found is None:
             made: Constant = self.context.constant(value.detach().contiguous())

@@ -16,6 +16,7 @@ from ..support.extras import require
 from ..support.options import bool_option
 from ..target.target import Target
 from ..transform.base import Pipeline
+from ..transform.releases import Releases, module_constants
 from ..vm import build
 from ..vm.executable import Executable
 from .accuracy import Accuracy, as_inputs, compare, copies
@@ -32,12 +33,13 @@ def compile_reduced(
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
     tir_pipeline: Pipeline | None,
     choose: str = "analytic",
+    discard_parameters: bool = False,
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
     source = build.as_module(mod)
 
-    def built(module: IRModule, how: str) -> Executable:
-        return compile_chosen(module, target, how, exec_mode, pipeline, tir_pipeline)
+    def built(module: IRModule, how: str, discards: bool = False) -> Executable:
+        return compile_chosen(module, target, how, exec_mode, pipeline, tir_pipeline, discards)
 
     machines: dict[IRModule, Executable] = {}
 
@@ -46,25 +48,33 @@ def compile_reduced(
             machines[module] = built(module, "analytic")
         return machines[module]["main"](*as_inputs(inputs))
 
-    made = built(reduction.apply(source, run), choose)
-    if example_inputs is not None:
-        given = as_inputs(example_inputs)
-        expected = built(source, "analytic")["main"](*copies(given))
+    given = None if example_inputs is None else as_inputs(example_inputs)
+    expected = None if given is None else built(source, "analytic")["main"](*copies(given))
+    made = built(reduction.apply(source, run), choose, discard_parameters)
+    if discard_parameters:
+        Releases(module_constants(source)).sweep(made.program.constants)
+    if given is not None:
         made.accuracy = _told(compare(reduction.name, [(expected, made["main"](*copies(given)))]))
     return made
 
 
-def model_accuracy(
-    reduction: Reduction, model: Any, made: Callable[..., Any], inputs: Any, named: Mapping[str, Any]
-) -> Accuracy:
-    """A compiled model against the torch model (or exported program) on the same inputs, which stay as they are."""
-    torch = require("torch")
+def model_results(model: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
+    """What the torch model (or exported program) gives for inputs; both stay as they are."""
     reference = model.module() if hasattr(model, "graph_signature") else copy.deepcopy(model)
-    with torch.no_grad():
-        args, kwargs = copy.deepcopy((as_inputs(inputs), dict(named)))
-        expected = reference(*args, **kwargs)
-        args, kwargs = copy.deepcopy((as_inputs(inputs), dict(named)))
-        return _told(compare(reduction.name, [(expected, made(*args, **kwargs))]))
+    return _called(reference, inputs, named)
+
+
+def model_accuracy(
+    reduction: Reduction, expected: Any, made: Callable[..., Any], inputs: Any, named: Mapping[str, Any]
+) -> Accuracy:
+    """A compiled model against the results of the torch model on the same inputs, which stay as they are."""
+    return _told(compare(reduction.name, [(expected, _called(made, inputs, named))]))
+
+
+def _called(model: Callable[..., Any], inputs: Any, named: Mapping[str, Any]) -> Any:
+    args, kwargs = copy.deepcopy((as_inputs(inputs), dict(named)))
+    with require("torch").no_grad():
+        return model(*args, **kwargs)
 
 
 def _told(accuracy: Accuracy) -> Accuracy:
@@ -73,4 +83,4 @@ def _told(accuracy: Accuracy) -> Accuracy:
     return accuracy
 
 
-__all__ = ["compile_reduced", "model_accuracy"]
+__all__ = ["compile_reduced", "model_accuracy", "model_results"]

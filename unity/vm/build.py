@@ -9,6 +9,7 @@ from .. import script as _script  # noqa: F401 - importing it fills the printer 
 from ..arith.cost import cost_of
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
+from ..ffi.discard import is_discarded
 from ..ffi.llvm import host_triple
 from ..ffi.object_archive import join_objects
 from ..ffi.tensor import Tensor
@@ -18,7 +19,7 @@ from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module
 from ..ir.verify import verify
-from ..ir.walk import rewrite
+from ..ir.walk import collect, rewrite
 from ..script.read_module import parse
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
@@ -29,6 +30,7 @@ from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import PassContext, Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
+from ..transform.releases import Releases, module_constants
 from ..transform.rules.base import scheduled_for
 from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE
@@ -54,12 +56,15 @@ def compile(
     exec_mode: str = "native",
     pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
     tir_pipeline: Pipeline | None = None,
+    discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:
     """Compile a module (or one function, which becomes ``main``) for a target.
 
     ``exec_mode="native"`` also compiles the driver, so that loading a saved file compiles nothing; an executable of either mode
     runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, or a pipeline's text), ``tir_pipeline`` the
-    lowering of tensor programs. Raises VerifyError, PassError, CodegenError, VMError E62x.
+    lowering of tensor programs. With ``discard_parameters`` the constants of the module that the program reads in another form
+    (folded, packed) let go of their memory as soon as that form is made, even if the build fails later; a function is called
+    with each before. The saved program then holds no module text. Raises VerifyError, PassError, CodegenError, VMError E62x.
     """
     if exec_mode not in EXEC_MODES:
         raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
@@ -72,7 +77,8 @@ def compile(
     )
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
     with Progress("compiling") as progress, chosen, scheduled_for(named):
-        graph = _graph_passes(source, passes, progress)
+        releases = _releases(source, discard_parameters)
+        graph = _graph_passes(source, passes, progress, releases)
         functions = graph.prim_funcs()
         library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen, progress) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
@@ -81,6 +87,7 @@ def compile(
     made = Executable(program, objects, chosen.get("mtriple", host_triple()), chosen.required_features, options=options)
     made.describe = lambda: module_text(source)
     made.count = lambda: kernel_costs(graph, program)
+    releases.sweep(program.constants)
     if exec_mode == "native":
         add_driver(made)
     if sum([constant.numpy().nbytes for constant in program.constants]) >= TRIM_BYTES:
@@ -91,7 +98,16 @@ def compile(
 build = compile
 
 
-def _graph_passes(mod: IRModule, passes: Callable[[IRModule], IRModule], progress: Progress) -> IRModule:
+def _releases(source: IRModule, discard_parameters: bool | Callable[[Tensor], None]) -> Releases:
+    """What the build may give back: what it makes, and the constants of its module where it is told so."""
+    if discard_parameters is False:
+        return Releases()
+    return Releases(module_constants(source), None if discard_parameters is True else discard_parameters)
+
+
+def _graph_passes(
+    mod: IRModule, passes: Callable[[IRModule], IRModule], progress: Progress, releases: Releases
+) -> IRModule:
     """The module after the graph passes."""
     if not isinstance(passes, Pipeline):
         progress.at("graph passes", 0, 1)
@@ -99,7 +115,11 @@ def _graph_passes(mod: IRModule, passes: Callable[[IRModule], IRModule], progres
     context = PassContext.current()
     for done, step in enumerate(passes):
         progress.at(step.name, done, len(passes.passes))
-        mod = context.run(step, mod)
+        if context.instruments:  # they look at modules that are rewritten
+            mod = context.run(step, mod)
+            continue
+        with releases.watching(mod):
+            mod = context.run(step, mod)
     return mod
 
 
@@ -135,7 +155,9 @@ def kernel_costs(mod: IRModule, program: Program) -> dict[str, tuple[Dim, Dim]]:
 
 
 def module_text(mod: IRModule) -> tuple[str, list[Tensor]]:
-    """The module as script, and the larger constants, which it calls ``const_0``, ``const_1``, ..."""
+    """The module as script, and the larger constants, which it calls ``const_0``, ``const_1``, ...; nothing where some are gone."""
+    if any([is_discarded(c.data) for c in collect(mod, Constant)]):
+        return "", []
     found: list[Tensor] = []
     names: dict[int, Var] = {}
 

@@ -11,6 +11,7 @@ from ...ir.expr import Constant
 from ...ir.function import Function
 from ...ir.walk import rewrite
 from ..base import function_pass
+from ..releases import replaced
 
 
 @function_pass()
@@ -25,6 +26,7 @@ def compact_constants(fn: Function) -> Function:
         found = made.get(id(node.data))
         if found is None:
             found = made[id(node.data)] = Constant(Tensor(compact(array)), node.ty, node.span)
+        replaced(node.data)
         return found
 
     result: Function = rewrite(fn, {Constant: rule})

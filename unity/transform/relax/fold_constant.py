@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ffi.discard import is_discarded
 from ...ffi.tensor import Tensor
 from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var
 from ...ir.function import Function
@@ -20,6 +21,7 @@ from ...ir.op import OPS
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ...op.rules import plain
 from ..base import function_pass
+from ..releases import own, replaced
 from .rewriting import GraphRewriter
 
 VIEW_BYTES = 1 << 16
@@ -37,11 +39,11 @@ class FoldOptions:
 
 
 def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
-    """numpy value of a constant operand, None if it is no constant."""
+    """numpy value of a constant operand, None if it is no constant or was discarded."""
     if isinstance(value, Var):
         value = known.get(value, value)
     if type(value) is Constant:
-        return value.data.numpy()
+        return None if is_discarded(value.data) else value.data.numpy()
     if type(value) is Tuple:
         fields = [_operand(f, known) for f in value.fields]
         return None if any([f is None for f in fields]) else tuple(fields)
@@ -87,7 +89,9 @@ def _constant(value: Any, ty: Type) -> Expr | None:
     shape = plain(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None
-    return Constant(Tensor(array), ty)
+    data = Tensor(array)
+    own(data)
+    return Constant(data, ty)
 
 
 @function_pass(options=FoldOptions)
@@ -120,7 +124,12 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         if found is None:
             return value
         known[rewriter.var] = found
-        return value if creates else found
+        if creates:
+            return value
+        for read in value.args:
+            if type(read) is Constant:
+                replaced(read.data)
+        return found
 
     made: Function = GraphRewriter(rule).function(fn)
     return made

@@ -22,6 +22,7 @@ from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...support.options import bool_option
 from ..base import PassContext, module_pass
+from ..releases import replaced
 from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
 from .matmul import CONTRACTION
 from .packing import Packing
@@ -140,4 +141,5 @@ class _Packer:
             shape = ShapeExpr(tuple([const(n, "int64") for n in packed.shape]))
             assert isinstance(node.ty, TensorType)
             found = self.made[key] = Constant(packed, TensorType(shape, node.ty.dtype))
+        replaced(node.data)
         return found
