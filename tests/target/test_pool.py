@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -104,8 +105,9 @@ def test_negative_total_does_nothing(kernels: Kernels) -> None:
     assert not array.any()
 
 
-def test_more_than_2_24_chunks(kernels: Kernels) -> None:
-    array = np.zeros(2**24 + 5, np.int64)
+@pytest.mark.parametrize("total", [4094, 4095, 4096, 8190, 8191, 2**24 + 5])
+def test_more_chunks_than_a_region_has(kernels: Kernels, total: int) -> None:
+    array = np.zeros(total, np.int64)
     assert kernels.count(array, 1) == 0
     assert (array == 1).all()
 
@@ -186,6 +188,50 @@ def test_work_is_shared(kernels: Kernels) -> None:
     ensure_pool(4)
 
 
+def test_a_thread_takes_neighbouring_chunks(kernels: Kernels) -> None:
+    ensure_pool(2)
+    takers = [0] * 64
+
+    def note(_ctx: int, begin: int, _end: int) -> int:
+        takers[begin] = threading.get_ident()
+        time.sleep(0.0005)
+        return 0
+
+    function = ChunkFunction(note)
+    assert kernels.parallel_for(ctypes.cast(function, ctypes.c_void_p), None, 64, 1) == 0
+    changes = sum([takers[k] != takers[k - 1] for k in range(1, 64)])
+    assert changes <= 2  # where the parts meet, and where the thread that was done first went on
+    ensure_pool(4)
+
+
+def test_others_do_what_a_delayed_thread_does_not_get_to(kernels: Kernels) -> None:
+    """Either the first chunk of the caller's part or that of the worker's waits until all the others are done."""
+    ensure_pool(2)
+    for delayed in (0, 32):
+        done: list[int] = []
+        rest = threading.Event()
+
+        def run(
+            _ctx: int,
+            begin: int,
+            _end: int,
+            done: list[int] = done,
+            rest: threading.Event = rest,
+            delayed: int = delayed,
+        ) -> int:
+            if begin == delayed:
+                return 0 if rest.wait(timeout=20) else 1
+            done.append(begin)
+            if len(done) == 63:
+                rest.set()
+            return 0
+
+        function = ChunkFunction(run)
+        assert kernels.parallel_for(ctypes.cast(function, ctypes.c_void_p), None, 64, 1) == 0
+        assert len(set(done)) == 63
+    ensure_pool(4)
+
+
 def test_fork(kernels: Kernels) -> None:
     array = np.zeros(1000, np.int64)
     assert kernels.count(array, 10) == 0
@@ -257,5 +303,4 @@ def test_bad_thread_counts() -> None:
 def test_the_text_has_no_open_placeholders() -> None:
     text = pool_ir()
     assert f"define i32 @{PARALLEL_FOR}" in text
-    for name in ("@FUTEX@", "@PAUSE@", "@MAX_WORKERS@", "@WORKER_SPINS@", "@CALLER_SPINS@"):
-        assert name not in text
+    assert not re.findall("@[A-Z_]+@", text)

@@ -72,9 +72,10 @@ def ensure_pool(num_threads: int | None = None) -> int:
     """Address of ``unity_parallel_for``; the pool is compiled at the first call and lives as long as the process.
 
     ``i32 unity_parallel_for(fn, ctx, total, chunk)`` calls ``i32 fn(ptr ctx, i64 begin, i64 end)`` over [0, total) in
-    pieces of ``chunk`` (more where there would be over 2^24 pieces), in any order and on any thread, and returns 0 or
-    the first status other than 0; after one, pieces not yet begun are left out. With one thread, one piece, or a pool that is
-    busy, it calls ``fn`` once with the whole range.
+    pieces of ``chunk`` (more where there would be over 4,095 pieces), in any order and on any thread, and returns 0 or
+    the first status other than 0; after one, pieces not yet begun are left out. A thread takes neighbouring pieces, and when it
+    has done its part, pieces of others' parts. With one thread, one piece, or a pool that is busy, it calls ``fn`` once with the
+    whole range.
 
     ``num_threads`` changes the number of threads, the caller included; not to be called from inside a region.
     Raises: FFIError E730 on an unsupported system, E731 for a count outside 1 to 256.

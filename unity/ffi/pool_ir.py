@@ -1,8 +1,10 @@
 """The thread pool of parallel loops as LLVM IR text.
 
-One pool per process: a region is opened by one store to a ticket word, ``generation << 24 | remaining chunks``; whoever
-wants a chunk takes it by compare-and-swap on that word, so a slow worker can neither take a chunk of an older region nor
-hold up a newer one: the caller waits only for chunks that were started. Idle workers spin briefly, then sleep on a futex.
+One pool per process. A region's chunks are cut into one part of neighbours for each thread, since neighbouring iterations often
+read the same memory. A part is a ticket word, ``generation << 24 | end << 12 | begin`` of the chunks that remain; whoever wants a
+chunk takes it by compare-and-swap on that word: the part's own thread at its begin, and one that has finished its own at its end.
+So a slow worker can neither take a chunk of an older region nor hold up a newer one, and what it does not get to others do: the
+caller waits only for chunks that were started. Idle workers spin briefly, then sleep on a futex.
 Invariant: the job fields are written only while no chunk remains, so a successful compare-and-swap proves they were stable.
 Not here: compiling the text and choosing the number of threads (``pool.py``).
 """
@@ -14,6 +16,7 @@ import platform
 from ..support.errors import FFIError
 
 MAX_WORKERS = 255
+MAX_CHUNKS = 4095
 WORKER_SPINS = 2000
 CALLER_SPINS = 2000
 
@@ -24,9 +27,13 @@ _MACHINES = {
 }
 
 _IR = """\
-%unity.pool.job = type { i64, ptr, ptr, i64, i64 }
+; generation, function, its context, total, chunk, parts
+%unity.pool.job = type { i64, ptr, ptr, i64, i64, i64 }
+; ticket, alone in its cache lines
+%unity.pool.part = type { i64, [15 x i64] }
 
 @unity.pool.job = internal global %unity.pool.job zeroinitializer, align 128
+@unity.pool.part = internal global [@PARTS@ x %unity.pool.part] zeroinitializer, align 128
 @unity.pool.lock = internal global i32 0, align 128
 @unity.pool.unfinished = internal global i32 0, align 128
 @unity.pool.status = internal global i32 0, align 128
@@ -59,23 +66,40 @@ define internal void @unity.pool.rouse(ptr %word, i32 %count) {
   ret void
 }
 
-define internal i1 @unity.pool.has_work() {
-  %ticket = load atomic i64, ptr @unity.pool.job seq_cst, align 8
-  %remaining = and i64 %ticket, 16777215
-  %some = icmp ne i64 %remaining, 0
-  ret i1 %some
+; The number of the latest region.
+define internal i64 @unity.pool.latest() {
+  %generation = load atomic i64, ptr @unity.pool.job seq_cst, align 8
+  ret i64 %generation
 }
 
-; Take and run chunks until none remains; the number of chunks taken.
-define internal i32 @unity.pool.run_chunks() {
+; Take and run chunks until none remains, of the thread's own part first; the number of chunks taken.
+define internal i32 @unity.pool.run_chunks(i64 %own) {
 entry:
+  %parts_at = getelementptr %unity.pool.job, ptr @unity.pool.job, i64 0, i32 5
+  %parts = load atomic i64, ptr %parts_at monotonic, align 8
+  br label %part
+part:
+  %turn = phi i64 [ 0, %entry ], [ %next_turn, %exhausted ]
+  %taken_before = phi i32 [ 0, %entry ], [ %taken, %exhausted ]
+  %over = icmp uge i64 %turn, %parts
+  br i1 %over, label %done, label %choose
+choose:
+  %place = add i64 %own, %turn
+  %number = urem i64 %place, %parts
+  %mine = icmp eq i64 %number, %own
+  %ticket_at = getelementptr %unity.pool.part, ptr @unity.pool.part, i64 %number, i32 0
   br label %look
 look:
-  %taken = phi i32 [ 0, %entry ], [ %taken, %claim ], [ %taken_more, %finished ]
-  %ticket = load atomic i64, ptr @unity.pool.job acquire, align 8
-  %remaining = and i64 %ticket, 16777215
-  %none = icmp eq i64 %remaining, 0
-  br i1 %none, label %done, label %claim
+  %taken = phi i32 [ %taken_before, %choose ], [ %taken, %claim ], [ %taken_more, %finished ]
+  %ticket = load atomic i64, ptr %ticket_at acquire, align 8
+  %first = and i64 %ticket, 4095
+  %shifted = lshr i64 %ticket, 12
+  %past = and i64 %shifted, 4095
+  %none = icmp eq i64 %first, %past
+  br i1 %none, label %exhausted, label %claim
+exhausted:
+  %next_turn = add i64 %turn, 1
+  br label %part
 claim:
   %fn_at = getelementptr %unity.pool.job, ptr @unity.pool.job, i64 0, i32 1
   %ctx_at = getelementptr %unity.pool.job, ptr @unity.pool.job, i64 0, i32 2
@@ -85,8 +109,11 @@ claim:
   %ctx = load atomic ptr, ptr %ctx_at monotonic, align 8
   %total = load atomic i64, ptr %total_at monotonic, align 8
   %chunk = load atomic i64, ptr %chunk_at monotonic, align 8
-  %next_ticket = sub i64 %ticket, 1
-  %swap = cmpxchg ptr @unity.pool.job, i64 %ticket, i64 %next_ticket acq_rel monotonic, align 8
+  %last = sub i64 %past, 1
+  %index = select i1 %mine, i64 %first, i64 %last
+  %step = select i1 %mine, i64 1, i64 -4096
+  %next_ticket = add i64 %ticket, %step
+  %swap = cmpxchg ptr %ticket_at, i64 %ticket, i64 %next_ticket acq_rel monotonic, align 8
   %won = extractvalue { i64, i1 } %swap, 1
   br i1 %won, label %run, label %look
 run:
@@ -95,7 +122,6 @@ run:
   %failed = icmp ne i32 %status, 0
   br i1 %failed, label %finished, label %call
 call:
-  %index = sub i64 %remaining, 1
   %begin = mul i64 %index, %chunk
   %left = sub i64 %total, %begin
   %short = icmp slt i64 %left, %chunk
@@ -105,22 +131,25 @@ call:
   %error = icmp ne i32 %result, 0
   br i1 %error, label %report, label %finished
 report:
-  %first = cmpxchg ptr @unity.pool.status, i32 0, i32 %result acq_rel monotonic, align 4
+  %reported = cmpxchg ptr @unity.pool.status, i32 0, i32 %result acq_rel monotonic, align 4
   br label %finished
 finished:
   br label %look
 done:
-  ret i32 %taken
+  ret i32 %taken_before
 }
 
-define internal ptr @unity.pool.worker(ptr %unused) {
+define internal ptr @unity.pool.worker(ptr %argument) {
 entry:
+  %own = ptrtoint ptr %argument to i64
   br label %idle
 idle:
+  %done = phi i64 [ -1, %entry ], [ %done, %awake ], [ %latest, %work ], [ %latest, %tell ], [ %latest, %rouse ]
   br label %spin
 spin:
   %turn = phi i32 [ 0, %idle ], [ %next_turn, %again ]
-  %ready = call i1 @unity.pool.has_work()
+  %latest = call i64 @unity.pool.latest()
+  %ready = icmp ne i64 %latest, %done
   br i1 %ready, label %work, label %check
 check:
   %stop = load atomic i32, ptr @unity.pool.stopping monotonic, align 4
@@ -135,7 +164,8 @@ prepare:
   ; announce, read the wake word, look once more: whoever opens a region after that look sees the announcement
   %was = atomicrmw add ptr @unity.pool.sleepers, i32 1 seq_cst
   %seen = load atomic i32, ptr @unity.pool.wake seq_cst, align 4
-  %ready_now = call i1 @unity.pool.has_work()
+  %latest_now = call i64 @unity.pool.latest()
+  %ready_now = icmp ne i64 %latest_now, %done
   %stop_now = load atomic i32, ptr @unity.pool.stopping seq_cst, align 4
   %stopped_now = icmp ne i32 %stop_now, 0
   %stay = or i1 %ready_now, %stopped_now
@@ -147,7 +177,7 @@ awake:
   %is = atomicrmw sub ptr @unity.pool.sleepers, i32 1 seq_cst
   br label %idle
 work:
-  %taken = call i32 @unity.pool.run_chunks()
+  %taken = call i32 @unity.pool.run_chunks(i64 %own)
   %before = atomicrmw sub ptr @unity.pool.unfinished, i32 %taken seq_cst
   %last = icmp eq i32 %before, %taken
   %some = icmp ne i32 %taken, 0
@@ -166,9 +196,7 @@ leave:
 
 ; In the child of a fork: the workers are gone, no region is open.
 define internal void @unity.pool.after_fork() {
-  %ticket = load atomic i64, ptr @unity.pool.job monotonic, align 8
-  %closed = and i64 %ticket, -16777216
-  store atomic i64 %closed, ptr @unity.pool.job monotonic, align 8
+  call void @llvm.memset.p0.i64(ptr @unity.pool.part, i8 0, i64 @PART_BYTES@, i1 false)
   store atomic i32 0, ptr @unity.pool.unfinished monotonic, align 4
   store atomic i32 0, ptr @unity.pool.waiting monotonic, align 4
   store atomic i32 0, ptr @unity.pool.sleepers monotonic, align 4
@@ -201,7 +229,10 @@ test:
   br i1 %enough, label %finish, label %create
 create:
   %slot = getelementptr i64, ptr @unity.pool.handles, i32 %count
-  %r2 = call i32 @pthread_create(ptr %slot, ptr null, ptr @unity.pool.worker, ptr null)
+  %own = add i32 %count, 1
+  %own64 = zext i32 %own to i64
+  %argument = inttoptr i64 %own64 to ptr
+  %r2 = call i32 @pthread_create(ptr %slot, ptr null, ptr @unity.pool.worker, ptr %argument)
   %refused = icmp ne i32 %r2, 0
   br i1 %refused, label %finish, label %made
 made:
@@ -224,9 +255,10 @@ entry:
 empty:
   ret i32 0
 size:
-  ; at least one element a chunk, at most 2^24 - 1 chunks
-  %rest = add i64 %total, 16777213
-  %least_wide = udiv i64 %rest, 16777214
+  ; at least one element a chunk, at most so many chunks that their numbers fit into a ticket
+  %less = sub i64 %total, 1
+  %least = udiv i64 %less, @MAX_CHUNKS@
+  %least_wide = add i64 %least, 1
   %larger = icmp sgt i64 %chunk_wish, %least_wide
   %chunk = select i1 %larger, i64 %chunk_wish, i64 %least_wide
   %single = icmp sle i64 %total, %chunk
@@ -253,8 +285,7 @@ start:
   call void @unity.pool.start()
   br label %open
 open:
-  %minus = sub i64 %total, 1
-  %whole = udiv i64 %minus, %chunk
+  %whole = udiv i64 %less, %chunk
   %chunks = add i64 %whole, 1
   %chunks32 = trunc i64 %chunks to i32
   %fn_at = getelementptr %unity.pool.job, ptr @unity.pool.job, i64 0, i32 1
@@ -267,10 +298,31 @@ open:
   store atomic i64 %chunk, ptr %chunk_at monotonic, align 8
   store atomic i32 0, ptr @unity.pool.status monotonic, align 4
   store atomic i32 %chunks32, ptr @unity.pool.unfinished monotonic, align 4
-  %ticket = load atomic i64, ptr @unity.pool.job monotonic, align 8
-  %generation = add i64 %ticket, 16777216
-  %opened = or i64 %generation, %chunks
-  store atomic i64 %opened, ptr @unity.pool.job seq_cst, align 8
+  %threads32 = add i32 %workers, 1
+  %threads = zext i32 %threads32 to i64
+  %few = icmp ult i64 %chunks, %threads
+  %parts = select i1 %few, i64 %chunks, i64 %threads
+  %parts_at = getelementptr %unity.pool.job, ptr @unity.pool.job, i64 0, i32 5
+  store atomic i64 %parts, ptr %parts_at monotonic, align 8
+  %before_this = load atomic i64, ptr @unity.pool.job monotonic, align 8
+  %generation = add i64 %before_this, 1
+  %tag = shl i64 %generation, 24
+  br label %part
+part:
+  %number = phi i64 [ 0, %open ], [ %next_number, %part ]
+  %begin = phi i64 [ 0, %open ], [ %past, %part ]
+  %next_number = add i64 %number, 1
+  %scaled = mul i64 %chunks, %next_number
+  %past = udiv i64 %scaled, %parts
+  %high = shl i64 %past, 12
+  %range = or i64 %high, %begin
+  %ticket = or i64 %tag, %range
+  %ticket_at = getelementptr %unity.pool.part, ptr @unity.pool.part, i64 %number, i32 0
+  store atomic i64 %ticket, ptr %ticket_at release, align 8
+  %more_parts = icmp ult i64 %next_number, %parts
+  br i1 %more_parts, label %part, label %announce
+announce:
+  store atomic i64 %generation, ptr @unity.pool.job seq_cst, align 8
   %sleepers = load atomic i32, ptr @unity.pool.sleepers seq_cst, align 4
   %asleep = icmp sgt i32 %sleepers, 0
   br i1 %asleep, label %rouse, label %work
@@ -280,7 +332,7 @@ rouse:
   call void @unity.pool.rouse(ptr @unity.pool.wake, i32 %useful)
   br label %work
 work:
-  %taken = call i32 @unity.pool.run_chunks()
+  %taken = call i32 @unity.pool.run_chunks(i64 0)
   %before = atomicrmw sub ptr @unity.pool.unfinished, i32 %taken seq_cst
   br label %spin
 spin:
@@ -360,6 +412,9 @@ def pool_ir() -> str:
         ("PAUSE", machine[1]),
         ("PAUSE_DECLARATION", machine[2]),
         ("MAX_WORKERS", MAX_WORKERS),
+        ("MAX_CHUNKS", MAX_CHUNKS),
+        ("PARTS", MAX_WORKERS + 1),
+        ("PART_BYTES", 128 * (MAX_WORKERS + 1)),
         ("WORKER_SPINS", WORKER_SPINS),
         ("CALLER_SPINS", CALLER_SPINS),
     ):
