@@ -10,7 +10,7 @@ from ...ir.build import dtype_of
 from ...ir.scalar import Cast
 from ...support.errors import CodegenError
 from ...support.source import Span
-from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
+from .lltypes import float_text, int_text, is_narrow, memory_type, value_type
 from .narrow import narrow, widen
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -31,6 +31,25 @@ def _rounded_to_odd(w: FunctionWriter, text: str, dtype: DataType) -> str:
     else:
         large = w.emit(f"icmp ugt {ty} {text}, {int_text(kept, dtype)}")
     return w.emit(f"select {mask} {w.emit(f'and {mask} {inexact}, {large}')}, {ty} {odd}, {ty} {text}")
+
+
+def _truncated(w: FunctionWriter, text: str, source: DataType, target: DataType) -> str:
+    """Floats truncated to integers and saturated, by comparisons: on x86 LLVM takes vectors of its saturating conversion apart lane
+    by lane, those that it made of a loop as well."""
+    from_type, to_type = value_type(source), value_type(target)
+    mask = value_type(DataType("bool").with_lanes(source.lanes))
+    bits = target.bits - target.is_int
+    least, beyond = -float(1 << bits) if target.is_int else 0.0, float(1 << bits)
+    low = w.emit(f"fcmp oge {from_type} {text}, {float_text(least, source)}")
+    high = w.emit(f"fcmp oge {from_type} {text}, {float_text(beyond, source)}")
+    below = w.emit(f"fcmp olt {from_type} {text}, {float_text(beyond, source)}")
+    inside = w.emit(f"and {mask} {low}, {below}")
+    safe = w.emit(f"select {mask} {inside}, {from_type} {text}, {from_type} {float_text(0.0, source)}")
+    made = w.emit(f"{'fptosi' if target.is_int else 'fptoui'} {from_type} {safe} to {to_type}")
+    if target.is_int:
+        small = w.emit(f"fcmp olt {from_type} {text}, {float_text(least, source)}")
+        made = w.emit(f"select {mask} {small}, {to_type} {int_text(-(1 << bits), target)}, {to_type} {made}")
+    return w.emit(f"select {mask} {high}, {to_type} {int_text((1 << bits) - 1, target)}, {to_type} {made}")
 
 
 def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, span: Span | None = None) -> str:
@@ -63,9 +82,7 @@ def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, sp
     if source.is_float and target.is_float:
         return w.emit(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {from_type} {text} to {to_type}")
     if source.is_float:
-        kind = "fptoui" if target.is_uint else "fptosi"
-        name = f"@llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
-        return w.emit(f"call {to_type} {name}({from_type} {text})")
+        return _truncated(w, text, source, target)
     unsigned = source.is_uint or source.is_bool
     if target.is_float:
         return w.emit(f"{'uitofp' if unsigned else 'sitofp'} {from_type} {text} to {to_type}")

@@ -38,6 +38,8 @@ PAYS = 700
 """Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
 THIN = 6
 """How many times more a multiply-add of a depthwise convolution saves."""
+BYTES = 10
+"""The same of one of bytes: the instructions for them take neighbouring channels."""
 UNKNOWN = 64
 """What a symbolic extent is taken for."""
 
@@ -64,6 +66,11 @@ def _extent(value: Expr, axis: int) -> int:
     """A constant extent of a tensor, at least one."""
     extent = (dims(value.ty) or ())[axis]
     return max(1, extent.value) if type(extent) is IntImm else UNKNOWN
+
+
+def _is_bytes(value: Expr) -> bool:
+    """Is the value a tensor of 8-bit integers, of which instructions multiply neighbouring channels."""
+    return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name in ("int8", "uint8")
 
 
 class _Converter:
@@ -131,7 +138,10 @@ class _Converter:
         layouts = {call.attrs.get("data_layout", space), call.attrs.get("out_layout") or space}
         if layouts != {space} or call.attrs.get("kernel_layout", "OI" + space[2:]) != "OI" + space[2:]:
             return None
-        if shape is None or dims(call.ty) is None or call.ty.dtype is None or not call.ty.dtype.is_float:
+        if shape is None or dims(call.ty) is None or call.ty.dtype is None:
+            return None
+        of_bytes = _is_bytes(data) and call.ty.dtype.name == "int32"
+        if not call.ty.dtype.is_float and not of_bytes:
             return None
         groups, features = int_attr(call, "groups", 1), shape[0]
         lanes = self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)
@@ -140,7 +150,7 @@ class _Converter:
             return None
         if self.options.only_constants and not self.source.is_constant(weight):
             return None
-        form = self.known(data)
+        form = self.operand(data, rank) if of_bytes else self.known(data)
         if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
             return None
         axes = [*range(2, rank), 0, 1] if depthwise else [*range(2, rank), 1, 0]
@@ -151,7 +161,9 @@ class _Converter:
             "kernel_layout": space[2:] + ("OI" if depthwise else "IO"),
             "out_layout": last_layout(rank),
         }
-        self.saved += _count(call) * _count(weight) // features.value * (THIN if depthwise else 1)
+        self.saved += (
+            _count(call) * _count(weight) // features.value * (THIN if depthwise else BYTES if of_bytes else 1)
+        )
         assert type(call.op) is Op
         return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
 

@@ -58,19 +58,26 @@ def constants_of(mod: IRModule) -> dict[Var, Constant]:
     }  # fmt: skip
 
 
+def finite_weights(value: Call, known: dict[Var, Constant]) -> np.ndarray | None:
+    """The second operand of a float32 call of two float32 operands, where it is constant, finite and not empty."""
+    data, right = value.args
+    weights = known.get(right, right) if isinstance(right, Var) else right
+    if type(weights) is not Constant or not dims(data.ty) or value.attrs.get("out_dtype") not in (None, "float32"):
+        return None
+    array = weights.data.numpy()
+    if array.dtype != np.float32 or 0 in array.shape or not np.isfinite(array).all():
+        return None
+    return array if _float32(data) and _float32(value) else None
+
+
 def product_of(value: Expr, known: dict[Var, Constant]) -> Product | None:
     """A float32 product with a constant finite matrix on its right; None for anything else."""
     if type(value) is not Call or type(value.op) is not Op or value.op.name != "R.matmul":
         return None
-    data, right = value.args
-    weights = known.get(right, right) if isinstance(right, Var) else right
-    extents = dims(data.ty)
-    if type(weights) is not Constant or not extents or value.attrs.get("out_dtype") not in (None, "float32"):
+    weights, extents = finite_weights(value, known), dims(value.args[0].ty)
+    if weights is None or weights.ndim != 2 or not extents:
         return None
-    array = weights.data.numpy()
-    if array.ndim != 2 or array.dtype != np.float32 or 0 in array.shape or not np.isfinite(array).all():
-        return None
-    return Product(data, tuple(extents[:-1]), array) if _float32(data) and _float32(value) else None
+    return Product(value.args[0], tuple(extents[:-1]), weights)
 
 
 def _float32(value: Expr) -> bool:
