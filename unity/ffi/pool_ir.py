@@ -6,7 +6,7 @@ chunk takes it by compare-and-swap on that word: the part's own thread at its be
 So a slow worker can neither take a chunk of an older region nor hold up a newer one, and what it does not get to others do: the
 caller waits only for chunks that were started. Idle workers spin briefly, then sleep on a futex.
 Invariant: the job fields are written only while no chunk remains, so a successful compare-and-swap proves they were stable.
-Not here: compiling the text and choosing the number of threads (``pool.py``).
+Not here: starting workers (``pool_threads_ir.py``), compiling the text and choosing the number of threads (``pool.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import platform
 
 from ..support.errors import FFIError
+from .pool_threads_ir import THREADS_IR
 
 MAX_WORKERS = 255
 MAX_CHUNKS = 4095
@@ -194,58 +195,6 @@ leave:
   ret ptr null
 }
 
-; In the child of a fork: the workers are gone, no region is open.
-define internal void @unity.pool.after_fork() {
-  call void @llvm.memset.p0.i64(ptr @unity.pool.part, i8 0, i64 @PART_BYTES@, i1 false)
-  store atomic i32 0, ptr @unity.pool.unfinished monotonic, align 4
-  store atomic i32 0, ptr @unity.pool.waiting monotonic, align 4
-  store atomic i32 0, ptr @unity.pool.sleepers monotonic, align 4
-  store atomic i32 0, ptr @unity.pool.stopping monotonic, align 4
-  store i32 0, ptr @unity.pool.running
-  store atomic i32 0, ptr @unity.pool.lock seq_cst, align 4
-  ret void
-}
-
-; Start the workers, with all signals blocked in them. The lock is held.
-define internal void @unity.pool.start() noinline {
-entry:
-  %all = alloca [128 x i8], align 8
-  %old = alloca [128 x i8], align 8
-  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
-  %known = load i32, ptr @unity.pool.registered
-  %fresh = icmp eq i32 %known, 0
-  br i1 %fresh, label %register, label %block
-register:
-  %r0 = call i32 @__register_atfork(ptr null, ptr null, ptr @unity.pool.after_fork, ptr null)
-  store i32 1, ptr @unity.pool.registered
-  br label %block
-block:
-  %r1 = call i32 @pthread_sigmask(i32 0, ptr %all, ptr %old)
-  %wanted = load i32, ptr @unity.pool.workers
-  br label %test
-test:
-  %count = phi i32 [ 0, %block ], [ %next, %made ]
-  %enough = icmp sge i32 %count, %wanted
-  br i1 %enough, label %finish, label %create
-create:
-  %slot = getelementptr i64, ptr @unity.pool.handles, i32 %count
-  %own = add i32 %count, 1
-  %own64 = zext i32 %own to i64
-  %argument = inttoptr i64 %own64 to ptr
-  %r2 = call i32 @pthread_create(ptr %slot, ptr null, ptr @unity.pool.worker, ptr %argument)
-  %refused = icmp ne i32 %r2, 0
-  br i1 %refused, label %finish, label %made
-made:
-  %next = add i32 %count, 1
-  br label %test
-finish:
-  ; where the system refuses threads, the pool goes on with those it has
-  store i32 %count, ptr @unity.pool.running
-  store i32 %count, ptr @unity.pool.workers
-  %r3 = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  ret void
-}
-
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
 
 define i32 @unity_parallel_for(ptr %fn, ptr %ctx, i64 %total, i64 %chunk_wish) {
@@ -363,41 +312,6 @@ close:
   store atomic i32 0, ptr @unity.pool.lock release, align 4
   ret i32 %status
 }
-
-define void @unity_pool_set_threads(i32 %threads) {
-entry:
-  br label %try
-try:
-  %swap = cmpxchg ptr @unity.pool.lock, i32 0, i32 1 acquire monotonic, align 4
-  %locked = extractvalue { i32, i1 } %swap, 1
-  br i1 %locked, label %stop, label %busy
-busy:
-  %r0 = call i32 @sched_yield()
-  br label %try
-stop:
-  store atomic i32 1, ptr @unity.pool.stopping seq_cst, align 4
-  %woken = atomicrmw add ptr @unity.pool.wake, i32 1 seq_cst
-  call void @unity.pool.rouse(ptr @unity.pool.wake, i32 2147483647)
-  %running = load i32, ptr @unity.pool.running
-  br label %test
-test:
-  %index = phi i32 [ 0, %stop ], [ %next, %join ]
-  %more = icmp slt i32 %index, %running
-  br i1 %more, label %join, label %finish
-join:
-  %slot = getelementptr i64, ptr @unity.pool.handles, i32 %index
-  %handle = load i64, ptr %slot
-  %r1 = call i32 @pthread_join(i64 %handle, ptr null)
-  %next = add i32 %index, 1
-  br label %test
-finish:
-  store i32 0, ptr @unity.pool.running
-  store atomic i32 0, ptr @unity.pool.stopping seq_cst, align 4
-  %workers = sub i32 %threads, 1
-  store i32 %workers, ptr @unity.pool.workers
-  store atomic i32 0, ptr @unity.pool.lock release, align 4
-  ret void
-}
 """
 
 
@@ -406,7 +320,7 @@ def pool_ir() -> str:
     machine = _MACHINES.get(platform.machine())
     if machine is None or platform.system() != "Linux":
         raise FFIError("E730", f"the thread pool needs Linux on x86_64 or aarch64, this is {platform.system()}")
-    text = _IR
+    text = _IR + THREADS_IR
     for name, value in (
         ("FUTEX", machine[0]),
         ("PAUSE", machine[1]),
