@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from math import lcm
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,10 +26,16 @@ from .itermap_inverse import inverse_affine_iter_map
 
 @node
 class IndexMap(Node):
-    """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``."""
+    """``initial_indices -> final_indices``, e.g. ``(i, j) -> (i // 4, j, i % 4)``.
+
+    ``axis_separators`` are places among the final indices that divide them into the dimensions of the memory they lie in; a
+    Python function names them by ``AXIS_SEPARATOR``.
+    """
 
     initial_indices: Def[tuple[Var, ...]]
     final_indices: tuple[Expr, ...]
+    axis_separators: tuple[int, ...] = ()
+    AXIS_SEPARATOR: ClassVar[Any] = ...
 
     def map_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The final indices of given initial ones, simplified. Raises TypeRuleError E207 on a wrong number."""
@@ -63,13 +70,16 @@ class IndexMap(Node):
                 raise TypeRuleError("E208", f"{expr} begins at {ana.simplify(r.min)}, not at zero")
         return tuple([r.extent for r in ranges])
 
+    def places(self, shape: Sequence[int]) -> tuple[np.ndarray, ...]:
+        """Where the cells of a shape are in the new layout, in row-major order: one array for each final index."""
+        cells = [dict(zip(self.initial_indices, cell)) for cell in itertools.product(*[range(n) for n in shape])]
+        return tuple([np.array([evaluate(e, cell) for cell in cells], dtype="int64") for e in self.final_indices])
+
     def map_tensor(self, array: np.ndarray) -> np.ndarray:
         """The array in the new layout; cells that nothing maps to are zero."""
         shape = [const(n, "int64") for n in array.shape]
         result = np.zeros([_known(n) for n in self.map_shape(shape)], array.dtype)
-        for position in itertools.product(*[range(n) for n in array.shape]):
-            assignment = dict(zip(self.initial_indices, position))
-            result[tuple([evaluate(e, assignment) for e in self.final_indices])] = array[position]
+        result[self.places(array.shape)] = array.ravel()
         return result
 
     def inverse(self, shape: Sequence[Expr]) -> IndexMap:

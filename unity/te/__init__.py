@@ -64,7 +64,11 @@ from .value import (
     var,
 )  # fmt: skip
 
+AXIS_SEPARATOR = ...
+"""What divides the axes of a layout among the results of an index map."""
+
 __all__ = [
+    "AXIS_SEPARATOR",
     "Compute",
     "Extern",
     "ReduceAxis",

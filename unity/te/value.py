@@ -18,9 +18,16 @@ Scalar = Any
 """What may stand where a scalar is expected: Value, IR expression, Python number."""
 
 
+class Operand:
+    """What stands for an expression, ``expr``, among Values."""
+
+    __slots__ = ()
+    expr: Expr
+
+
 def unwrap(value: Scalar) -> Any:
-    """The IR expression of a Value; other things as they are."""
-    return value.expr if isinstance(value, Value) else value
+    """The IR expression of a Value or another Operand; other things as they are."""
+    return value.expr if isinstance(value, Operand) else value
 
 
 def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
@@ -29,7 +36,7 @@ def to_scalar(value: Scalar, dtype: str | None = None) -> Expr:
     return found if isinstance(found, Expr) else build.const(found, dtype)
 
 
-class Value:
+class Value(Operand):
     """A scalar expression with operators."""
 
     __slots__ = ("expr",)

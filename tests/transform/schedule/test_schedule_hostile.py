@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,15 @@ from schedule_programs import module
 from test_schedule_property import PROGRAMS, _blocks, random_step
 
 import unity
+from unity.arith.evaluate import evaluate
+from unity.arith.index_map import IndexMap
 from unity.ir import IRModule
+from unity.ir.buffer import Buffer
 from unity.ir.expr import Var
+from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.structural import structural_equal
+from unity.ir.types import Expr
 from unity.ir.verify import verify
 from unity.script import parse
 from unity.support.errors import ScheduleError, UnityError
@@ -101,10 +108,50 @@ def reference(name: str) -> list[tuple[list[Any], list[np.ndarray]]]:
     return found
 
 
-def after(mod: IRModule, args: list[Any]) -> list[np.ndarray]:
+@dataclass
+class Move:
+    """A parameter that comes in another layout: its place, how its cells are moved, its shape then; the buffers at the start."""
+
+    before: list[Buffer]
+    place: int
+    index_map: IndexMap
+    pad_value: float
+    shape: tuple[Expr, ...]
+
+
+def moves_of(sch: Schedule) -> list[Move]:
+    """What the last step of a schedule did to parameters."""
+    func: PrimFunc = sch.mod["main"]  # type: ignore[assignment]
+    start: PrimFunc = sch.state.given["main"]  # type: ignore[assignment]
+    before = [start.buffer_map[p] for p in start.params]
+    return [
+        Move(before, func.params.index(r.param), r.index_map, r.pad_value or 0, func.buffer_map[r.param].shape)
+        for r in sch.state.relaid
+    ]
+
+
+def after(mod: IRModule, args: list[Any], moves: Sequence[Move] = ()) -> list[np.ndarray]:
+    """What a program leaves in its arguments; those that it takes in another layout are moved there and back."""
     given = copy.deepcopy(args)
+    sizes = {
+        d: n
+        for move in moves[:1]
+        for b, a in zip(move.before, args)
+        for d, n in zip(b.shape, a.shape)
+        if isinstance(d, Var)
+    }
+    cells = [np.arange(a.size) for a in given]
+    for move in moves:
+        array = given[move.place]
+        made = np.full([evaluate(n, sizes) for n in move.shape], move.pad_value, array.dtype)
+        places = move.index_map.places(array.shape)
+        made[places] = array.ravel()
+        cells[move.place] = (
+            np.ravel_multi_index(places, made.shape)[cells[move.place]] if array.size else cells[move.place]
+        )
+        given[move.place] = made
     run(mod, "main", *given)
-    return [x for x in given if isinstance(x, np.ndarray)]
+    return [x.ravel()[c].reshape(a.shape) for x, c, a in zip(given, cells, args)]
 
 
 def compare(wanted: list[np.ndarray], found: list[np.ndarray]) -> None:
@@ -112,16 +159,19 @@ def compare(wanted: list[np.ndarray], found: list[np.ndarray]) -> None:
         np.testing.assert_allclose(x.astype("float64"), y.astype("float64"), rtol=1e-4, atol=1e-4)
 
 
-def random_schedule(name: str, seed: int) -> Schedule:
+def random_schedule(name: str, seed: int) -> tuple[Schedule, list[Move]]:
+    """A schedule of random steps, and the parameters to which they gave another layout."""
     rng = random.Random(f"hostile {name} {seed}")
     sch = Schedule(MODULES[name], seed=seed, debug_mask=1, error_render_level="fast")
+    moves: list[Move] = []
     for _ in range(rng.randint(2, 12)):
         before, steps = sch.mod, len(sch.trace.insts)
         try:
             hostile_step(sch, rng)
+            moves += moves_of(sch)
         except ScheduleError:
             assert sch.mod is before or len(sch.trace.insts) > steps
-    return sch
+    return sch, moves
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -130,12 +180,12 @@ def test_accepted_steps_keep_results(name: str) -> None:
     assert cases
     applied = 0
     for seed in range(8):
-        sch = random_schedule(name, seed)
+        sch, moves = random_schedule(name, seed)
         try:
             verify(sch.mod)
             assert structural_equal(parse(sch.mod.script()), sch.mod)
             for args, wanted in cases:
-                compare(wanted, after(sch.mod, args))
+                compare(wanted, after(sch.mod, args, moves))
         except Exception as error:
             raise AssertionError(f"seed {seed}\n{sch.trace.simplified().script()}\n{sch.mod.script()}") from error
         applied += len([i for i in sch.trace.insts if i.row.kind == "step"])
@@ -148,9 +198,9 @@ def test_accepted_steps_keep_results(name: str) -> None:
 @pytest.mark.parametrize("name", [*ALL][::3])
 def test_a_sample_as_machine_code(name: str) -> None:
     for seed in range(50, 60):
-        sch = random_schedule(name, seed)
+        sch, moves = random_schedule(name, seed)
         threads = any([i.row.name == "bind" for i in sch.trace.insts])
-        if not threads and not any(["shared" in str(i.args.values()) for i in sch.trace.insts]):
+        if not threads and not moves and not any(["shared" in str(i.args.values()) for i in sch.trace.insts]):
             break
     args, wanted = reference(name)[-1]
     given = copy.deepcopy(args)

@@ -117,14 +117,16 @@ def _product(a: _Terms, b: _Terms) -> _Terms | None:
     factors, scaled = _numbers(b), a
     if factors is None:
         factors, scaled = _numbers(a), b
-    return factors and [(scalar, [n * m for n, m in zip(counts, factors)]) for scalar, counts in scaled]
+    if factors is None:
+        return None
+    return [(scalar, [n * m for n, m in zip(counts, factors)]) for scalar, counts in scaled]
 
 
 def _parts(a: _Terms, b: _Terms) -> tuple[int, _Terms, list[int]] | None:
     """(divisor, the scalars, all of them multiples of it, the numbers) of a vector that is divided by one number."""
     divisors = set(_numbers(b) or [0])
     divisor = divisors.pop()
-    scalars = [(scalar, counts) for scalar, counts in a if scalar is not None]
+    scalars = [term for term in a if term[0] is not None]
     if divisors or divisor <= 0 or any([n % divisor for _, counts in scalars for n in counts]):
         return None
     return divisor, scalars, _numbers([term for term in a if term[0] is None]) or [0] * len(b[0][1])

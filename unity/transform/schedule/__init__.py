@@ -7,6 +7,7 @@ errors; ``trace`` the record. Importing this package registers every primitive.
 
 from . import (
     annotations,
+    block_layout,
     blockize,
     cache,
     compute_location,
@@ -51,6 +52,7 @@ FAMILIES = (
     blockize,
     tensorize,
     layout,
+    block_layout,
     padding,
     storage,
     annotations,

@@ -8,11 +8,14 @@ Not here: the proofs. A primitive that cannot prove a condition calls ``state.as
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...arith import Analyzer
+from ...arith.evaluate import evaluate
+from ...arith.index_map import IndexMap
 from ...ir.build import const, dtype_of
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -22,6 +25,7 @@ from ...ir.stmt import For, Stmt
 from ...ir.types import Expr, PrimType
 from ...ir.walk import substitute
 from ...support.errors import UnityError
+from .parameter_layout import Pad
 from .refuse import refuse
 from .sref import items_below
 from .state import ScheduleState
@@ -52,7 +56,7 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
             if isinstance(first, str):
                 continue  # the program itself cannot run on these arguments
             runs += 1
-            difference = compare(first, _results(after, name, args), seed)
+            difference = compare(first, _relaid_results(state, before, after, name, args), seed)
             if difference is not None:
                 text = f"the program computes something else after the step: {difference}"
                 refuse("E404", f"{text} (assumed: {said})" if said else text, condition="tested equal", at=root)
@@ -79,6 +83,49 @@ def _results(fn: PrimFunc, name: str, args: list[Any]) -> list[np.ndarray] | str
     except UnityError as error:
         return error.message
     return [a for a in given if isinstance(a, np.ndarray)]
+
+
+def _relaid_results(
+    state: ScheduleState, before: PrimFunc, after: PrimFunc, name: str, args: list[Any]
+) -> list[np.ndarray] | str:
+    """Results of the function after the step on the same arguments, those of another layout moved there and back."""
+    given, places = list(args), {}
+    sizes = _sizes(before, args)
+    for relaid in [r for r in state.relaid if r.func == name]:
+        place, pad = before.params.index(relaid.param), relaid.pad_value
+        array = args[place]
+        shape = [Analyzer().simplify(substitute(n, sizes)) for n in after.buffer_map[relaid.param].shape]
+        indices = tuple([substitute(e, sizes) for e in relaid.index_map.final_indices])
+        places[place] = IndexMap(relaid.index_map.initial_indices, indices).places(array.shape)
+        extents = [n.value for n in shape if type(n) is IntImm]
+        given[place] = np.fromfunction(_at(pad), extents, dtype="int64").astype(array.dtype)
+        given[place][places[place]] = array.ravel()
+    found = _results(after, name, given)
+    if isinstance(found, str):
+        return found
+    arrays = [k for k, argument in enumerate(given) if isinstance(argument, np.ndarray)]
+    return [x[places[k]].reshape(args[k].shape) if k in places else x for k, x in zip(arrays, found)]
+
+
+def _at(pad: Pad) -> Callable[..., np.ndarray]:
+    """The pad value at cells, given by their indices."""
+
+    def value(*cell: np.ndarray) -> np.ndarray:
+        if not isinstance(pad, IndexMap):
+            return np.full(cell[0].shape if cell else (), pad or 0)
+        one = np.vectorize(
+            lambda *at: evaluate(pad.final_indices[0], dict(zip(pad.initial_indices, at))), otypes=["int64"]
+        )
+        return np.asarray(one(*cell))
+
+    return value
+
+
+def _sizes(fn: PrimFunc, args: list[Any]) -> dict[Var, Expr]:
+    """The sizes that arguments give."""
+    bound = [(fn.buffer_map.get(param), value) for param, value in zip(fn.params, args)]
+    pairs = [(d, n) for buffer, value in bound if buffer is not None for d, n in zip(buffer.shape, value.shape)]
+    return {d: const(n, dtype_of(d)) for d, n in pairs if isinstance(d, Var)}
 
 
 def arguments(fn: PrimFunc, rng: np.random.Generator, size: int, below: int = 8) -> list[Any] | None:

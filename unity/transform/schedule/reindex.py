@@ -6,7 +6,7 @@ back) is the element the block would have touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...arith.index_map import IndexMap
@@ -23,12 +23,13 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import collect, free_vars, substitute
 from ...support.deep import deep_recursion
 from ...support.errors import UnityError
+from .block_layout import iterator_map
 from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
 from .conditions import require_regular
 from .coverage import covers, relaxed_region, why_not_covered
 from .dependence import block_scope, regions
 from .domains import nest_of
-from .index_maps import no_less_than_zero, to_index_map
+from .index_maps import no_less_than_zero
 from .moving import body_of, position_of, statements_of
 from .refuse import refuse
 from .registry import primitive
@@ -40,16 +41,11 @@ from .storage import written_buffer
 _CHECKS = ("one access", "accesses inside the buffer", "one cell for each iteration")
 
 
-def _block_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> IndexMap:
-    axes = args["block"].block.iter_vars
-    return to_index_map(value, len(axes), dtype_of(axes[0].var).name if axes else "int64")
-
-
 @primitive(
     checks=("a read buffer", "at most one writer", *_CHECKS),
     rewrite="C[...] = f(A[g(v)])  ->  A_global[map(v)] = A[g(v)]; C[...] = f(A_global[map(v)])",
     example='sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j // 4, k, j % 4))',
-    normalize={"index_map": _block_map},
+    normalize={"index_map": iterator_map},
 )
 def reindex_cache_read(
     state: ScheduleState, block: BlockRef, read_buffer_index: int | str, storage_scope: str, index_map: Any
@@ -66,7 +62,7 @@ def reindex_cache_read(
     checks=("a written buffer", "only writer", "spatial access", *_CHECKS),
     rewrite="C[g(v)] = f(...)  ->  C_local[map(v)] = f(...); C[g(v)] = C_local[map(v)]",
     example='sch.reindex_cache_write(sch.get_block("C"), 0, "local", lambda i, j, k: (j, i))',
-    normalize={"index_map": _block_map},
+    normalize={"index_map": iterator_map},
 )
 def reindex_cache_write(
     state: ScheduleState, block: BlockRef, write_buffer_index: int | str, storage_scope: str, index_map: Any

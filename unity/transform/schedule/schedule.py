@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
+from ...ir.node import replace as with_fields
 from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.deep import deep_recursion
 from ...support.errors import ScheduleError, UnityError
 from . import grade
+from .dependence import regions
 from .location import Mark, run_at_mark
 from .refuse import LEVELS, Refused, picture, refuse
 from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
@@ -101,12 +103,19 @@ class Schedule:
         self.mod.show(**options)
 
     def get(self, rv: RandomVar) -> Any:
-        """What a random variable stands for: a Block, a For, or an integer. Raises ScheduleError E402 for one that is
-        gone."""
+        """What a random variable stands for: a Block with the regions it reads and writes, a For, or an integer. Raises
+        ScheduleError E402 for one that is gone."""
         found = self._resolve(rv)
-        if isinstance(found, Sref):
-            return found.block if found.is_block else found.loop
-        return found
+        if not isinstance(found, Sref):
+            return found
+        if not found.is_block:
+            return found.loop
+        block, cache = found.block, self.state.cache
+        if ("shown", block) not in cache:
+            reads, writes = regions(self.state, block)
+            whole = block.reads is not None and block.writes is not None
+            cache["shown", block] = block if whole else with_fields(block, reads=tuple(reads), writes=tuple(writes))
+        return cache["shown", block]
 
     def get_sref(self, rv: BlockRV | LoopRV) -> Sref:
         """The reference behind a random variable. Raises ScheduleError E402 for one that is gone."""
@@ -268,6 +277,8 @@ class Schedule:
             return rv
         value = ExprRV(f"v{len(self.trace.insts)}")
         self._symbols[value.expr] = made
+        if isinstance(made, int) and isinstance(value.expr, Var):
+            self.state.values[value.expr] = made
         return value
 
     if TYPE_CHECKING:

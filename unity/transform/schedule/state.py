@@ -11,8 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from ...arith.index_map import IndexMap
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
@@ -29,11 +31,21 @@ from .sref import Item, Sref, items_below, items_in, key_of
 from .tree import as_root, outer_form, swap
 
 
+@dataclass(slots=True, frozen=True)
+class Relaid:
+    """A parameter that a step gave another layout."""
+
+    func: str
+    param: Var
+    index_map: IndexMap
+    pad_value: Any
+
+
 class ScheduleState:
     """Functions by name as trees of srefs.
 
     ``index[func]`` finds an sref by loop variable or block. ``cache`` holds analyses keyed by the (immutable) nodes
-    they depend on, so it never has to be invalidated.
+    they depend on, so it never has to be invalidated. ``values`` are the sampled integers by the variables that stand for them.
     """
 
     def __init__(self, mod: IRModule, rng: random.Random) -> None:
@@ -45,7 +57,9 @@ class ScheduleState:
         self.wrapped: dict[str, bool] = {}
         self.index: dict[str, dict[Any, Sref]] = {}
         self.cache: dict[Any, Any] = {}
+        self.values: dict[Var, int] = {}
         self.assumptions: list[str] = []
+        self.relaid: list[Relaid] = []
         self._undo: list[Callable[[], None]] | None = None
         self._built: dict[str, tuple[PrimFunc, Any, PrimFunc]] = {}
         self._module: tuple[dict[str, PrimFunc], IRModule] = ({}, self.base)
@@ -153,6 +167,7 @@ class ScheduleState:
         """Start a step: from here ``rollback`` undoes."""
         self._undo = []
         self.assumptions = []
+        self.relaid = []
         self._start = {name: (self.shells[name], root.node) for name, root in self.roots.items()}
 
     def commit(self) -> None:
@@ -310,6 +325,7 @@ class ScheduleState:
         """An independent state, and which sref became which."""
         made = ScheduleState(self.given, rng)
         made.base = self.base
+        made.values = dict(self.values)
         made.shells, made.wrapped, made.cache = dict(self.shells), dict(self.wrapped), dict(self.cache)
         made._built = dict(self._built)
         moved: dict[Sref, Sref] = {}

@@ -16,7 +16,9 @@ from ...arith.index_map import IndexMap
 from ...ir import build
 from ...ir.expr import IntImm, Var
 from ...ir.types import Expr, prim_type
+from ...ir.walk import free_vars
 from ...support.errors import ScheduleError
+from ...te.value import Operand, Value, unwrap
 
 
 class RandomVar:
@@ -46,21 +48,16 @@ class LoopRV(RandomVar):
     letter = "l"
 
 
-def _operation(make: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], ExprRV]:
-    def apply(self: ExprRV, other: ExprRV | int) -> ExprRV:
-        return ExprRV(expr=make(self.expr, other.expr if isinstance(other, ExprRV) else other))
+def _operation(make: Callable[[Any, Any], Expr], reflected: bool = False) -> Callable[[Any, Any], Any]:
+    def apply(self: ExprRV, other: Any) -> Any:
+        a, b = (unwrap(other), self.expr) if reflected else (self.expr, unwrap(other))
+        result = make(a if isinstance(a, Expr) else build.const(a, "int64"), b)
+        return Value(result) if isinstance(other, Value) else ExprRV(expr=result)
 
     return apply
 
 
-def _reflected(make: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], ExprRV]:
-    def apply(self: ExprRV, other: int) -> ExprRV:
-        return ExprRV(expr=make(build.const(other, "int64"), self.expr))
-
-    return apply
-
-
-class ExprRV(RandomVar):
+class ExprRV(RandomVar, Operand):
     """An integer that a sampling step chose, or arithmetic over such integers (``tx * 2``)."""
 
     __slots__ = ("expr",)
@@ -69,11 +66,11 @@ class ExprRV(RandomVar):
         super().__init__(hint)
         self.expr: Expr = expr if expr is not None else Var(hint, prim_type("int64"))
 
-    __add__, __radd__ = _operation(build.add), _reflected(build.add)
-    __sub__, __rsub__ = _operation(build.sub), _reflected(build.sub)
-    __mul__, __rmul__ = _operation(build.mul), _reflected(build.mul)
-    __floordiv__, __rfloordiv__ = _operation(build.floordiv), _reflected(build.floordiv)
-    __mod__, __rmod__ = _operation(build.floormod), _reflected(build.floormod)
+    __add__, __radd__ = _operation(build.add), _operation(build.add, reflected=True)
+    __sub__, __rsub__ = _operation(build.sub), _operation(build.sub, reflected=True)
+    __mul__, __rmul__ = _operation(build.mul), _operation(build.mul, reflected=True)
+    __floordiv__, __rfloordiv__ = _operation(build.floordiv), _operation(build.floordiv, reflected=True)
+    __mod__, __rmod__ = _operation(build.floormod), _operation(build.floormod, reflected=True)
 
 
 Namer = Callable[[RandomVar], str]
@@ -130,24 +127,56 @@ def read_arithmetic(text: str, names: Mapping[str, Expr]) -> Expr:
         raise ScheduleError("E405", f"a trace holds {text[:200]!r}, which is not arithmetic: {error}") from None
 
 
+def _map_names(value: IndexMap) -> dict[Var, str]:
+    """Names of a map's indices, apart from those of the sizes that it uses, which keep theirs."""
+    sizes = [v for e in value.final_indices for v in free_vars(e) if v not in value.initial_indices]
+    letter = "i"
+    while any([v.name.startswith(letter) for v in sizes]):
+        letter += "_"
+    return {**{v: v.name for v in sizes}, **{v: f"{letter}{k}" for k, v in enumerate(value.initial_indices)}}
+
+
 def _map_json(value: IndexMap, name: Namer) -> Any:
-    names = {v: f"i{k}" for k, v in enumerate(value.initial_indices)}
-    return {"inputs": list(names.values()), "outputs": [_expr_text(e, names) for e in value.final_indices]}
+    names = _map_names(value)
+    found = {
+        "inputs": [names[v] for v in value.initial_indices],
+        "outputs": [_expr_text(e, names) for e in value.final_indices],
+    }
+    return {**found, "separators": list(value.axis_separators)} if value.axis_separators else found
 
 
 def _map_from_json(payload: Any, known: Mapping[str, RandomVar]) -> IndexMap:
     if type(payload) is not dict or any([type(payload.get(key)) is not list for key in ("inputs", "outputs")]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
+    separators = payload.get("separators", [])
+    if type(separators) is not list or any([type(place) is not int for place in separators]):
+        raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
     if any([type(text) is not str for text in (*payload["inputs"], *payload["outputs"])]):
         raise ScheduleError("E405", f"a trace holds {payload!r}, which is no index map")
     variables = {n: build.index_var(n) for n in payload["inputs"]}
-    return IndexMap(tuple(variables.values()), tuple([read_arithmetic(t, variables) for t in payload["outputs"]]))
+    outputs = tuple([read_arithmetic(t, _Sizes(variables)) for t in payload["outputs"]])
+    return IndexMap(tuple(variables.values()), outputs, tuple(separators))
+
+
+class _Sizes(dict[str, Expr]):
+    """Variables by name; another name stands for a size of the function that the trace is replayed on."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Expr:
+        found = self[name] = build.index_var(name)
+        return found
 
 
 def _map_python(value: IndexMap, name: Namer) -> str:
-    shown = _map_json(value, name)
-    outputs = ", ".join(shown["outputs"])
-    return f"lambda {', '.join(shown['inputs'])}: ({outputs}{',' if len(shown['outputs']) == 1 else ''})"
+    names = _map_names(value)
+    inputs = [names[v] for v in value.initial_indices]
+    own = {v: text if v in value.initial_indices else f'unity.te.var("{text}")' for v, text in names.items()}
+    outputs = [_expr_text(e, own) for e in value.final_indices]
+    for place in reversed(value.axis_separators):
+        outputs.insert(place, "...")
+    return f"lambda {', '.join(inputs)}: ({', '.join(outputs)}{',' if len(outputs) == 1 else ''})"
 
 
 CODECS: tuple[Codec, ...] = (Codec(IndexMap, "index_map", _map_json, _map_from_json, _map_python),)
