@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,9 @@ FORMS = {
     "result type first": _HEAD + '    B[0:16] = T.vectorlow("float32x16", A[0:32])\n',
     "T.Var with a name": '@T.prim_func\ndef f(a: T.handle):\n    n = T.Var("n", "int64")\n'
     + '    A = T.match_buffer(a, (n,), "float32")\n    T.Assert(n > 0, "empty")\n    A[0] = T.float32(1)\n',
+    "any number of conditions": _HEAD
+    + '    for i in range(32):\n        k: T.let[T.int32()] = T.Cast("int32", i)\n'
+    + "        while T.tvm_thread_invariant(T.any(T.all(i > 1, i < 4, A[i] > 0.0), k > 30)):\n            A[i] = -1.0\n",
     "T.FloatImm": _GRAPH
     + '    return R.full_like(x, R.const(2.0)), R.prim_value(T.IntImm("int32", 3)), '
     + 'R.prim_value(T.FloatImm("float32", 0.5))\n',
@@ -119,3 +124,23 @@ def test_a_macro_without_a_value_says_so(body: str, code: str) -> None:
     with pytest.raises(ScriptError) as caught:
         parse(_MACRO.format(body=body))
     assert caught.value.errors[0].code == code
+
+
+def test_python_math_of_plain_numbers() -> None:
+    text = _HEAD + "    B[0] = A[0] * T.float32(math.sqrt(64) + math.floor(math.pi))\n"
+    assert "T.float32(11)" in str(parse(text, scope={"math": math}))
+    for bad, code in (("math.factorial(9)", "E111"), ("math.sqrt(-1)", "E113"), ("math.sqrt(A[0])", "E113")):
+        with pytest.raises(ScriptError) as caught:
+            parse(_HEAD + f"    B[0] = {bad}\n", scope={"math": math})
+        assert caught.value.errors[0].code == code
+
+
+def test_a_python_function_is_refused_with_the_way_out() -> None:
+    with pytest.raises(ScriptError) as caught:
+        parse(_HEAD + "    B[0] = helper(A[0])\n", scope={"helper": lambda x: x})
+    assert "decorate it with @T.macro" in str(caught.value)
+
+
+def test_types_of_python_functions_may_be_optional() -> None:
+    assert (T.Buffer | None) is T.Buffer
+    assert (None | R.Tensor) is R.Tensor

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from enum import IntEnum
 
 from ..ffi.dtype import DataType
+from .binders import bound_symbols
 from .build import maximum
 from .expr import IntImm, ShapeExpr, Var
 from .structural import structural_equal
@@ -244,21 +245,6 @@ def bind_symbols(param: Type, arg: Type, mapping: dict[Var, Expr]) -> None:
     elif isinstance(param, TupleType) and isinstance(arg, TupleType):
         for inner_param, inner_arg in zip(param.fields, arg.fields):
             bind_symbols(inner_param, inner_arg, mapping)
-
-
-def bound_symbols(ty: Type) -> list[Var]:
-    """Symbols a type in a binding position defines: bare variables among its dimensions, in order."""
-    found: dict[Var, None] = {}
-    if isinstance(ty, (TensorType, ShapeType)):
-        if isinstance(ty, TensorType) and isinstance(ty.shape, Var):
-            found[ty.shape] = None
-        for dim in dims(ty) or ():
-            if isinstance(dim, Var):
-                found[dim] = None
-    elif isinstance(ty, TupleType):
-        for field in ty.fields:
-            found.update(dict.fromkeys(bound_symbols(field)))
-    return list(found)
 
 
 def call_result(callee: FuncType, args: tuple[Expr, ...]) -> Type:

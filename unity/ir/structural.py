@@ -11,6 +11,7 @@ import numpy as np
 
 from ..ffi.tensor import Tensor
 from ..support.deep import deep_recursion
+from .binders import bound_symbols
 from .buffer import Buffer
 from .expr import GlobalVar, Op, ShapeExpr, Var
 from .module import IRModule
@@ -100,6 +101,8 @@ class _Comparer:
                 continue
             x, y = getattr(a, name), getattr(b, name)
             try:
+                if role is DEF:
+                    self.symbols(bound_symbols(x), bound_symbols(y))
                 if role is LEAF:
                     if not plain_equal(x, y):
                         raise _Different(f"{shown(x)} against {shown(y)}")
@@ -108,6 +111,12 @@ class _Comparer:
             except _Different as difference:
                 difference.path.append(f".{name}")
                 raise
+
+    def symbols(self, left: list[Var], right: list[Var]) -> None:
+        """Pair the symbols that two binding fields define; where they do not pair up, the fields differ."""
+        for a, b in zip(left, right):
+            if a not in self.left and b not in self.right:
+                self.reference(a, b, True)
 
     def reference(self, a: Any, b: Any, defining: bool) -> None:
         mapped = self.left.get(a)
@@ -276,6 +285,9 @@ class _Hasher:
         for name, role in ordered:
             if role is ASIDE or role is DERIVED:
                 continue
+            if role is DEF:
+                for symbol in bound_symbols(getattr(node, name)):
+                    self.node(symbol, True)
             parts.append(self.value(getattr(node, name), role is DEF or defining))
         return hash(tuple(parts))
 

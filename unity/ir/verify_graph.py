@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..support.errors import TypeRuleError
+from .binders import bound_symbols
 from .builder import is_graph_call, is_unknown
 from .expr import (
     BindingBlock,
@@ -29,7 +30,7 @@ from .expr import (
 from .function import Function, PrimFunc
 from .infer import infer_call, is_pure_call
 from .module import IRModule
-from .relation import Answer, bound_symbols, dims, is_subtype, same_dim
+from .relation import Answer, dims, is_subtype, same_dim
 from .types import Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from .verify_report import Report
 from .walk import free_vars

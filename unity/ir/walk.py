@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .binders import bound_symbols
 from .buffer import Buffer
 from .expr import DataflowVar, ShapeExpr, Var, VarBinding
 from .node import DEF, Node
@@ -130,6 +131,10 @@ class Rewriter:
             for child in children(node.buffer):
                 if type(child) is Var:
                     self.mapping.setdefault(child, child)
+        if self.fresh:
+            for name, role in node.walked:
+                if role is DEF:
+                    self._define_symbols(tuple(bound_symbols(getattr(node, name))))
         return self.leave(rebuild(node, self.visit, self.define))
 
     def enter(self, node: Any) -> Any | None:
@@ -292,6 +297,7 @@ class _FreeVars:
         for name, role in node.walked:
             value = getattr(node, name)
             if role is DEF:
+                self.bound.update(bound_symbols(value))
                 self.define(value)
         for name, role in node.walked:
             if role is not DEF:

@@ -40,6 +40,11 @@ class ScriptName:
     def __getitem__(self, item: Any) -> Any:
         return self
 
+    def __or__(self, other: Any) -> Any:
+        return self  # `T.Buffer | None` in the annotations of a Python function
+
+    __ror__ = __or__
+
     def __getattr__(self, name: str) -> ScriptName:
         if name.startswith("__"):
             raise AttributeError(name)

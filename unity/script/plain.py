@@ -5,6 +5,7 @@ Not here: IR values.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,16 @@ PLAIN_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 
+MATH: dict[str, Callable[..., Any]] = {
+    f"math.{name}": getattr(math, name)
+    for name in (
+        "sqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
+        "cosh", "tanh", "erf", "floor", "ceil", "trunc", "fabs", "fmod", "gcd", "isqrt", "isinf", "isnan",
+    )
+}  # fmt: skip
+MATH_CONSTANTS = {"math.pi": math.pi, "math.e": math.e, "math.inf": math.inf, "math.nan": math.nan}
+"""Python's ``math`` of plain numbers: functions whose work and result are small for every argument."""
+
 
 def is_number(value: Any) -> bool:
     """True for a plain Python number."""
@@ -38,7 +49,7 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
             raise reading.error("E106", "this number is too large", node)
         if op != "**" and not (isinstance(left, int) and isinstance(right, int)):
             raise reading.error("E113", f"{op} needs integers", node)
-        power = _computed(reading, operator.pow, left, right, node) if op == "**" else None
+        power = _computed(reading, operator.pow, [left, right], node) if op == "**" else None
         return power if op == "**" else left << right if op == "<<" else left >> right
     fold = _PLAIN_BINARY.get(op)
     if fold is None:
@@ -47,15 +58,30 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
         raise reading.error("E113", "division by zero", node)
     if op in ("|", "^", "&") and not (isinstance(left, int) and isinstance(right, int)):
         raise reading.error("E113", f"{op} needs integers", node)
-    result = _computed(reading, fold, left, right, node)
+    result = _computed(reading, fold, [left, right], node)
     if isinstance(result, int) and result.bit_length() > _MAX_BITS:
         raise reading.error("E106", "this number is too large", node)
     return result
 
 
-def _computed(reading: Reading, fold: Callable[[Any, Any], Any], left: Any, right: Any, node: s.Syntax) -> Any:
+def fold_math(reading: Reading, path: str, args: list[Any], node: s.Syntax) -> Any:
+    """``math.sqrt(2)`` of plain numbers. Raises ScriptError E111, E113."""
+    function = MATH.get(path)
+    if function is None:
+        raise reading.error(
+            "E111", f"{path} is not part of script", node, f"of plain numbers: {', '.join(sorted(MATH))}"
+        )
+    if not args or not all([is_number(arg) for arg in args]):
+        raise reading.error("E113", f"{path} takes plain numbers", node, f"of scalars: T.{path[5:]}(...)")
     try:
-        result = fold(left, right)
+        return _computed(reading, function, args, node)
+    except (ValueError, TypeError) as problem:
+        raise reading.error("E113", f"{path}: {problem}", node) from None
+
+
+def _computed(reading: Reading, fold: Callable[..., Any], args: list[Any], node: s.Syntax) -> Any:
+    try:
+        result = fold(*args)
     except OverflowError:
         raise reading.error("E106", "this number is too large", node) from None
     except ZeroDivisionError:

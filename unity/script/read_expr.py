@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir import Expr, GlobalVar
 from . import syntax as s
-from .plain import PLAIN_COMPARE, fold_binary, is_number
+from .plain import MATH_CONSTANTS, PLAIN_COMPARE, fold_binary, fold_math, is_number
 from .read_base import Reading, Silent, suggest
 from .read_value import ValueReader
 from .scope import MISSING, POISON, Dotted, Member, OutsideScope, Scope, SymbolName, canonical_path, outside_value
@@ -114,6 +114,7 @@ class ExprReader(ValueReader):
             kind = type(outside.mapping[node.name]).__name__
             raise self.error(
                 "E110", f"{node.name!r} is a {kind} outside of script, which has no meaning here", node,
+                "decorate it with @T.macro or @R.macro: its body is read in place of the call" if kind == "function" else
                 "script takes numbers, texts, lists, data types, arrays, tensors, and functions and nodes of the IR",
             )  # fmt: skip
         raise self.error("E110", f"unknown name {node.name!r}", node, suggest(node.name, self.scope.all_names()))
@@ -185,7 +186,7 @@ class ExprReader(ValueReader):
 
     def constant_path(self, path: str, node: s.Syntax) -> Any:
         """Value of a dotted name that is not called."""
-        return Dotted(path)
+        return MATH_CONSTANTS.get(path, Dotted(path))
 
     def attribute(self, value: Any, node: s.Attribute) -> Any:
         """``value.name`` of a value."""
@@ -256,6 +257,8 @@ class ExprReader(ValueReader):
         args, keywords = self.arguments(node)
         if keywords or not args:
             raise self.error("E112", f"{path} takes positional arguments here", node)
+        if path.startswith("math."):
+            return fold_math(self.reading, path, args, node)
         first = args[0]
         if path == "len" and isinstance(first, (tuple, list, dict, str)):
             return len(first)

@@ -6,6 +6,7 @@ attribute of it is read, nothing of it is called.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FunctionType
@@ -143,11 +144,13 @@ def outside_value(value: Any) -> Any:
     """A value of the enclosing Python scope as the reader understands it; MISSING for anything else.
 
     Understood: numbers, strings, None, data types, numpy scalars and arrays, tensors (torch's too), registered functions,
-    IR nodes and modules, tuples, lists and dicts of these, and the namespaces of script.
+    IR nodes and modules, tuples, lists and dicts of these, Python's ``math``, and the namespaces of script.
     """
     kind = type(value)
     if kind in _PLAIN or kind is DataType or kind is Macro:
         return value
+    if value is math:
+        return Dotted("math")
     letter = NAMESPACES.get(id(value))
     if letter is not None:
         return Dotted(letter)

@@ -200,7 +200,11 @@ class AssignReader(TensorExprReader):
         """``T.let`` and ``T.let[T.float32]`` annotations."""
         base = node.value if type(node) is s.Subscript else node
         if type(base) is s.Attribute and self.path(base) == "T.Let":
-            return True, self.type_of(node.items[0]) if type(node) is s.Subscript else None
+            if type(node) is not s.Subscript:
+                return True, None
+            item = node.items[0]
+            plain = type(item) is s.Call and not item.args and not item.keywords  # T.let[T.int32()]
+            return True, self.type_of(item.func if plain else item)  # type: ignore[attr-defined]
         return False, None
 
     def _aug_assign(self, node: s.AugAssign) -> None:

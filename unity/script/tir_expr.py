@@ -91,7 +91,7 @@ class TensorExprReader(TensorValueReader):
             return self._node_form(form, node)
         if path in INTRINSICS:
             return self._intrinsic(path, node)
-        if "." not in path:
+        if "." not in path or path.startswith("math."):
             return self.call_builtin(path, node)
         known = (*INTRINSICS, *NODE_FORMS, *TENSOR_FORMS)
         raise self.error("E111", f"unknown function {path}", node.func, suggest(path, known))

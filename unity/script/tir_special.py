@@ -173,6 +173,18 @@ def _reduce(reader: Any, path: str, node: s.Call) -> Expr:
     return Reduce(combiner, source, tuple(axes), condition, index, init, source[index].ty, reader.reading.span(node))
 
 
+def _fold_bools(reader: Any, path: str, node: s.Call) -> Expr:
+    """``T.all(a, b, c)``, ``T.any(...)``: conjunction and disjunction of any number of conditions."""
+    args, keywords = reader.arguments(node)
+    if keywords or not args:
+        raise reader.error("E112", f"{path} takes conditions", node)
+    result = b.as_bool(reader.operand(args[0], node))
+    for arg in args[1:]:
+        right = b.as_bool(reader.operand(arg, node))
+        result = b.logical_and(result, right) if path == "T.all" else b.logical_or(result, right)
+    return result
+
+
 def _meta_var(reader: Any, path: str, node: s.Call) -> Any:
     if len(node.args) != 1 or node.keywords:
         raise reader.error("E112", f"{path} takes one value", node)
@@ -210,6 +222,8 @@ TENSOR_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "T.max_value": _limit,
     "T.infinity": _limit,
     "T.var": _var,
+    "T.all": _fold_bools,
+    "T.any": _fold_bools,
     "T.Range": _range,
     "I.Range": _range,
     "T.comm_reducer": _comm_reducer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..binders import bound_symbols
 from ..buffer import Buffer
 from ..expr import (
     Binding,
@@ -22,7 +23,6 @@ from ..expr import (
 )
 from ..function import Function, PrimFunc
 from ..node import DEF, Node
-from ..relation import bound_symbols
 from ..scalar import BufferLoad
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType

@@ -220,7 +220,7 @@ def _isnullptr(compiler: Any, call: Call) -> Closure:
     return lambda env: value(env) is None
 
 
-@_register("likely")
+@_register("likely", "tvm_thread_invariant")
 def _likely(compiler: Any, call: Call) -> Closure:
     return compiler(call.args[0])  # type: ignore[no-any-return]
 

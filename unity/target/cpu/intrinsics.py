@@ -322,6 +322,7 @@ RULES.update({
     "T.isnan": _predicate("isnan", False), "T.isinf": _predicate("isinf", False),
     "T.isfinite": _predicate("isfinite", True), "T.isnullptr": _is_null, "T.reinterpret": _reinterpret,
     "T.ldexp": _ldexp, "T.popcount": _count("popcount"), "T.clz": _count("clz"), "T.likely": lambda w, c: w.value(c.args[0]),
+    "T.tvm_thread_invariant": lambda w, c: w.value(c.args[0]),
     "T.if_then_else": _if_then_else, "T.address_of": _address_of, "T.tvm_access_ptr": _access_ptr,
     "T.ptr_byte_offset": _byte_offset, "T.handle_add_byte_offset": _byte_offset, "T.atomic_add": _atomic_add,
     "T.prefetch": _prefetch, "T.assume": _assume, "T.undef": _undef, "T.vectorlow": _half_of(False),

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.binders import bound_symbols
 from ...ir.builder import is_unknown
 from ...ir.expr import BindingBlock, Call, IntImm, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var
 from ...ir.function import Function
 from ...ir.infer import infer_call
 from ...ir.node import replace
-from ...ir.relation import Answer, bound_symbols, dims, is_subtype, requirements, shape_type
+from ...ir.relation import Answer, dims, is_subtype, requirements, shape_type
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, ShapeType, TensorType, TupleType, Type
 from ...ir.walk import free_vars

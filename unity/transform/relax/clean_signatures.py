@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ir.analysis.use import bindings
+from ...ir.binders import bound_symbols
 from ...ir.expr import Call, DataflowVar, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function, has_global_symbol, seq_body
 from ...ir.module import IRModule
 from ...ir.node import replace
-from ...ir.relation import bound_symbols
 from ...ir.types import Expr, TupleType
 from ...ir.walk import Rewriter, children, free_vars
 from ..base import module_pass

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.analysis import detect_recursion
+from ...ir.binders import bound_symbols
 from ...ir.expr import (
     Binding,
     Call,
@@ -24,7 +25,7 @@ from ...ir.expr import (
 )  # fmt: skip
 from ...ir.function import Function, has_global_symbol
 from ...ir.module import IRModule
-from ...ir.relation import Answer, bind_symbols, bound_symbols, is_subtype
+from ...ir.relation import Answer, bind_symbols, is_subtype
 from ...ir.types import Expr
 from ...ir.walk import Rewriter, collect, free_vars, substitute
 from ..base import module_pass

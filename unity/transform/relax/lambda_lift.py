@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.binders import bound_symbols
 from ...ir.expr import Call, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
 from ...ir.module import IRModule
-from ...ir.relation import bound_symbols, shape_type
+from ...ir.relation import shape_type
 from ...ir.types import OBJECT, Expr, FuncType, PrimType, Type
 from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from ..base import module_pass

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.binders import bound_symbols
 from ...ir.expr import Binding, DataflowBlock, Var
 from ...ir.function import Function
-from ...ir.relation import bound_symbols
 from ...ir.walk import Rewriter, free_vars
 from ...support.errors import PassError
 from ..base import function_pass
