@@ -1,10 +1,14 @@
 """Models from torch: seconds from the model to its first result, against a cold and a warm object cache; run time against torch.
 
-Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--threads N]. Importing packages (what torch imports for
-its first export among them) and making the model are not counted; next to the seconds stand those of the processor, which a busy
-machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is torch's own time and part of
-the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole process, next to the
+Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--memory] [--threads N]. Importing packages (what torch
+imports for its first export among them) and making the model are not counted; next to the seconds stand those of the processor,
+which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is torch's own time
+and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole process, next to the
 weights.
+
+``--memory`` prints another table: the peak of building and of one call in a fresh process, over what it held before, which is the
+model and the code of torch and of the compiler (a small convolution was built before). ``share`` is the weights and what was added
+but for the activations planned, over the weights.
 """
 
 from __future__ import annotations
@@ -119,18 +123,65 @@ def measure(name: str, threads: int) -> dict[str, float]:
     found["cpu"] = cpu() - used
     found["compile"] = found["total"] - found["export"] - found["import"]
     found["growth_mb"] = peak() - before
-    first = expected if isinstance(expected, torch.Tensor) else expected[0]
-    torch.testing.assert_close(result[0].torch(), first, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(result[0].torch(), leaf(expected), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         found["torch_ms"] = seconds(lambda: model(**inputs)) * 1e3
     found["unity_ms"] = seconds(lambda: main(*tensors)) * 1e3
     return found
 
 
-def in_process(name: str, cache: str, threads: int) -> dict[str, float]:
+def memory(name: str, discard: bool) -> dict[str, float]:
+    """Peak memory of building and calling one model in this process, in MB over what it held before."""
+    warnings.simplefilter("ignore")
+    import torch  # noqa: PLC0415
+
+    import unity  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    small = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 3), torch.nn.BatchNorm2d(32), torch.nn.ReLU()).eval()
+    unity.compile(small, example_inputs=(torch.ones(1, 3, 8, 8),))(torch.ones(1, 3, 8, 8))
+    model, inputs = make(name)
+    with torch.no_grad():
+        expected = leaf(model(**inputs)).clone()
+    weights = sum([p.numel() * p.element_size() for p in model.parameters()]) / 2**20
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins here
+    before = resident()
+    compiled = unity.compile(model, example_kwargs=inputs, discard_parameters=discard)
+    built = resident("VmHWM") - before
+    found = leaf(compiled(**inputs))
+    added, formula = resident("VmHWM") - before, compiled.executable.memory()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    planned = (formula.temporaries() + formula.results()) / 2**20
+    held = sum({c.data_ptr: c.numpy().nbytes for c in compiled.executable.program.constants}.values()) / 2**20
+    return {"weights": weights, "constants": held, "planned": planned, "build": built, "peak": added,
+"share": (weights + added - planned) / weights}  # fmt: skip
+
+
+def leaf(results: Any) -> Any:
+    """The first tensor of a model's results."""
+    return results[0] if not hasattr(results, "shape") else results
+
+
+def resident(key: str = "VmRSS") -> float:
+    """Memory of this process in MB: now, or its high-water mark (``VmHWM``)."""
+    return next(float(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith(key)) / 1024
+
+
+def memory_table(names: list[str], threads: int) -> None:
+    """Print the table of ``--memory``."""
+    titles = ("weights", "constants", "planned", "build", "peak", "share")
+    print(f"{'model (MB)':<28}{''.join([f'{t:>11}' for t in titles])}")
+    for name in names:
+        for option in ("", " discard"):
+            with tempfile.TemporaryDirectory() as cache:
+                found = in_process(name + option, cache, threads, "--memory")
+            print(f"{name + option:<28}{''.join([f'{found[t]:>11.2f}' for t in titles])}", flush=True)
+
+
+def in_process(name: str, cache: str, threads: int, *flags: str) -> dict[str, float]:
     """As ``measure`` in a fresh process with its own cache folder."""
     env = {**os.environ, "UNITY_CACHE": cache, "UNITY_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "benchmarks.bench_models", "--one", name, "--threads", str(threads)]
+    command = [sys.executable, "-m", "benchmarks.bench_models", "--one", name, "--threads", str(threads), *flags]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit(done.stderr[-3000:])
@@ -141,11 +192,15 @@ def main(arguments: list[str]) -> None:
     """Print the table."""
     threads = int(arguments[arguments.index("--threads") + 1]) if "--threads" in arguments else 1
     if "--one" in arguments:
-        print(json.dumps(measure(arguments[arguments.index("--one") + 1], threads)))
+        name, option = [*arguments[arguments.index("--one") + 1].split(), ""][:2]
+        print(json.dumps(memory(name, option == "discard") if "--memory" in arguments else measure(name, threads)))
         return
     names = [a for a in arguments if not a.startswith("--") and not a.isdigit()] or list(DEFAULT)
     if "--layers" in arguments:
         names = [n for name in names for n in SCALED.get(name, (name,))]
+    if "--memory" in arguments:
+        memory_table(names, threads)
+        return
     titles = (
         "cold s",
         "cpu s",

@@ -20,8 +20,8 @@ class Tied(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = torch.nn.Embedding(200, 64)
-        self.head = torch.nn.Linear(64, 200)
+        self.table = torch.nn.Embedding(500, 64)
+        self.head = torch.nn.Linear(64, 500)
         self.head.weight = self.table.weight
 
     def forward(self, ids):
@@ -72,11 +72,15 @@ def test_what_others_hold_stays_theirs() -> None:
 
 
 def test_tied_weights() -> None:
-    model, ids = Tied().eval(), torch.randint(0, 200, (3, 7))
+    model, ids = Tied().eval(), torch.randint(0, 500, (3, 7))
     expected = model(ids).detach()
     f = unity.compile(model, example_inputs=(ids,), discard_parameters=True)
     same(f(ids), expected)
     same(f(ids.flip(0)), expected.flip(0))
+    held = {c.data_ptr: c.size for c in f.executable.program.constants}
+    assert max(held.values()) < 2 * 500 * 64 and sum(held.values()) < 2 * 500 * 64  # one table for both, padded
+    with pytest.raises(FrontendError):
+        model.table(ids)
 
 
 def test_two_parameters_in_one_storage() -> None:

@@ -52,6 +52,10 @@ class Releases:
         """A tensor that was made during the build, for its module alone."""
         self._owned.add(made)
 
+    def owns(self, tensor: Tensor) -> bool:
+        """Does the build decide over this tensor?"""
+        return tensor in self._owned
+
     def replaced(self, read: Tensor) -> None:
         """One place reads another constant now."""
         if read not in self._owned or self._module is None:
@@ -85,6 +89,12 @@ def own(made: Tensor) -> None:
         current.own(made)
 
 
+def owned(tensor: Tensor) -> bool:
+    """Does the memory of a constant go when nothing reads it any more?"""
+    current = _CURRENT.get()
+    return current is not None and current.owns(tensor)
+
+
 def replaced(read: Tensor) -> None:
     """Tell the build around this pass, if any, that one place which read a constant reads another one now."""
     current = _CURRENT.get()
@@ -110,4 +120,4 @@ def places(mod: IRModule) -> Counter[int]:
     return found
 
 
-__all__ = ["Releases", "module_constants", "own", "places", "replaced"]
+__all__ = ["Releases", "module_constants", "own", "owned", "places", "replaced"]

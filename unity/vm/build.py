@@ -79,6 +79,9 @@ def compile(
     with Progress("compiling") as progress, chosen, scheduled_for(named):
         releases = _releases(source, discard_parameters)
         graph = _graph_passes(source, passes, progress, releases)
+        large = sum([data.numpy().nbytes for data in module_constants(graph)]) >= TRIM_BYTES
+        if large:
+            trim_heap()  # weights folded or cut on the way to the packed ones
         functions = graph.prim_funcs()
         library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen, progress) if functions else None
     program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
@@ -90,8 +93,8 @@ def compile(
     releases.sweep(program.constants)
     if exec_mode == "native":
         add_driver(made)
-    if sum([constant.numpy().nbytes for constant in program.constants]) >= TRIM_BYTES:
-        trim_heap()  # weights folded or cut on the way to the packed ones
+    if large:
+        trim_heap()  # what lowering needed
     return made
 
 

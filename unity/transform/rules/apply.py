@@ -26,6 +26,7 @@ from ..releases import replaced
 from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
 from .matmul import CONTRACTION
 from .packing import Packing
+from .read_packed import PackedRead, read_packed
 from .remembered import remembered
 from .windows import WINDOWS
 
@@ -68,7 +69,9 @@ def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
     changed: dict[str, Any] = {name: found.func for name, found in made.items()}
     layouts = {name: found.packed for name, found in made.items() if found.packed}
     if layouts:
-        packer = _Packer(layouts)
+        readers = read_packed({n: changed.get(n, fn) for n, fn in mod.prim_funcs().items()}, calls, layouts)
+        changed |= {name: reader.func for name, reader in readers.items()}
+        packer = _Packer(layouts, readers)
         for name, member in mod.functions.items():
             if type(member) is Function:
                 changed[name] = rewrite(member, {Call: packer.call})
@@ -117,18 +120,24 @@ def _constant_parameters(calls: list[tuple[Any, ...]]) -> set[int]:
 class _Packer:
     """Packs the constants of calls; one constant packed in one way is packed once."""
 
-    def __init__(self, layouts: Mapping[str, Mapping[int, Packing]]) -> None:
+    def __init__(self, layouts: Mapping[str, Mapping[int, Packing]], readers: Mapping[str, PackedRead]) -> None:
         self.layouts = layouts
+        self.readers = readers
         self.made: dict[tuple[Any, ...], Constant] = {}
 
     def call(self, call: Call) -> Call:
         """A call with its constants as the program takes them."""
         target = call.args[0] if call.op is _CALL else None
-        if type(target) is not GlobalVar or target.name not in self.layouts:
+        name = target.name if type(target) is GlobalVar else ""
+        if name not in self.layouts and name not in self.readers:
             return call
         fields = list(call.args[1].fields)  # type: ignore[attr-defined]
-        for place, layout in self.layouts[target.name].items():
-            fields[place] = self.constant(fields[place], layout)
+        made = {place: self.constant(fields[place], layout) for place, layout in self.layouts.get(name, {}).items()}
+        reader = self.readers.get(name)
+        made |= {place: self.constant(*form) for place, form in reader.forms.items()} if reader is not None else {}
+        for place, constant in made.items():
+            replaced(fields[place].data)
+            fields[place] = constant
         return replace(call, args=(target, Tuple(tuple(fields)), *call.args[2:]))
 
     def constant(self, node: Constant, layout: Packing) -> Constant:
@@ -141,5 +150,4 @@ class _Packer:
             shape = ShapeExpr(tuple([const(n, "int64") for n in packed.shape]))
             assert isinstance(node.ty, TensorType)
             found = self.made[key] = Constant(packed, TensorType(shape, node.ty.dtype))
-        replaced(node.data)
         return found
