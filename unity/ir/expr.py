@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..ffi.dtype import DataType
@@ -89,6 +90,9 @@ class Op(Expr):
     @property
     def ty(self) -> Type:  # type: ignore[override]
         return ObjectType()
+
+    def __reduce__(self) -> tuple[Callable[[str], Op], tuple[str]]:
+        return op, (self.name,)  # a copy is the one Op of its name
 
     @staticmethod
     def get(name: str) -> Op:

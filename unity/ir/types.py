@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ffi.dtype import DataType
 from .node import Def, Node, node
 
@@ -24,6 +26,9 @@ class PrimType(Type):
     """A scalar (or vector of lanes) held in a register."""
 
     dtype: DataType
+
+    def __reduce__(self) -> tuple[Callable[[str], PrimType], tuple[str]]:
+        return prim_type, (self.dtype.name,)  # a copy is the one PrimType of its data type
 
 
 _PRIM: dict[str, PrimType] = {}

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from ...arith.formula import NoFormula, to_formula
 from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
-from ...ir.build import dtype_of
-from ...ir.expr import Call, Var
+from ...ir.buffer import Buffer
+from ...ir.build import dtype_of, mul
+from ...ir.expr import Call, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import Node
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import BufferStore
-from ...ir.types import Expr, PrimType, TupleType
+from ...ir.types import Expr, PrimType, TupleType, prim_type
 from ...ir.walk import collect
 from ...support.errors import CodegenError
 
@@ -66,19 +67,30 @@ def find_symbols(func: PrimFunc) -> dict[Var, SymbolSource]:
 
 
 def written_pointers(nodes: Iterable[Node]) -> set[Var]:
-    """Data pointers that a body with these nodes may write through: stored to, or passed on as a pointer."""
+    """Data pointers that a body with these nodes may write through: stored to, or passed on as a pointer that is not only read."""
     written: set[Var] = set()
+    taken: dict[int, Var] = {}
+    fetched, passed = set[int](), set[int]()
     for found in nodes:
         if isinstance(found, BufferStore):
             written.add(found.buffer.data)
         if not isinstance(found, Call):
             continue
+        name = found.op.name if type(found.op) is Op else ""
+        if name == "T.tvm_access_ptr" and _only_reads(found.args[4]):
+            continue
+        (fetched if name == "T.prefetch" else passed).update([id(argument) for argument in found.args])
         for argument in found.args:
             if type(argument) is Var:
                 written.add(argument)
-            elif getattr(found.op, "name", "") == "T.address_of" and type(argument) is BufferLoad:
-                written.add(argument.buffer.data)
-    return written
+            elif name == "T.address_of" and type(argument) is BufferLoad:
+                taken[id(found)] = argument.buffer.data
+    return written | {data for call, data in taken.items() if call in passed or call not in fetched}
+
+
+def _only_reads(mask: Expr) -> bool:
+    """Is an access mask (1: read, 2: write) that of a reader."""
+    return type(mask) is IntImm and mask.value == 1
 
 
 def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node]) -> KernelSignature:
@@ -92,12 +104,26 @@ def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node]) -> Kernel
         if buffer is None:
             params.append(ScalarParam(param.name, dtype_of(param).name))
             continue
-        shape = tuple([formula(e, symbols) for e in buffer.shape])
+        shape = tuple([formula(e, symbols) for e in _element_shape(buffer, sources)])
         strides = tuple([formula(e, symbols) for e in buffer.strides])
-        params.append(
-            BufferParam(buffer.name, buffer.dtype.name, shape, strides, buffer.data in written or param in written)
-        )
+        is_written = buffer.data in written or param in written
+        params.append(BufferParam(buffer.name, buffer.dtype.element.name, shape, strides, is_written))
     return KernelSignature(name, tuple(params), tuple(sources.values()), (), result_dtype(func), ())
+
+
+def _element_shape(buffer: Buffer, sources: dict[Var, SymbolSource]) -> tuple[Expr, ...]:
+    """Shape of the array given for a buffer: of vectors, the last axis counts elements. Raises CodegenError E528."""
+    lanes = buffer.dtype.lanes
+    if lanes == 1:
+        return buffer.shape
+    last = buffer.shape[-1] if buffer.shape else IntImm(1, prim_type("int64"))
+    source = sources.get(last) if isinstance(last, Var) else None
+    if buffer.strides or (source is not None and source.field == "shape" and source.axis == len(buffer.shape) - 1):
+        raise CodegenError(
+            "E528", f"buffer {buffer.name} of {buffer.dtype.name}: its last extent must be a constant, without strides",
+            buffer.span,
+        )  # fmt: skip
+    return (*buffer.shape[:-1], mul(last, lanes))
 
 
 def symbol_vars(func: PrimFunc) -> list[Var]:
