@@ -2,9 +2,9 @@
 
 Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--memory] [--threads N]. Importing packages (what torch
 imports for its first export among them) and making the model are not counted; next to the seconds stand those of the processor,
-which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is torch's own time
-and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole process, next to the
-weights.
+which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is torch's own
+time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole
+process, next to the weights.
 
 ``--memory`` prints another table: the peak of building and of one call in a fresh process, over what it held before, which is the
 model and the code of torch and of the compiler (a small convolution was built before). ``share`` is the weights and what was added
