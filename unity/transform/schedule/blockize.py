@@ -222,8 +222,10 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
     for value, d in zip(values, found):
         for part, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
             zero = const(0, dtype_of(part))
-            first = ana.simplify(substitute(part, {v: r.min for v, r in ranges.items()}))
-            below = is_int(first, 0) if guard is not None else ana.can_prove(lt(part, extent))
+            below = ana.can_prove(lt(part, extent))
+            if not below and guard is not None:  # the extent counts the values that the predicate lets through
+                first = ana.simplify(substitute(part, {v: r.min for v, r in ranges.items()}))
+                below = is_int(first, 0) and ana.modular_set(part).coeff == 1
             inside = ana.can_prove(ge(part, zero)) and below
             if not inside or not ana.can_prove_equal(value, add(mul(d.outer, d.inner_extent), d.inner)):
                 refuse(
