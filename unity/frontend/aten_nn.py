@@ -35,6 +35,11 @@ def _matmul(c: Context, a: Args) -> Expr:
     return op.matmul(a.self, other)
 
 
+@aten("_int_mm.default")
+def _int_mm(c: Context, a: Args) -> Expr:
+    return op.matmul(a.self, a.mat2, out_dtype="int32")
+
+
 @aten("linear.default")
 def _linear(c: Context, a: Args) -> Expr:
     made = op.matmul(a.input, swap(a.weight, 0, 1) if rank_of(a.weight) == 2 else a.weight)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .relax.remove_redundant_reshape import remove_redundant_reshape
     from .relax.rewrite_reshape import rewrite_reshape
     from .relax.run_codegen import register_codegen, run_codegen
+    from .relax.shift_signed_data import shift_signed_data
     from .relax.to_mixed_precision import to_mixed_precision
     from .relax.to_non_dataflow import to_non_dataflow
     from .relax.topological_sort import topological_sort
@@ -135,6 +136,7 @@ _PLACES = {
         "register_codegen",
         "run_codegen",
     ),
+    "relax.shift_signed_data": ("shift_signed_data",),
     "relax.to_mixed_precision": ("to_mixed_precision",),
     "relax.to_non_dataflow": ("to_non_dataflow",),
     "relax.topological_sort": ("topological_sort",),
@@ -155,6 +157,6 @@ __all__ = [
     "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "merge_composite_functions",
     "module_pass", "normalize", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
     "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
-    "rewrite_reshape", "run_codegen", "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes",
-    "update_param_type",
+    "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
+    "traced_passes", "update_param_type",
 ]  # fmt: skip

@@ -32,6 +32,7 @@ from .normalize import normalize
 from .plan_memory import plan_memory
 from .remove_redundant_reshape import remove_redundant_reshape
 from .rewrite_reshape import rewrite_reshape
+from .shift_signed_data import shift_signed_data
 from .to_non_dataflow import to_non_dataflow
 
 DEFAULT_PIPELINE = Pipeline(
@@ -45,6 +46,7 @@ DEFAULT_PIPELINE = Pipeline(
         remove_redundant_reshape,
         eliminate_common_subexpr,
         fold_constant,
+        shift_signed_data,
         rewrite_reshape,
         legalize_ops,
         canonicalize,
