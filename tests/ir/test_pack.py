@@ -9,7 +9,7 @@ import pytest
 import unity
 from unity.ir.build import add, const
 from unity.ir.expr import Constant, FloatImm, Var
-from unity.ir.pack import NotPackable, pack, unpack
+from unity.ir.pack import NotPackable, fingerprint, pack, unpack
 from unity.ir.scalar import Add
 from unity.ir.structural import structural_equal
 from unity.ir.types import TensorType, prim_type
@@ -90,3 +90,39 @@ def test_data_is_refused():
 def test_the_form_is_plain_data():
     rows = json.loads(pack(parse(PROGRAMS)["f"]))
     assert {row[0] for row in rows} >= {"PrimFunc", "For", "Block", "BufferStore", "Buffer", "Var"}
+
+
+# ---- fingerprints
+
+SEEN = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((8, 32), "float32")):
+        y = R.add(R.multiply(x, first), second)
+        return y
+"""
+
+
+def seen(text=SEEN, **given):
+    data = {"first": unity.tensor(np.ones((8, 32), "float32")), "second": unity.tensor(np.zeros((8, 32), "float32"))}
+    return fingerprint(parse(text, scope=data | given))
+
+
+def test_a_fingerprint_says_all_but_the_elements_of_constants():
+    text, constants = seen()
+    assert [c.numpy()[0, 0] for c in constants] == [1.0, 0.0]
+    assert seen(first=unity.tensor(np.full((8, 32), 3, "float32")))[0] == text
+    for old, new in (("R.add", "R.subtract"), ("main", "other"), ("        y =", "\n        y =")):
+        assert seen(SEEN.replace(old, new))[0] != text
+    one = unity.tensor(np.ones((8, 32), "float32"))
+    again, constants = seen(first=one, second=one)
+    assert again != text and constants == [one]
+
+
+def test_values_from_outside_have_no_fingerprint():
+    mod = parse(SEEN.replace("first", "x").replace("second", "x"))
+    with pytest.raises(NotPackable):
+        fingerprint(mod.with_attrs(held=object()))
+    table = [unity.tensor(np.float32([value])) for value in (1, 2)]
+    assert fingerprint(mod.with_attrs(held=table[0]))[0] != fingerprint(mod.with_attrs(held=table[1]))[0]

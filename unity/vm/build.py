@@ -34,12 +34,14 @@ from ..transform.releases import Releases, module_constants
 from ..transform.rules.base import scheduled_for
 from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE
+from ..transform.traced import peek
 from .bytecode import Program
 from .compile import compile_module
 from .executable import RECOMPILE, Executable
 from .kernel_cache import compile_kernels
 from .machine import EXEC_MODES
 from .native_run import add_driver
+from .program_cache import remembered_build
 
 LOADERS["tensor intrinsics"] = late_function("unity.target.tensor_intrin", "shipped")
 
@@ -69,32 +71,52 @@ def compile(
     if exec_mode not in EXEC_MODES:
         raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
     source = bind_shared(as_module(mod))  # before anything visits every place
-    if int_option("UNITY_VERIFY") >= 1:
-        verify(source)
     chosen = make_target(target)
     passes: Callable[[IRModule], IRModule] = (
         Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
     )
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
     with Progress("compiling") as progress, chosen, scheduled_for(named):
-        releases = _releases(source, discard_parameters)
-        graph = _graph_passes(source, passes, progress, releases)
-        large = sum([data.numpy().nbytes for data in module_constants(graph)]) >= TRIM_BYTES
-        if large:
-            trim_heap()  # weights folded or cut on the way to the packed ones
-        functions = graph.prim_funcs()
-        library = compile_kernels(functions, tir_pipeline or CPU_PIPELINE, chosen, progress) if functions else None
-    program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
-    options = {"target": str(chosen), "exec_mode": exec_mode}
-    objects = {"kernels": join_objects(library.objects)} if library else {}
-    made = Executable(program, objects, chosen.get("mtriple", host_triple()), chosen.required_features, options=options)
+        remembered = None
+        if discard_parameters is False:
+            remembered = remembered_build(source, passes, tir_pipeline or CPU_PIPELINE, chosen, exec_mode)
+        options = {"target": str(chosen), "exec_mode": exec_mode}
+        made = None if remembered is None else remembered.load(chosen, options)
+        if made is None:
+            if int_option("UNITY_VERIFY") >= 1:
+                verify(source)
+            traced = source if remembered is None else remembered.traced()
+            releases = _releases(source, discard_parameters)
+            made = _made(traced, passes, tir_pipeline or CPU_PIPELINE, chosen, options, progress, releases)
+            if remembered is not None:
+                remembered.keep(made)
     made.describe = lambda: module_text(source)
+    _trim(made.program.constants)  # what lowering needed
+    return made
+
+
+def _trim(constants: list[Tensor]) -> None:
+    """Give back what was freed on the way to large constants."""
+    if sum([peek(constant).nbytes for constant in constants]) >= TRIM_BYTES:
+        trim_heap()
+
+
+def _made(
+    mod: IRModule, passes: Callable[[IRModule], IRModule], tir_passes: Pipeline, target: Target, options: dict[str, Any],
+    progress: Progress, releases: Releases,
+) -> Executable:  # fmt: skip
+    """The executable of a module."""
+    graph = _graph_passes(mod, passes, progress, releases)
+    _trim(module_constants(graph))  # weights folded or cut on the way to the packed ones
+    functions = graph.prim_funcs()
+    library = compile_kernels(functions, tir_passes, target, progress) if functions else None
+    program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
+    objects = {"kernels": join_objects(library.objects)} if library else {}
+    made = Executable(program, objects, target.get("mtriple", host_triple()), target.required_features, options=options)
     made.count = lambda: kernel_costs(graph, program)
     releases.sweep(program.constants)
-    if exec_mode == "native":
+    if options["exec_mode"] == "native":
         add_driver(made)
-    if large:
-        trim_heap()  # what lowering needed
     return made
 
 

@@ -55,18 +55,28 @@ class CompiledKernels:
     symbols: dict[str, str]
 
 
-def _is_own(pipeline: Pipeline) -> bool:
+def is_own(pipeline: Pipeline) -> bool:
     """True when every pass belongs to the package."""
     return all([step.function.__module__.split(".")[0] == __name__.split(".")[0] for step in pipeline])
+
+
+def is_watched() -> bool:
+    """Does somebody look at the passes or want what they leave behind?"""
+    return bool(PassContext.current().instruments) or bool(str_option("UNITY_KEEP"))
+
+
+def kernel_state(pipeline: Pipeline, target: Target) -> str:
+    """What decides the machine code of tensor programs beside the programs."""
+    options = repr(compile_options(target).resolved())
+    return content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
 
 
 def compile_kernels(
     functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, progress: Progress
 ) -> CompiledKernels:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
-    watched = bool(PassContext.current().instruments) or bool(str_option("UNITY_KEEP"))
     progress.at("tensor programs", 0, len(functions))
-    if watched or target.kind != "llvm" or not _is_own(pipeline):
+    if is_watched() or target.kind != "llvm" or not is_own(pipeline):
         library = build_kernels(lower_prim_funcs(functions, pipeline), target)
         return CompiledKernels((library.object,), library.signatures, library.symbols)
     return _Kernels(pipeline, target, progress).compile(functions)
@@ -78,8 +88,7 @@ class _Kernels:
     def __init__(self, pipeline: Pipeline, target: Target, progress: Progress) -> None:
         self.pipeline, self.target, self.progress = pipeline, target, progress
         self.store = object_cache()
-        options = repr(compile_options(target).resolved())
-        self.state = content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
+        self.state = kernel_state(pipeline, target)
         self.groups: dict[str, Group] = {}
         self.found: dict[str, CompiledKernels] = {}
 
@@ -188,4 +197,4 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-__all__ = ["CompiledKernels", "compile_kernels"]
+__all__ = ["CompiledKernels", "compile_kernels", "is_own", "is_watched", "kernel_state"]

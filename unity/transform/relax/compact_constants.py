@@ -6,12 +6,14 @@ Until here they cost nothing, so that a pass which lays weights out anew copies 
 from __future__ import annotations
 
 from ...ffi.compact import compact
-from ...ffi.tensor import Tensor
 from ...ir.expr import Constant
 from ...ir.function import Function
 from ...ir.walk import rewrite
 from ..base import function_pass
 from ..releases import replaced
+from ..traced import derive, peek, recipe
+
+recipe("compact")(compact)
 
 
 @function_pass()
@@ -20,12 +22,11 @@ def compact_constants(fn: Function) -> Function:
     made: dict[int, Constant] = {}
 
     def rule(node: Constant) -> Constant:
-        array = node.data.numpy()
-        if array.flags.c_contiguous:
+        if peek(node.data).flags.c_contiguous:
             return node
         found = made.get(id(node.data))
         if found is None:
-            found = made[id(node.data)] = Constant(Tensor(compact(array)), node.ty, node.span)
+            found = made[id(node.data)] = Constant(derive("compact", node.data), node.ty, node.span)
         replaced(node.data)
         return found
 

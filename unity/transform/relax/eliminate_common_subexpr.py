@@ -16,11 +16,11 @@ from ...ir.op import OPS
 from ...ir.structural import structural_equal, structural_hash
 from ...ir.types import Expr
 from ..base import function_pass
+from ..traced import OPEN_BYTES, peek
 from .rewriting import GraphRewriter, Replaced
 from .sharing import changed_vars, returned_vars
 
 _CALLS = {"R.call_dps", "R.call_dps_with_grad", "R.call_pure_packed", "R.shape_of", "R.size"}
-_SMALL = 64
 """Constants up to this many bytes are compared by value, larger ones by identity of their data."""
 Scope = dict[int, list[tuple[Expr, Var]]]
 
@@ -37,8 +37,10 @@ def _mergeable(value: Expr) -> bool:
 
 
 def _data(value: Constant) -> Any:
+    if peek(value.data).nbytes > OPEN_BYTES:
+        return id(value.data)
     array = value.data.numpy()
-    return (str(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _SMALL else id(value.data)
+    return (str(array.dtype), array.shape, array.tobytes())
 
 
 def _hash(value: Any) -> int:

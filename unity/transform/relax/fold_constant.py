@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ...ffi.discard import is_discarded
-from ...ffi.tensor import Tensor
 from ...ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, Var
 from ...ir.function import Function
 from ...ir.op import OPS
@@ -22,6 +21,7 @@ from ...ir.types import Expr, TensorType, TupleType, Type
 from ...op.rules import plain
 from ..base import function_pass
 from ..releases import own, replaced
+from ..traced import peeked, recipe, traced
 from .rewriting import GraphRewriter
 
 VIEW_BYTES = 1 << 16
@@ -39,11 +39,11 @@ class FoldOptions:
 
 
 def _operand(value: Expr, known: dict[Var, Expr]) -> Any:
-    """numpy value of a constant operand, None if it is no constant or was discarded."""
+    """The tensors of a constant operand, or its number; None if it is no constant or was discarded."""
     if isinstance(value, Var):
         value = known.get(value, value)
     if type(value) is Constant:
-        return None if is_discarded(value.data) else value.data.numpy()
+        return None if is_discarded(value.data) else value.data
     if type(value) is Tuple:
         fields = [_operand(f, known) for f in value.fields]
         return None if any([f is None for f in fields]) else tuple(fields)
@@ -76,20 +76,35 @@ def _bytes(ty: Type) -> int:
     return 0 if ty.dtype is None else math.prod(shape) * ((ty.dtype.bits + 7) // 8)
 
 
-def _constant(value: Any, ty: Type) -> Expr | None:
-    """Constant of a computed value where it has the promised type."""
+@recipe("fold")
+def _field(name: str, operands: tuple[Any, ...], attrs: dict[str, Any], path: tuple[int, ...]) -> np.ndarray:
+    """A field of an operator's result."""
+    ref = OPS[name].ref
+    assert callable(ref)
+    made = ref(*operands, **attrs)
+    for index in path:
+        made = made[index]
+    return _array(made)
+
+
+def _array(value: Any) -> np.ndarray:
+    """A computed value as an array in row-major order; a larger view may stay as it is."""
+    array = np.asarray(value)
+    return array if array.base is not None and array.nbytes >= VIEW_BYTES else np.asarray(array, order="C")
+
+
+def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ...] = ()) -> Expr | None:
+    """Constant of a computed value where it has the promised type; ``origin`` says how to compute it again."""
     if isinstance(ty, TupleType) and isinstance(value, tuple) and len(value) == len(ty.fields):
-        fields = [_constant(v, t) for v, t in zip(value, ty.fields)]
+        fields = [_constant(v, t, origin, (*path, k)) for k, (v, t) in enumerate(zip(value, ty.fields))]
         return None if any([f is None for f in fields]) else Tuple(tuple([f for f in fields if f is not None]))
     if not isinstance(ty, TensorType) or ty.dtype is None:
         return None
-    array = np.asarray(value)
-    if array.base is None or array.nbytes < VIEW_BYTES:
-        array = np.asarray(array, order="C")
+    array = _array(value)
     shape = plain(ty.shape) if ty.shape is not None else None
     if array.dtype != ty.dtype.numpy or shape != array.shape:
         return None
-    data = Tensor(array)
+    data = traced(array, "fold", *origin, path)
     own(data)
     return Constant(data, ty)
 
@@ -114,13 +129,14 @@ def fold_constant(fn: Function, options: FoldOptions) -> Function:
         attrs = {k: plain(v) for k, v in value.attrs.items()}
         if any([_is_symbolic(v) for v in attrs.values()]):
             return value
-        creates = not _size(tuple(operands))
+        arrays = peeked(tuple(operands))
+        creates = not _size(arrays)
         if creates and not 0 < _bytes(value.ty) <= CREATED_BYTES:
             return value
-        made = info.ref(*operands, **attrs)
-        if _size(made) > max(options.max_bytes, _size(tuple(operands))):
+        made = info.ref(*arrays, **attrs)
+        if _size(made) > max(options.max_bytes, _size(arrays)):
             return value
-        found = _constant(made, value.ty)
+        found = _constant(made, value.ty, (info.name, tuple(operands), attrs))
         if found is None:
             return value
         known[rewriter.var] = found

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
-from ...ffi.tensor import Tensor
+import numpy as np
+
 from ...ir.build import const
 from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, op
 from ...ir.function import Function, PrimFunc
@@ -23,6 +24,7 @@ from ...ir.walk import collect, rewrite
 from ...support.options import bool_option
 from ..base import PassContext, module_pass
 from ..releases import replaced
+from ..traced import derive, peek, recipe
 from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
 from .matmul import CONTRACTION
 from .packing import Packing
@@ -117,6 +119,12 @@ def _constant_parameters(calls: list[tuple[Any, ...]]) -> set[int]:
     return {k for k in range(len(calls[0])) if all([k < len(args) and type(args[k]) is Constant for args in calls])}
 
 
+@recipe("pack")
+def _pack(array: np.ndarray, *fields: Any) -> np.ndarray:
+    """A constant in another layout."""
+    return Packing(*fields).pack(array)
+
+
 class _Packer:
     """Packs the constants of calls; one constant packed in one way is packed once."""
 
@@ -142,11 +150,11 @@ class _Packer:
 
     def constant(self, node: Constant, layout: Packing) -> Constant:
         """A constant in another layout."""
-        array = node.data.numpy()
+        array = peek(node.data)
         key = (node.data.data_ptr, array.shape, array.strides, array.dtype.str, layout)
         found = self.made.get(key)
         if found is None:
-            packed = Tensor(layout.pack(array))
+            packed = derive("pack", node.data, *astuple(layout))
             shape = ShapeExpr(tuple([const(n, "int64") for n in packed.shape]))
             assert isinstance(node.ty, TensorType)
             found = self.made[key] = Constant(packed, TensorType(shape, node.ty.dtype))

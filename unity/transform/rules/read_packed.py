@@ -21,6 +21,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.walk import collect, rewrite
 from ..releases import owned
+from ..traced import peek
 from .base import SCHEDULED
 from .packing import Packing
 
@@ -53,7 +54,7 @@ def read_packed(
             continue
         for place, value in enumerate(calls[name][0]):
             form = forms.get(value.data.data_ptr) if type(value) is Constant and owned(value.data) else None
-            order = None if form is None else _order(value.data.numpy(), form[0].data.numpy())
+            order = None if form is None else _order(peek(value.data), peek(form[0].data))
             if form is None or order is None:
                 continue
             reader = made.get(name) or PackedRead(fn)

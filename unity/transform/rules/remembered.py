@@ -34,8 +34,7 @@ def remembered(
 ) -> Scheduled | None:
     """What ``make`` gives for a program, or gave before."""
     store = object_cache()
-    own = __name__.partition(".")[0]
-    if store is None or any([rule.apply.__module__.partition(".")[0] != own for rule in rules]):
+    if store is None or not are_own(rules):
         return make()
     key = _key(fn, constants, machine, rules)
     data = store.load(key)
@@ -45,6 +44,12 @@ def remembered(
             store.store(key, _written(found))
         return found
     return _read(data, fn)
+
+
+def are_own(rules: tuple[Rule, ...]) -> bool:
+    """True when every rule belongs to the package."""
+    own = __name__.partition(".")[0]
+    return all([rule.apply.__module__.partition(".")[0] == own for rule in rules])
 
 
 def _key(fn: PrimFunc, constants: Collection[int], machine: Machine, rules: tuple[Rule, ...]) -> str:

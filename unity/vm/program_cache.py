@@ -1,0 +1,142 @@
+"""Whole builds remembered between processes: a module built before becomes its executable without a pass being run.
+
+The key is everything but the elements of larger constants: the module with its places in the source, the pipelines, the target,
+the machine, the package's own files. The entry holds bytecode, machine code, and how each constant of the program is made of the
+module's (`transform/traced.py`); so other weights in the same module find it too and are folded and packed by the same steps.
+Not here: the folder (`ffi/object_cache.py`). Invariant: what is found equals what a build would make, to the bit. A build that
+somebody watches, or that anything from outside the package takes part in, is neither looked up nor remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ..ffi.llvm import host_triple
+from ..ffi.object_archive import join_objects, split_objects
+from ..ffi.object_cache import ObjectCache, content_key, object_cache
+from ..ffi.tensor import Tensor
+from ..ir.module import IRModule
+from ..ir.op import OPS, OpInfo
+from ..ir.pack import NotPackable, fingerprint
+from ..support.deep import deep_recursion
+from ..support.options import bool_option, int_option
+from ..target.target import Target
+from ..transform.base import PASSES, Pipeline
+from ..transform.rules.apply import RULES
+from ..transform.rules.base import host_machine
+from ..transform.rules.remembered import are_own
+from ..transform.traced import OPEN_BYTES, Ledger, replay
+from .codec import decode, encode
+from .executable import Executable
+from .kernel_cache import is_own, is_watched, kernel_state
+from .native_run import driver_tag
+
+
+def remembered_build(
+    source: IRModule, passes: object, tir_passes: Pipeline, target: Target, exec_mode: str
+) -> RememberedBuild | None:
+    """The place of a build in the cache; None where it has none."""
+    store = object_cache()
+    if store is None or target.kind != "llvm" or is_watched() or bool_option("UNITY_EXPLAIN") or not are_own(RULES):
+        return None
+    if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
+        return None
+    try:
+        with deep_recursion():
+            text, constants = fingerprint(source)
+    except NotPackable:
+        return None
+    if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
+        return None
+    key = content_key(
+        "program 1", kernel_state(tir_passes, target), str(passes), repr(host_machine()), exec_mode, driver_tag(),
+        np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
+    )  # fmt: skip
+    return RememberedBuild(store, key, source, constants)
+
+
+def _says_all(pipeline: Pipeline) -> bool:
+    """Does the text of a pipeline say everything about it?"""
+    return all([PASSES.get(p.name) == p or Pipeline.parse(str(p)).passes == (p,) for p in pipeline])
+
+
+def _is_foreign(row: OpInfo, text: bytes) -> bool:
+    """Is an operator of a module from outside the package, or changed from there?"""
+    outside = [_is_outside(f) for f in (row.infer, row.lower, row.ref, row.pure)]
+    return any(outside) and (not _is_outside(row.infer) or json.dumps(row.name).encode() in text)
+
+
+def _is_outside(function: object) -> bool:
+    own = (__name__.partition(".")[0], np.__name__)
+    return callable(function) and str(getattr(function, "__module__", "")).partition(".")[0] not in own
+
+
+def _seen(constants: list[Tensor]) -> str:
+    """What passes see of constants without looking into a ledger: their order in memory, which share it, and small ones."""
+    first: dict[int, int] = {}
+    rows = []
+    for index, tensor in enumerate(constants):
+        array = tensor.numpy()
+        shared = first.setdefault(tensor.data_ptr, index) if array.size else index
+        elements = array.tobytes().hex() if array.nbytes <= OPEN_BYTES else ""
+        rows.append([array.dtype.str, tensor.dtype, array.shape, array.strides, shared, elements])
+    return json.dumps(rows, separators=(",", ":"))
+
+
+class RememberedBuild:
+    """One build: ``load`` what an earlier one left, or build ``traced()`` and ``keep`` what that gives."""
+
+    def __init__(self, store: ObjectCache, key: str, source: IRModule, constants: list[Tensor]) -> None:
+        self.store, self.key, self.source = store, key, source
+        self.ledger = Ledger(constants)
+
+    def traced(self) -> IRModule:
+        """The module as its passes shall see it."""
+        with deep_recursion():
+            return self.ledger.module(self.source)
+
+    def load(self, target: Target, options: dict[str, Any]) -> Executable | None:
+        """The executable an earlier build left; None where there is none, or where its passes saw other elements."""
+        data = self.store.load(self.key)
+        if data is None:
+            return None
+        head, bytecode, *objects = split_objects(data)
+        entry = json.loads(head)
+        observed = {int(row): seen for row, seen in entry["observed"].items()}
+        constants = replay(self.ledger.sources, entry["steps"], entry["literals"], observed, entry["constants"])
+        if constants is None:
+            return None
+        made = Executable(
+            decode(bytecode, constants),
+            dict(zip(entry["objects"], objects, strict=True)),
+            target.get("mtriple", host_triple()),
+            target.required_features,
+            entry["driver"],
+            entry["words"],
+            options=options,
+        )
+        return made
+
+    def keep(self, made: Executable) -> None:
+        """Free an executable of the ledger, and remember it."""
+        rows, made.program.constants = self.ledger.settle(made.program.constants)
+        if not self.ledger.complete:
+            return
+        entry = {
+            "literals": self.ledger.literals,
+            "steps": self.ledger.steps,
+            "observed": self.ledger.observed,
+            "constants": rows,
+            "objects": list(made.objects),
+            "driver": made.driver_tag,
+            "words": made.driver_words,
+        }
+        made.count_work()
+        head = json.dumps(entry, separators=(",", ":")).encode()
+        self.store.store(self.key, join_objects([head, encode(made.program), *made.objects.values()]))
+
+
+__all__ = ["RememberedBuild", "remembered_build"]
