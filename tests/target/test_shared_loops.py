@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def module(params, body="R.exp(x)"):
     return parse(text)
 
 
-def code(params):
-    graph = DEFAULT_PIPELINE(as_module(module(params)))
+def code(params, body="R.exp(x)"):
+    graph = DEFAULT_PIPELINE(as_module(module(params, body)))
     return write_module(lower_prim_funcs(graph.prim_funcs(), CPU_PIPELINE), Target("llvm"))[0]
 
 
@@ -34,6 +36,22 @@ def test_who_decides(params, shared, asked):
     text = code(params)
     assert text.count("call i32 @unity_parallel_for(") == shared
     assert text.count("fcmp olt double") == asked
+
+
+@pytest.mark.parametrize(
+    "rows, columns, body, chunk",
+    [
+        (2048, 1024, "R.exp(x)", 32),  # 64 chunks
+        (100, 100, "R.exp(x)", 9),  # 12 chunks
+        (100, 100, "R.add(x, x)", None),  # cheaper cells: not worth it
+        (300, 300, "R.add(x, x)", 15),  # 21 chunks
+        (4, 100_000, "R.add(x, x)", 1),
+    ],
+)
+def test_chunks_of_constant_extents(rows, columns, body, chunk):
+    text = code(f'x: R.Tensor(({rows}, {columns}), "float32")', body)
+    calls = re.findall(r"call i32 @unity_parallel_for\(ptr @\S+, ptr %\S+, i64 \S+, i64 (\d+)\)", text)
+    assert calls == ([] if chunk is None else [str(chunk)])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ...ir.scalar import BufferLoad, Min
 from ...ir.stmt import AllocBuffer, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, used_vars
+from ...transform.tir.sharing import SHARED_WORK, store_work
 from .casts import convert
 from .lltypes import value_type
 from .writer import I64, FunctionWriter, LoopScope
@@ -20,8 +21,11 @@ from .writer import I64, FunctionWriter, LoopScope
 CHUNKS = 64
 """Most chunks a loop is cut into."""
 
-SHARED_STEPS = 1 << 18
-"""Innermost steps from which a loop with symbolic extents is shared: below, waking a thread costs more than it saves."""
+FEW_CHUNKS = 8
+"""Chunks that loops with little work are cut into; enough for the threads to finish together."""
+
+CHUNK_WORK = 1 << 15
+"""Work that a chunk should have: taking it costs little beside that."""
 
 UNKNOWN_EXTENT = 16
 """What an inner loop counts whose extent depends on the iteration."""
@@ -51,9 +55,7 @@ def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     symbol = w.module.unique(f"{w.module.symbols[w.kernel.name]}.parallel")
     _write_body(w, stmt, symbol, struct, captured)
     count = convert(w, extent, dtype, I64)
-    chunk = w.emit(f"sdiv i64 {w.emit(f'add i64 {count}, {CHUNKS - 1}')}, {CHUNKS}")
-    chunk = w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
-    chunk = _alone_if_short(w, stmt, count, chunk)
+    chunk = _chunk(w, stmt, count)
     w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
     w.module.externs[PARALLEL_FOR] = None
     status = w.emit(f"call i32 @{PARALLEL_FOR}(ptr @{symbol}, ptr {context}, i64 {count}, i64 {chunk})")
@@ -64,26 +66,30 @@ def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     w.start(good)
 
 
-def _alone_if_short(w: FunctionWriter, stmt: For, count: str, chunk: str) -> str:
-    """The chunk, or all iterations where they turn out to be too little work to share. Loops without symbolic extents are as the
-    passes decided."""
-    constant, extents = _steps(w, stmt.body)
+def _chunk(w: FunctionWriter, stmt: For, count: str) -> str:
+    """Iterations of a chunk: all where they turn out to be too little work to share, which only loops with symbolic extents ask
+    (the others are as the passes decided)."""
+    constant, extents = _work(w, stmt.body)
     if type(stmt.extent) is IntImm and not extents:
-        return chunk
+        total = stmt.extent.value
+        chunks = max(FEW_CHUNKS, min(CHUNKS, total * constant // CHUNK_WORK))
+        return str(max(1, -(-total // chunks)))
+    chunk = w.emit(f"sdiv i64 {w.emit(f'add i64 {count}, {CHUNKS - 1}')}, {CHUNKS}")
+    chunk = w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
     work = w.emit(f"sitofp i64 {count} to double")
     for extent in extents:
         factor = w.emit(f"sitofp i64 {convert(w, w.value(extent), dtype_of(extent), I64)} to double")
         work = w.emit(f"fmul double {work}, {factor}")
-    little = w.emit(f"fcmp olt double {work}, {SHARED_STEPS / constant:.1f}")
+    little = w.emit(f"fcmp olt double {work}, {SHARED_WORK / constant:.1f}")
     return w.emit(f"select i1 {little}, i64 {count}, i64 {chunk}")
 
 
-def _steps(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
-    """Steps of a statement's heaviest part: a number, and extents that are known outside of it."""
+def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
+    """Work of a statement's heaviest part: a number, and extents that are known outside of it."""
     kind = type(body)
     if kind is For:
         assert isinstance(body, For)
-        number, extents = _steps(w, body.body)
+        number, extents = _work(w, body.body)
         known = [part for part in _parts(body.extent) if type(part) is IntImm]
         if known:
             return number * max(1, min([part.value for part in known])), extents
@@ -91,8 +97,8 @@ def _steps(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
         return (number, (*extents, body.extent)) if outside else (number * UNKNOWN_EXTENT, extents)
     if kind is BufferStore:
         assert isinstance(body, BufferStore)
-        return max(1, dtype_of(body.value).lanes), ()
-    inside = [_steps(w, child) for child in children(body) if isinstance(child, Stmt)] if isinstance(body, Stmt) else []
+        return max(1, dtype_of(body.value).lanes) * store_work(body), ()
+    inside = [_work(w, child) for child in children(body) if isinstance(child, Stmt)] if isinstance(body, Stmt) else []
     return max(inside, key=lambda found: (len(found[1]), found[0]), default=(1, ()))
 
 

@@ -29,12 +29,11 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
+from .sharing import SHARED_WORK, store_work
 from .tiles import TileOptions, vector_bytes
 from .transposed import transposed
 
-PARALLEL_CELLS = 1 << 18
-"""Cells from which on a nest that computes each by itself is shared between threads."""
-PIECE = 1 << 14
+PIECE = 1 << 12
 """Iterations of a piece of a single long loop."""
 BLOCK = 32
 """Lines and columns of a block of a transposition."""
@@ -91,9 +90,10 @@ def _iterations(loops: list[For]) -> int:
     return total
 
 
-def _large(loops: list[For]) -> bool:
+def _large(loops: list[For], update: Update) -> bool:
     """Enough cells to share between threads. Of symbolic extents nobody knows: code generation decides when the loop runs."""
-    return _iterations(loops) >= PARALLEL_CELLS or not all([type(loop.extent) is IntImm for loop in loops])
+    symbolic = not all([type(loop.extent) is IntImm for loop in loops])
+    return symbolic or _iterations(loops) * store_work(update.store) >= SHARED_WORK
 
 
 def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
@@ -148,7 +148,7 @@ def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
     realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))
     rest = [loop for loop in order if loop is not along and loop is not lines[0]]
     loops = [*rest, rows, columns, row.loop, column.loop]
-    return _shared(loops, realize, False) if _large(order) else _loops_over(loops, realize, False)
+    return _shared(loops, realize, False) if _large(order, update) else _loops_over(loops, realize, False)
 
 
 def _long(loop: For) -> bool:
@@ -168,13 +168,13 @@ def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
     if block.init is None:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
-            large = _large(order)
+            large = _large(order, update)
             blocked = transposed(order, nest, update, options.vector_bytes or vector_bytes(), large) or _blocked(
                 order, nest, update
             )
             if blocked is not None:
                 return blocked
-        if cells and _large(order):
+        if cells and _large(order, update):
             return _shared(order, nest.realize, vectorize)
         if order == nest.loops and not vectorize:
             return stmt

@@ -96,7 +96,7 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     if 2 * length < min(machine.lanes, 8):
         return None
     height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, machine)
-    parallel = options.parallel and is_large(nest)
+    parallel = options.parallel and is_large(nest, update)
     return _Plan(nest, update, columns, rows, walk, height, vectors * machine.lanes, machine.lanes, None, parallel)
 
 

@@ -14,6 +14,9 @@ LATENCY = 4.0
 """Cycles until a multiply-add can be followed by the next into the same register."""
 
 
+SHARED_TILES = 16
+"""Tiles of a single row that threads can share evenly."""
+
 VARIANT = 0.02
 """What a tile of another size costs on top, as a share: it is more code to compile and to keep in cache."""
 
@@ -42,7 +45,8 @@ def tile_shape(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles."""
     vectors = -(-columns // machine.lanes)
     best, best_cost = (1, 1), float("inf")
-    widest = 4 if rows > 1 else 16  # a single row has no use for its vectors again: long runs of memory are best
+    # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads
+    widest = 4 if rows > 1 else max(4, min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min(machine.accumulators // width, rows, 16) + 1):
             cost = 0.0

@@ -19,10 +19,8 @@ from ...ir.stmt import For, Stmt, seq
 from ...ir.types import Expr, prim_type
 from ...ir.walk import collect, fresh_copy
 from .nests import Nest, Update, stride_class
+from .sharing import SHARED_WORK, store_work
 from .tile_shape import Machine
-
-PARALLEL_WORK = 1 << 18
-"""Multiply-adds from which on a nest is shared between threads."""
 
 UNKNOWN = 64
 """What a symbolic extent is taken for where sizes are weighed."""
@@ -76,12 +74,12 @@ def operands_of(update: Update) -> list[BufferLoad]:
     return [load for load in update.loads if load.buffer is not update.store.buffer]
 
 
-def is_large(nest: Nest) -> bool:
+def is_large(nest: Nest, update: Update) -> bool:
     """Enough work to share between threads; a symbolic extent counts as 64."""
-    work = 1
+    work = store_work(update.store)
     for loop in nest.loops:
         work *= extent_of(loop)
-    return work >= PARALLEL_WORK
+    return work >= SHARED_WORK
 
 
 def may_fail(value: Expr) -> bool:

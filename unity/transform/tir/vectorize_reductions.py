@@ -125,7 +125,7 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     side = 1
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
-    parallel = options.parallel and is_large(nest)
+    parallel = options.parallel and is_large(nest, update)
     return _Plan(nest, update, along, value, sizes, side, machine.lanes, None, parallel)
 
 

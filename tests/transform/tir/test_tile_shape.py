@@ -1,0 +1,27 @@
+"""The model of tiles: what it chooses where that is known to matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from unity.transform.tir.tile_shape import Machine, tile_shape
+
+
+@pytest.mark.parametrize("columns", [768, 2304, 3072, 50257])
+def test_a_single_row_is_cut_into_tiles_that_two_threads_share_evenly(columns):
+    rows, vectors = tile_shape(1, columns, Machine())
+    tiles = -(-columns // (16 * vectors))
+    assert rows == 1
+    assert tiles >= 12
+    assert vectors >= 4  # so many additions are under way at once
+
+
+def test_a_single_short_row():
+    assert tile_shape(1, 16, Machine()) == (1, 1)
+    assert tile_shape(1, 64, Machine()) == (1, 4)
+
+
+@pytest.mark.parametrize("rows, columns", [(64, 512), (128, 3072), (1000, 1000)])
+def test_many_rows_fill_the_registers(rows, columns):
+    height, vectors = tile_shape(rows, columns, Machine())
+    assert 20 <= height * vectors <= 26
