@@ -11,6 +11,7 @@ import unity
 import unity.target.tensor_intrin  # registers the shipped intrinsics
 from unity.script import parse
 from unity.transform.schedule import FAMILIES, ROWS, Row, Schedule
+from unity.transform.schedule.absent import INSTEAD
 
 TARGET = Path(__file__).parent.parent / "docs" / "schedule.md"
 HEAD = Path(__file__).parent / "schedule_head.md"
@@ -88,7 +89,8 @@ def section(row: Row) -> list[str]:
 
 def render() -> str:
     """The page as text."""
-    lines = [HEAD.read_text(encoding="utf-8").replace("PROGRAM\n", PROGRAM).rstrip()]
+    absent = "".join([f"| `{name}` | {instead} |\n" for name, instead in INSTEAD.items()])
+    lines = [HEAD.read_text(encoding="utf-8").replace("PROGRAM\n", PROGRAM).replace("ABSENT\n", absent).rstrip()]
     for family in FAMILIES:
         rows = [row for row in ROWS.values() if row.family == family.__name__.rsplit(".", 1)[-1]]
         title = " ".join((family.__doc__ or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")

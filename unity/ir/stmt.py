@@ -181,6 +181,11 @@ class Block(Stmt):
     init: Stmt | None = None
     span: Aside[Span | None] = None
 
+    @property
+    def name_hint(self) -> str:
+        """TVM's name of ``name``."""
+        return self.name
+
 
 @node
 class BlockRealize(Stmt):

@@ -20,6 +20,7 @@ from ..ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..ir.tensor_intrin import TensorIntrin
 from ..ir.types import Expr, prim_type
 from ..support.errors import ScheduleError
+from . import schedule
 from .schedule import Schedule, Trace
 
 
@@ -41,5 +42,5 @@ def const(value: Any, dtype: str | DataType = "int32") -> Expr:
 __all__ = [
     "Block", "BlockRealize", "Buffer", "BufferLoad", "BufferRegion", "BufferStore", "FloatImm", "For", "IndexMap", "IntImm",
     "IterVar", "PrimFunc", "Schedule", "ScheduleError", "SeqStmt", "SizeVar", "Stmt", "TensorIntrin", "Trace", "Var", "ceildiv",
-    "const", "div", "floordiv", "floormod", "if_then_else", "truncdiv", "truncmod",
+    "const", "div", "floordiv", "floormod", "if_then_else", "schedule", "truncdiv", "truncmod",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ index of its loops and blocks; ``conditions``, ``coverage``, ``dependence``, ``c
 errors; ``trace`` the record. Importing this package registers every primitive.
 """
 
+from ...support.errors import ScheduleError
 from . import (
     annotations,
     block_layout,
@@ -33,7 +34,7 @@ from .schedule import Schedule, install
 from .sref import Sref
 from .state import ScheduleState
 from .trace import Instruction, Trace
-from .values import BlockRV, ExprRV, LoopRV
+from .values import BlockRV, ExprRV, LoopRV, SBlockRV
 
 FAMILIES = (
     query,
@@ -62,6 +63,6 @@ FAMILIES = (
 install()
 
 __all__ = [
-    "FAMILIES", "ROWS", "BlockRV", "ExprRV", "Instruction", "LoopRV", "Refused", "Row", "Sampled", "Schedule",
-    "ScheduleState", "Sref", "Trace", "picture", "primitive", "refuse",
+    "FAMILIES", "ROWS", "BlockRV", "ExprRV", "Instruction", "LoopRV", "Refused", "Row", "SBlockRV", "Sampled", "Schedule",
+    "ScheduleError", "ScheduleState", "Sref", "Trace", "picture", "primitive", "refuse",
 ]  # fmt: skip

@@ -6,10 +6,11 @@ Not here: any primitive. Invariant: a step that fails leaves module, random vari
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -20,6 +21,7 @@ from ...ir.walk import substitute
 from ...support.deep import deep_recursion
 from ...support.errors import ScheduleError, UnityError
 from . import grade
+from .absent import INSTEAD
 from .dependence import regions
 from .location import Mark, run_at_mark
 from .refuse import LEVELS, Refused, picture, refuse
@@ -281,9 +283,12 @@ class Schedule:
             self.state.values[value.expr] = made
         return value
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        """Primitives are methods of the class: what comes here is not known."""
+        if name in INSTEAD:
+            raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
+        near = difflib.get_close_matches(name, ROWS, 1)
+        raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def _imm(value: Any) -> Expr:

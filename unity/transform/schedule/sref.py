@@ -51,6 +51,11 @@ class Sref:
         return self.node
 
     @property
+    def stmt(self) -> Block | For:
+        """The block or the loop, by TVM's name."""
+        return self.block if self.is_block else self.loop
+
+    @property
     def key(self) -> Node:
         """What the index knows it by: the loop variable or the block."""
         return key_of(self.node) if self.node is not None else self.node  # type: ignore[return-value]

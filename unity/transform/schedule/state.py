@@ -121,6 +121,11 @@ class ScheduleState:
             self._module = (changed, made)
         return made
 
+    @property
+    def mod(self) -> IRModule:
+        """TVM's name of ``module()``."""
+        return self.module()
+
     def changed_underneath(self) -> str | None:
         """Name of a function of the module given at the start that is not the one the schedule started from."""
         return next(

@@ -110,7 +110,7 @@ def storage_align(
 @primitive(checks=("a written buffer", "allocated in the function"), unsafe=True,
            rewrite="every store into the buffer converts, every load converts back",
            example='sch.unsafe_set_dtype(sch.get_block("C"), 0, "float16")')  # fmt: skip
-def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int, dtype: str) -> None:
+def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | str, dtype: str) -> None:
     """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
     results change by rounding: the step is graded "unsafe". Raises ScheduleError E429."""
     buffer = written_buffer(state, block, buffer_index)

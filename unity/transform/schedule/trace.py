@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ...ir.expr import Var
 from ...support.errors import Note, ScheduleError, UnityError
 from .registry import QUERY, ROWS, SAMPLE, Row
+from .tvm_trace import is_tvm_trace, to_entries, tvm_name
 from .values import ExprRV, Namer, RandomVar, expr_name, from_json, named, to_json, to_python, variables_in
 
 VERSION = 1
@@ -39,9 +40,30 @@ class Instruction:
     grade: str = ""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """Name of the primitive."""
-        return self.row.name
+        return Kind(self.row.name)
+
+    @property
+    def inputs(self) -> list[RandomVar]:
+        """The random variables among the arguments."""
+        return variables_in(list(self.args.values()))
+
+    @property
+    def attrs(self) -> list[Any]:
+        """The arguments without random variables."""
+        return [value for value in self.args.values() if not variables_in(value)]
+
+
+class Kind(str):
+    """Name of a primitive; ``name`` is what TVM calls the kind of instruction."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """TVM's name, ``SamplePerfectTile``."""
+        return tvm_name(self)
 
 
 class Replayer(Protocol):
@@ -61,9 +83,13 @@ class Trace:
         """Decisions of the sampling steps."""
         return {inst: inst.decision for inst in self.insts if inst.row.kind == SAMPLE}
 
-    def append(self, inst: Instruction) -> None:
-        """Add a step."""
-        self.insts.append(inst)
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add a step, a sampling one with its decision where one is given."""
+        self.insts.append(inst if decision is None else replace(inst, decision=decision))
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """The decision of a sampling step; None for another one."""
+        return inst.decision
 
     def pop(self) -> Instruction | None:
         """Take the last step off."""
@@ -191,13 +217,20 @@ class Trace:
         return {"format": "unity.trace", "version": VERSION, "insts": insts}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any] | str) -> Trace:
-        """A trace from what ``as_json`` gave (or its text). Raises ScheduleError E405 for anything else."""
+    def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
+        """Replay what ``as_json`` gave, or a trace of a tuning record of TVM, on a schedule."""
+        Trace.from_json(json_obj).apply_to_schedule(sch)
+
+    @staticmethod
+    def from_json(data: Any) -> Trace:
+        """A trace from what ``as_json`` gave (or its text), here or in TVM. Raises ScheduleError E405 for anything else."""
         if isinstance(data, str):
             try:
                 data = json.loads(data)
             except (ValueError, RecursionError) as error:
                 raise ScheduleError("E405", f"a trace is not JSON: {error}") from None
+        if is_tvm_trace(data):
+            data = {"format": "unity.trace", "version": VERSION, "insts": to_entries(data)}
         if not isinstance(data, Mapping) or data.get("format") != "unity.trace" or type(data.get("insts")) is not list:
             raise ScheduleError(
                 "E405", "this is no trace", help='a trace is {"format": "unity.trace", "version": 1, "insts": [...]}'

@@ -41,6 +41,10 @@ class BlockRV(RandomVar):
     letter = "b"
 
 
+SBlockRV = BlockRV
+"""TVM's newer name."""
+
+
 class LoopRV(RandomVar):
     """A loop of the program being scheduled."""
 
