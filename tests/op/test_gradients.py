@@ -127,6 +127,15 @@ CASES += [
         {"causal_mask": "BottomRight", "scale": 0.7},
     ),
 ]
+CASES += [
+    ("nn.attention", [f(1, 2, 4, 3), f(1, 3, 2, 3), f(1, 3, 2, 2)], {"causal_mask": "TopLeft"}),
+    ("nn.attention", [f(1, 2, 2, 3), f(1, 2, 3, 3), f(1, 3, 2, 2)], {"layout": "BHSD,BHSD,BSHD,BHSD"}),
+    (
+        "nn.attention",
+        [f(1, 2, 2, 3), f(1, 3, 2, 3), f(1, 3, 2, 2), np.array([[True, False, True], [False, False, False]])],
+        {"empty": 0.0},
+    ),
+]
 CASES.append(("nn.attention_bias", [f(1, 2, 2, 3), f(1, 3, 2, 3), f(1, 3, 2, 2), f(1, 1, 2, 3)], {}))
 CASES += [(f"grad.{n}", [f(2, 3)], {}) for n in ("no_grad", "start_checkpoint", "end_checkpoint")]
 CASES += [(n, [f(2, 3)], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "erfinv", "lgamma")]

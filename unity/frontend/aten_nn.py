@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import op
-from ..ffi.dtype import DataType
 from ..ir.build import const
-from ..ir.expr import IntImm
+from ..ir.relation import Answer, same_dim
 from ..ir.types import Expr
+from ..op.rules import product
 from .aten_shape import cut, swap
 from .context import (
     Args,
     Context,
     aten,
     axis_of,
-    dtype_of,
     number,
     rank_of,
     refuse,
@@ -226,74 +224,35 @@ def _cosine(c: Context, a: Args) -> Expr:
 
 @aten("scaled_dot_product_attention.default")
 def _attention(c: Context, a: Args) -> Expr:
-    """Scores, their softmax and the weighted sum; of 16-bit floats in float32, rounded once."""
+    """torch has (.., heads, sequence, width) with any axes in front; a row that sees no key is zeros."""
     refuse(bool(a.dropout_p), "dropout draws random numbers")
-    dtype = "float32" if c.dtype in ("float16", "bfloat16") else c.dtype
-    query, key, value = [c.cast(t, dtype) for t in (a.query, a.key, a.value)]
-    if a.enable_gqa:
-        heads = static(shape_of(query)[-3], "the number of heads")
-        query, key, value = [_grouped(t, heads) for t in (query, key, value)]
-    width = shape_of(query)[-1]
-    scale = a.scale if a.scale is not None else 1 / math.sqrt(static(width, "the width of a head"))
-    query, key, value = c.emit(op.multiply(query, number(scale, dtype))), c.emit(swap(key, -1, -2)), c.emit(value)
-    step = _rows_at_once(query, key)
-    if step is None:
-        return c.cast(_attention_of(c, a, query, key, value, None), c.dtype)
-    rows, columns = [static(shape_of(t)[-2]) for t in (query, value)]
-    parts = []
-    for first in range(0, rows, step):
-        piece = _cut(c, query, -2, first, min(step, rows - first))
-        seen = min(first + step, rows, columns) if a.is_causal else columns
-        keys, values = _cut(c, key, -1, 0, seen), _cut(c, value, -2, 0, seen)
-        parts.append(c.emit(_attention_of(c, a, piece, keys, values, first)))
-    return c.cast(op.concat(parts, axis=rank_of(query) - 2), c.dtype)
+    front = c.shape[:-2]
+    batch, heads = product(front[:-1]), front[-1] if front else const(1, "int64")
+    tensors = []
+    for x in (a.query, a.key, a.value):
+        own, last = (shape_of(x)[-3] if a.enable_gqa else heads), shape_of(x)[-2:]
+        whole = c.broadcast(c.cast(x, c.dtype), [*front[:-1], *([own] if front else []), *last])
+        tensors.append(c.reshape(whole, [batch, own, *last]))
+    if a.enable_gqa and same_dim(shape_of(tensors[1])[1], shape_of(tensors[2])[1]) is not Answer.YES:
+        number_of = static(heads, "the number of heads")
+        tensors[1:] = [_grouped(t, number_of) for t in tensors[1:]]
+    mask = [] if a.attn_mask is None else [_scores_mask(c, a.attn_mask, front, batch)]
+    causal = "TopLeft" if a.is_causal else None
+    made = op.nn_attention(*tensors, *mask, scale=a.scale, causal_mask=causal, layout="BHSD,BHSD,BHSD,BSHD", empty=0.0)
+    return c.reshape(swap(c.emit(made), 1, 2))
 
 
-LARGE_SCORES, PIECES = 1 << 25, 8
-"""Bytes of scores from which on attention runs over pieces of the rows, and how many pieces at most."""
-
-
-def _rows_at_once(query: Expr, key: Expr) -> int | None:
-    """Rows of a piece; None where all scores fit into memory well, or a size is a symbol."""
-    sizes = [n.value for n in (*shape_of(query)[:-1], shape_of(key)[-1]) if type(n) is IntImm]
-    if len(sizes) < rank_of(query) or math.prod(sizes) * DataType(dtype_of(query)).itemsize < LARGE_SCORES:
-        return None
-    step = -(-sizes[-2] // (64 * PIECES)) * 64
-    return step if step < sizes[-2] else None
-
-
-def _cut(c: Context, x: Expr, axis: int, first: int, size: int) -> Expr:
-    """Elements along an axis counted from the last."""
-    made = cut(x, rank_of(x) + axis, const(first, "int64"), const(size, "int64"))
-    return x if made is x else c.emit(made)
-
-
-def _attention_of(c: Context, a: Args, query: Expr, key: Expr, value: Expr, first: int | None) -> Expr:
-    """Attention of the rows from ``first`` on (None: of all): ``query`` scaled, ``key`` with its last axes swapped."""
-    scores: Expr = op.matmul(query, key)
-    dtype = dtype_of(query)
-    rows, columns = shape_of(query)[-2], shape_of(key)[-1]
-    low = number(-math.inf, dtype)
-    if a.is_causal:
-        begin, end = (0, rows) if first is None else (first, first + static(rows))
-        i = c.reshape(op.arange(begin, end, 1, dtype="int64"), [rows, 1])
-        scores = op.where(op.less_equal(op.arange(0, columns, 1, dtype="int64"), i), scores, low)
-    if a.attn_mask is None:
-        return op.matmul(op.nn_softmax(scores, axis=-1), value)
-    mask = a.attn_mask
-    if first is not None and rank_of(mask) > 1 and static(shape_of(mask)[-2]) > 1:
-        mask = _cut(c, mask, -2, first, static(rows))
-    masked = op.where(mask, scores, low) if dtype_of(mask) == "bool" else op.add(scores, c.cast(mask, dtype))
-    scores = c.emit(masked)
-    # torch: a row whose every place is masked gives zeros, not NaN
-    empty = op.equal(op.max(scores, axis=-1, keepdims=True), low)
-    weights = op.where(empty, number(0, dtype), op.nn_softmax(scores, axis=-1))
-    return op.matmul(weights, value)
+def _scores_mask(c: Context, mask: Expr, front: Sequence[Expr], batch: Expr) -> Expr:
+    """A mask over (.., rows, keys) as one over (batch, heads, rows, keys)."""
+    shape = shape_of(mask)
+    if len(shape) > 2 and len(front) != 2:
+        return c.reshape(c.broadcast(mask, [*front, *shape[-2:]]), [batch, front[-1], *shape[-2:]])
+    return mask
 
 
 def _grouped(x: Expr, heads: int) -> Expr:
-    own = static(shape_of(x)[-3], "the number of heads")
-    return x if own == heads else op.repeat(x, heads // own, axis=rank_of(x) - 3)
+    own = static(shape_of(x)[1], "the number of heads")
+    return x if own == heads else op.repeat(x, heads // own, axis=1)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu.default")

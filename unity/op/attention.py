@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import te
 from ..ir import build
+from ..ir.buffer import Buffer
 from ..ir.expr import Call
 from ..ir.relation import dims, exceeds, tensor_type, unequal
+from ..ir.stmt import Stmt
 from ..ir.types import TensorType, Type
+from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
-from .lowering import load, result_dims, widened
+from .lowering import result_dims, widened
 from .nn import float_attr
-from .rules import attr, bool_attr, fail, float_tensor, int_attr, ints_attr, normal_axis, same_dtype, tensor_arg
+from .rules import attr, bool_attr, fail, float_tensor, int_attr, ints_attr, is_one, normal_axis, same_dtype, tensor_arg
 from .table import attribute, optional, row
 
 FAMILY = "nn"
 
 
+def layouts(call: Call) -> tuple[str, str, str, str]:
+    """Orders of the axes of query, key, value and result, of B(atch), S(equence), H(eads) and D (width)."""
+    text = attr(call, "layout", "BSHD")
+    parts = str(text).split(",")
+    found = parts * 4 if len(parts) == 1 else parts
+    if len(found) != 4 or not set(found) <= {"BSHD", "BHSD"}:
+        raise fail(call, "E214", f"layout must be BSHD, BHSD, or four of them (query,key,value,result), got {text!r}")
+    return (found[0], found[1], found[2], found[3])
+
+
+def _in_order(sizes: Sequence[Any], layout: str) -> tuple[Any, ...]:
+    """(batch, sequence, heads, width) from the order of a layout, or back."""
+    return tuple(sizes) if layout == "BSHD" else (sizes[0], sizes[2], sizes[1], sizes[3])
+
+
 def _attention_type(call: Call) -> Type:
     q, k, v = [float_tensor(call, i, n) for i, n in enumerate(("query", "key", "value"))]
     dtype = same_dtype(call, q, k, v)
-    shapes = [dims(t) for t in (q, k, v)]
+    orders = layouts(call)
     for index, ty in enumerate((q, k, v)):
         if ty.ndim not in (-1, 4):
             raise fail(
@@ -37,7 +55,8 @@ def _attention_type(call: Call) -> Type:
         )
     if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
         raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
-    a, b, c = shapes
+    shapes = [dims(t) for t in (q, k, v)]
+    a, b, c = [None if shape is None else _in_order(shape, order) for shape, order in zip(shapes, orders)]
     if a is None or b is None or c is None:
         return TensorType(None, dtype, 4, q.vdevice)
     for what, x, y in (
@@ -53,51 +72,36 @@ def _attention_type(call: Call) -> Type:
     if heads is not None and shared is not None and (shared == 0 or heads % shared):
         raise fail(call, "E213", f"{heads} heads of the query do not divide among {shared} of the key")
     if len(call.args) > 3:
-        tensor_arg(call, 3, "bias")
-    return tensor_type((a[0], a[1], a[2], c[3]), dtype, vdevice=q.vdevice)
+        _check_bias(call, (a[0], a[2], a[1], b[1]))
+    return tensor_type(_in_order((a[0], a[1], a[2], c[3]), orders[3]), dtype, vdevice=q.vdevice)
+
+
+def _check_bias(call: Call, scores: Sequence[Any]) -> None:
+    """The bias broadcasts to the scores (batch, heads, sequence, key length)."""
+    known = dims(tensor_arg(call, 3, "bias"))
+    if known is None:
+        return
+    if len(known) > 4 or any([not is_one(x) and unequal(x, y) for x, y in zip(known[::-1], scores[::-1])]):
+        shown = ", ".join([str(d) for d in scores])
+        raise fail(call, "E213", f"the bias does not broadcast to the scores ({shown})", None, call.args[3])
 
 
 def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
-    batch, rows, heads, width = q.shape
-    columns = k.shape[1]
-    scale = attr(call, "scale")
-    mask = attr(call, "causal_mask")
-    factor = (
-        te.Value(build.const(1.0, "float32")) / te.sqrt(te.Value(build.cast(width, "float32")))
-        if scale is None
-        else te.const(float(scale), "float32")
-    )
+    scale, mask = attr(call, "scale"), attr(call, "causal_mask")
     wide = "float64" if q.dtype == "float64" else "float32"
-    group = build.floordiv(heads, k.shape[2])
-    d = te.reduce_axis((0, width), "d")
-    score_shape = (batch, heads, rows, columns)
-    raw = te.compute(
-        score_shape,
-        lambda b, h, i, j: te.sum(q[b, i, h, d].astype(wide) * k[b, j, h // te.Value(group), d].astype(wide), axis=d),
-        "scores",
-    )
+    width = build.intrinsic("sqrt", build.cast(q.shape[3], wide))
+    factor = build.div(build.const(1.0, wide), width) if scale is None else build.const(float(scale), wide)
 
-    def masked(b: te.Value, h: te.Value, i: te.Value, j: te.Value) -> te.Value:
-        value = raw[b, h, i, j] * factor.astype(wide)
-        if bias is not None:
-            value = value + load(bias, (b, h, i, j), score_shape).astype(wide)
-        if mask is not None:
-            shift = build.sub(columns, rows) if mask == "BottomRight" else build.const(0, "int64")
-            value = te.if_then_else(j <= i + te.Value(shift), value, te.const(float("-inf"), wide))
-        return value  # type: ignore[no-any-return]
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        query, key, value, out = [Tensor4(b, order) for b, order in zip((*ins[:3], outs[0]), layouts(call))]
+        shift = None if mask is None else build.const(0, "int64")
+        if mask == "BottomRight":
+            shift = build.sub(key.size("S"), query.size("S"))
+        given = ins[3] if bias is not None else None
+        return Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide).emit()
 
-    scores = te.compute(score_shape, masked, "masked")
-    j1, j2, j3 = [te.reduce_axis((0, columns), "j") for _ in range(3)]
-    high = te.compute((batch, heads, rows), lambda b, h, i: te.max(scores[b, h, i, j1], axis=j1), "highest")
-    away = te.compute(score_shape, lambda b, h, i, j: te.exp(scores[b, h, i, j] - high[b, h, i]), "weights")
-    total = te.compute((batch, heads, rows), lambda b, h, i: te.sum(away[b, h, i, j2], axis=j2), "total")
-    shape = result_dims(call)
-    mixed = te.compute(
-        shape,
-        lambda b, i, h, e: te.sum(away[b, h, i, j3] * v[b, j3, h // te.Value(group), e].astype(wide), axis=j3),
-        "mixed",
-    )
-    return te.compute(shape, lambda b, i, h, e: (mixed[b, i, h, e] / total[b, h, i]).astype(q.dtype), "attention")  # type: ignore[no-any-return]
+    inputs = [q, k, v] if bias is None else [q, k, v, bias]
+    return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)  # type: ignore[no-any-return]
 
 
 def _attention_ref(
@@ -108,47 +112,51 @@ def _attention_ref(
     scale: Any = None,
     causal_mask: Any = None,
     window_size: None = None,
+    layout: str = "BSHD",
+    empty: float | None = None,
 ) -> np.ndarray:
-    a, b, c = [np.moveaxis(t.astype(np.float64), 2, 1) for t in (q, k, v)]
+    orders = layout.split(",") * (1 if "," in layout else 4)
+    a, b, c = [
+        np.moveaxis(t.astype(np.float64), 2, 1) if order == "BSHD" else t.astype(np.float64)
+        for t, order in zip((q, k, v), orders)
+    ]
     b, c = [np.repeat(t, a.shape[1] // t.shape[1], 1) for t in (b, c)]
     scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if bias is not None:
-        scores = scores + bias
+        scores = np.where(bias, scores, -np.inf) if bias.dtype == bool else scores + bias
     if causal_mask is not None:
-        shift = k.shape[1] - q.shape[1] if causal_mask == "BottomRight" else 0
-        scores = np.where(np.arange(k.shape[1])[None] <= np.arange(q.shape[1])[:, None] + shift, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return np.moveaxis(weights / weights.sum(-1, keepdims=True) @ c, 1, 2).astype(q.dtype)  # type: ignore[no-any-return]
+        rows, columns = scores.shape[-2:]
+        shift = columns - rows if causal_mask == "BottomRight" else 0
+        scores = np.where(np.arange(columns)[None] <= np.arange(rows)[:, None] + shift, scores, -np.inf)
+    high = scores.max(-1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # rows that see no key
+        weights = np.exp(scores - high)
+        made = weights @ c / weights.sum(-1, keepdims=True)
+    if empty is not None:
+        made = np.where(high == -np.inf, empty, made)
+    return (np.moveaxis(made, 1, 2) if orders[3] == "BSHD" else made).astype(q.dtype)  # type: ignore[no-any-return]
 
 
+_OPTIONS = (
+    attribute("scale", None),
+    attribute("causal_mask", None),
+    attribute("window_size", None),
+    attribute("layout", "BSHD"),
+    attribute("empty", None),
+)
 attention = row(
     "nn.attention",
-    (
-        "query",
-        "key",
-        "value",
-        optional("bias"),
-        attribute("scale", None),
-        attribute("causal_mask", None),
-        attribute("window_size", None),
-    ),
+    ("query", "key", "value", optional("bias"), *_OPTIONS),
     _attention_type,
-    "softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys.",
+    "softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one "
+    "each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN).",
     family=FAMILY,
     lower=_attention,
     ref=_attention_ref,
 )
 attention_bias = row(
     "nn.attention_bias",
-    (
-        "query",
-        "key",
-        "value",
-        "bias",
-        attribute("scale", None),
-        attribute("causal_mask", None),
-        attribute("window_size", None),
-    ),
+    ("query", "key", "value", "bias", *_OPTIONS),
     _attention_type,
     "nn.attention with a bias that must be given.",
     family=FAMILY,

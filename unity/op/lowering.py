@@ -56,9 +56,14 @@ def load(x: Any, indices: Sequence[Any], shape: Sequence[Expr]) -> te.Value:
     """Element of ``x`` broadcast to ``shape``; a scalar is itself."""
     if not isinstance(x, te.Tensor):
         return x if isinstance(x, te.Value) else te.Value(x)
-    offset = len(shape) - x.ndim
+    return x[broadcast_indices(x.shape, indices, shape)]
+
+
+def broadcast_indices(own: Sequence[Expr], indices: Sequence[Any], shape: Sequence[Expr]) -> list[Any]:
+    """Indices of an element of a tensor of shape ``own`` broadcast to ``shape``."""
+    offset = len(shape) - len(own)
     picked: list[Any] = []
-    for axis, dim in enumerate(x.shape):
+    for axis, dim in enumerate(own):
         index = indices[offset + axis]
         if is_one(dim) and not is_one(shape[offset + axis]):
             picked.append(0)
@@ -66,7 +71,7 @@ def load(x: Any, indices: Sequence[Any], shape: Sequence[Expr]) -> te.Value:
             picked.append(index)
         else:  # a symbolic dimension that may be 1
             picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), index))
-    return x[picked]
+    return picked
 
 
 def widened(value: te.Value) -> te.Value:

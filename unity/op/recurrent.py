@@ -15,15 +15,15 @@ import numpy as np
 from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
-from ..ir.buffer import Buffer, Range
+from ..ir.buffer import Buffer
 from ..ir.expr import Call, ShapeExpr, Var
 from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
-from ..ir.scalar import IterVar
-from ..ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
+from ..ir.stmt import BufferStore, Stmt, seq
+from ..ir.types import Expr, TensorType, TupleType, Type
 from .lowering import SMALL_FLOATS, short_name
+from .nests import reduced, serial_loop, unit_loop
 from .reduce import cast_tensor
-from .rules import ZERO, attr, bool_attr, fail, float_tensor, same_dtype
+from .rules import attr, bool_attr, fail, float_tensor, same_dtype
 from .scan import read
 from .table import Operator, attribute, optional, row
 
@@ -69,35 +69,11 @@ def _ranks(names: Sequence[str]) -> list[int]:
     return [{"gates": 3, "bias": 1}.get(name, 2) for name in names]
 
 
-def serial_loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
-    """A serial loop from 0 up to an extent."""
-    index = Var(name, prim_type("int64"))
-    return For(index, ZERO, extent, "serial", body(index))
-
-
-def unit_loop(extent: Expr, body: Callable[[Var], Stmt]) -> Stmt:
-    """A loop over independent units."""
-    index = Var("j", prim_type("int64"))
-    return For(index, ZERO, extent, "serial", body(index), annotations={"vectorize": 1})
-
-
-def state_product(out: Buffer, state: Buffer, weight: Buffer, batch: Expr, width: Expr, size: Expr) -> Stmt:
-    """``out = state @ weight`` as a block of its own, for the passes that tile reductions."""
-    extents = {"b": batch, "g": width, "k": size}
-    axes = {
-        name: IterVar(Var(name, prim_type("int64")), Range(ZERO, n), "R" if name == "k" else "S")
-        for name, n in extents.items()
-    }
-    b, g, k = [axis.var for axis in axes.values()]
-    term = build.mul(read(state, (b, k)), read(weight, (k, g)))
-    body = BufferStore(out, build.add(read(out, (b, g)), term), (b, g))
-    start = BufferStore(out, build.const(0.0, out.dtype), (b, g))
-    block = Block(tuple(axes.values()), None, None, (), (), {}, "product", body, start)
-    loops = [Var(name, prim_type("int64")) for name in axes]
-    stmt: Stmt = BlockRealize(tuple(loops), build.const(True), block)
-    for loop, extent in zip(reversed(loops), (size, width, batch)):
-        stmt = For(loop, ZERO, extent, "serial", stmt)
-    return stmt
+def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
+    """``out = state @ weight`` as a nest of its own, for the passes that tile reductions."""
+    return reduced(
+        out, [weight.shape[0]], lambda b, g, k: build.mul(read(state, (b, k)), read(weight, (k, g))), name="product"
+    )
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -170,7 +146,7 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
 
                     return unit_loop(size, unit)
 
-                return seq(state_product(pre, kept[0], w, batch, width, size), serial_loop(batch, sample, "b"))
+                return seq(state_product(pre, kept[0], w), serial_loop(batch, sample, "b"))
 
             return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 

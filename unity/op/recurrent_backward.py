@@ -23,7 +23,8 @@ from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, Stmt, seq
 from ..ir.types import Expr, TensorType, TupleType, Type
 from .lowering import SMALL_FLOATS, short_name
-from .recurrent import in_wide, serial_loop, state_product, time_steps, unit_loop
+from .nests import serial_loop, unit_loop
+from .recurrent import in_wide, state_product, time_steps
 from .reduce import cast_tensor
 from .rules import bool_attr, fail, float_tensor, same_dtype
 from .scan import read
@@ -196,7 +197,7 @@ def _backward(call: Call, *tensors: te.Tensor) -> Any:
             return seq(
                 serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b"),
                 serial_loop(batch, gates, "b"),
-                state_product(carried, pre, weight, batch, size, width),
+                state_product(carried, pre, weight),
                 serial_loop(batch, lambda b: unit_loop(size, lambda j: back(b, j)), "b"),
             )
 
