@@ -16,7 +16,7 @@ from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..ir import build
 from ..ir.builder import BlockBuilder
-from ..ir.expr import Constant, IntImm, ShapeExpr, Var
+from ..ir.expr import Constant, GlobalVar, IntImm, ShapeExpr, Var
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import UnityError
@@ -70,6 +70,8 @@ class Context:
         self.pairs: dict[Any, Any] = {}
         self.numbers: set[Expr] = set()
         """Tensors of rank 0 that stand for Python floats; see ``control.float_number``."""
+        self.programs: dict[Any, GlobalVar] = {}
+        """Tensor programs that were put into the module, by what they do."""
 
     # ---- the result torch inferred
 

@@ -30,7 +30,7 @@ from .discard import memory_key
 from .fallback import Deferred
 from .graph import GraphImporter
 from .inputs import refuse_tensor
-from .loops import is_while_loop
+from .loops import is_loop
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
 from .trace import export, functional, sample_inputs
@@ -120,7 +120,7 @@ class _Import:
         """False where an operator draws random numbers or asserts: its binding cannot stand in a dataflow block."""
         seeded = self.context.torch.Tag.nondeterministic_seeded
         for node in self.program.graph.nodes:
-            if str(node.target) in ("aten._assert_scalar.default", *READS) or is_cond(node) or is_while_loop(node):
+            if str(node.target) in ("aten._assert_scalar.default", *READS) or is_cond(node) or is_loop(node):
                 return False
             if seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target):
                 return False

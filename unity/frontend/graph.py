@@ -25,7 +25,7 @@ from .aten_complex import evaluate
 from .context import Args, Context, Result
 from .control import READS, conditional, float_number, is_cond, read_number
 from .fallback import Deferred, call_torch, holds_deferred
-from .loops import is_while_loop, while_loop
+from .loops import is_loop, loop
 from .report import Gap, ImportReport
 from .torch_table import ATEN
 from .trace import out_of_place
@@ -98,8 +98,8 @@ class GraphImporter:
                 return float_number(c, node, [self.value_of(a) for a in node.args])
             if is_cond(node):
                 return conditional(c, self.values, node, self.run, self.value_of)
-            if is_while_loop(node):
-                return while_loop(c, self.values, node, self.run, self.value_of)
+            if is_loop(node):
+                return loop(c, self.values, node, self.run, self.value_of)
         except Gap as gap:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):
