@@ -1,7 +1,7 @@
 """AMX tile registers in Python: kernels compiled for a processor with AMX run on one without.
 
 ``emulated(text)`` rewrites LLVM IR: each intrinsic of the tiles becomes a call of a function here, everything else stays machine
-code. The functions check what the processor would fault on. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
+code. The functions check what the processor would fault on. One thread: they need the interpreter's lock, which its caller holds. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
 volume 2, the instructions by name.
 """
 

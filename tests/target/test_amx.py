@@ -10,13 +10,16 @@ import pytest
 from amx_emulator import Tiles
 
 import unity
+from unity import relax
 from unity.ffi.llvm import CompileOptions, compile_ir
 from unity.ir.tensor_intrin import TensorIntrin
+from unity.op.relax import TensorStructInfo, Var
 from unity.script import parse
 from unity.support.errors import VerifyError
 from unity.target.cpu import codegen
 from unity.transform.schedule import Schedule
 from unity.vm import machine
+from unity.vm.executable import Executable
 
 FEATURES = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8"
 TYPES = {
@@ -37,7 +40,10 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tiles]:
     monkeypatch.setattr(codegen, "compile_ir", compiled)
     monkeypatch.setattr(machine, "require_processor", lambda features: None)
     monkeypatch.setenv("UNITY_CACHE", "0")
+    threads = unity.num_threads()
+    unity.set_num_threads(1)
     yield made
+    unity.set_num_threads(threads)
     assert made.problems == []
 
 
@@ -100,3 +106,37 @@ def test_blocks_that_do_not_fit_the_registers(name: str) -> None:
     with pytest.raises(VerifyError) as found:
         TensorIntrin.get(f"{name}_bf16bf16f32")
     assert found.value.code == "E380"
+
+
+def build(kind: str, x: np.ndarray, w: np.ndarray, constant: bool) -> Executable:
+    bb = unity.BlockBuilder()
+    total = TYPES[kind][2]
+    params = [Var(name, TensorStructInfo(v.shape, v.dtype.name)) for name, v in (("x", x), ("w", w))]
+    with bb.function("main", params[: 1 if constant else 2]):
+        with bb.dataflow():
+            y = bb.emit(relax.op.matmul(params[0], relax.const(w) if constant else params[1], out_dtype=total))
+            out = bb.emit_output(relax.op.nn.relu(y))
+        bb.emit_func_output(out)
+    return unity.compile(bb.finalize(), target=f"llvm -mattr={FEATURES}")
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (48, 100, 64), (16, 16, 64), (4096, 16, 256)])
+def test_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    left, right, total = TYPES[kind]
+    x, w = values(rng, (m, k), left), values(rng, (k, n), right)
+    found = unity.VirtualMachine(build(kind, x, w, constant))["main"](*([x] if constant else [x, w])).numpy()
+    wide = "float64" if total == "float32" else "int64"
+    expected = np.maximum(x.astype(wide) @ w.astype(wide), 0).astype(total)
+    across = 1 if n == 16 else 2 * -(-n // 32)
+    assert tiles.count == m // 16 * across * (k // (32 if total == "float32" else 64))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 if total == "float32" else 0)
+
+
+def test_rows_that_are_no_whole_tiles_use_dot_products(tiles: Tiles) -> None:
+    rng = np.random.default_rng(0)
+    x, w = values(rng, (17, 64), "uint8"), values(rng, (64, 64), "int8")
+    build("u8s8s32", x, w, True)
+    assert tiles.count == 0

@@ -1,7 +1,8 @@
 """Intel AMX: a block of up to 32x32 elements of float32 or int32 plus a product along a reduction, from memory to memory.
 
 Operand B lies in rows of pairs of bfloat16 (groups of four int8): ``B[k // 2, j, k % 2]``. Each call configures the tile registers
-it uses and releases them, so that it can stand anywhere; the block stays in registers along the whole depth of the call. The
+it uses and releases them, so that it can stand anywhere; the block stays in registers along the whole depth of the call. C is
+read and written by plain vectors, so that passes see what becomes of it. The
 target must name the features (``-mattr=+amx-tile,+amx-bf16``). Source of the blocking (two by two tiles of sums, two of each
 operand): Intel 64 and IA-32 Architectures Optimization Reference Manual, section on AMX.
 """
@@ -67,30 +68,34 @@ for i, j, k in T.grid({rows}, {columns}, {depth}):
     def call(name: str, *args: object) -> str:
         return f"""T.evaluate(T.call_llvm_intrin({", ".join(['"void"', f'"llvm.x86.{name}"', *map(str, args)])}))"""
 
-    def move(name: str, tile: int, address: str, stride: str) -> str:
-        return call(name, f"T.int8({tile})", f"T.address_of({address})", stride)
+    def load(tile: int, buffer: str, offset: str, row_bytes: int) -> str:
+        pointer = f'{buffer}.access_ptr("r", offset={offset})'
+        return call("tileloadd64", f"T.int8({tile})", pointer, f"{buffer}_stride * {row_bytes}")
 
+    def store(tile: int, row: int, column: int) -> str:
+        return call(
+            "tilestored64", f"T.int8({tile})", f"T.address_of(sums[{row}, {column}])", f"T.int64({4 * columns})"
+        )
+
+    lane = f"i, T.Ramp(j * {SIDE}, 1, {SIDE})"
     body = [
         'config = T.alloc_buffer((64,), "uint8")',
+        f'sums = T.alloc_buffer(({rows}, {columns}), "{total}")',
         "for n in range(64):",
         "    config[n] = T.uint8(0)",
         "config[0] = T.uint8(1)",
         *[f"config[{16 + 2 * t}] = T.uint8({ROW_BYTES})" for t in used],
         *[f"config[{48 + t}] = T.uint8({SIDE})" for t in used],
         call("ldtilecfg", "T.address_of(config[0])"),
-        *[move("tileloadd64", t, f"C[{SIDE * i}, {SIDE * j}]", "C_stride * 4") for i, j, t in sums],
+        *[call("tilezero", f"T.int8({t})") for _, _, t in sums],
         f"for k in range({depth // step}):",
-        *[
-            "    " + move("tileloadd64", t, f"A[{SIDE * i}, k * {step}]", f"A_stride * {width}")
-            for i, t in enumerate(of_a)
-        ],
-        *[
-            "    " + move("tileloadd64", t, f"B[k * {SIDE}, {SIDE * j}, 0]", f"B_stride * {width}")
-            for j, t in enumerate(of_b)
-        ],
+        *[f"    {load(t, 'A', f'A_stride * {SIDE * i} + k * {step}', width)}" for i, t in enumerate(of_a)],
+        *[f"    {load(t, 'B', f'B_stride * k * {SIDE} + {SIDE * group * j}', width)}" for j, t in enumerate(of_b)],
         *[f"    {call(instruction, f'T.int8({t})', f'T.int8({of_a[i]})', f'T.int8({of_b[j]})')}" for i, j, t in sums],
-        *[move("tilestored64", t, f"C[{SIDE * i}, {SIDE * j}]", "C_stride * 4") for i, j, t in sums],
+        *[store(t, SIDE * i, SIDE * j) for i, j, t in sums],
         call("tilerelease"),
+        f"for i, j in T.grid({rows}, {across}):",
+        f"    C[{lane}] = C[{lane}] + sums[{lane}]",
     ]
     return program(operands, "C A B", "C", loops), program(operands, "C A B", "C", "\n".join(body))
 

@@ -32,13 +32,18 @@ class Machine:
         return max(1, self.vector_bytes // item_bytes)
 
 
-_INTRINSICS = {"+avx512bf16": "dot_16x2_bf16_avx512_local", "+avx512vnni": "dot_16x4_vnni_local"}
-"""Feature of a processor -> the tensor intrinsic that it is for."""
+_INTRINSICS = {
+    "+amx-bf16": ("amx_bf16bf16f32",),
+    "+amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
+    "+avx512bf16": ("dot_16x2_bf16_avx512_local",),
+    "+avx512vnni": ("dot_16x4_vnni_local",),
+}
+"""Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
 
 
 def _intrinsics(features: str) -> tuple[str, ...]:
     has = set(features.split(","))
-    return tuple([name for feature, name in _INTRINSICS.items() if feature in has])
+    return tuple([name for feature, names in _INTRINSICS.items() if feature in has for name in names])
 
 
 _FEATURES: ContextVar[str | None] = ContextVar("features", default=None)

@@ -31,6 +31,7 @@ from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .dots import Dot, dot_of
 from .packing import Packing
 from .padding import pad_to_tiles
+from .tile_blocks import TileBlock, schedule_tile_block, tile_block_of
 
 if TYPE_CHECKING:
     from ..schedule import BlockRV, LoopRV, Schedule
@@ -86,9 +87,12 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
         fn, then = columns_last(fn, what, after)
         after = None
         (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
-    for dot in [dot_of(what, machine), None]:
+    row = _row(what.rows, what.block.body.indices)  # type: ignore[attr-defined]
+    tiles = tile_block_of(what, row, machine) if then is None else None
+    units = [unit for unit in (tiles, dot_of(what, machine)) if unit is not None]
+    for unit in (*units, None):
         try:
-            return _schedule(fn, what, after, then, constants, machine, width, dot)
+            return _schedule(fn, what, after, then, row, constants, machine, width, unit)
         except ScheduleError as problem:
             refused = f"a step does not apply: {problem.message}"
     return refused
@@ -112,16 +116,17 @@ def _schedule(
     what: Contraction,
     after: str | None,
     then: str | None,
+    row: IterVar | None,
     constants: Collection[int],
     machine: Machine,
     width: int,
-    dot: Dot | None,
+    unit: Dot | TileBlock | None,
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
-    store = what.block.body
-    row = _row(what.rows, store.indices)  # type: ignore[attr-defined]
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
     rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
+    if isinstance(unit, TileBlock):
+        rows, vectors = unit.rows, unit.columns // lanes
     if then is not None and width % lanes:
         return "tiles that are transposed would not be whole"
     if then is not None:
@@ -131,18 +136,23 @@ def _schedule(
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants
     layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
-    dot = dot if layout is not None else None
-    if layout is not None and dot is not None:
-        layout = replace(layout, group=dot.group)
+    unit = unit if layout is not None else None
+    if layout is not None and unit is not None:
+        layout = replace(layout, group=unit.group)
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
     padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
-    place = _tile(sch, block, sch.get_block(padded.after), what, row, rows, vectors, lanes, dot)
+    consumer = sch.get_block(padded.after)
+    if isinstance(unit, TileBlock):
+        assert row is not None
+        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _work(what) >= PARALLEL_WORK)
+    else:
+        place = _tile(sch, block, consumer, what, row, rows, vectors, lanes, unit)
     if then is not None:
         _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
-    update = f"{what.block.name}_update" + ("_o" if dot is not None else "")
+    update = f"{what.block.name}_update" + ("_o" if unit is not None else "")
     for border in sch.get_producers(sch.get_block(update)):
         if sch.get(border).name not in (padded.copy, f"{what.block.name}_init"):
             spread_copy(sch, border, lanes)
@@ -151,7 +161,7 @@ def _schedule(
         sch.vectorize(lane)
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
-    said += f", {dot.name}" if dot is not None else ""
+    said += f", {unit.name}" if unit is not None else ""
     return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
