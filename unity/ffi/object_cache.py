@@ -27,7 +27,7 @@ _STALE_SECONDS = 3600.0
 def cache_folder() -> Path | None:
     """Folder of the caches by ``UNITY_CACHE``, else the user's cache folder; None where caching is off."""
     text = str_option("UNITY_CACHE")
-    if text == "off":
+    if text in ("off", "0", "false", "no"):
         return None
     if text:
         return Path(text)

@@ -82,19 +82,22 @@ class Reading:
     closed: bool
 
 
-def readings(blocks: list[BlockRealize], buffer: Buffer) -> list[Reading]:
-    """The blocks that read a buffer."""
-    found = []
+def readings(blocks: list[BlockRealize], only: Buffer | None = None) -> dict[Buffer, list[Reading]]:
+    """For each buffer, or ``only`` one, the blocks that read it."""
+    found: dict[Buffer, list[Reading]] = {}
     for realize in blocks:
-        loads: list[BufferLoad] = []
+        places: dict[Buffer, list[BufferLoad]] = {}
         for load in collect(realize.block, BufferLoad):
-            if load.buffer is buffer and not any([structural_equal(load.indices, known.indices) for known in loads]):
+            if only is not None and load.buffer is not only:
+                continue
+            loads = places.setdefault(load.buffer, [])
+            if not any([structural_equal(load.indices, known.indices) for known in loads]):
                 loads.append(load)
-        if loads:
-            extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
-            reduces = any([i.kind != "S" for i in realize.block.iter_vars])
-            closed = type(realize.block.body) is not BufferStore
-            found.append(Reading(realize, loads, Size(extents), reduces, closed))
+        extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
+        reduces = any([i.kind != "S" for i in realize.block.iter_vars])
+        closed = type(realize.block.body) is not BufferStore
+        for buffer, loads in places.items():
+            found.setdefault(buffer, []).append(Reading(realize, loads, Size(extents), reduces, closed))
     return found
 
 
@@ -211,7 +214,7 @@ class _Program:
         sources = {load.buffer.data for load in collect(found.value, BufferLoad)}
         if any([at > index for data in sources for at in self.writers.get(data, ())]):
             return None
-        reading = readings([r for user in users for r in self.blocks[user]], store.buffer)
+        reading = readings([r for user in users for r in self.blocks[user]], store.buffer).get(store.buffer, [])
         return found if _pays(found, reading) else None
 
     def inline(self, index: int, found: Definition) -> None:

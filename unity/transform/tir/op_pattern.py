@@ -19,7 +19,17 @@ from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqSt
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import collect
-from .auto_inline import MANY_READERS, each_reads_once, inline_all, is_expensive, plain_blocks, readings, repeats, work
+from .auto_inline import (
+    MANY_READERS,
+    Reading,
+    each_reads_once,
+    inline_all,
+    is_expensive,
+    plain_blocks,
+    readings,
+    repeats,
+    work,
+)
 from .inline_blocks import definition
 from .nests import calls_are_pure
 
@@ -95,16 +105,17 @@ def analyze_pattern(func: PrimFunc) -> KernelPattern:
     for realize in blocks:
         if not _is_computation(realize):
             return opaque
-    for output in outputs:
-        if any([load.buffer is output for r in blocks for load in _foreign_loads(r)]):
-            return opaque
-    kind = _kind(blocks, outputs, inputs)
+    reread = {load.buffer for realize in blocks for load in _foreign_loads(realize)}
+    if any([output in reread for output in outputs]):
+        return opaque
+    read = readings(blocks)
+    kind = _kind(blocks, outputs, [(read.get(buffer, []), buffer) for buffer in inputs])
     given = func.attrs.get("op_pattern")
     if isinstance(given, int):
         kind = max(kind, OpPatternKind(given))
     if kind is OpPatternKind.OPAQUE:
         return opaque
-    edges = tuple([_edge(blocks, buffer, kind) for buffer in inputs])
+    edges = tuple([_edge(read.get(buffer, []), buffer, kind) for buffer in inputs])
     expensive = any([is_expensive(store.value) for store in stores])
     return KernelPattern(kind, edges, expensive, sum([work(store.value) for store in stores]))
 
@@ -156,7 +167,7 @@ def _reduces(realize: BlockRealize) -> bool:
     return realize.block.init is not None
 
 
-def _kind(blocks: list[BlockRealize], outputs: list[Buffer], inputs: list[Buffer]) -> OpPatternKind:
+def _kind(blocks: list[BlockRealize], outputs: list[Buffer], read: list[tuple[list[Reading], Buffer]]) -> OpPatternKind:
     reductions = [r for r in blocks if _reduces(r)]
     if not reductions and len(blocks) == len(outputs):
         kinds = [k for r in blocks for k in _access_kinds(r)]
@@ -164,7 +175,7 @@ def _kind(blocks: list[BlockRealize], outputs: list[Buffer], inputs: list[Buffer
         return found if len(blocks) == 1 else max(found, OpPatternKind.INJECTIVE)
     if len(outputs) != 1:
         return OpPatternKind.OPAQUE
-    if len(blocks) == 1 and not any([repeats(readings(blocks, b), b) for b in inputs]):
+    if len(blocks) == 1 and not any([repeats(found, buffer) for found, buffer in read]):
         return OpPatternKind.COMM_REDUCE
     last = blocks[-1].block.body
     assert type(last) is BufferStore
@@ -208,8 +219,7 @@ def _broadcast_axis(index: Expr) -> Expr | None:
     return index if type(index) is Var else None
 
 
-def _edge(blocks: list[BlockRealize], buffer: Buffer, kind: OpPatternKind) -> Edge:
-    found = readings(blocks, buffer)
+def _edge(found: list[Reading], buffer: Buffer, kind: OpPatternKind) -> Edge:
     if not found:
         return Edge(OpPatternKind.BROADCAST, False)
     again = repeats(found, buffer)
