@@ -5,12 +5,14 @@ Not here: any rewriting.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...ir.build import is_int
+from ...ffi.dtype import DataType
+from ...ir.build import add, const, is_int, maximum, minimum, mul
 from ...ir.expr import Call, IntImm, Var
 from ...ir.intrinsic import INTRINSICS
-from ...ir.scalar import Add, BufferLoad, Mul, Sub
+from ...ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...ir.types import Expr
 from ...ir.walk import collect, used_vars
@@ -112,6 +114,30 @@ def point_update(nest: Nest) -> Update | None:
             return None
     kinds = {axis[i.var]: i.kind for i in block.iter_vars}
     return Update(store, loads, kinds, axis)
+
+
+JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
+"""Operations of reductions that may be joined in any order."""
+
+
+def joined_value(update: Update) -> Expr | None:
+    """What is joined to the cell by ``cell = cell op value``, None for another form."""
+    value = update.store.value
+    if type(value) not in JOINS:
+        return None
+    buffer = update.store.buffer
+    for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+        if type(cell) is BufferLoad and cell.buffer is buffer and sum([x.buffer is buffer for x in update.loads]) == 1:
+            return other  # type: ignore[no-any-return]
+    return None
+
+
+def neutral_value(operation: type, dtype: DataType, initial: Expr) -> Expr:
+    """The value that joining does not notice: for Min and Max the initial value itself."""
+    if operation in (Min, Max):
+        return initial
+    number = 0 if operation is Add else 1
+    return const(float(number) if dtype.is_float else number, dtype)
 
 
 PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in ("same", "bool") and row.effect == "pure"]) | {
