@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from accelerator import accelerated
 
 import unity
 from unity.script import ir_module, tir as T
 from unity.target import GPU_PIPELINE
-from unity.target.tensor_intrin import TensorIntrin
 
 rng = np.random.default_rng(0)
 
@@ -319,9 +319,7 @@ def test_blocking_on_a_gpu(schedule: Callable[..., unity.Schedule]) -> None:
 @ir_module
 class MatmulModule:
     @T.prim_func
-    def main(
-        A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]
-    ) -> None:
+    def main(A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]):
         T.func_attr({"global_symbol": "main", "tir.noalias": True})
         for i, j, k in T.grid(64, 64, 64):
             with T.block("matmul"):
@@ -331,102 +329,16 @@ class MatmulModule:
                 C[vi, vj] += A[vi, vk] * B[vj, vk]
 
 
-@T.prim_func
-def tmm16_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
-    A = T.match_buffer(a, (16, 16), "float32", offset_factor=16, scope="global.A_reg")
-    B = T.match_buffer(b, (16, 16), "float32", offset_factor=16, scope="global.B_reg")
-    C = T.match_buffer(c, (16, 16), "float32", offset_factor=16, scope="global.accumulator")
-    with T.block("root"):
-        T.reads(C[0:16, 0:16], A[0:16, 0:16], B[0:16, 0:16])
-        T.writes(C[0:16, 0:16])
-        for i, j, k in T.grid(16, 16, 16):
-            with T.block(""):
-                vii, vjj, vkk = T.axis.remap("SSR", [i, j, k])
-                C[vii, vjj] = C[vii, vjj] + A[vii, vkk] * B[vjj, vkk]
-
-
-@T.prim_func
-def tmm16_impl(a: T.handle, b: T.handle, c: T.handle) -> None:
-    sa = T.var("int32")
-    sb = T.var("int32")
-    sc = T.var("int32")
-    A = T.match_buffer(a, (16, 16), "float32", offset_factor=16, strides=[sa, 1], scope="global.A_reg")
-    B = T.match_buffer(b, (16, 16), "float32", offset_factor=16, strides=[sb, 1], scope="global.B_reg")
-    C = T.match_buffer(c, (16, 16), "float32", offset_factor=16, strides=[sc, 1], scope="global.accumulator")
-    with T.block("root"):
-        T.reads(C[0:16, 0:16], A[0:16, 0:16], B[0:16, 0:16])
-        T.writes(C[0:16, 0:16])
-        T.evaluate(T.call_extern("int32", "tmm16", C.access_ptr("w"), A.access_ptr("r"), B.access_ptr("r"), sa, sb, sc))
-
-
-TMM16 = """
-define i32 @tmm16(ptr %cc, ptr %aa, ptr %bb, i32 %sa, i32 %sb, i32 %sc) {
-entry:
-  br label %loop
-loop:
-  %n = phi i32 [0, %entry], [%next, %loop]
-  %i = lshr i32 %n, 8
-  %t = lshr i32 %n, 4
-  %j = and i32 %t, 15
-  %k = and i32 %n, 15
-  %ra = mul i32 %i, %sa
-  %ia = add i32 %ra, %k
-  %rb = mul i32 %j, %sb
-  %ib = add i32 %rb, %k
-  %rc = mul i32 %i, %sc
-  %ic = add i32 %rc, %j
-  %pa = getelementptr float, ptr %aa, i32 %ia
-  %pb = getelementptr float, ptr %bb, i32 %ib
-  %pc = getelementptr float, ptr %cc, i32 %ic
-  %a = load float, ptr %pa
-  %b = load float, ptr %pb
-  %c = load float, ptr %pc
-  %p = fmul float %a, %b
-  %s = fadd float %c, %p
-  store float %s, ptr %pc
-  %next = add i32 %n, 1
-  %more = icmp ult i32 %next, 4096
-  br i1 %more, label %loop, label %done
-done:
-  ret i32 0
-}
-"""
-
-
-@pytest.fixture
-def tmm16() -> str:
-    TensorIntrin.register("course_tmm16", tmm16_desc, tmm16_impl, override=True)
-    return "course_tmm16"
-
-
-def test_accelerator(tmm16: str) -> None:
-    sch = unity.Schedule(MatmulModule)
-    i, j, k = sch.get_loops("matmul")
-    i, ii = sch.split(i, factors=[None, 16])
-    j, ji = sch.split(j, factors=[None, 16])
-    k, ki = sch.split(k, factors=[None, 16])
-    sch.reorder(i, j, k, ii, ji, ki)
-    block_mm = sch.blockize(ii)
-    A_reg = sch.cache_read(block_mm, 0, storage_scope="global.A_reg")
-    B_reg = sch.cache_read(block_mm, 1, storage_scope="global.B_reg")
-    sch.compute_at(A_reg, k)
-    sch.compute_at(B_reg, k)
-    write_back_block = sch.cache_write(block_mm, 0, storage_scope="global.accumulator")
-    sch.reverse_compute_at(write_back_block, j)
-    sch.decompose_reduction(block_mm, k)
-    sch.tensorize(block_mm, tmm16)
-    sch.annotate(i, "pragma_import_llvm", TMM16)
+def test_accelerator() -> None:
     a, b = random(64, 64), random(64, 64)
-    c = call(sch.mod, "main", a, b, out=np.empty((64, 64), "float32"))
+    c = call(accelerated(unity.Schedule(MatmulModule), "matmul"), "main", a, b, out=np.empty((64, 64), "float32"))
     np.testing.assert_allclose(c, a @ b.T, rtol=1e-4, atol=1e-4)
 
 
 @ir_module
 class MatmulBlockModule:
     @T.prim_func
-    def main(
-        A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]
-    ) -> None:
+    def main(A: T.Buffer[(64, 64), "float32"], B: T.Buffer[(64, 64), "float32"], C: T.Buffer[(64, 64), "float32"]):
         T.func_attr({"global_symbol": "main", "tir.noalias": True})
         for i0, j0, k0 in T.grid(4, 4, 4):
             with T.block("tmm-16x16"):
