@@ -39,7 +39,7 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tiles]:
 
     monkeypatch.setattr(codegen, "compile_ir", compiled)
     monkeypatch.setattr(machine, "require_processor", lambda features: None)
-    monkeypatch.setenv("UNITY_CACHE", "0")
+    monkeypatch.setenv("UNITY_CACHE", "off")
     threads = unity.num_threads()
     unity.set_num_threads(1)
     yield made
