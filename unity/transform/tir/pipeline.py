@@ -28,6 +28,7 @@ from .plan_buffer_allocation import plan_buffer_allocation
 from .remove_no_op import remove_no_op
 from .rewrite_unsafe_select import rewrite_unsafe_select
 from .simplify import simplify
+from .split_reductions import split_reductions
 from .storage_rewrite import storage_rewrite
 from .tile_reductions import tile_reductions
 from .unroll_loop import unroll_loop
@@ -38,6 +39,7 @@ from .version_predicates import version_predicates
 CPU_PIPELINE = Pipeline((
     bind_shared,
     canonicalize_loop,
+    split_reductions,
     tile_reductions,
     vectorize_reductions,
     order_loops,
