@@ -1,17 +1,21 @@
 """Consumers that follow a reduction at its tile: what is computed cell by cell from a result needs no stored result.
 
-Shared by the passes that tile reductions. Not here: the tiles.
+Shared by the passes that tile reductions, as is the walk over the nests that they tile. Not here: the tiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
 from ...ir.build import is_int
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
+from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import BufferStore, For, Stmt
+from ...ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr
-from ...ir.walk import collect, rewrite, substitute
+from ...ir.walk import Rewriter, collect, rewrite, substitute
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 
 
@@ -69,3 +73,60 @@ def _cell_by_cell(load: BufferLoad, first: BufferLoad, behind: Nest, consumer: U
 
 def _same(a: Expr, b: Expr) -> bool:
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value)
+
+
+class Planned(Protocol):
+    """A nest that is going to be tiled, and what follows it at its tiles."""
+
+    nest: Nest
+    update: Update
+    epilogue: Update | None
+
+
+_P = TypeVar("_P", bound=Planned)
+
+
+class Outermost(Rewriter, Generic[_P]):
+    """Nests for which ``plan`` has a plan become what ``make`` makes of it, from the outside in, each with the consumer behind it
+    where that can follow; ``column`` gives the iterator along which the plan's results are vectors."""
+
+    def __init__(
+        self,
+        func: PrimFunc,
+        plan: Callable[[For], _P | None],
+        make: Callable[[_P], Stmt],
+        column: Callable[[_P], Var | None],
+    ) -> None:
+        super().__init__()
+        self.func, self.plan, self.make, self.column = func, plan, make, column
+
+    def enter(self, node: object) -> object | None:
+        if type(node) is For:
+            plan = self.plan(node)
+            return self.make(plan) if plan is not None else None
+        return self.sequence(node) if type(node) is SeqStmt else None
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """Nests of a sequence, each with the consumer behind it."""
+        parts: list[Stmt] = []
+        position = 0
+        while position < len(stmt.stmts):
+            part = stmt.stmts[position]
+            plan = self.plan(part) if type(part) is For else None
+            if plan is not None and position + 1 < len(stmt.stmts):
+                behind = stmt.stmts[position + 1]
+                plan.epilogue = epilogue_of(plan.nest, plan.update, self.column(plan), behind, self.func)
+            parts.append(self.visit(part) if plan is None else self.make(plan))
+            position += 2 if plan is not None and plan.epilogue is not None else 1
+        changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
+        return seq(*parts) if changed else stmt
+
+
+def tile_outermost(
+    func: PrimFunc, plan: Callable[[For], _P | None], make: Callable[[_P], Stmt], column: Callable[[_P], Var | None]
+) -> PrimFunc:
+    """The function with its outermost nests tiled (see Outermost), unless a schedule is its author's or memory may be shared."""
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
+        return func
+    body = Outermost(func, plan, make, column)(func.body)
+    return func if body is func.body else replace(func, body=body)

@@ -21,11 +21,11 @@ from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
-from ...ir.walk import Rewriter, fresh_copy, rewrite, substitute
+from ...ir.walk import fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
-from .epilogues import epilogue_of, follow
+from .epilogues import follow, tile_outermost
 from .lower_init_block import REDUCTION
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 from .tile_shape import tile_shape
@@ -217,37 +217,9 @@ class _Tile:
         )
 
 
-class _Outermost(Rewriter):
-    def __init__(self, func: PrimFunc, options: TileOptions) -> None:
-        super().__init__()
-        self.func, self.options = func, options
-
-    def enter(self, node: object) -> object | None:
-        if type(node) is For:
-            plan = _plan(node, self.options)
-            return _nest(plan) if plan is not None else None
-        return self.sequence(node) if type(node) is SeqStmt else None
-
-    def sequence(self, stmt: SeqStmt) -> Stmt:
-        """Nests of a sequence, each with the consumer behind it."""
-        parts: list[Stmt] = []
-        position = 0
-        while position < len(stmt.stmts):
-            part = stmt.stmts[position]
-            plan = _plan(part, self.options) if type(part) is For else None
-            if plan is not None and position + 1 < len(stmt.stmts):
-                column = iterators_of(plan.update)[plan.columns.loop_var]
-                plan.epilogue = epilogue_of(plan.nest, plan.update, column, stmt.stmts[position + 1], self.func)
-            parts.append(self.visit(part) if plan is None else _nest(plan))
-            position += 2 if plan is not None and plan.epilogue is not None else 1
-        changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
-        return seq(*parts) if changed else stmt
-
-
 @prim_func_pass(options=TileOptions)
 def tile_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
     """Keep tiles of reductions' outputs in registers."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
-        return func
-    body = _Outermost(func, options)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return tile_outermost(
+        func, lambda loop: _plan(loop, options), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
+    )

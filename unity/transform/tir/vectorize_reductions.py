@@ -26,21 +26,19 @@ from ...ir.build import (
     int_imm,
     is_const,
     lt,
-    maximum,
-    minimum,
     mul,
 )
 from ...ir.expr import FloatImm, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import Add, BufferLoad, Max, Min, Mul
-from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.scalar import Add, BufferLoad, Mul
+from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
-from ...ir.walk import Rewriter, fresh_copy, substitute
+from ...ir.walk import fresh_copy, substitute
 from ..base import prim_func_pass
-from .epilogues import epilogue_of, follow
+from .epilogues import follow, tile_outermost
 from .lower_init_block import REDUCTION
-from .nests import Nest, Update, perfect_nest, point_update, stride_class
+from .nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
 from .tile_shape import LATENCY, Machine
 from .tiles import (
     Corner,
@@ -54,9 +52,6 @@ from .tiles import (
     operands_of,
     over_tiles,
 )
-
-_JOIN: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
-
 
 _Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
 """Statement of one output: (values of the loop variables, its place in the tile, lane)."""
@@ -84,25 +79,13 @@ class _Plan:
         return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
 
 
-def _joined_value(update: Update) -> Expr | None:
-    """What is joined to the cell by ``cell = cell op value``, None for another form."""
-    value = update.store.value
-    if type(value) not in _JOIN:
-        return None
-    buffer = update.store.buffer
-    for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
-        if type(cell) is BufferLoad and cell.buffer is buffer and sum([x.buffer is buffer for x in update.loads]) == 1:
-            return other  # type: ignore[no-any-return]
-    return None
-
-
 def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     nest = perfect_nest(stmt)
     update = point_update(nest) if nest is not None else None
     if nest is None or update is None or nest.realize.block.init is None:
         return None
     reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
-    value = _joined_value(update)
+    value = joined_value(update)
     dtype = update.store.buffer.dtype
     if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
         return None
@@ -178,11 +161,7 @@ class _Tile:
 
     def neutral(self) -> Expr:
         """The value that joining does not notice: for Min and Max the initial value itself."""
-        dtype = self.buffer.dtype
-        if self.operation in (Min, Max):
-            return self.initial
-        number = 0 if self.operation is Add else 1
-        return const(float(number) if dtype.is_float else number, dtype)
+        return neutral_value(self.operation, self.buffer.dtype, self.initial)
 
     def outputs(self, make: _Make, *, lanes: int = 0) -> Stmt:
         """Loops over the outputs of the tile, and over ``lanes`` inside."""
@@ -230,7 +209,7 @@ class _Tile:
                 value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), places))
             where = (*cell, add(lane, first))
             old = BufferLoad(self.buffer, where, prim_type(self.buffer.dtype))
-            joined = _JOIN[self.operation](old, value)
+            joined = JOINS[self.operation](old, value)
             return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, joined, where))
 
         return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
@@ -278,7 +257,7 @@ class _Tile:
                 ty = prim_type(self.buffer.dtype)
                 a = BufferLoad(self.buffer, (*cell, lane), ty)
                 b = BufferLoad(self.buffer, (*cell, add(lane, half)), ty)
-                return BufferStore(self.buffer, _JOIN[self.operation](a, b), (*cell, lane))
+                return BufferStore(self.buffer, JOINS[self.operation](a, b), (*cell, lane))
 
             parts.append(fresh_copy(self.outputs(make, lanes=width)))
         return parts
@@ -293,7 +272,7 @@ class _Tile:
             total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), ty)
             initial = substitute(self.initial, places)
             if self.operation in (Add, Mul) and not _is_neutral(initial, self.operation):
-                total = _JOIN[self.operation](initial, total)
+                total = JOINS[self.operation](initial, total)
             result = Var("result", ty)
             made: Stmt = substitute(replace(store, value=result), places)
             if self.plan.epilogue is not None:
@@ -313,36 +292,7 @@ def _nest(plan: _Plan) -> Stmt:
     return over_tiles(order, plan.sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
 
 
-class _Outermost(Rewriter):
-    def __init__(self, func: PrimFunc, options: TileOptions) -> None:
-        super().__init__()
-        self.func, self.options = func, options
-
-    def enter(self, node: object) -> object | None:
-        if type(node) is For:
-            plan = _plan(node, self.options)
-            return _nest(plan) if plan is not None else None
-        return self.sequence(node) if type(node) is SeqStmt else None
-
-    def sequence(self, stmt: SeqStmt) -> Stmt:
-        """Nests of a sequence, each with the consumer behind it."""
-        parts: list[Stmt] = []
-        position = 0
-        while position < len(stmt.stmts):
-            part = stmt.stmts[position]
-            plan = _plan(part, self.options) if type(part) is For else None
-            if plan is not None and position + 1 < len(stmt.stmts):
-                plan.epilogue = epilogue_of(plan.nest, plan.update, None, stmt.stmts[position + 1], self.func)
-            parts.append(self.visit(part) if plan is None else _nest(plan))
-            position += 2 if plan is not None and plan.epilogue is not None else 1
-        changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
-        return seq(*parts) if changed else stmt
-
-
 @prim_func_pass(options=TileOptions)
 def vectorize_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
     """Accumulate reductions along contiguous memory in vectors."""
-    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
-        return func
-    body = _Outermost(func, options)(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return tile_outermost(func, lambda loop: _plan(loop, options), _nest, lambda plan: None)
