@@ -3,7 +3,8 @@
     python benchmarks/bench_scheduled.py [part of a name ...] [--seconds 0.5]
 
 Columns: our time, torch's time, torch / ours (above 1: ours is faster), GFLOP/s, milliseconds of lowering, writing LLVM IR, LLVM.
-The schedules are those of ``benchmarks/scheduled``, written by hand; "plain" programs are loops without a schedule.
+The convolutions are schedules of ``benchmarks/scheduled``, the products loops as a schedule leaves them; "plain" programs have no
+schedule.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.scheduled.conv import conv2d, depthwise
 from benchmarks.scheduled.matmul import matmul
 from benchmarks.scheduled.measure import build, interleaved, prepared, set_num_threads
 from benchmarks.scheduled.plain import plain_matmul, plain_row_sums, plain_softmax
+from unity.transform.schedule import Schedule
 
 Tensors = list[torch.Tensor]
 
@@ -33,7 +35,7 @@ class Case:
     """A program, the shapes of its arguments (the last is the output), the same in torch, and its floating-point operations."""
 
     name: str
-    text: str
+    program: str | Schedule
     shapes: tuple[tuple[int, ...], ...]
     torch: Callable[[Tensors], torch.Tensor]
     work: float
@@ -63,12 +65,14 @@ def _products() -> list[Case]:
 def _convolutions() -> list[Case]:
     found = []
     for size, channels, pixels, vectors in ((56, 64, 4, 4), (14, 256, 7, 4), (28, 128, 4, 4)):
-        text = conv2d(size, size, channels, channels, pixels, vectors)
+        program = conv2d(size, size, channels, channels, pixels, vectors)
         shapes = ((size, size, channels), (3, 3, channels, channels), (size, size, channels))
         work = 2.0 * size * size * channels * channels * 9
         name = f"conv2d 3x3 {size}x{size}x{channels}"
         found.append(
-            Case(name, text, shapes, lambda t: F.conv2d(t[0], t[1], padding=1), work, _channels_first, _channels_last)
+            Case(
+                name, program, shapes, lambda t: F.conv2d(t[0], t[1], padding=1), work, _channels_first, _channels_last
+            )
         )
     for size, channels in ((56, 96), (14, 384)):
         shapes = ((size, size, channels), (3, 3, channels), (size, size, channels))
@@ -109,7 +113,7 @@ def _rows() -> list[Case]:
 
 def measure(case: Case, seconds: float) -> str:
     """One line of the table. Raises AssertionError where the outputs differ."""
-    kernel = build(case.text)
+    kernel = build(case.program if isinstance(case.program, str) else case.program.mod["main"])
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype("float32") for shape in case.shapes[:-1]]
     output = np.full(case.shapes[-1], np.nan, "float32")

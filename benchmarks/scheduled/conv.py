@@ -1,116 +1,95 @@
-"""Convolutions of stride 1 with a border of one, as schedules would leave them: channels last, packed weights, tiles."""
+"""Convolutions of stride 1 with a border of one as schedules of the plain programs: channels last, every step is a primitive.
+
+``conv2d``: tiles of ``pixels`` x ``vectors`` * 16 outputs in registers, the weight packed by ``reindex_cache_read``. ``depthwise``:
+16 channels at a time, rows of four pixels.
+"""
 
 from __future__ import annotations
 
+from unity.script import parse
+from unity.transform.schedule import Schedule
 
-def conv2d(height: int, width: int, channels: int, filters: int, pixels: int, vectors: int) -> str:
+LANES = 16
+
+PLAIN = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def main(X: T.Buffer(({h}, {w}, {c}), "float32"), W: T.Buffer(({weight},), "float32"), Y: T.Buffer(({h}, {w}, {f}), "float32")):
+        T.func_attr({{"global_symbol": "main", "tir.noalias": True, "tir.is_scheduled": True}})
+        P = T.alloc_buffer(({h} + 2, {w} + 2, {c}), "float32")
+        for h, w, c in T.grid({h} + 2, {w} + 2, {c}):
+            with T.block("pad"):
+                vh, vw, vc = T.axis.remap("SSS", [h, w, c])
+                P[vh, vw, vc] = T.if_then_else(
+                    1 <= vh and vh < {h} + 1 and 1 <= vw and vw < {w} + 1, X[vh - 1, vw - 1, vc], T.float32(0)
+                )
+        for {loops} in T.grid({extents}):
+            with T.block("Y"):
+                {iterators} = T.axis.remap("{kinds}", [{loops}])
+                with T.init():
+                    Y[vh, vw, vf] = T.float32(0)
+                Y[vh, vw, vf] = Y[vh, vw, vf] + {product}
+"""
+
+
+def _plain(loops: str, kinds: str, **sizes: object) -> Schedule:
+    iterators = ", ".join([f"v{name}" for name in loops.split(", ")])
+    return Schedule(parse(PLAIN.format(loops=loops, iterators=iterators, kinds=kinds, **sizes)))
+
+
+def conv2d(height: int, width: int, channels: int, filters: int, pixels: int, vectors: int) -> Schedule:
     """3x3 convolution of ``X`` (height, width, channels) with ``W`` (3, 3, channels, filters) into ``Y`` (height, width,
-    filters); a tile holds ``pixels`` x ``vectors`` * 16 outputs, which divide the extents."""
-    lanes = 16 * vectors
-    blocks, across = filters // lanes, width // pixels
-    return f"""
-@T.prim_func
-def main(X: T.Buffer(({height}, {width}, {channels}), "float32"),
-         W: T.Buffer((3, 3, {channels}, {filters}), "float32"),
-         Y: T.Buffer(({height}, {width}, {filters}), "float32")):
-    T.func_attr({{"global_symbol": "main", "tir.noalias": True, "tir.is_scheduled": True}})
-    P = T.alloc_buffer(({height + 2}, {width + 2}, {channels}), "float32")
-    Wp = T.alloc_buffer(({blocks}, 3, 3, {channels}, {lanes}), "float32")
-    Y_local = T.alloc_buffer(({height}, {width}, {filters}), "float32", scope="local")
-    for h, w in T.grid({height + 2}, {width + 2}):
-        for c in T.vectorized({channels}):
-            with T.block("pad"):
-                vh, vw, vc = T.axis.remap("SSS", [h, w, c])
-                P[vh, vw, vc] = T.if_then_else(
-                    1 <= vh and vh < {height + 1} and 1 <= vw and vw < {width + 1}, X[vh - 1, vw - 1, vc], T.float32(0)
-                )
-    for fo, kh, kw, c in T.grid({blocks}, 3, 3, {channels}):
-        for fi in T.vectorized({lanes}):
-            with T.block("pack"):
-                vo, vh, vw, vc, vi = T.axis.remap("SSSSS", [fo, kh, kw, c, fi])
-                Wp[vo, vh, vw, vc, vi] = W[vh, vw, vc, vo * {lanes} + vi]
-    for fo in T.serial({blocks}):
-        for h in T.parallel({height}):
-            for wo in T.serial({across}):
-                for wi in T.unroll({pixels}):
-                    for fv in T.unroll({vectors}):
-                        for fi in T.vectorized(16):
-                            with T.block("init"):
-                                vh = T.axis.spatial({height}, h)
-                                vw = T.axis.spatial({width}, wo * {pixels} + wi)
-                                vf = T.axis.spatial({filters}, fo * {lanes} + fv * 16 + fi)
-                                Y_local[vh, vw, vf] = T.float32(0)
-                for kh, kw in T.grid(3, 3):
-                    for c in T.serial({channels}, annotations={{"unroll": 2}}):
-                        for wi in T.unroll({pixels}):
-                            for fv in T.unroll({vectors}):
-                                for fi in T.vectorized(16):
-                                    with T.block("update"):
-                                        vh = T.axis.spatial({height}, h)
-                                        vw = T.axis.spatial({width}, wo * {pixels} + wi)
-                                        vo = T.axis.spatial({blocks}, fo)
-                                        vi = T.axis.spatial({lanes}, fv * 16 + fi)
-                                        vkh, vkw, vc = T.axis.remap("RRR", [kh, kw, c])
-                                        Y_local[vh, vw, vo * {lanes} + vi] = (
-                                            Y_local[vh, vw, vo * {lanes} + vi]
-                                            + P[vh + vkh, vw + vkw, vc] * Wp[vo, vkh, vkw, vc, vi]
-                                        )
-                for wi in T.unroll({pixels}):
-                    for fv in T.unroll({vectors}):
-                        for fi in T.vectorized(16):
-                            with T.block("write"):
-                                vh = T.axis.spatial({height}, h)
-                                vw = T.axis.spatial({width}, wo * {pixels} + wi)
-                                vf = T.axis.spatial({filters}, fo * {lanes} + fv * 16 + fi)
-                                Y[vh, vw, vf] = Y_local[vh, vw, vf]
-"""
+    filters)."""
+    tile = LANES * vectors
+    sch = _plain(
+        "h, w, f, r, s, c", "SSSRRR", h=height, w=width, c=channels, f=filters, weight=f"3, 3, {channels}, {filters}",
+        extents=f"{height}, {width}, {filters}, 3, 3, {channels}", product="P[vh + vr, vw + vs, vc] * W[vr, vs, vc, vf]",
+    )  # fmt: skip
+    block = sch.get_block("Y")
+    packed = sch.reindex_cache_read(block, "W", "global", lambda h, w, f, r, s, c: (f // tile, r, s, c, f % tile))
+    columns, *window = sch.get_loops(packed)
+    outer, inner = sch.split(columns, [None, tile])
+    sch.reorder(outer, *window, inner)
+    sch.vectorize(inner)
+    after = sch.cache_write(block, 0, "local")
+    h, w, f, r, s, c = sch.get_loops(block)
+    w0, w1 = sch.split(w, [None, pixels])
+    f0, f1, f2 = sch.split(f, [None, vectors, LANES])
+    c0, c1 = sch.split(c, [None, 2])
+    sch.reorder(f0, h, w0, r, s, c0, c1, w1, f1, f2)
+    return _finish(sch, block, after, w0, r, [c1, w1, f1], f2, h)
 
 
-def depthwise(height: int, width: int, channels: int) -> str:
-    """3x3 depthwise convolution of ``X`` (height, width, channels) with ``W`` (3, 3, channels): 16 channels at a time, rows of
-    four pixels."""
-    return f"""
-@T.prim_func
-def main(X: T.Buffer(({height}, {width}, {channels}), "float32"),
-         W: T.Buffer((3, 3, {channels}), "float32"),
-         Y: T.Buffer(({height}, {width}, {channels}), "float32")):
-    T.func_attr({{"global_symbol": "main", "tir.noalias": True, "tir.is_scheduled": True}})
-    P = T.alloc_buffer(({height + 2}, {width + 2}, {channels}), "float32")
-    Y_local = T.alloc_buffer(({height}, {width}, {channels}), "float32", scope="local")
-    for h, w in T.grid({height + 2}, {width + 2}):
-        for c in T.vectorized({channels}):
-            with T.block("pad"):
-                vh, vw, vc = T.axis.remap("SSS", [h, w, c])
-                P[vh, vw, vc] = T.if_then_else(
-                    1 <= vh and vh < {height + 1} and 1 <= vw and vw < {width + 1}, X[vh - 1, vw - 1, vc], T.float32(0)
-                )
-    for h in T.parallel({height}):
-        for co in T.serial({channels // 16}):
-            for wo in T.serial({-(-width // 4)}):
-                for wi in T.unroll(4):
-                    for ci in T.vectorized(16):
-                        with T.block("init"):
-                            vh = T.axis.spatial({height}, h)
-                            vw = T.axis.spatial({width}, wo * 4 + wi)
-                            vc = T.axis.spatial({channels}, co * 16 + ci)
-                            T.where(wo * 4 + wi < {width})
-                            Y_local[vh, vw, vc] = T.float32(0)
-                for kh, kw in T.grid(3, 3):
-                    for wi in T.unroll(4):
-                        for ci in T.vectorized(16):
-                            with T.block("update"):
-                                vh = T.axis.spatial({height}, h)
-                                vw = T.axis.spatial({width}, wo * 4 + wi)
-                                vc = T.axis.spatial({channels}, co * 16 + ci)
-                                vkh, vkw = T.axis.remap("RR", [kh, kw])
-                                T.where(wo * 4 + wi < {width})
-                                Y_local[vh, vw, vc] = Y_local[vh, vw, vc] + P[vh + vkh, vw + vkw, vc] * W[vkh, vkw, vc]
-                for wi in T.unroll(4):
-                    for ci in T.vectorized(16):
-                        with T.block("write"):
-                            vh = T.axis.spatial({height}, h)
-                            vw = T.axis.spatial({width}, wo * 4 + wi)
-                            vc = T.axis.spatial({channels}, co * 16 + ci)
-                            T.where(wo * 4 + wi < {width})
-                            Y[vh, vw, vc] = Y_local[vh, vw, vc]
-"""
+def depthwise(height: int, width: int, channels: int, pixels: int = 4) -> Schedule:
+    """3x3 depthwise convolution of ``X`` (height, width, channels) with ``W`` (3, 3, channels)."""
+    sch = _plain(
+        "h, w, f, r, s", "SSSRR", h=height, w=width, c=channels, f=channels, weight=f"3, 3, {channels}",
+        extents=f"{height}, {width}, {channels}, 3, 3", product="P[vh + vr, vw + vs, vf] * W[vr, vs, vf]",
+    )  # fmt: skip
+    block = sch.get_block("Y")
+    after = sch.cache_write(block, 0, "local")
+    h, w, f, r, s = sch.get_loops(block)
+    w0, w1 = sch.split(w, [None, pixels])
+    f0, f1 = sch.split(f, [None, LANES])
+    sch.reorder(h, f0, w0, r, s, w1, f1)
+    return _finish(sch, block, after, w0, r, [w1], f1, h)
+
+
+def _finish(sch: Schedule, block, after, tile, reduction, unrolled, lanes, rows) -> Schedule:  # type: ignore[no-untyped-def]
+    """Outputs leave registers where a tile is done; tiles unrolled in vectors; rows in parallel."""
+    sch.reverse_compute_at(after, tile)
+    init = sch.decompose_reduction(block, reduction)
+    for loop in unrolled:
+        sch.unroll(loop)
+    sch.vectorize(lanes)
+    *outer, last = sch.get_loops(init)
+    for loop in outer[3:]:
+        sch.unroll(loop)
+    sch.vectorize(last)
+    *_, pixels, channels = sch.get_loops(after)
+    sch.unroll(pixels)
+    sch.vectorize(channels)
+    sch.vectorize(sch.get_loops("pad")[-1])
+    sch.parallel(rows)
+    return sch
