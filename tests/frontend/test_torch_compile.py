@@ -99,3 +99,62 @@ def test_training_draws_its_random_numbers_in_torch() -> None:
     assert 0.2 < dropped < 0.8
     made.sum().backward()
     assert model[0].weight.grad is not None
+
+
+@pytest.mark.parametrize("view", ["expand", "tail", "columns"])
+def test_views_of_inputs_with_strides_and_an_offset(view: str) -> None:
+    """Sizes, strides and offset are symbols from the second call on; torch makes the view anew from those of the result."""
+
+    def forward(x: Any) -> Any:
+        return {"expand": lambda: x.expand(2, *x.shape), "tail": lambda: x[1:], "columns": lambda: x.T[1:, None]}[
+            view
+        ]()
+
+    run = compiled(forward)
+    with torch.no_grad():
+        for x in (torch.randn(6, 4).T, torch.randn(8, 12)[::2, 1::3], torch.randn(1, 6).expand(4, 6)):
+            made, expected = run(x), forward(x)
+            same(made, expected)
+            assert made.stride() == expected.stride()
+
+
+def test_results_have_the_strides_torch_traced() -> None:
+    run = compiled(lambda x: (torch.relu(x).transpose(0, 1) * 2, x.new_ones(3).expand(2, 3), x[:0].T))
+    x = torch.randn(5, 4)
+    made = run(x)
+    same(made, (torch.relu(x).T * 2, torch.ones(2, 3), x[:0].T))
+    assert [t.stride() for t in made[:2]] == [(1, 4), (0, 1)]
+
+
+class Spectrum(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turn", torch.polar(torch.ones(4), torch.arange(4.0)))
+
+    def forward(self, x: Any) -> Any:
+        z = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * self.turn
+        torch._dynamo.graph_break()
+        y = torch.fft.fft(z) * torch.ones(4, dtype=torch.cfloat)
+        torch._dynamo.graph_break()
+        return y.T, torch.view_as_real(y), (z.conj() * 2).resolve_conj()
+
+
+def test_complex_tensors_cross_graph_breaks() -> None:
+    model = Spectrum().eval()
+    run = compiled(model)
+    with torch.no_grad():
+        for rows in (2, 3):
+            x = torch.randn(rows, 8)
+            for made, expected in zip(run(x), model(x)):
+                assert made.dtype is expected.dtype and made.stride() == expected.stride()
+                torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_constants_made_while_the_model_runs() -> None:
+    def forward(x: Any) -> Any:
+        cache = torch.tensor([])
+        return torch.cat([cache, x]), torch.fft.rfft(x).abs() * torch.tensor([1.0, 2.0, 3.0])
+
+    x = torch.randn(4)
+    with torch.no_grad():
+        same(compiled(forward)(x), forward(x))

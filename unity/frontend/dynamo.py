@@ -6,13 +6,14 @@ Registered by the entry point group ``torch_dynamo_backends``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import op
 from ..ffi.tensor import Tensor
 from ..ir.builder import BlockBuilder
-from ..ir.expr import Constant, Tuple, Var
+from ..ir.expr import ShapeExpr, Tuple, Var
 from ..ir.module import IRModule
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
@@ -21,6 +22,7 @@ from ..support.extras import require
 from ..vm import build
 from ..vm.machine import VirtualMachine
 from .context import Context, dtype_name
+from .fallback import Deferred, complex_of
 from .fast_paths import fast_paths
 from .graph import GraphImporter
 from .report import FallbackWarning, Gap, ImportReport
@@ -43,30 +45,64 @@ def _in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[...,
 
 def compile_graph(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks."""
-    module, places, report = import_graph(graph_module)
-    if report.fallbacks:
-        warnings.warn(str(report), FallbackWarning, stacklevel=2)
-    main = VirtualMachine(build.compile(module))["main"]
     torch = require("torch")
+    with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
+        module, places, report = import_graph(graph_module)
+        if report.fallbacks:
+            warnings.warn(str(report), FallbackWarning, stacklevel=2)
+        main = VirtualMachine(build.compile(module))["main"]
     boxed = require("functorch.compile").make_boxed_func
 
     def run(*args: Any) -> list[Any]:
-        inputs = [
-            Tensor.from_torch(a if a.is_contiguous() else a.contiguous()) if isinstance(a, torch.Tensor) else a
-            for a in args
-        ]
-        found = iter(main(*inputs))
-        return [_restore(next(found)) if computed else value for computed, value in places]
+        found = iter(main(*[_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]))
+        return [place.restored(found) for place in places]
 
     return boxed(run)  # type: ignore[no-any-return]
 
 
-def _restore(value: Any) -> Any:
-    return value.torch() if isinstance(value, Tensor) else value
+def _given(torch: Any, value: Any) -> Tensor:
+    """An input, a complex one as pairs of numbers."""
+    real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return Tensor.from_torch(real.contiguous())
 
 
-def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, list[tuple[bool, Any]], ImportReport]:
-    """(module, for every output whether it is computed and else its value, report) of a functional ATen graph."""
+@dataclass(slots=True, frozen=True)
+class Place:
+    """One output: a value known beforehand, or the next result, laid out as torch traced it where that is not contiguous.
+
+    torch makes the views of a function anew with the strides and the offset of what a backend gives it.
+    """
+
+    value: Any = None
+    computed: bool = False
+    strided: bool = False
+    complex: bool = False
+
+    def restored(self, found: Iterator[Any]) -> Any:
+        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter."""
+        if not self.computed:
+            return self.value
+        made = next(found)
+        if not isinstance(made, Tensor):
+            return made
+        tensor = require("torch").view_as_complex(made.torch()) if self.complex else made.torch()
+        return _laid_out(tensor, *next(found)) if self.strided else tensor
+
+
+def _laid_out(source: Any, *layout: int) -> Any:
+    """A tensor with the values of another in strides and at an offset; elements that share a place are written once."""
+    *strides, offset = layout
+    last = sum([(size - 1) * stride for size, stride in zip(source.shape, strides)])
+    target = made = source.new_empty(offset + max(last, 0) + 1).as_strided(source.shape, strides, offset)
+    for axis, stride in enumerate(strides):
+        if stride == 0:
+            target, source = target.narrow(axis, 0, 1), source.narrow(axis, 0, 1)
+    target.copy_(source)
+    return made
+
+
+def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, list[Place], ImportReport]:
+    """(module, what stands at every output, report) of a functional ATen graph."""
     builder, symbols, report = BlockBuilder(), Symbols(), ImportReport()
     context = Context(builder, symbols)
     graph = GraphImporter(context, strict, report, trains=True)
@@ -75,39 +111,66 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     for node in nodes:
         if node.op == "placeholder":
             params.append(_parameter(context, node))
-            graph.values[node] = params[-1]
+            graph.values[node] = _seen(params[-1], node.meta["val"])
         elif node.op == "get_attr":
-            graph.values[node] = _attribute(context, graph_module, node.target)
+            graph.values[node] = _attribute(graph_module, node.target)
     with builder.function("main", params):
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
         leaves: list[Expr] = []
-        places: list[tuple[bool, Any]] = []
-        for value in [graph.value_of(r) for r in raw]:
-            places.append((isinstance(value, Expr), value))
-            if isinstance(value, Expr):
-                leaves.append(value)
+        places = []
+        for node in raw:
+            value = graph.value_of(node)
+            paired = isinstance(value, Deferred)
+            if paired:
+                value = graph.as_real(value)
+            if not isinstance(value, Expr):
+                places.append(Place(value))
+                continue
+            layout = _layout(context, node.meta["val"])
+            places.append(Place(computed=True, strided=layout is not None, complex=paired))
+            leaves += [value] if layout is None else [value, layout]
         builder.emit_func_output(Tuple(tuple(leaves)))
     return builder.get(), places, report
+
+
+def _layout(context: Context, value: Any) -> ShapeExpr | None:
+    """Strides and offset of an output; None where it is contiguous, and where only the data knows them."""
+    torch = context.torch
+    if not isinstance(value, torch.Tensor):
+        return None
+    offset = value.storage_offset()
+    if isinstance(offset, int) and offset == 0 and torch._prims_common.is_contiguous_or_false(value):
+        return None
+    try:
+        return ShapeExpr(context.symbols.dims([*value.stride(), offset]))
+    except Gap:
+        return None
 
 
 def _parameter(context: Context, node: Any) -> Var:
     value = node.meta["val"]
     try:
         if isinstance(value, context.torch.Tensor):
-            shape = [context.symbols.bind(d) for d in value.shape]
-            return Var(node.name, tensor_type(shape, dtype_name(value.dtype)))
+            real = context.torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+            shape = [context.symbols.bind(d) for d in real.shape]
+            return Var(node.name, tensor_type(shape, dtype_name(real.dtype)))
     except Gap as gap:
         raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
     bound = context.symbols.bind(value)
     return bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
 
 
-def _attribute(context: Context, graph_module: Any, path: str) -> Constant:
+def _attribute(graph_module: Any, path: str) -> Expr | Deferred:
     value: Any = graph_module
     for part in path.split("."):
         value = getattr(value, part)
-    return op.constant(Tensor.from_torch(value.detach().contiguous()))
+    return _seen(op.constant(_given(require("torch"), value.detach())), value)
+
+
+def _seen(expr: Expr, value: Any) -> Expr | Deferred:
+    """An expression as the graph uses it: that of a complex tensor holds pairs of numbers."""
+    return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr
 
 
 __all__ = ["compile_graph", "import_graph", "unity_backend"]

@@ -27,7 +27,7 @@ from ..support.extras import require
 from .context import Context, dtype_name
 from .control import READS, is_cond
 from .discard import memory_key
-from .fallback import Deferred
+from .fallback import Deferred, complex_of
 from .graph import GraphImporter
 from .inputs import refuse_tensor
 from .loops import is_loop
@@ -175,12 +175,7 @@ class _Import:
         refuse_tensor(self.context.torch, target, value)
         if value.is_complex():
             real = self.context.torch.view_as_real(value.detach().resolve_conj())
-            return Deferred(
-                self.context.torch.ops.aten.view_as_complex.default,
-                [self._shared_weight(name, target, real)],
-                {},
-                value,
-            )
+            return complex_of(self._shared_weight(name, target, real), value)
         self._dtype(value, target)
         return self._shared_weight(name, target, value)
 

@@ -54,6 +54,11 @@ class Deferred:
     """What torch inferred for it."""
 
 
+def complex_of(real: Expr, value: Any) -> Deferred:
+    """The complex tensor (for torch: ``value``) of a tensor with real and imaginary part along its last axis."""
+    return Deferred(require("torch").ops.aten.view_as_complex.default, [real], {}, value)
+
+
 def holds_deferred(value: Any) -> bool:
     """Is there a ``Deferred`` among nested arguments?"""
     if isinstance(value, dict):

@@ -167,6 +167,16 @@ class GraphImporter:
             return self._closed(made, c.value)
         return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
 
+    def as_real(self, value: Deferred) -> Expr:
+        """A complex result with real and imaginary part along a last axis."""
+        c = self.context
+        target = c.torch.ops.aten.view_as_real.default
+        c.value = c.torch.view_as_real(value.value.resolve_conj())
+        try:
+            return c.emit(evaluate(c, target, ([value], {}), self._bind))
+        except Gap:
+            return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
+
     def _bytes(self, node: Any) -> int:
         """What a call reads and writes; symbolic sizes count as in the example."""
         values = [self.context.value, *[n.meta.get("val") for n in node.all_input_nodes]]
