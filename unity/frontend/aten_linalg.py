@@ -302,8 +302,10 @@ def _norm(c: Context, a: Args) -> Expr:
 )
 def _embedding_bag(c: Context, a: Args) -> Result:
     """Rows of each bag summed, averaged, or the largest taken; a bag is where the offsets say it begins."""
-    refuse(has_none(a.indices) or has_none(a.weight), "no row to take")
     bags, width = c.symbols.dims(c.value[0].shape)
+    if build.is_int(bags, 0) or has_none(a.indices):
+        return [op.zeros(ShapeExpr((bags, width)), c.dtype), None, None, None]
+    refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
     offsets = cut(a.offsets, 0, to_dim(0), bags) if a.include_last_offset else a.offsets
     line = op.arange(0, count, 1, dtype="int64")

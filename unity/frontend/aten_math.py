@@ -12,7 +12,7 @@ from .context import Args, Context, aten, is_float, number
 
 _SAME = {
     "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
-    "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
+    "neg": op.negative, "_neg_view": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
 }  # fmt: skip
 _FLOAT = {
     "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,

@@ -15,6 +15,7 @@ from . import (
     aten_scatter,
     aten_shape,
     aten_special,
+    aten_unique,
     aten_view,
     aten_window,
 )
@@ -22,7 +23,7 @@ from .context import ATEN
 
 SOURCES = (
     aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_norm, aten_reduce, aten_resize, aten_rnn, aten_scatter, aten_shape,
-    aten_special, aten_view, aten_window,
+    aten_special, aten_unique, aten_view, aten_window,
 )  # fmt: skip
 """The files the table is made of."""
 
