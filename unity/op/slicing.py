@@ -70,6 +70,15 @@ def _concat_type(call: Call) -> Type:
     return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
 
 
+def _pick(place: te.Value, starts: list[Any], at: Callable[[int], te.Value], first: int, last: int) -> te.Value:
+    """``at(n)`` of the piece that a place lies in, found by halves among the pieces ``first`` to ``last``."""
+    if last - first == 1:
+        return at(first)
+    middle = (first + last) // 2
+    pieces = [_pick(place, starts, at, *span) for span in ((first, middle), (middle, last))]
+    return te.if_then_else(place < starts[middle], *pieces)
+
+
 def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     shape = result_dims(call)
     axis = normal_axis(call, int_attr(call, "axis", 0), len(shape)) if attr(call, "axis") is not None else 0
@@ -81,10 +90,7 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
         def at(n: int) -> te.Value:
             return tensors[n][[v - starts[n] if a == axis else v for a, v in enumerate(i)]]
 
-        value = at(len(tensors) - 1)
-        for n in range(len(tensors) - 2, -1, -1):
-            value = te.if_then_else(i[axis] < starts[n + 1], at(n), value)
-        return value
+        return _pick(i[axis], starts, at, 0, len(tensors))
 
     return te.compute(shape, body, "concat")  # type: ignore[no-any-return]
 
@@ -126,10 +132,7 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 
     def body(*i: te.Value) -> te.Value:
         rest = [v for a, v in enumerate(i) if a != axis]
-        value = tensors[-1][rest]
-        for n in range(len(tensors) - 2, -1, -1):
-            value = te.if_then_else(i[axis] <= n, tensors[n][rest], value)
-        return value
+        return _pick(i[axis], list(range(len(tensors))), lambda n: tensors[n][rest], 0, len(tensors))
 
     return te.compute(shape, body, "stack")  # type: ignore[no-any-return]
 

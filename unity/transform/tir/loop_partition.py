@@ -4,6 +4,9 @@ Conditions that compare the loop variable with what the loop does not change (bo
 reduction) hold in one range of iterations. The iterations before it, in it and behind it become loops of their own; in the middle
 one the conditions are gone. Loops around other loops are cut where they ask for it (annotation ``pragma_loop_partition_hint``).
 
+Nests that copy - one store of a value that a chain of choices decides, as joined tensors have - are cut at every choice, around
+inner loops too, so that each piece is a plain loop; inside a parallel loop the choices become ``if`` statements.
+
 Rewrite: ``for i in range(n): if i >= 2: s`` -> ``for i in range(2): if i >= 2: s; for i in range(n - 2): s[i + 2]``
 (`simplify` removes what is decided by then).
 """
@@ -11,16 +14,17 @@ Rewrite: ``for i in range(n): if i >= 2: s`` -> ``for i in range(2): if i >= 2: 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...arith.analyzer import Analyzer
 from ...ir.build import add, const, dtype_of, floordiv, int_imm, is_int, maximum, minimum, sub
 from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import Node, replace
-from ...ir.scalar import EQ, Let, Select
-from ...ir.stmt import Bind, For, IfThenElse, Stmt, seq
+from ...ir.scalar import EQ, BufferLoad, Let, Select
+from ...ir.stmt import Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ...ir.walk import collect, fresh_copy, rewrite, substitute, used_vars
+from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute, used_vars
 from ..base import prim_func_pass
 from .hoist_if_then_else import is_plain
 from .lower_opaque_block import _leaves
@@ -35,10 +39,12 @@ DONE = "partitioned"
 
 @dataclass(slots=True, frozen=True)
 class PartitionOptions:
-    """``max_statements`` of a body that is written three times; ``least``: loops of fewer iterations stay whole."""
+    """``max_statements`` of a body that is written three times; ``least``: loops of fewer iterations stay whole; ``max_parts`` of
+    a nest that copies."""
 
     max_statements: int = 32
     least: int = 8
+    max_parts: int = 64
 
 
 @dataclass(slots=True)
@@ -133,8 +139,79 @@ def _loop(loop: For, options: PartitionOptions) -> Stmt:
     return seq(*parts)
 
 
+def _copied(body: Stmt) -> BufferStore | None:
+    """The one store of a nest of loops, when its value reads other buffers only."""
+    while type(body) is For:
+        body = body.body
+    if type(body) is not BufferStore or body.predicate is not None:
+        return None
+    return None if any([load.buffer is body.buffer for load in collect(body.value, BufferLoad)]) else body
+
+
+def _first_choice(value: Expr) -> tuple[Expr, int]:
+    """Condition of the outermost choice in a value, and how many choices there are; 0 without one."""
+    choices = [node for node in collect(value, Call) if is_choice(node)]  # children come first
+    return (choices[-1].args[0], len(choices)) if choices else (value, 0)
+
+
+class _Copies(Rewriter):
+    """Cuts nests that copy."""
+
+    def __init__(self, options: PartitionOptions) -> None:
+        super().__init__()
+        self.options = options
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is not For:
+            return None
+        made = self.cut(node, self.options.max_parts)
+        return None if made is node else made
+
+    def cut(self, loop: Stmt, budget: int) -> Stmt:
+        """A nest in at most ``budget`` parts."""
+        store = _copied(loop)
+        if type(loop) is not For or store is None:
+            return loop
+        cond, choices = _first_choice(store.value)
+        if not choices or budget < 2 or len(atoms_of(cond)) != 1 or not is_plain(cond):
+            return loop
+        if loop.loop_var not in used_vars(cond):
+            body = self.cut(loop.body, budget)
+            return loop if body is loop.body else replace(loop, body=body)
+        inner = {part.loop_var for part in collect(loop.body, For)}
+        found = None if any([v in inner for v in used_vars(cond)]) else _range(cond, loop.loop_var)
+        if found is None or loop.step is not None or not is_int(loop.min, 0) or loop.kind not in ("serial", "parallel"):
+            return loop
+        first = (found.high is not None) == found.value  # the condition's value in the iterations before the border
+        bodies = [Assume({cond: value})(loop.body) for value in (first, not first)]
+        rest = max(1, budget * (1 + _first_choice(_value(bodies[0]))[1]) // (1 + choices))
+        if loop.kind == "parallel":
+            before, behind = [self.cut_inside(loop, body, share) for body, share in zip(bodies, (rest, budget - rest))]
+            cases = (before, behind) if first else (behind, before)
+            return replace(loop, body=IfThenElse(cond, *cases))
+        ana = Analyzer()
+        border = found.low if found.low is not None else found.high
+        assert border is not None
+        border = ana.simplify(minimum(maximum(border, int_imm(0, prim_type(dtype_of(loop.loop_var)))), loop.extent))
+        zero: Expr = int_imm(0, prim_type(dtype_of(loop.loop_var)))
+        parts = [_part(loop, zero, border, bodies[0], True), _part(loop, border, loop.extent, bodies[1], True)]
+        return seq(*[self.cut(part, share) for part, share in zip(parts, (rest, budget - rest))])
+
+    def cut_inside(self, loop: For, body: Stmt, budget: int) -> Stmt:
+        """What remains of a parallel loop's body in one branch: its own choices become branches in turn."""
+        made = self.cut(replace(loop, body=body), budget)
+        return fresh_copy(made.body if type(made) is For else body)  # type: ignore[no-any-return]
+
+
+def _value(nest: Stmt) -> Expr:
+    store = _copied(nest)
+    assert store is not None
+    return store.value
+
+
 @prim_func_pass(options=PartitionOptions)
 def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
     """Cut innermost loops where their conditions change."""
-    body = rewrite(func.body, {For: lambda loop: _loop(loop, options)})
+    body = _Copies(options)(func.body)
+    body = rewrite(body, {For: lambda loop: _loop(loop, options)})
     return func if body is func.body else replace(func, body=body)
