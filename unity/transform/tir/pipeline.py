@@ -27,6 +27,7 @@ from .order_loops import order_loops
 from .plan_buffer_allocation import plan_buffer_allocation
 from .remove_no_op import remove_no_op
 from .rewrite_unsafe_select import rewrite_unsafe_select
+from .share_loops import share_loops
 from .simplify import simplify
 from .split_reductions import split_reductions
 from .storage_rewrite import storage_rewrite
@@ -50,6 +51,7 @@ CPU_PIPELINE = Pipeline((
     lower_opaque_block,
     fuse_outer_loops,
     compact_buffer_allocation,
+    share_loops,
     inject_double_buffer,
     hoist_if_then_else,
     version_predicates,
