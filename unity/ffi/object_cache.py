@@ -149,7 +149,8 @@ PACKAGE = Path(__file__).parents[1]
 def package_state() -> str:
     """A key of the compiler's own files: names, sizes and times of change."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        status = path.stat()
-        found.append(f"{path.relative_to(PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
-    return content_key(*found)
+    for folder, _, names in os.walk(PACKAGE):
+        for path in [os.path.join(folder, name) for name in names if name.endswith(".py")]:
+            status = os.stat(path)
+            found.append(f"{os.path.relpath(path, PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
+    return content_key(*sorted(found))

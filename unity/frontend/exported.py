@@ -22,6 +22,7 @@ from ..ir.module import IRModule
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
 from ..ir.walk import free_vars
+from ..support.collector import no_collection
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from .context import Context, dtype_name
@@ -75,7 +76,8 @@ def from_exported_program(
 
 def import_program(program: Any, options: Options, report: ImportReport) -> IRModule:
     """The module of a program that is functional already (``trace.functional``)."""
-    return _Import(program, options, report).module()
+    with no_collection():
+        return _Import(program, options, report).module()
 
 
 class _Import:

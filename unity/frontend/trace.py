@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from ..support.collector import no_collection
 from ..support.errors import FrontendError, Note
 from ..support.extras import require
 from ..support.source import Source, Span
@@ -32,7 +33,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     check_examples(model, args, kwargs or {})
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
     dynamic_shapes = _spread(dynamic_shapes, args, kwargs)
-    with known_results(model), _counted_from_the_front(torch):
+    with known_results(model), _counted_from_the_front(torch), no_collection():
         try:
             with torch.no_grad():
                 return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -201,7 +202,8 @@ def functional(exported_program: Any) -> Any:
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
-    wanted = {t for t in map(out_of_place, targets) if str(t) not in ATEN and not str(t).startswith(_KEPT)}
+    operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
+    wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT)}
     known = torch.export.default_decompositions() if wanted else {}
     table = {t: known[t] for t in wanted if t in known}
     if table or any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets]):

@@ -21,6 +21,7 @@ from ..ir.module import IRModule, module
 from ..ir.verify import verify
 from ..ir.walk import collect, rewrite
 from ..script.read_module import parse
+from ..support.collector import no_collection
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.late import LOADERS, late_function
@@ -77,11 +78,12 @@ def compile(
     )
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
     with Progress("compiling") as progress, chosen, scheduled_for(named):
-        remembered = None
-        if discard_parameters is False:
-            remembered = remembered_build(source, passes, tir_pipeline or CPU_PIPELINE, chosen, exec_mode)
+        remembered, made = None, None
         options = {"target": str(chosen), "exec_mode": exec_mode}
-        made = None if remembered is None else remembered.load(chosen, options)
+        if discard_parameters is False:
+            with no_collection():
+                remembered = remembered_build(source, passes, tir_pipeline or CPU_PIPELINE, chosen, exec_mode)
+                made = None if remembered is None else remembered.load(chosen, options)
         if made is None:
             if int_option("UNITY_VERIFY") >= 1:
                 verify(source)
