@@ -209,13 +209,14 @@ def fresh_copy(node: Any, mapping: Mapping[Any, Any] | None = None) -> Any:
     return Rewriter(mapping=mapping, fresh=True)(node)
 
 
-def post_order(root: Node, visit: Callable[[Any], None]) -> None:
-    """Call ``visit`` on every node, children first, each shared node once; iterative, any depth.
+def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
+    """Call ``visit`` on every node, children first, each shared node once; iterative, any depth. ``seen`` holds the ids of nodes
+    that are passed over, and receives those met: walks over parts of one living tree can share it.
 
     Variables and buffers are visited at uses and definitions; the type of a variable and the shape of a buffer are entered
     once, with the first.
     """
-    seen: set[int] = set()
+    seen = set() if seen is None else seen
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
@@ -257,29 +258,31 @@ def used_vars(root: Node) -> list[Var]:
     return collect(root, Var)
 
 
-def free_vars(root: Node) -> list[Var]:
-    """Variables that occur and are not bound inside ``root``, in order of first sight.
+def free_vars(root: Node, in_types: bool = True) -> list[Var]:
+    """Variables that occur and are not bound inside ``root``, in order of first sight. Without ``in_types`` the types of
+    variables are not looked into.
 
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
-    finder = _FreeVars()
+    finder = _FreeVars(in_types)
     finder.visit(root)
     return list(finder.free)
 
 
 class _FreeVars:
-    def __init__(self) -> None:
+    def __init__(self, in_types: bool) -> None:
+        self.in_types = in_types
         self.free: dict[Var, None] = {}
         self.bound: set[Node] = set()
 
     def visit(self, node: Any) -> None:
         if node.is_reference:
-            if node in self.bound:
+            if node in self.bound or node in self.free:
                 return
             if isinstance(node, Var):
                 self.free[node] = None
-                if node.ty.walked:
+                if self.in_types and node.ty.walked:
                     self.visit(node.ty)
             else:
                 for child in children(node):
@@ -288,7 +291,7 @@ class _FreeVars:
         if type(node) is VarBinding:  # binds its variable alone: the symbols of its type come from outside
             self.visit(node.value)
             self.bound.add(node.var)
-            if node.var.ty.walked:
+            if self.in_types and node.var.ty.walked:
                 self.visit(node.var.ty)
             return
         if type(node) is DeclBuffer:  # a view: its pointer and sizes come from outside

@@ -15,7 +15,7 @@ from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import Answer, is_subtype
 from ...ir.types import Expr
-from ...ir.walk import collect, used_vars
+from ...ir.walk import collect, post_order
 from ..base import module_pass
 from .blocks import join_blocks
 
@@ -33,9 +33,15 @@ def _has_effect(value: Expr) -> bool:
 class _Cleaner:
     def __init__(self) -> None:
         self.used: set[Var] = set()
+        self.seen: set[int] = set()
 
     def use(self, value: Any) -> None:
-        self.used.update(used_vars(value))
+        """Note the variables in a part of the function as it was."""
+        post_order(value, self._note, self.seen)
+
+    def _note(self, node: Any) -> None:
+        if isinstance(node, Var):
+            self.used.add(node)
 
     def sequence(self, expr: Expr) -> Expr:
         """The sequence without unused bindings; visited backwards so that uses are known before definitions."""

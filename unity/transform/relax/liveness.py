@@ -45,7 +45,7 @@ class Liveness:
         self.escapes: set[Var] = set()
         for index, binding in enumerate(self.bindings):
             self._binding(index, binding)
-        for var in free_vars(seq.body):
+        for var in free_vars(seq.body, in_types=False):
             self.escapes |= self.roots_of(var)
 
     def roots_of(self, value: Expr) -> frozenset[Var]:
@@ -62,7 +62,7 @@ class Liveness:
     def _binding(self, index: int, binding: Binding) -> None:
         value: Expr = binding.value  # type: ignore[attr-defined]
         used: frozenset[Var] = frozenset()
-        for var in free_vars(value):
+        for var in free_vars(value, in_types=False):
             used |= self.roots_of(var)
         name = op_called(value)
         if name not in _KILLS:
