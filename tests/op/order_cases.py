@@ -18,6 +18,12 @@ for n in ("sort", "argsort"):
             (n, [i(8, dtype="uint8", low=0)], {"descending": down}),
             (n, [f(9, dtype="float16")], {"descending": down}),
         ]
+LONG = np.ascontiguousarray(np.tile(np.array([2, NAN, -1, INF, 2, 0, -INF], "float32"), (3, 20))[:, :133])
+for down in (False, True):
+    CASES += [("argsort", [LONG], {"descending": down}), ("argsort", [LONG.T.copy()], {"axis": 0, "descending": down})]
+    CASES += [("argsort", [i(2, 65, low=0, high=9)], {"descending": down}), ("sort", [f(2, 64)], {"descending": down})]
+    CASES += [("topk", [LONG], {"k": k, "largest": down}) for k in (1, 7, 40)]
+    CASES += [("topk", [LONG.T.copy().reshape(7, 19, 3)], {"k": 4, "axis": 1, "largest": down})]
 CASES += [("topk", [TIES], {"k": 3, "largest": k}) for k in (True, False)] + [
     ("topk", [f(4)], {"k": 0, "ret_type": "values"})
 ]

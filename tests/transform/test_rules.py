@@ -151,11 +151,18 @@ class Module:
 def test_reasons(monkeypatch, capsys):
     monkeypatch.setenv("UNITY_EXPLAIN", "1")
     mod = unity.IRModule(
-        {"narrow": parse(PRODUCT.format(m=4, k=4, n=3)), "wide": parse(PRODUCT.format(m=4, k=4, n=64))}, {}, {}
+        {
+            "narrow": parse(PRODUCT.format(m=4, k=4, n=3)),
+            "few": parse(PRODUCT.format(m=4, k=4, n=64)),
+            "wide": parse(PRODUCT.format(m=16, k=4, n=64)),
+        },
+        {},
+        {},
     )
     after = schedule_default(mod)
     said = capsys.readouterr().err
     assert "narrow: not contraction: 3 columns are less than a vector" in said
+    assert "few: not contraction: columns are not contiguous in an operand that is not packed" in said
     assert "wide: contraction: tile of" in said
     assert after["narrow"] is mod["narrow"] and after["wide"].attrs["tir.is_scheduled"]
     assert schedule_default(after) is after

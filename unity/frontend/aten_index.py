@@ -205,8 +205,9 @@ def _kthvalue(c: Context, a: Args) -> list[Expr]:
     if rank_of(a.self) == 0:
         return [a.self, number(0, "int64")]
     axis = axis_of(a.dim, rank_of(a.self))
-    order = op.argsort(_orderable(c, a.self), axis=axis, descending=False, dtype="int64")
-    place = c.emit(cut(order, axis, to_dim(static(to_dim(a.k), "k") - 1), to_dim(1)))
+    count = static(to_dim(a.k), "k")
+    order = op.topk(_orderable(c, a.self), k=count, axis=axis, ret_type="indices", largest=False, dtype="int64")
+    place = c.emit(cut(order, axis, to_dim(count - 1), to_dim(1)))
     values = _along(a.self, place, axis)
     shapes = [c.symbols.dims(v.shape) for v in c.value]
     return [c.reshape(v, s) for v, s in zip((values, place), shapes)]

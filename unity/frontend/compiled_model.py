@@ -157,7 +157,8 @@ class CompiledModel:
         arguments, *named = self._in_spec.children()
         simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
         outputs = self._out_spec.is_leaf() or (
-            self._out_spec.type is tuple and all([child.is_leaf() for child in self._out_spec.children()])
+            (self._out_spec.type is tuple or self._out_spec.type.__module__ == "torch.return_types")
+            and all([child.is_leaf() for child in self._out_spec.children()])
         )
         computed = all([computed for computed, _ in self._outputs])
         changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed])
@@ -183,7 +184,7 @@ class CompiledModel:
             results = self._main(*args)
         except VMError:
             return None  # strides, or a mistake: the general way makes compact tensors and explains
-        return results[0].torch() if self._single else tuple([value.torch() for value in results])
+        return results[0].torch() if self._single else self._out_spec.type([value.torch() for value in results])
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, inputs = self._leaves(args, kwargs)

@@ -1,7 +1,4 @@
-"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value.
-
-Every line is sorted by merging, n log n steps for n elements; what moves are indices, so that equal elements keep their order.
-"""
+"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value. The programs are those of `ordering.py`."""
 
 from __future__ import annotations
 
@@ -12,98 +9,14 @@ import numpy as np
 from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
-from ..ir.buffer import Buffer
-from ..ir.expr import Call, IntImm, Var
+from ..ir.expr import Call, IntImm
 from ..ir.relation import dims, tensor_type
-from ..ir.stmt import Bind, BufferStore, For, IfThenElse, Stmt, While, seq
-from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
-from .rules import ZERO, attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
-from .scan import loops, read
+from ..ir.types import Expr, TensorType, TupleType, Type
+from .ordering import MOST_INSERTED, first_along, order_along
+from .rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .table import attribute, row
 
 FAMILY = "index"
-
-
-def _before(first: Expr, second: Expr, descending: bool) -> Expr:
-    """Must the first value stand before the second (equal ones need not)."""
-    less = build.gt(first, second) if descending else build.lt(first, second)
-    if not build.dtype_of(first).is_float:
-        return less
-    nan_first, nan_second = build.ne(first, first), build.ne(second, second)
-    if descending:
-        return build.logical_or(build.logical_and(nan_first, build.logical_not(nan_second)), less)
-    return build.logical_or(build.logical_and(build.logical_not(nan_first), nan_second), less)
-
-
-def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
-    """Indices of the elements in sorted order, by merging runs of width 1, 2, 4, ... of each line."""
-    length = x.shape[axis]
-    rest = [d for a, d in enumerate(x.shape) if a != axis]
-
-    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        data, (order, merged, state) = ins[0], outs
-        width, left, right = [build.const(n, "int64") for n in range(3)]
-
-        def state_of(which: Expr) -> Expr:
-            return read(state, (which,))
-
-        def put(which: Expr, value: Expr) -> Stmt:
-            return BufferStore(state, value, (which,))
-
-        def line(i: list[Var]) -> Stmt:
-            def at(place: Expr) -> tuple[Expr, ...]:
-                return (*i[:axis], place, *i[axis:])
-
-            def value(place: Expr) -> Expr:
-                return read(data, at(read(order, at(place))))
-
-            def merge(k: Var) -> Stmt:
-                low = build.mul(build.mul(k, state_of(width)), 2)
-                start, middle, end = [Var(n, prim_type("int64")) for n in ("start", "middle", "end")]
-                place = Var("p", prim_type("int64"))
-                takes_right = build.if_then_else(
-                    build.ge(state_of(left), middle),
-                    build.const(True),
-                    build.if_then_else(
-                        build.ge(state_of(right), end),
-                        build.const(False),
-                        _before(value(state_of(right)), value(state_of(left)), descending),
-                    ),
-                )
-
-                def take(which: Expr) -> Stmt:
-                    moved = BufferStore(merged, read(order, at(state_of(which))), at(place))
-                    return seq(moved, put(which, build.add(state_of(which), 1)))
-
-                return seq(
-                    Bind(start, low),
-                    Bind(middle, build.minimum(build.add(start, state_of(width)), length)),
-                    Bind(end, build.minimum(build.add(middle, state_of(width)), length)),
-                    put(left, start),
-                    put(right, middle),
-                    For(
-                        place, start, build.sub(end, start), "serial", IfThenElse(takes_right, take(right), take(left))
-                    ),
-                )
-
-            k, n, m = [Var(name, prim_type("int64")) for name in ("k", "n", "m")]
-            runs = build.ceildiv(length, build.mul(state_of(width), 2))
-            return seq(
-                For(n, ZERO, length, "serial", BufferStore(order, n, at(n))),
-                put(width, build.const(1, "int64")),
-                While(
-                    build.lt(state_of(width), length),
-                    seq(
-                        For(k, ZERO, runs, "serial", merge(k)),
-                        For(m, ZERO, length, "serial", BufferStore(order, read(merged, at(m)), at(m))),
-                        put(width, build.mul(state_of(width), 2)),
-                    ),
-                ),
-            )
-
-        return loops(rest, line)
-
-    return te.extern([x.shape, x.shape, (3,)], [x], emit, "order", "int64")[0]  # type: ignore[no-any-return]
 
 
 def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
@@ -197,10 +110,14 @@ def _topk_type(call: Call) -> Type:
 
 def _topk(call: Call, x: te.Tensor) -> Any:
     axis, count = axis_of(call, x.ndim), int_attr(call, "k", 1)
-    order = order_along(x, axis, bool_attr(call, "largest", True))
+    largest = bool_attr(call, "largest", True)
     shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
     kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
-    values = gathered(x, order, axis, shape, "topk")
+    if 0 < count <= MOST_INSERTED:
+        values, order = first_along(x, axis, largest, shape[axis])
+    else:
+        order = order_along(x, axis, largest)
+        values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]
 

@@ -15,9 +15,9 @@ from ..ir.types import TupleType, Type
 from .elementwise import in_float32
 from .lowering import result_dtype, short_name
 from .manipulate import unravel
+from .ordering import order_along
 from .reduce import accumulate, cast_tensor, numpy_axis, reduce_axes, reduce_tensor, reduced_type
 from .rules import axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
-from .sorting import order_along
 from .table import Operator, attribute, row
 
 FAMILY = "reduce"

@@ -113,7 +113,12 @@ def bind_arguments(
         if value is REQUIRED or (value is None and param.default is REQUIRED and param.kind == "expr"):
             raise TypeRuleError("E215", f"{name}: argument {param.name!r} is missing", span, help=usage(info))
         if param.kind == "attr":
-            if param.default is None and value in ("", "void") and param.name.endswith("dtype"):
+            if (
+                param.default is None
+                and param.name.endswith("dtype")
+                and isinstance(value, str)
+                and value in ("", "void")
+            ):
                 value = None  # TVM's spellings of a data type that is not given
             attrs[param.name] = frozen(value, f"{name}: {param.name}")
         elif value is None:

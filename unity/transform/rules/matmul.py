@@ -139,6 +139,8 @@ def _schedule(
     unit = unit if layout is not None else None
     if layout is not None and unit is not None:
         layout = replace(layout, group=unit.group)
+    if layout is None and slope(what.weights.indices[-1], what.columns.var) != 1:
+        return "columns are not contiguous in an operand that is not packed"
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
     padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
