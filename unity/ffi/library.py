@@ -140,8 +140,8 @@ def _torch_matmul(x: Any, w: Any, out: Any, **attrs: Any) -> None:
 
 def _symmetric(anchor: Anchor) -> bool | str:
     attrs, rank = anchor.attrs, len(anchor.out_shape) - 2
-    padding = tuple(attrs.get("padding", (0,) * rank))
-    if len(padding) == 2 * rank and padding[:rank] != padding[rank:]:
+    padding = attrs.get("padding", 0)
+    if isinstance(padding, (tuple, list)) and len(padding) == 2 * rank and padding[:rank] != padding[rank:]:
         return "its padding is the same on both sides"
     if attrs.get("data_layout") not in (None, "NCHW") or attrs.get("kernel_layout") not in (None, "OIHW"):
         return "it takes NCHW and OIHW alone"

@@ -4,6 +4,7 @@
 candidate - our schedule, and the library kernels registered for the operator (``ffi/library.py``) - for the shape of each call,
 times them here, and replaces calls where a library wins by more than ``MARGIN`` (what follows a call is computed with it only
 in ours).
+``measured+winograd`` has Winograd's algorithm among the candidates for convolutions (``candidates.py``).
 A symbolic dimension is measured at several sizes (``BUCKETS``), and the winner of the first size that is not smaller computes a
 call (of the last one for larger ones); with several symbols one kernel is kept for all sizes.
 
@@ -36,10 +37,17 @@ from ..support.errors import FrontendError, UnityError
 from ..target.target import Target
 from ..transform.relax.fuse_ops import FunctionTable
 from ..transform.relax.rewriting import GraphRewriter
+from ..transform.relax.winograd import by_tiles
 from ..vm import build
 from ..vm.choices import Choice, Choices
 from ..vm.roofline import machine_roofline
+from .candidates import CONVOLUTION, LAYOUT, TILES, Tiles
 from .precision import PREPARE
+
+Candidate = LibraryKernel | Tiles | None
+"""A kernel of a library, another program of ours, or (None) our schedule."""
+WAYS = ("analytic", "measured", "measured+winograd")
+"""What ``choose`` may be."""
 
 ANCHORS = frozenset(["R.matmul", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv2d_transpose"])
 """Operators that are decided about, beside those somebody registers a kernel for."""
@@ -172,14 +180,17 @@ class _Run:
     problem: str = ""
 
 
-def _run(site: _Site, anchor: Anchor, values: list[Tensor], kernel: LibraryKernel | None, target: Any) -> _Run:
-    if kernel is not None:
+def _run(site: _Site, anchor: Anchor, values: list[Tensor], kernel: Candidate, target: Any) -> _Run:
+    if isinstance(kernel, LibraryKernel):
         fits = kernel.predicate(anchor)
         if fits is not True:
             return _Run(problem=fits if isinstance(fits, str) else "it does not take this call")
+    tiled = kernel.of(_module(site, anchor, values, None)) if isinstance(kernel, Tiles) else None
+    if isinstance(tiled, str):
+        return _Run(problem=tiled)
     try:
-        library = None if kernel is None else packed_name(kernel, anchor.attrs)
-        function = build.compile(_module(site, anchor, values, library), target)["main"]
+        library = packed_name(kernel, anchor.attrs) if isinstance(kernel, LibraryKernel) else None
+        function = build.compile(tiled or _module(site, anchor, values, library), target)["main"]
         given = [v for v, fixed in zip(values, site.constant) if not fixed]
         result = np.array(function(*given).numpy())
         return _Run(_seconds(lambda: function(*given)), result)
@@ -199,9 +210,10 @@ def _agree(ours: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.allclose(a, b, rtol=1e-2, atol=1e-2 * scale if ours.dtype.itemsize < 4 else 1e-4 * max(scale, 1.0)))
 
 
-def _decide(site: _Site, target: Any) -> tuple[tuple[LibraryKernel | None, ...], list[Choice]]:
+def _decide(site: _Site, target: Any, tiles: tuple[Tiles, ...]) -> tuple[tuple[Candidate, ...], list[Choice]]:
     """The kernel for each size of a site (None is ours) and the rows of the table."""
-    candidates: list[LibraryKernel | None] = [None, *[k for k in KERNELS.values() if k.op == _name(site.call)]]
+    candidates: list[Candidate] = [None, *[k for k in KERNELS.values() if k.op == _name(site.call)]]
+    candidates += tiles if _name(site.call) == CONVOLUTION and not site.symbolic else ()
     rng = np.random.default_rng(0)
     anchors = [a for a in [site.anchor(size) for size in (BUCKETS if site.symbolic else (1,))] if a is not None]
     runs: list[list[_Run]] = []
@@ -220,7 +232,7 @@ def _decide(site: _Site, target: Any) -> tuple[tuple[LibraryKernel | None, ...],
     for anchor, line, chosen in zip(anchors, runs, best):
         for k, (kernel, run) in enumerate(zip(candidates, line)):
             if k == chosen:
-                reason = "fastest" if k or len(candidates) == 1 else f"no library kernel is {MARGIN} times faster"
+                reason = "fastest" if k or len(candidates) == 1 else f"no other is {MARGIN} times faster"
             else:
                 reason = run.problem or f"{run.seconds / line[chosen].seconds:.2f} times as long as the chosen one"
             name = OURS if kernel is None else kernel.name
@@ -233,19 +245,19 @@ def _best(shares: list[float]) -> int:
     return min(usable, key=lambda k: shares[k], default=0)
 
 
-_KNOWN: dict[tuple[Any, ...], tuple[tuple[LibraryKernel | None, ...], list[Choice]]] = {}
+_KNOWN: dict[tuple[Any, ...], tuple[tuple[Candidate, ...], list[Choice]]] = {}
 """What was measured in this process, by call, target, threads and candidates."""
 
 
-def _computed(call: Call, kernel: LibraryKernel | None) -> Call:
-    """The call by a kernel."""
-    if kernel is None:
+def _computed(call: Call, kernel: Candidate) -> Call:
+    """The call by a kernel of a library, else as it is."""
+    if not isinstance(kernel, LibraryKernel):
         return call
     attrs = {k: v.name if isinstance(v, DataType) else v for k, v in call.attrs.items()}
     return make_call(op("R.call_dps"), [ExternFunc(packed_name(kernel, attrs)), Tuple(call.args)], {}, (call.ty,))
 
 
-def _switch(call: Call, kernels: tuple[LibraryKernel | None, ...], symbol: Var) -> Function:
+def _switch(call: Call, kernels: tuple[Candidate, ...], symbol: Var) -> Function:
     """A function of the call's operands that are no constants: by the size of the symbol one kernel or another."""
     params = {a: Var(f"x{k}", a.ty) for k, a in enumerate(call.args) if type(a) is not Constant}
     inner = replace(call, args=tuple([params.get(a, a) for a in call.args]))
@@ -263,19 +275,24 @@ def _switch(call: Call, kernels: tuple[LibraryKernel | None, ...], symbol: Var) 
     return result
 
 
-def choose_measured(mod: IRModule, target: str | Target | None = None) -> tuple[IRModule, Choices]:
-    """The module with calls of library kernels where they are faster, and the table."""
-    for step in PREPARE:
+def choose_measured(
+    mod: IRModule, target: str | Target | None = None, winograd: bool = False
+) -> tuple[IRModule, Choices]:
+    """The module with calls of other kernels where they are faster, and the table."""
+    for step in (*PREPARE, *(LAYOUT if winograd else ())):
         mod = step(mod)
-    chosen: dict[tuple[Any, ...], tuple[_Site, tuple[LibraryKernel | None, ...]]] = {}
+    chosen: dict[tuple[Any, ...], tuple[_Site, tuple[Candidate, ...]]] = {}
     rows: list[Choice] = []
     for key, site in _sites(mod).items():
-        whole = (*key, str(target), num_threads(), tuple(KERNELS.items()))
+        whole = (*key, str(target), num_threads(), winograd, tuple(KERNELS.items()))
         if whole not in _KNOWN:
-            _KNOWN[whole] = _decide(site, target)
+            _KNOWN[whole] = _decide(site, target, TILES if winograd else ())
         if any([kernel is not None for kernel in _KNOWN[whole][0]]):
             chosen[key] = site, _KNOWN[whole][0]
         rows += _KNOWN[whole][1]
+    tiles = {key: kernel.tile for key, (_, (kernel, *_)) in chosen.items() if isinstance(kernel, Tiles)}
+    if tiles:
+        mod = by_tiles(mod, lambda call: tiles.get(_key(call), 0))
     table = FunctionTable(mod)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Expr:
@@ -327,8 +344,8 @@ def analytic_choices(mod: IRModule) -> tuple[Choice, ...]:
 
 def require_choose(choose: str) -> None:
     """Raise FrontendError E981 for an unknown way to choose."""
-    if choose not in ("analytic", "measured"):
-        raise FrontendError("E981", f"unknown choose={choose!r}", help="known: analytic, measured")
+    if choose not in WAYS:
+        raise FrontendError("E981", f"unknown choose={choose!r}", help=f"known: {', '.join(WAYS)}")
 
 
 __all__ = ["analytic_choices", "choose_measured", "require_choose"]

@@ -52,6 +52,7 @@ def compile(
     "int8" with ``calibration`` (a list of inputs, a tuple for each call) multiplies integers, else weights alone are 8 bits.
     ``choose="measured"`` times our kernels and registered library kernels for each product and convolution on this machine and
     keeps the fastest; ``unity.explain_choices`` shows the table (by default it is estimated from a cost model).
+    ``"measured+winograd"`` also tries Winograd's algorithm for 3x3 convolutions, which rounds differently (docs/choose.md).
 
     ``discard_parameters=True`` halves the memory of a torch model: weights that the program keeps in another form (folded, packed)
     are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
@@ -89,13 +90,13 @@ def compile_chosen(
         choices = Choices(lambda: analytic_choices(source))
     else:
         require_choose(choose)
-        source, choices = choose_measured(given, target)
+        source, choices = choose_measured(given, target, choose == "measured+winograd")
     made = build.compile(
         source, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline,
         discard_parameters=discard_parameters,
     )  # fmt: skip
     made.choices = choices
-    if choose == "measured" and bool_option("UNITY_EXPLAIN"):
+    if choose != "analytic" and bool_option("UNITY_EXPLAIN"):
         print(choices, file=sys.stderr)
     return made
 

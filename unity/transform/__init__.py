@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .relax.to_non_dataflow import to_non_dataflow
     from .relax.topological_sort import topological_sort
     from .relax.update_param_type import update_param_type
+    from .relax.winograd import winograd
 
 _PLACES = {
     "base": (
@@ -141,6 +142,7 @@ _PLACES = {
     "relax.to_non_dataflow": ("to_non_dataflow",),
     "relax.topological_sort": ("topological_sort",),
     "relax.update_param_type": ("update_param_type",),
+    "relax.winograd": ("winograd",),
     "library": ("PASSES",),
 }
 
@@ -158,5 +160,5 @@ __all__ = [
     "module_pass", "normalize", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
     "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
     "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
-    "traced_passes", "update_param_type",
+    "traced_passes", "update_param_type", "winograd",
 ]  # fmt: skip

@@ -232,6 +232,8 @@ def _transposed(fn: Function) -> int:
     moved, fixed = 0, set[Var]()
     for _, binding in each_binding(fn):
         value = getattr(binding, "value", None)
+        if type(value) is Constant:
+            fixed.add(binding.var)
         if type(value) is not Call:
             continue
         if all([type(a) is Constant or a in fixed for a in value.args]):
