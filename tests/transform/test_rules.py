@@ -221,3 +221,17 @@ def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
         c = np.empty((*a.shape[:-1], 256), "float32")
         run_it(a, b, c)
         np.testing.assert_allclose(c, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "order"),
+    [
+        (512, 128, 64, "vi_0_vj_0_fused"),  # few weights, many rows: each row is read once
+        (64, 512, 64, "vj_0_vi_0_fused"),
+        (1024, 1000, 512, "vj_0_vi_0_fused"),  # 2 MB of weights: each panel is read once
+    ],
+)
+def test_what_is_read_again_stays_near(m, n, k, order):
+    found = schedule_function("main", parse(PRODUCT.format(m=m, n=n, k=k)), {1}, Machine(64, 32))
+    assert found is not None
+    assert [loop.loop_var.name for loop in collect(found.func.body, For) if loop.kind == "parallel"] == [order]

@@ -85,7 +85,7 @@ def _chunk(w: FunctionWriter, stmt: For, count: str) -> str:
 
 
 def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
-    """Work of a statement's heaviest part: a number, and extents that are known outside of it."""
+    """Work of a statement: a number, and extents that are known outside of it; of parts, those count that have most of these."""
     kind = type(body)
     if kind is For:
         assert isinstance(body, For)
@@ -99,7 +99,8 @@ def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
         assert isinstance(body, BufferStore)
         return max(1, dtype_of(body.value).lanes) * store_work(body), ()
     inside = [_work(w, child) for child in children(body) if isinstance(child, Stmt)] if isinstance(body, Stmt) else []
-    return max(inside, key=lambda found: (len(found[1]), found[0]), default=(1, ()))
+    deepest = max(inside, key=lambda found: len(found[1]), default=(1, ()))[1]
+    return max(1, sum([number for number, extents in inside if len(extents) == len(deepest)])), deepest
 
 
 def _parts(extent: Expr) -> list[Expr]:

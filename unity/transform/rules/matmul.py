@@ -51,6 +51,8 @@ FULL_ROWS = 8
 """Rows that fill a tile well."""
 DEEP = 128
 """Steps of a reduction from which on transposing tiles costs little beside it."""
+NEAR = 1 << 18
+"""Bytes of weights that stay in a core's cache while it goes through the rows."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -197,13 +199,14 @@ def _tile(
     reduction); the consumer on each tile. The loop around each tile."""
     loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
-    outer = [loops[axis.var] for axis in what.batch]
-    outer += [j0] + [loops[axis.var] for axis in what.rows if axis is not row]
+    lines = [loops[axis.var] for axis in what.rows if axis is not row]
     inner: list[LoopRV] = []
     if row is not None:
         i0, i1 = sch.split(loops[row.var], [None, rows])
-        outer.append(i0)
+        lines.append(i0)
         inner.append(i1)
+    outer = [loops[axis.var] for axis in what.batch]
+    outer += [*lines, j0] if _weights_near(what) else [j0, *lines]
     steps = [loops[axis.var] for axis in what.reductions]
     innermost = extent_of(what.reductions[-1])
     unrolled: list[LoopRV] = []
@@ -231,6 +234,18 @@ def _tile(
         sch.tensorize(j2, dot.name)
     _consume(sch, after, place, lanes)
     return place
+
+
+def _weights_near(what: Contraction) -> bool:
+    """Do the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads keep
+    to their rows from one program to the next."""
+    extents = [extent_of(axis) for axis in (*what.rows, what.columns, *what.reductions)]
+    if None in extents:
+        return False
+    rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
+    columns = extent_of(what.columns) or 1
+    depth = math.prod([extent_of(axis) or 1 for axis in what.reductions])
+    return rows > columns and columns * depth * what.weights.buffer.dtype.itemsize <= NEAR
 
 
 def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
