@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
-from .lowering import result_dims, result_dtype
+from .lowering import SMALL_FLOATS, result_dims, result_dtype
 from .reduce import cast_tensor
 from .rules import attr, dtype_value, fail, int_attr, ints_attr, is_one, same_dtype, tensor_arg
 from .table import Operator, attribute, row
@@ -65,24 +66,50 @@ def layout_order(call: Call, name: str, default: str, known: str) -> tuple[int, 
     return tuple([layout.index(c) for c in known])
 
 
-def _conv_layouts(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def conv_layouts(call: Call, rank: int, ends: str = "OI") -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Positions of the axes NC.. of the data, ``ends``.. of the weight, and NC.. of the result. Raises E214."""
     space = "DHW"[3 - rank :]
     data = layout_order(call, "data_layout", "NC" + space, "NC" + space)
-    kernel = layout_order(call, "kernel_layout", "OI" + space, "OI" + space)
-    out = attr(call, "out_layout") or attr(call, "data_layout", "NC" + space)
-    if not isinstance(out, str) or sorted(out) != sorted("NC" + space):
-        raise fail(call, "E214", f"out_layout must order the axes NC{space}, got {out!r}")
-    return data, kernel, tuple([out.index(c) for c in "NC" + space])
+    kernel = layout_order(call, "kernel_layout", ends + space, ends + space)
+    name = "out_layout" if attr(call, "out_layout") else "data_layout"
+    return data, kernel, layout_order(call, name, "NC" + space, "NC" + space)
+
+
+def conv_operands(call: Call, rank: int) -> tuple[TensorType, TensorType, DataType | None]:
+    """Types of data and weight, and the element type of the result. Raises E210 to E212."""
+    x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
+    dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
+    for index, ty in enumerate((x, w)):
+        if ty.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
+    return x, w, dtype
+
+
+def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param | str]:
+    """Parameters of a convolution; ``extra`` ones stand behind the padding."""
+    space = "DHW"[3 - rank :]
+    return [
+        "data", "weight", attribute("strides", (1,) * rank), attribute("padding", (0,) * rank), *extra,
+        attribute("dilation", (1,) * rank), attribute("groups", 1), attribute("data_layout", "NC" + space),
+        attribute("kernel_layout", ends + space), attribute("out_layout", None), attribute("out_dtype", None),
+    ]  # fmt: skip
+
+
+def wide_dtype(dtype: DataType) -> str:
+    """The type in which a sum of this type is taken."""
+    return "float32" if dtype.name in SMALL_FLOATS else dtype.name
+
+
+def wide_product(x: te.Tensor, at: dict[int, Any], w: te.Tensor, tap: dict[int, Any], wide: str) -> te.Value:
+    """An element of the data times one of the weight, their indices by axis, in the type of the sum."""
+    left, right = x[[at[p] for p in range(x.ndim)]], w[[tap[p] for p in range(w.ndim)]]
+    return left.astype(wide) * right.astype(wide)
 
 
 def _conv_type(rank: int) -> Any:
     def rule(call: Call) -> Type:
-        x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
-        dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
-        for index, ty in enumerate((x, w)):
-            if ty.ndim not in (-1, rank + 2):
-                raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
-        data, kernel, out = _conv_layouts(call, rank)
+        x, w, dtype = conv_operands(call, rank)
+        data, kernel, out = conv_layouts(call, rank)
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
         groups = int_attr(call, "groups", 1)
@@ -144,13 +171,13 @@ def pad_tensor(
 
 def _conv(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        data, kernel, out = _conv_layouts(call, rank)
+        data, kernel, out = conv_layouts(call, rank)
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
         groups = int_attr(call, "groups", 1)
         padded = pad_tensor(x, data[2:], before, after, te.const(0, x.dtype))
         dtype = result_dtype(call)
-        wide = "float32" if dtype.name in ("float16", "bfloat16") else dtype.name
+        wide = wide_dtype(dtype)
         shape = list(result_dims(call))
         inner, features = w.shape[kernel[1]], w.shape[kernel[0]]
         each = te.Value(build.floordiv(features, build.const(groups, "int64")))
@@ -173,10 +200,7 @@ def _conv(rank: int) -> Any:
             for axis in range(rank):
                 at[data[2 + axis]] = place[axis] * strides[axis] + rs[axis] * dilation[axis]
                 tap[kernel[2 + axis]] = rs[axis]
-            value = padded[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(
-                wide
-            )
-            return te.sum(value, axis=[rc, *rs])
+            return te.sum(wide_product(padded, at, w, tap, wide), axis=[rc, *rs])
 
         if not grouped:
             return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
@@ -250,22 +274,9 @@ def _conv_ref(rank: int) -> Any:
 
 
 def _conv_row(rank: int) -> Operator:
-    space = "DHW"[3 - rank :]
-    params: list[Param | str] = [
-        "data",
-        "weight",
-        attribute("strides", (1,) * rank),
-        attribute("padding", (0,) * rank),
-        attribute("dilation", (1,) * rank),
-        attribute("groups", 1),
-        attribute("data_layout", "NC" + space),
-        attribute("kernel_layout", "OI" + space),
-        attribute("out_layout", None),
-        attribute("out_dtype", None),
-    ]
     return row(
         f"nn.conv{rank}d",
-        params,
+        conv_params(rank),
         _conv_type(rank),
         f"Convolution over {rank} spatial axes (no flipping of the kernel).",
         family=FAMILY,

@@ -16,22 +16,13 @@ from .. import te
 from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Call, IntImm
-from ..ir.op import Param
 from ..ir.relation import dims, tensor_type, unequal
 from ..ir.types import Expr, TensorType, Type
-from .conv import layout_order, many, pad_tensor, pads, spatial
-from .lowering import SMALL_FLOATS, result_dims, result_dtype
+from .conv import conv_layouts, conv_operands, conv_params, many, pad_tensor, pads, spatial, wide_dtype, wide_product
+from .lowering import result_dims, result_dtype
 from .reduce import cast_tensor
-from .rules import attr, dtype_value, fail, int_attr, ints_attr, same_dtype, tensor_arg
+from .rules import fail, int_attr, ints_attr
 from .table import Operator, attribute, row
-
-
-def _layouts(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    space = "DHW"[3 - rank :]
-    data = layout_order(call, "data_layout", "NC" + space, "NC" + space)
-    kernel = layout_order(call, "kernel_layout", "IO" + space, "IO" + space)
-    name = "out_layout" if attr(call, "out_layout") else "data_layout"
-    return data, kernel, layout_order(call, name, "NC" + space, "NC" + space)
 
 
 def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
@@ -46,12 +37,8 @@ def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int,
 
 def _type(rank: int) -> Any:
     def rule(call: Call) -> Type:
-        x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
-        dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
-        for index, ty in enumerate((x, w)):
-            if ty.ndim not in (-1, rank + 2):
-                raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
-        data, kernel, out = _layouts(call, rank)
+        x, w, dtype = conv_operands(call, rank)
+        data, kernel, out = conv_layouts(call, rank, "IO")
         strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
         before, after = pads(call, rank)
         extra = _extra(call, rank, strides, dilation)
@@ -115,10 +102,10 @@ def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
 
 def _lower(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
-        data, kernel, out = _layouts(call, rank)
+        data, kernel, out = conv_layouts(call, rank, "IO")
         groups = int_attr(call, "groups", 1)
         dtype = result_dtype(call)
-        wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+        wide = wide_dtype(dtype)
         inner = build.floordiv(x.shape[data[1]], build.const(groups, "int64"))
         each = te.Value(w.shape[kernel[1]])
         rc = te.reduce_axis((0, inner), "rc")
@@ -164,10 +151,7 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
             shift = 0 if n in split else p.offset
             at[data[2 + n]] = place[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
             tap[kernel[2 + n]] = rs[n] * p.stride + phase[n] if n in split else rs[n]
-        value = padded[[at[p] for p in range(rank + 2)]].astype(wide) * taps[[tap[p] for p in range(rank + 2)]].astype(
-            wide
-        )
-        return te.sum(value, axis=[rc, *rs])
+        return te.sum(wide_product(padded, at, taps, tap, wide), axis=[rc, *rs])
 
     made = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
     if not split:
@@ -205,7 +189,7 @@ def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
             inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
             inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
             at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
-        value = x[[at[p] for p in range(rank + 2)]].astype(wide) * w[[tap[p] for p in range(rank + 2)]].astype(wide)
+        value = wide_product(x, at, w, tap, wide)
         return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
 
     return te.compute(result_dims(call), body, f"conv{rank}d_transpose")  # type: ignore[no-any-return]
@@ -253,23 +237,9 @@ def _ref(rank: int) -> Any:
 
 
 def _row(rank: int) -> Operator:
-    space = "DHW"[3 - rank :]
-    params: list[Param | str] = [
-        "data",
-        "weight",
-        attribute("strides", (1,) * rank),
-        attribute("padding", (0,) * rank),
-        attribute("output_padding", (0,) * rank),
-        attribute("dilation", (1,) * rank),
-        attribute("groups", 1),
-        attribute("data_layout", "NC" + space),
-        attribute("kernel_layout", "IO" + space),
-        attribute("out_layout", None),
-        attribute("out_dtype", None),
-    ]
     return row(
         f"nn.conv{rank}d_transpose",
-        params,
+        conv_params(rank, "IO", attribute("output_padding", (0,) * rank)),
         _type(rank),
         f"Transpose of a convolution over {rank} spatial axes.",
         family="nn",
