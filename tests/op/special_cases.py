@@ -18,6 +18,13 @@ CASES += [
     ("erfinv", [np.array([0, 1, -1, 0.999999, NAN, 2], "float32")], {}),
     ("erfinv", [f(9, dtype="float64", low=-0.999, high=0.999)], {}),
 ]
+for name in ("i0", "i0e", "i1", "i1e", "erfcx"):
+    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=-12, high=12)], {}), (name, [f(0, 2)], {})]
+    CASES += [(name, [f(9, dtype="float64", low=-9, high=9)], {}), (name, [f(4, dtype="float16")], {})]
+    CASES += [(name, [np.array([1e-30, 7.99, 8, 8.01, 60, 87, -87, 1e6, -1e6, 3e38], "float32")], {})]
+for n in (1, 2, 3, 7):
+    CASES += [("polygamma", [EDGES], {"n": n}), ("polygamma", [f(3, 5, low=-4, high=9)], {"n": n})]
+    CASES += [("polygamma", [f(4, dtype="float64", low=0.1, high=3)], {"n": n}), ("polygamma", [f(0, 2)], {"n": n})]
 for name in ("cummax", "cummin"):
     CASES += [
         (name, [TIES], {"axis": 1}),

@@ -139,6 +139,26 @@ CASES += [
 CASES.append(("nn.attention_bias", [f(1, 2, 2, 3), f(1, 3, 2, 3), f(1, 3, 2, 2), f(1, 1, 2, 3)], {}))
 CASES += [(f"grad.{n}", [f(2, 3)], {}) for n in ("no_grad", "start_checkpoint", "end_checkpoint")]
 CASES += [(n, [f(2, 3)], {}) for n in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "erfinv", "lgamma")]
+CASES += [
+    ("dequantize", [np.arange(-6, 6, dtype="int8").reshape(3, 4), s, z], {"axis": a, "out_dtype": "float64"})
+    for a, s, z in (
+        (-1, f(4), f(4)),
+        (0, f(3), np.zeros(3, "int8")),
+        (1, f(1), f(4)),
+        (0, np.array(0.5), np.array(2, "int8")),
+    )
+]
+CASES += [
+    ("dynamic_strided_slice", [f(4, 5), np.array(b), np.array(e), np.array(s)], {})
+    for b, e, s in (
+        ([1, 0], [4, 5], [2, 1]),
+        ([-3, 4], [9, -6], [1, -2]),
+        ([3, -1], [-9, 1], [-1, -1]),
+        ([2, 0], [2, 5], [1, 3]),
+    )
+]
+CASES += [(n, [f(2, 3)], {}) for n in ("digamma", "i0", "i0e", "i1", "i1e", "erfcx")]
+CASES += [("polygamma", [f(2, 3) + 2], {"n": n}) for n in (1, 2)]
 CASES += [(n, [f(3, 4)], {"axis": a}) for n in ("cummax", "cummin", "logcumsumexp") for a in (0, -1)]
 for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):
     CASES += [

@@ -13,7 +13,9 @@ _FLOAT = {
     "log1p": op.log1p, "expm1": op.expm1, "log2": op.log2, "log10": op.log10, "exp2": op.exp2, "erfc": op.erfc,
     "erfinv": op.erfinv, "lgamma": op.lgamma, "digamma": op.digamma, "special_erfc": op.erfc, "special_erfinv": op.erfinv,
     "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
-    "special_gammaln": op.lgamma, "special_psi": op.digamma,
+    "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
+    "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
+    "special_erfcx": op.erfcx,
 }  # fmt: skip
 
 
@@ -240,8 +242,8 @@ def _round_decimals(c: Context, a: Args) -> Expr:
 
 @aten("polygamma.default", "special_polygamma.default")
 def _polygamma(c: Context, a: Args) -> Expr:
-    refuse(a.n != 0, "derivatives of the digamma function")
-    return op.digamma(_float(c, a))
+    x = _float(c, a)
+    return op.digamma(x) if a.n == 0 else op.polygamma(x, n=a.n)
 
 
 # ---- random places of a model in evaluation mode

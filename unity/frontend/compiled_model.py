@@ -66,7 +66,9 @@ def compile_model(
         inputs, named = mod.example_inputs
     exported, program = program, functional(program)
     report = ImportReport()
-    module = import_program(program, Options(strict=strict, least=least_promised(dynamic_shapes)), report)
+    module = import_program(
+        program, Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True), report
+    )
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)

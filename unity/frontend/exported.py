@@ -30,6 +30,7 @@ from .control import READS, is_cond
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
+from .index_checks import check_indices
 from .inputs import refuse_tensor
 from .loops import is_loop
 from .report import FallbackWarning, Gap, ImportReport
@@ -47,6 +48,8 @@ class Options:
     strict: bool = False
     least: int = 3
     """Lower bounds of ranges from here on are promises to be checked."""
+    check_indices: bool = False
+    """Inputs that choose rows are checked on entry."""
 
 
 def from_exported_program(
@@ -110,6 +113,10 @@ class _Import:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
         with self.builder.function("main", params, attrs):
             self._check_ranges(ranges)
+            if self.options.check_indices:
+                nodes = self.program.graph.nodes
+                names = {var.name for var in self.inputs}
+                check_indices(self.context, nodes, self.graph.values, names, self.graph.span)
             if self._only_pure():
                 self.builder.begin_dataflow()
             self.graph.run(self.program.graph.nodes)

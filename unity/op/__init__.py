@@ -5,6 +5,7 @@
 
 from . import (
     attention,
+    bessel,
     binary,
     channel,
     contraction,
@@ -14,6 +15,7 @@ from . import (
     create,
     elementwise,
     factor,
+    gamma,
     grad,
     gradients,
     gradients_attention,
@@ -84,6 +86,8 @@ _FAMILIES = (
     quantization,
     attention,
     special,
+    bessel,
+    gamma,
     running,
     recurrent,
     recurrent_backward,

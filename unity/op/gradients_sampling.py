@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from ..ir.build import const
+from ..ir.build import cast, const
 from ..ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.types import Expr, TensorType
@@ -20,6 +20,7 @@ from .binary import (
     equal,
     floor_mod,
     greater_equal,
+    less,
     less_equal,
     logical_and,
     maximum,
@@ -29,17 +30,19 @@ from .binary import (
     where,
 )
 from .core import to_vdevice
-from .create import arange, astype, ones_like, zeros_like
+from .create import arange, astype, full, ones_like, zeros, zeros_like
 from .elementwise import floor, negative, round_
+from .gradient_parts import operand_shape
 from .gradients import GRADIENTS, Rule, known_shape, number_like, pick
 from .grouped import grouped_matmul
 from .index import gather_elements
 from .linalg import matmul
 from .manipulate import broadcast_to, expand_dims, permute_dims, reshape
 from .reduce import sum_
-from .rules import attr, bool_attr, fail, product
+from .rules import attr, bool_attr, fail, int_attr, is_one, normal_axis, product
 from .scan import scatter_elements
-from .slicing import concat, split
+from .slicing import concat, split, strided_slice
+from .table import constant
 
 
 def _padded(call: Call, at: Expr, size: Expr) -> tuple[Expr, Expr]:
@@ -153,6 +156,52 @@ def _moved(call: Call, g: Expr) -> list[Any]:
     return [to_vdevice(g, dst_vdevice=device)]
 
 
+def _dequantize(call: Call, g: Expr) -> list[Any]:
+    """Of the scale: the gradient times how far the integers are from the zero point, summed over what shares it."""
+    data, scale, zero = call.args
+    shape, dtype = operand_shape(call, data), g.ty.dtype  # type: ignore[attr-defined]
+    axis = normal_axis(call, int_attr(call, "axis", -1), len(shape)) if shape else 0
+
+    def spread(param: Expr) -> Expr:
+        own = operand_shape(call, param)
+        wide = [own[0] if a == axis else const(1, "int64") for a in range(len(shape))] if own else []
+        return astype(reshape(param, ShapeExpr(tuple(wide))), dtype)
+
+    def gathered(value: Expr, param: Expr) -> Expr | None:
+        if not param.ty.dtype.is_float:  # type: ignore[attr-defined]
+            return None
+        own = operand_shape(call, param)
+        keeps = bool(own) and not is_one(own[0])
+        rest = [a for a in range(len(shape)) if not (keeps and a == axis)]
+        return astype(reshape(sum_(value, axis=rest) if rest else value, ShapeExpr(own)), param.ty.dtype)  # type: ignore[attr-defined]
+
+    away = subtract(astype(data, dtype), spread(zero))
+    return [None, gathered(multiply(g, away), scale), gathered(negative(multiply(g, spread(scale))), zero)]
+
+
+def _dynamic_slice(call: Call, g: Expr) -> list[Any]:
+    """Every gradient goes back to its place, one axis after the other."""
+    x, begin, _, strides = call.args
+    extents, made = operand_shape(call, x), g
+    shape = list(operand_shape(call, g))
+    for axis, extent in enumerate(extents):
+        first, step = [
+            astype(strided_slice(t, axes=[0], begin=[axis], end=[axis + 1], strides=[1]), "int64")
+            for t in (begin, strides)
+        ]
+        size, zero = full(ShapeExpr((const(1, "int64"),)), cast(extent, "int64"), "int64"), constant(0, "int64")
+        first = where(less(first, zero), add(first, size), first)
+        last = where(less(step, zero), subtract(size, constant(1, "int64")), size)
+        first = maximum(minimum(first, last), where(less(step, zero), constant(-1, "int64"), zero))
+        line = add(first, multiply(arange(0, shape[axis], 1, dtype="int64"), step))
+        row = reshape(line, ShapeExpr(tuple([d if a == axis else const(1, "int64") for a, d in enumerate(shape)])))
+        places = broadcast_to(row, ShapeExpr(tuple(shape)))
+        shape[axis] = extent
+        area = zeros(ShapeExpr(tuple(shape)), dtype=x.ty.dtype)  # type: ignore[attr-defined]
+        made = scatter_elements(area, places, made, axis=axis)
+    return [made, None, None, None]
+
+
 def _none(call: Call, g: Expr) -> list[Any]:
     return [None] * len(call.args)
 
@@ -169,6 +218,8 @@ SAMPLING_GRADIENTS: dict[str, Rule] = {
     "R.ones_like": _none,
     "R.eye_like": _none,
     "R.to_vdevice": _moved,
+    "R.dequantize": _dequantize,
+    "R.dynamic_strided_slice": _dynamic_slice,
 }
 GRADIENTS.update(SAMPLING_GRADIENTS)
 for _name, _rule in SAMPLING_GRADIENTS.items():
@@ -176,10 +227,7 @@ for _name, _rule in SAMPLING_GRADIENTS.items():
 
 _SECOND = "the second derivative is not written as an operator"
 WITHOUT_GRADIENT: dict[str, str] = {
-    "R.digamma": "its derivative, trigamma, is no operator",
-    "R.dynamic_strided_slice": "its bounds are known at run time only",
     "R.quantize": "it rounds to integers",
-    "R.dequantize": "the gradient of scale and zero point is not written as an operator",
     **{f"R.grad.{n}_pool2d_backward": _SECOND for n in ("max", "avg")},
     **{f"R.grad.{n}_backward": _SECOND for n in ("take", "nll_loss", "recurrent", "lstm")},
     "R.grad.linear_recurrence": _SECOND,

@@ -9,10 +9,10 @@ from typing import Any
 from ..ir.expr import Call, ShapeExpr, TupleGetItem
 from ..ir.op import OPS
 from ..ir.types import Expr
-from . import grad, pool_indices, running, scan, special
-from .binary import add, divide, multiply, subtract
+from . import bessel, gamma, grad, pool_indices, running, scan, special
+from .binary import add, divide, equal, multiply, subtract, where
 from .create import zeros_like
-from .elementwise import exp, negative, square
+from .elementwise import exp, negative, sign, square
 from .gradient_parts import operand_shape
 from .gradients import GRADIENTS, Rule
 from .manipulate import flip, reshape
@@ -63,6 +63,12 @@ def _largest(call: Call, g: Expr) -> list[Any]:
     return [reshape(made, ShapeExpr(operand_shape(call, x)))]
 
 
+def _over(value: Expr, x: Expr) -> Expr:
+    """I1(x) / x, scaled or not: one half at 0."""
+    zero = equal(x, zeros_like(x))
+    return where(zero, _number(0.5, x), divide(value, where(zero, _number(1.0, x), x)))
+
+
 def _gauss(x: Expr) -> Expr:
     return exp(negative(square(x)))
 
@@ -78,6 +84,21 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
         lambda g, x: multiply(g, multiply(exp(square(special.erfinv(x))), _number(math.sqrt(math.pi) / 2, x)))
     ),
     "R.lgamma": _unary(lambda g, x: multiply(g, special.digamma(x))),
+    "R.digamma": _unary(lambda g, x: multiply(g, gamma.polygamma(x, n=1))),
+    "R.polygamma": lambda call, g: [multiply(g, gamma.polygamma(call.args[0], n=int_attr(call, "n") + 1))],
+    "R.i0": _unary(lambda g, x: multiply(g, bessel.i1(x))),
+    "R.i0e": _unary(lambda g, x: multiply(g, subtract(bessel.i1e(x), multiply(sign(x), bessel.i0e(x))))),
+    "R.i1": _unary(lambda g, x: multiply(g, subtract(bessel.i0(x), _over(bessel.i1(x), x)))),
+    "R.i1e": _unary(
+        lambda g, x: multiply(
+            g, subtract(subtract(bessel.i0e(x), _over(bessel.i1e(x), x)), multiply(sign(x), bessel.i1e(x)))
+        )
+    ),
+    "R.erfcx": _unary(
+        lambda g, x: multiply(
+            g, subtract(multiply(_number(2.0, x), multiply(x, bessel.erfcx(x))), _number(2 / math.sqrt(math.pi), x))
+        )
+    ),
     "R.cummax": _extreme,
     "R.cummin": _extreme,
     "R.logcumsumexp": _logcumsumexp,

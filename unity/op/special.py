@@ -36,15 +36,18 @@ _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 """Terms of the asymptotic series of log(x) - 1 / (2 x) - digamma(x) in 1 / x^2."""
 
 
-def _float(call: Call) -> TensorType:
+def float_operand(call: Call) -> TensorType:
+    """Type rule: one float tensor."""
     return float_tensor(call, 0)
 
 
-def _in_float64(fn: Callable[[te.Value], te.Value]) -> Callable[[te.Value], te.Value]:
+def in_float64(fn: Callable[[te.Value], te.Value]) -> Callable[[te.Value], te.Value]:
+    """A function of float64 values for values of any float type, rounded once."""
     return lambda x: fn(x.astype("float64")).astype(x.dtype)
 
 
-def _c(value: float) -> te.Value:
+def number(value: float) -> te.Value:
+    """A float64 constant."""
     return te.const(value, "float64")
 
 
@@ -96,15 +99,15 @@ def _expm1(x: te.Value) -> te.Value:
 
 def erfcx_positive(x: te.Value) -> te.Value:
     """erfc(x) exp(x^2) of a float64 that is not negative."""
-    return bound(_c(2.0) / (x + 2.0), lambda t: t * te.exp(bound(t * 2.0 - 1.0, lambda y: polynomial(y, _ERFCX))))
+    return bound(number(2.0) / (x + 2.0), lambda t: t * te.exp(bound(t * 2.0 - 1.0, lambda y: polynomial(y, _ERFCX))))
 
 
 def _erfc(x: te.Value) -> te.Value:
     def body(a: te.Value) -> te.Value:
-        tail = erfcx_positive(a) * te.exp(_c(0.0) - a * a)
-        return bound(tail, lambda v: te.select(x < _c(0.0), _c(2.0) - v, v))
+        tail = erfcx_positive(a) * te.exp(number(0.0) - a * a)
+        return bound(tail, lambda v: te.select(x < number(0.0), number(2.0) - v, v))
 
-    return te.select(te.any(te.isinf(x), te.isnan(x)), _c(1.0) - te.tanh(x), bound(te.abs(x), body))
+    return te.select(te.any(te.isinf(x), te.isnan(x)), number(1.0) - te.tanh(x), bound(te.abs(x), body))
 
 
 def _erfinv(x: te.Value) -> te.Value:
@@ -117,58 +120,60 @@ def _erfinv(x: te.Value) -> te.Value:
     def body(a: te.Value) -> te.Value:
         def first(w: te.Value) -> te.Value:
             low = bound(w - 2.5, lambda v: polynomial(v, near))
-            high = bound(te.sqrt(te.maximum(w, _c(0.0))) - 3.0, lambda v: polynomial(v, far))
-            return te.select(w < _c(5.0), low, high) * a
+            high = bound(te.sqrt(te.maximum(w, number(0.0))) - 3.0, lambda v: polynomial(v, far))
+            return te.select(w < number(5.0), low, high) * a
 
         def step(y: te.Value) -> te.Value:
-            away = erfcx_positive(y) - (_c(1.0) - a) * te.exp(y * y)
+            away = erfcx_positive(y) - (number(1.0) - a) * te.exp(y * y)
             return y + away * (math.sqrt(math.pi) / 2)
 
-        guess = bound(_c(0.0) - te.log((_c(1.0) - a) * (a + 1.0)), first)
+        guess = bound(number(0.0) - te.log((number(1.0) - a) * (a + 1.0)), first)
         y = bound(bound(guess, step), step)
-        y = te.select(a < _c(1.0), y, te.select(a > _c(1.0), _c(math.nan), _c(math.inf)))
-        return bound(y, lambda v: te.select(te.isnan(x), x, te.select(x < _c(0.0), _c(0.0) - v, v)))
+        y = te.select(a < number(1.0), y, te.select(a > number(1.0), number(math.nan), number(math.inf)))
+        return bound(y, lambda v: te.select(te.isnan(x), x, te.select(x < number(0.0), number(0.0) - v, v)))
 
     return bound(te.abs(x), body)
 
 
 def _lgamma(x: te.Value) -> te.Value:
-    mirrored = x < _c(0.5)
+    mirrored = x < number(0.5)
 
     def body(z: te.Value) -> te.Value:
-        series = _c(0.99999999999980993)
+        series = number(0.99999999999980993)
         for n, p in enumerate(_LANCZOS):
-            series = series + _c(p) / (z + (n + 1.0))
+            series = series + number(p) / (z + (n + 1.0))
         made = (z + 0.5) * te.log(z + 7.5) - (z + 7.5) + te.log(series) + 0.5 * math.log(2 * math.pi)
         turn = te.abs(te.sin((x - te.nearbyint(x)) * math.pi))
-        reflected = lambda v: te.select(mirrored, _c(math.log(math.pi)) - te.log(turn) - v, v)  # noqa: E731
+        reflected = lambda v: te.select(mirrored, number(math.log(math.pi)) - te.log(turn) - v, v)  # noqa: E731
         return bound(made, reflected)
 
-    pole = te.any(te.isinf(x), te.all(x <= _c(0.0), te.floor(x) == x))
-    return te.select(pole, _c(math.inf), bound(te.select(mirrored, _c(1.0) - x, x) - 1.0, body))
+    pole = te.any(te.isinf(x), te.all(x <= number(0.0), te.floor(x) == x))
+    return te.select(pole, number(math.inf), bound(te.select(mirrored, number(1.0) - x, x) - 1.0, body))
 
 
 def _digamma(x: te.Value) -> te.Value:
-    mirrored = x < _c(0.0)
+    mirrored = x < number(0.0)
 
     def body(z: te.Value) -> te.Value:
-        shift = _c(0.0)
+        shift = number(0.0)
         for n in range(7):
-            shift = shift + _c(1.0) / (z + float(n))
+            shift = shift + number(1.0) / (z + float(n))
         far = z + 7.0
-        series = bound(_c(1.0) / (far * far), lambda v: v * polynomial(v, _DIGAMMA))
-        made = te.log(far) - _c(0.5) / far - series - shift
+        series = bound(number(1.0) / (far * far), lambda v: v * polynomial(v, _DIGAMMA))
+        made = te.log(far) - number(0.5) / far - series - shift
         part = x - te.nearbyint(x)
-        turn = _c(math.pi) * te.cos(part * math.pi) / te.sin(part * math.pi)
-        return made - te.select(mirrored, turn, _c(0.0))
+        turn = number(math.pi) * te.cos(part * math.pi) / te.sin(part * math.pi)
+        return made - te.select(mirrored, turn, number(0.0))
 
-    made = bound(te.select(mirrored, _c(1.0) - x, x), body)
-    edge = te.select(mirrored, _c(math.nan), x)
+    made = bound(te.select(mirrored, number(1.0) - x, x), body)
+    edge = te.select(mirrored, number(math.nan), x)
     made = te.select(te.any(te.isinf(x), te.all(mirrored, te.floor(x) == x)), edge, made)
-    return te.select(x == _c(0.0), _c(-1.0) / x, made)
+    return te.select(x == number(0.0), number(-1.0) / x, made)
 
 
-def _elementwise(fn: Callable[[float], float], poles: float = math.nan) -> Callable[[np.ndarray], np.ndarray]:
+def in_numpy(fn: Callable[[float], float], poles: float = math.nan) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of numbers on arrays; ``poles`` is what it gives where it raises ValueError."""
+
     def one(value: float) -> float:
         try:
             return fn(value)
@@ -205,24 +210,24 @@ def _digamma_ref(value: float) -> float:
     return total + math.log(value) - 0.5 / value - sum([t * inverse ** (n + 1) for n, t in enumerate(_DIGAMMA)])
 
 
-log1p = unary("log1p", _float, np.log1p, te.log1p, "Natural logarithm of 1 + x, exact near 0.")
-expm1 = unary("expm1", _float, np.expm1, _expm1, "exp(x) - 1, exact near 0.")
-log2 = unary("log2", _float, np.log2, te.log2, "Logarithm to base 2.")
-log10 = unary("log10", _float, np.log10, te.log10, "Logarithm to base 10.")
-exp2 = unary("exp2", _float, np.exp2, lambda x: te.intrinsic("exp2", x), "2 to the power x.")
-erfc = unary("erfc", _float, _elementwise(math.erfc), _in_float64(_erfc), "1 - erf(x), exact far from 0.")
-erfinv = unary("erfinv", _float, _elementwise(_erfinv_ref), _in_float64(_erfinv), "Inverse of the error function.")
+log1p = unary("log1p", float_operand, np.log1p, te.log1p, "Natural logarithm of 1 + x, exact near 0.")
+expm1 = unary("expm1", float_operand, np.expm1, _expm1, "exp(x) - 1, exact near 0.")
+log2 = unary("log2", float_operand, np.log2, te.log2, "Logarithm to base 2.")
+log10 = unary("log10", float_operand, np.log10, te.log10, "Logarithm to base 10.")
+exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "2 to the power x.")
+erfc = unary("erfc", float_operand, in_numpy(math.erfc), in_float64(_erfc), "1 - erf(x), exact far from 0.")
+erfinv = unary("erfinv", float_operand, in_numpy(_erfinv_ref), in_float64(_erfinv), "Inverse of the error function.")
 lgamma = unary(
     "lgamma",
-    _float,
-    _elementwise(math.lgamma, math.inf),
-    _in_float64(_lgamma),
+    float_operand,
+    in_numpy(math.lgamma, math.inf),
+    in_float64(_lgamma),
     "Logarithm of the absolute value of the gamma function.",
 )
 digamma = unary(
     "digamma",
-    _float,
-    _elementwise(_digamma_ref),
-    _in_float64(_digamma),
+    float_operand,
+    in_numpy(_digamma_ref),
+    in_float64(_digamma),
     "Derivative of the logarithm of the gamma function.",
 )
