@@ -78,6 +78,16 @@ def test_elements_of_arrays_from_outside() -> None:
         parse(_GRAPH + "    return R.const(w[3])\n", scope={"w": np.zeros((3, 4))})
 
 
+def test_linear_and_masked_fill_stand_for_operators() -> None:
+    text = '@R.function\ndef main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32"), b: R.Tensor((3,), "float32")):\n'
+    fn = parse(text + "    return R.linear(x, w, b), R.masked_fill(x, R.less(x, R.const(0.0)), -1)\n")
+    x, w, b = [np.random.default_rng(0).standard_normal(shape).astype("float32") for shape in ((2, 4), (3, 4), (3,))]
+    linear, filled = interpret.run(fn, "main", x, w, b)
+    np.testing.assert_allclose(linear, x @ w.T + b, rtol=1e-5)
+    np.testing.assert_array_equal(filled, np.where(x < 0, np.float32(-1), x))
+    assert "R.linear" not in str(fn)
+
+
 @T.macro
 def clipped(x, low, with_floor=True):
     y = x * T.float32(2)

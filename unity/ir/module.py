@@ -36,6 +36,10 @@ class IRModule(Node):
         raise VerifyError("E304", "modules are not changed in place",
                           help=f"write mod = mod.with_functions({{{key!r}: function}})")  # fmt: skip
 
+    def update_func(self, var: str | GlobalVar, function: Any) -> None:
+        """TVM's name of a change in place: refused as ``mod[var] = function`` is, with the way to write it (E304)."""
+        self[var] = function
+
     @staticmethod
     def from_expr(function: ModuleMember) -> IRModule:
         """A module of one function, under its ``global_symbol``, else ``main``."""

@@ -31,6 +31,7 @@ from ..support.errors import TypeRuleError
 from ..te.tensor import shape_of
 from . import OPERATORS
 from .block_builder import BlockBuilder
+from .composite import COMPOSITES
 from .table import constant as const
 
 
@@ -72,8 +73,8 @@ class _Operators:
 
     def __getattr__(self, name: str) -> Any:
         full = f"{self._prefix}.{name}"
-        if full in OPERATORS:
-            return OPERATORS[full]
+        if full in OPERATORS or full in COMPOSITES:
+            return OPERATORS.get(full) or COMPOSITES[full]
         if any([n.startswith(f"{full}.") for n in OPERATORS]):
             return _Operators(full)
         raise AttributeError(f"there is no operator {full}")

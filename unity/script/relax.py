@@ -65,6 +65,8 @@ NAMES: dict[str, str] = {
     "R.str": '``R.str("text")``: a text value.',
     "R.dtype": '``R.dtype("float32")``: a data type value.',
     "R.ExternFunc": '``R.ExternFunc("name")``: a registered function.',
+    "R.linear": "``R.linear(x, w, b)``: short for ``R.add(R.matmul(x, R.permute_dims(w)), b)``.",
+    "R.masked_fill": "``R.masked_fill(x, mask, value)``: short for ``R.where(mask, R.full_like(x, value), x)``.",
     "R.cpu": "``R.cpu()``: a device.",
     "R.cuda": "``R.cuda()``: a device.",
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 from ..arith.index_map import IndexMap
@@ -25,6 +26,7 @@ from ..ir import (
     prim_type,
 )  # fmt: skip
 from ..ir.relation import tensor_type
+from ..op.composite import COMPOSITES
 from . import syntax as s
 from .constants import constant_bytes, constant_data
 from .read_base import bind_arguments
@@ -88,6 +90,14 @@ def _global_var(reader: Any, path: str, node: s.Call) -> Any:
     args, keywords = reader.arguments(node)
     bound = bind_arguments(reader.reading, node, path, ("name",), args, keywords, 1)
     return reader.module_member(reader.text(bound["name"], node), node)
+
+
+def _composite(reader: Any, path: str, node: s.Call) -> Expr:
+    args, keywords = reader.arguments(node)
+    composite = COMPOSITES[path]
+    names = tuple(signature(composite).parameters)
+    bound = bind_arguments(reader.reading, node, path, names, args, keywords, 2)
+    return composite(**{name: bound[name] for name in names if name in bound})
 
 
 def _device(reader: Any, path: str, node: s.Call) -> str:
@@ -160,6 +170,7 @@ GRAPH_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "R.dtype": _dtype_value,
     "R.ExternFunc": _extern_func,
     "R.extern": _extern_func,
+    **dict.fromkeys(COMPOSITES, _composite),
     "I.GlobalVar": _global_var,
     "I.vdevice": vdevice,
     "R.cpu": _device,

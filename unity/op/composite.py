@@ -1,0 +1,33 @@
+"""Names for short combinations of operators, as TVM has them: a call makes the calls it stands for.
+
+Not here: operators (they have rows of their own). Invariant: nothing downstream sees these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.expr import Expr
+from ..ir.types import TensorType
+from .binary import add, where
+from .create import full_like
+from .linalg import matmul
+from .manipulate import permute_dims
+from .table import constant
+
+
+def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:
+    """``data @ weight.T + bias``: what torch calls linear. Shapes: (..., k), (n, k), (n,) -> (..., n)."""
+    product = matmul(data, permute_dims(weight), out_dtype=out_dtype)
+    return product if bias is None else add(product, bias)
+
+
+def masked_fill(x: Expr, mask: Expr, value: Any) -> Expr:
+    """``value`` where the mask is true, else ``x``. Shapes: those of ``x`` and the mask broadcast together."""
+    dtype = x.ty.dtype if isinstance(x.ty, TensorType) else None
+    return where(mask, full_like(x, value if isinstance(value, Expr) else constant(value, dtype)), x)
+
+
+COMPOSITES: dict[str, Callable[..., Expr]] = {"R.linear": linear, "R.masked_fill": masked_fill}
+"""Combinations by script name."""
