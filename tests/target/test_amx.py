@@ -122,7 +122,7 @@ def build(kind: str, x: np.ndarray, w: np.ndarray, constant: bool) -> Executable
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (48, 100, 64), (16, 16, 64), (4096, 16, 256)])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (48, 100, 64), (16, 16, 64), (197, 64, 64), (4096, 16, 256)])
 def test_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(0)
     left, right, total = TYPES[kind]
@@ -131,12 +131,13 @@ def test_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: in
     wide = "float64" if total == "float32" else "int64"
     expected = np.maximum(x.astype(wide) @ w.astype(wide), 0).astype(total)
     across = 1 if n == 16 else 2 * -(-n // 32)
-    assert tiles.count == m // 16 * across * (k // (32 if total == "float32" else 64))
+    assert tiles.count == -(-m // 16) * across * (k // (32 if total == "float32" else 64))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 if total == "float32" else 0)
 
 
-def test_rows_that_are_no_whole_tiles_use_dot_products(tiles: Tiles) -> None:
+@pytest.mark.parametrize(("m", "k"), [(15, 64), (32, 36)])
+def test_less_than_a_tile_uses_dot_products(tiles: Tiles, m: int, k: int) -> None:
     rng = np.random.default_rng(0)
-    x, w = values(rng, (17, 64), "uint8"), values(rng, (64, 64), "int8")
-    build("u8s8s32", x, w, True)
-    assert tiles.count == 0
+    x, w = values(rng, (m, k), "uint8"), values(rng, (k, 64), "int8")
+    found = unity.VirtualMachine(build("u8s8s32", x, w, True))["main"](x).numpy()
+    assert tiles.count == 0 and (found == np.maximum(x.astype("int64") @ w.astype("int64"), 0)).all()

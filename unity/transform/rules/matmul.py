@@ -145,7 +145,7 @@ def _schedule(
         return "columns are not contiguous in an operand that is not packed"
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
-    padded = pad_to_tiles(fn, what, after, row, rows, layout, constant)
+    padded = pad_to_tiles(fn, what, after, row, rows, layout, constant, isinstance(unit, TileBlock))
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
     consumer = sch.get_block(padded.after)

@@ -44,11 +44,18 @@ def pad_to_tiles(
     rows: int,
     layout: Packing | None,
     constant: bool,
+    whole_rows: bool = False,
 ) -> Padded:
-    """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed."""
+    """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed.
+
+    Rows beyond the last repeat it; with ``whole_rows`` (the row selects one axis of the data by itself) they do in a copy of the
+    data, so that tiles of rows are regular in memory.
+    """
     tile_buffer = make_buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
     panels = _panels(what, layout)
-    nest = _nest(what, row, rows, layout, tile_buffer, panels)
+    clamp = _clamp(what, row, rows, layout)
+    lines = _lines(what, row, rows) if whole_rows and clamp else None
+    nest = _nest(what, row, rows, layout, tile_buffer, panels, clamp, lines)
     statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
     made: list[Stmt] = []
     copy = None
@@ -65,12 +72,18 @@ def pad_to_tiles(
             else:
                 copy = f"{panels.name}"
                 made.append(_copy(what, layout, panels))
+        if lines is not None:
+            axes = output_axes(lines)
+            cell = tuple([axis.var for axis in axes])
+            value = BufferLoad(what.data.buffer, _clamped(what.data, cell, clamp), prim_type(lines.dtype))
+            made.append(point_nest(lines.name, axes, BufferStore(lines, value, cell)))
         made.append(nest)
         if after is None:
             made.append(_copy_out(what, tile_buffer, f"{what.output.name}_out"))
     if after is not None:
         made = [_reading(stmt, what.output, tile_buffer) for stmt in made if not _allocates(stmt, what.output)]
     own = [tile_buffer] if constant or panels is None else [tile_buffer, panels]
+    own += [lines] if lines is not None else []
     body = seq(*[AllocBuffer(b) for b in own], *made)
     return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
 
@@ -118,23 +131,44 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
     return make_buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
 
 
+def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
+    """What stands for the row variable where tiles reach beyond the last row; empty where none does."""
+    if row is None or row.dom is None:
+        return {}
+    if Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.dom.extent):
+        return {}
+    return {row.var: minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))}
+
+
+def _lines(what: Contraction, row: IterVar | None, rows: int) -> Buffer:
+    """A buffer for the data with its rows rounded up."""
+    assert row is not None
+    data = what.data.buffer
+    shape = [_round_up(n, rows) if e is row.var else n for e, n in zip(what.data.indices, data.shape)]
+    return make_buffer(f"{data.name}_rows", data, shape, "global")
+
+
+def _clamped(data: BufferLoad, cell: Sequence[Expr], clamp: dict[Var, Expr]) -> tuple[Expr, ...]:
+    """A cell of the copy in the data: the row, which selects one axis by itself, clamped."""
+    return tuple([substitute(clamp[e], {e: c}) if isinstance(e, Var) and e in clamp else c
+                  for e, c in zip(data.indices, cell)])  # fmt: skip
+
+
 def _nest(
-    what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None
-) -> Stmt:
+    what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
+    clamp: dict[Var, Expr], lines: Buffer | None,
+) -> Stmt:  # fmt: skip
     """The contraction over whole tiles."""
     axes = []
     for axis in what.block.iter_vars:
         extent = _extent(what, axis, row, rows, layout)
         axes.append(IterVar(axis.var, Range(const(0, dtype_of(axis.var)), extent), axis.kind))
-    clamp: dict[Var, Expr] = {}
-    if row is not None and row.dom is not None:
-        rounded = _extent(what, row, row, rows, layout)
-        if not Analyzer().can_prove_equal(rounded, row.dom.extent):
-            clamp[row.var] = minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))
 
     def load(node: BufferLoad) -> BufferLoad:
         if node.buffer is what.weights.buffer and panels is not None and layout is not None:
             return BufferLoad(panels, layout.indices(node.indices), node.ty)
+        if node.buffer is what.data.buffer and lines is not None:
+            return BufferLoad(lines, node.indices, node.ty)
         if node.buffer is what.data.buffer and clamp:
             return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
         return node

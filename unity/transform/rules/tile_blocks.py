@@ -1,8 +1,8 @@
 """Contractions on processors with tile registers (AMX): blocks of up to 32x32 outputs along the whole innermost reduction.
 
 The block, its operands' layout and its steps are those of one tensor intrinsic, so that only loops over blocks are left to order.
-Not here: contractions in vector registers (``matmul.py``). Invariant: rows and the innermost reduction are whole tiles, else the
-rule does not apply.
+Not here: contractions in vector registers (``matmul.py``). Invariant: the innermost reduction is whole tiles, else the
+rule does not apply; rows that are no whole number of tiles are copied into a buffer where they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.expr import IntImm
 from ...ir.scalar import IterVar
+from ...ir.walk import used_vars
 from .base import Machine
 from .contraction import Contraction, extent_of
 
@@ -50,19 +51,21 @@ KINDS = {
 
 
 def tile_block_of(what: Contraction, row: IterVar | None, machine: Machine) -> TileBlock | None:
-    """The block for a contraction; None where the machine has no tiles for its types, or its extents are no whole tiles."""
+    """The block for a contraction; None where the machine has no tiles for its types, or its extents do not fill them."""
     types = tuple([b.dtype.name for b in (what.data.buffer, what.weights.buffer, what.output)])
     kind, group = KINDS.get(types, ("", 1))  # type: ignore[arg-type]
-    innermost = what.reductions[-1]
+    innermost, indices = what.reductions[-1], what.data.indices
     depth, height, width = extent_of(innermost), extent_of(row) if row is not None else None, extent_of(what.columns)
-    contiguous = bool(what.data.indices) and what.data.indices[-1] is innermost.var and not what.data.buffer.strides
-    if f"amx_{kind}" not in machine.intrinsics or not contiguous or depth is None or height is None or width is None:
+    contiguous = bool(indices) and indices[-1] is innermost.var and not what.data.buffer.strides
+    plain = len(what.weight_order) == len(what.weights.indices)
+    if f"amx_{kind}" not in machine.intrinsics or not contiguous or not plain:
         return None
-    if depth % (SIDE * group) or height % SIDE:
+    if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < SIDE:
         return None
-    return TileBlock(
-        kind, 2 * SIDE if height % (2 * SIDE) == 0 else SIDE, SIDE if width <= SIDE else 2 * SIDE, group, depth
-    )
+    if height % SIDE and [e for e in indices if row.var in used_vars(e)] != [row.var]:
+        return None
+    rows = 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE
+    return TileBlock(kind, rows, SIDE if width <= SIDE else 2 * SIDE, group, depth)
 
 
 def schedule_tile_block(
@@ -102,7 +105,7 @@ def _rows_near(what: Contraction, row: IterVar, shape: TileBlock) -> int | None:
     """Blocks of rows that stay in cache together, a divisor of all; None where all do."""
     height = extent_of(row)
     assert height is not None
-    count = height // shape.rows
+    count = -(-height // shape.rows)
     line = shape.depth * what.data.buffer.dtype.itemsize
     most = max(1, CACHED // (line * shape.rows))
     if count <= most:
