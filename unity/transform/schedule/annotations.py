@@ -44,7 +44,13 @@ def annotate(
             at=block_or_loop, nearest=f"unannotate {ann_key!r} first",
         )  # fmt: skip
     if not _plain(ann_val):
-        refuse("E426", f"a {type(ann_val).__name__} cannot be an annotation", condition="plain value", at=block_or_loop)
+        refuse(
+            "E426",
+            f"a {type(ann_val).__name__} cannot be an annotation",
+            condition="plain value",
+            at=block_or_loop,
+            nearest="numbers, strings, booleans, and lists or dictionaries of them",
+        )
     set_notes(state, block_or_loop, {**known, ann_key: frozen(ann_val)})
 
 

@@ -53,7 +53,13 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
     axes, loops = block.block.iter_vars, loops_of(block)
     require_regular(state, block)
     if not loops:
-        refuse("E445", f"block {block.name} has no loops", condition="loops of its own", at=block)
+        refuse(
+            "E445",
+            f"block {block.name} has no loops",
+            condition="loops of its own",
+            at=block,
+            nearest=f"sch.add_unit_loop({block.name}) gives it a loop",
+        )
     chain = [s for s in loops if len(state.blocks_below(s)) == 1]
     if chain:
         require_blocks_only(chain[0])
@@ -87,6 +93,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
             f"block {block.name} shares its loops, or they are not plain",
             condition="loops of its own",
             at=[block, *busy],
+            nearest="transform the block before its loops are shared, fused, bound or made parallel",
         )
     extents = [axis.dom.extent for axis in axes if axis.dom is not None]
     try:
@@ -97,6 +104,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
             f"the map is not bijective on the iterators of {block.name} ({problem.message})",
             condition="a bijective map",
             at=block,
+            nearest="a map in which every iterator takes part, e.g. lambda i, j: (i // 4, j, i % 4) where 4 divides the extent",
         )
     kinds = {var: axis.kind for var, axis in zip(index_map.initial_indices, axes)}
     made: list[IterVar] = []
@@ -109,6 +117,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRef, index_map: Any
                 f"{expr} mixes spatial and reduction iterators of {block.name}",
                 condition="iterators of one kind",
                 at=block,
+                nearest="map the iterators of each kind apart, e.g. lambda i, j, k: (i * 8 + j, k)",
             )
         dtype = dtype_of(extent)
         variables.append(Var(f"ax{k}", prim_type(dtype)))

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from ...arith import Analyzer
 from ...arith.subspace import Division, subspace_divide
 from ...ir.analysis import block_regions
-from ...ir.buffer import BufferRegion, Range
+from ...ir.buffer import Buffer, BufferRegion, Range
 from ...ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, minimum, mul, sub
 from ...ir.expr import Var
 from ...ir.node import replace as with_fields
-from ...ir.scalar import And, IterVar
+from ...ir.scalar import And, BufferLoad, IterVar
 from ...ir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
-from ...ir.walk import free_vars, fresh_copy, substitute
+from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from ...support.deep import deep_recursion
 from .conditions import loops_of, require_no_repetition, require_regular
 from .coverage import common_ancestor, loops_between
@@ -70,7 +70,7 @@ def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) 
             f"loop {target.name} holds {what}" if inside else "the root block stays as it is",
             condition="one block inside",
             at=target,
-            nearest="give the blocks as a list, or fission the loop first",
+            nearest="give the blocks as a list" if inside else "a loop or a block inside of it",
         )
     block = state.sref(target.func, at)
     require_no_repetition(block, [state.sref(target.func, loop) for loop in inside])
@@ -90,7 +90,12 @@ def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) 
 def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters: bool) -> Sref:
     """One block around neighbouring blocks and the loops that they do not share."""
     if not blocks:
-        refuse("E440", "no blocks are given", condition="one block inside")
+        refuse(
+            "E440",
+            "no blocks are given",
+            condition="one block inside",
+            nearest="a loop, a block, or a list of neighbouring blocks",
+        )
     if len(blocks) == 1:
         return blockize_one(state, blocks[0], preserve_unit_iters)
     at = blocks[0].parent or blocks[0]
@@ -101,6 +106,7 @@ def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters:
                 f"block {block.name} stands in another block than {blocks[0].name}",
                 condition="one scope",
                 at=block,
+                nearest=f"blockize blocks that stand directly in block {scope_of(blocks[0]).name}",
             )
         while at not in block.above():
             at = common_ancestor(at, block)
@@ -233,6 +239,7 @@ def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
                     f"{value} of block {block.name} is no whole number of tiles of {d.inner_extent}",
                     condition="a division of the iterators",
                     at=block,
+                    nearest="split the loops with factors that divide the extents",
                 )
     made: list[IterVar | None] = []
     for axis, d in zip(block.block.iter_vars, found):
@@ -324,22 +331,33 @@ class _Outer:
         """The outer block's realization."""
         guard = self.guards[0]
         if any([not structural_equal(g, guard) for g in self.guards[1:]]):
-            refuse("E440", "the blocks run under different conditions", condition="a divisible condition", at=self.at)
+            refuse(
+                "E440",
+                "the blocks run under different conditions",
+                condition="a divisible condition",
+                at=self.at,
+                nearest="blockize each block alone, or put them under one condition",
+            )
         made = Block(tuple(self.axes), None, None, (), (), {}, f"{name}_o", body, init)
         reads, writes = block_regions(made)
         ana = analyzer_at(self.state, self.at)
         for axis in self.axes:
             assert axis.dom is not None
             ana.bind(axis.var, axis.dom)
-        made = with_fields(made, reads=_simple(ana, reads), writes=_simple(ana, writes))
+        changed = {w.buffer for w in writes}
+        made = with_fields(made, reads=_simple(ana, reads, changed), writes=_simple(ana, writes, changed))
         return BlockRealize(tuple(self.values), guard, made)
 
 
-def _simple(ana: Analyzer, regions: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+def _simple(ana: Analyzer, regions: Sequence[BufferRegion], changed: set[Buffer]) -> tuple[BufferRegion, ...]:
+    """Regions as they stand at the block's entry: a bound that reads what the block changes is not known there."""
     found = []
     for region in regions:
         ranges = []
         for r, dim in zip(region.region, region.buffer.shape):
+            if any([load.buffer in changed for load in collect(r, BufferLoad)]):
+                ranges.append(Range(const(0, dtype_of(dim)), dim))
+                continue
             low, extent = ana.simplify(r.min), ana.simplify(r.extent)
             if not ana.can_prove(ge(dim, add(low, extent))):  # a tile at the edge, under a condition inside
                 extent = extent if is_int(extent, 1) else ana.simplify(minimum(extent, sub(dim, low)))

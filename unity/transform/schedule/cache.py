@@ -20,10 +20,11 @@ from ...ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ...ir.types import Expr, PointerType, prim_type
 from ...support.deep import deep_recursion
 from .conditions import require_regular
-from .coverage import common_ancestor, covers, exact_region, relaxed_region, why_not_covered
+from .coverage import bound_region, common_ancestor, covers, exact_box, exact_region, relaxed_region, why_not_covered
 from .dependence import Scope, block_scope, regions
 from .domains import nest_of
 from .moving import body_of, position_of, statements_of
+from .parameter_layout import parameter_of
 from .refuse import refuse
 from .registry import primitive
 from .rewriting import BlockTracker, analyzer_at
@@ -51,7 +52,13 @@ def cache_read(
     writers = scope.writers(buffer)
     if len(writers) > 1 or block in writers:
         names = " and ".join([w.name for w in writers])
-        refuse("E438", f"{buffer.name} is written by block {names}", condition="at most one writer", at=writers)
+        refuse(
+            "E438",
+            f"{buffer.name} is written by block {names}",
+            condition="at most one writer",
+            at=writers,
+            nearest="cache_write of each writer, or take this step before decompose_reduction",
+        )
     readers = chosen(scope, block, buffer, consumer_blocks, scope.after(writers[0]) if writers else scope.blocks)
     at = meeting(scope, [*writers, *readers]) if writers else scope.root
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
@@ -63,6 +70,11 @@ def cache_read(
         if r.buffer is buffer
     ]
     box = _declared(scope.root, buffer, [union(list(axis), ana) for axis in zip(*boxes)], ana)
+    inside = scope.root.parent is not None and parameter_of(state, block.func, buffer) is None
+    if inside and not writers and not all([_reads_all(state, reader, buffer, at) for reader in readers]):
+        state.assumptions.append(
+            f"every cell of {buffer.name} that is copied was written before block {scope.root.name}"
+        )
     made = copy_nest(state, at, buffer, cache, box, cache.name)
     use_buffer(state, readers, buffer, cache)
     place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
@@ -71,6 +83,12 @@ def cache_read(
     if why_not_covered(state, copy) is not None:
         state.assumptions.append(f"block {writers[0].name} writes every cell of {buffer.name} that is copied")
     return copy
+
+
+def _reads_all(state: ScheduleState, reader: Sref, buffer: Buffer, at: Sref) -> bool:
+    """Does a block read every cell of the box around what it reads of a buffer inside ``at``."""
+    reads = [r for r in regions(state, reader.block)[0] if r.buffer is buffer]
+    return all([exact_box(state, reader, bound_region(reader, r), buffer.shape, at) is not None for r in reads])
 
 
 @primitive(
@@ -104,6 +122,7 @@ def cache_write(
             f"{buffer.name} is written by block {others[0].name} too",
             condition="only writer",
             at=[block, *others],
+            nearest="take this step before decompose_reduction",
         )
     direct = chosen(scope, block, buffer, consumer_blocks, scope.after(block)) if consumer_blocks else []
     readers = [r for r in scope.after(block) if buffer in scope.reads[r] and r not in direct]
@@ -112,7 +131,8 @@ def cache_write(
     box = exact_region(state, block, written[0], at) if len(written) == 1 else None
     if box is None:
         refuse("E438", f"it is not known exactly which cells of {buffer.name} block {block.name} writes",
-               condition="cells known exactly", at=block)  # fmt: skip
+               condition="cells known exactly", at=block,
+               nearest="take this step before blockize, or declare the region with T.writes")  # fmt: skip
     cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
     made = copy_nest(state, at, cache, buffer, box, cache.name)
     place = position_of(statements_of(body_of(at)), block.block)
@@ -159,6 +179,7 @@ def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequ
                 f"block {name} does not read {buffer.name} after it is written",
                 condition="a consumer",
                 at=block,
+                nearest=f"one of: {', '.join([b.name for b in readers]) or 'none reads it'}",
             )
     return wanted
 

@@ -69,7 +69,13 @@ def compute_at(
             else "nothing reads what it writes"
         )
         refuse(
-            "E433", f"block {block.name}: {what}", condition="all consumers under the loop", at=[block, *outside[:1]]
+            "E433",
+            f"block {block.name}: {what}",
+            condition="all consumers under the loop",
+            at=[block, *outside[:1]],
+            nearest=f"a loop around {outside[0].name}, or compute_at of {outside[0].name} first"
+            if outside
+            else "an unread block may stay where it is",
         )
     for consumer in consumers:
         if not set(scope.writes[block]).isdisjoint(loads_around(state, consumer)):
@@ -112,8 +118,16 @@ def reverse_compute_at(
     scope = _require_movable(state, block, loop)
     producers = [p for p in scope.producers(block) if loop in p.above()]
     if not producers:
-        refuse("E433", f"no block under loop {loop.name} writes what block {block.name} reads",
-               condition="producers under the loop", at=[loop, block])  # fmt: skip
+        known = ", ".join([p.name for p in scope.producers(block)])
+        refuse(
+            "E433",
+            f"no block under loop {loop.name} writes what block {block.name} reads",
+            condition="producers under the loop",
+            at=[loop, block],
+            nearest=f"a loop around a producer: {known}"
+            if known
+            else "nothing in its scope feeds it: it stays where it is",
+        )
     _require_whole_domain(state, block)
     first = next(b for b in scope.blocks if loop in b.above())
     for producer in scope.producers(block):
@@ -159,14 +173,22 @@ def _require_movable(state: ScheduleState, block: Sref, loop: Sref) -> Scope:
             f"loop {loop.name} and block {block.name} stand in different blocks",
             condition="same scope",
             at=[loop, block],
+            nearest="take this step before blockize, or move the blocks inside one outer block",
         )
     if loop in block.above():
         refuse("E430", f"block {block.name} stands under loop {loop.name} already", condition="loop not around the block",
-               at=[loop, block])  # fmt: skip
+               at=[loop, block],
+               nearest="a loop that does not hold the block yet")  # fmt: skip
     require_stage_pipeline(state, block)
     reason = why_not_complete_or_reduction(state, block)
     if reason is not None:
-        refuse("E431", reason, condition="complete or reduction block", at=block)
+        refuse(
+            "E431",
+            reason,
+            condition="complete or reduction block",
+            at=block,
+            nearest="take this step before decompose_reduction, or declare what repeats as T.axis.reduce, with T.init()",
+        )
     return block_scope(state, block)
 
 
@@ -186,7 +208,8 @@ def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
         if not whole:
             reason = f": {found.errors[0]}" if found.errors else ""
             refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
-                   condition="whole domain", at=block)  # fmt: skip
+                   condition="whole domain", at=block,
+                   nearest="split with factors that divide, or take this step before the loops are split")  # fmt: skip
 
 
 def _plain(block: Sref) -> bool:
@@ -225,7 +248,8 @@ def _require_once(state: ScheduleState, block: Sref, producers: Sequence[Sref], 
         for outer in loops_of(producer):
             if outer.loop.loop_var not in driven and not is_int(outer.loop.extent, 1):
                 refuse("E437", f"loop {outer.name} repeats block {producer.name}: {block.name} would count its cells twice",
-                       condition="each cell once", at=[outer, block])  # fmt: skip
+                       condition="each cell once", at=[outer, block],
+                       nearest=f"a loop inside of {outer.name}")  # fmt: skip
         reason = why_not_affine(state, producer)
         if reason is not None:
             refuse(
@@ -233,6 +257,7 @@ def _require_once(state: ScheduleState, block: Sref, producers: Sequence[Sref], 
                 f"the reduction {block.name} might count a cell twice: {reason}",
                 condition="each cell once",
                 at=block,
+                nearest="take this step before the loops of the producer are fused or split",
             )
 
 
@@ -273,7 +298,8 @@ def _provided(state: ScheduleState, buffer: Buffer, producers: Sequence[Sref], l
             box = exact_region(state, producer, written, loop)
             if box is None:
                 refuse("E435", f"which cells of {buffer.name} block {producer.name} computes in an iteration is not known exactly",
-                       condition="reads what is there", at=[loop, producer])  # fmt: skip
+                       condition="reads what is there", at=[loop, producer],
+                       nearest="a loop further out, or compute_at of the producer instead")  # fmt: skip
             return box
     return None
 
@@ -283,7 +309,8 @@ def _same_part(state: ScheduleState, block: Sref, a: IntSet, b: IntSet, ana: Ana
     for x, y in ((a.low, b.low), (a.high, b.high)):
         if x is None or y is None or not ana.can_prove_equal(x, y):
             refuse("E435", f"the buffers that block {block.name} reads are computed in different order",
-                   condition="reads what is there", at=block)  # fmt: skip
+                   condition="reads what is there", at=block,
+                   nearest="a loop further out, in which both are complete")  # fmt: skip
     return a
 
 
@@ -310,7 +337,8 @@ def _place(scope: Scope, loop: Sref, before: Sequence[Sref], after: Sequence[Sre
         return low
     if not low <= index <= last:
         refuse("E433", f"place {index} in loop {loop.name} is not from {low} (after producers) to {last} (before consumers)",
-               condition="after producers, before consumers", at=loop)  # fmt: skip
+               condition="after producers, before consumers", at=loop,
+               nearest="index=-1 is as late as possible, index=-2 as early as possible")  # fmt: skip
     return index
 
 

@@ -133,7 +133,14 @@ def require_own_cells(state: ScheduleState, block: Sref) -> None:
     """Refuse E411 where a block reads other cells of a buffer than it writes."""
     reason = why_other_cells(state, block)
     if reason is not None:
-        refuse("E411", reason, condition="independent instances", at=block, clash=clash(state, block))
+        refuse(
+            "E411",
+            reason,
+            condition="independent instances",
+            at=block,
+            clash=clash(state, block),
+            nearest="a recurrence runs in order: leave its loops as they are, or write each step into a buffer of its own",
+        )
 
 
 def why_not_complete_or_reduction(state: ScheduleState, block: Sref, dominant: bool = True) -> str | None:
@@ -216,6 +223,7 @@ def require_complete_values(state: ScheduleState, blocks: list[Sref]) -> None:
                     refuse(
                         "E415", f"block {block.name} would read {producer.name} before loop {loop.name} completes its reduction",
                         condition="complete values", at=[block, producer],
+                        nearest=f"reorder the reduction loops of {producer.name} inside of {loop.name}",
                     )  # fmt: skip
 
 

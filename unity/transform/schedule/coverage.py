@@ -273,14 +273,26 @@ def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
     """Refuse E415 unless the scope that ``at`` stands in is a stage pipeline."""
     fault = why_no_stage_pipeline(state, scope_of(at))
     if fault is not None:
-        refuse("E415", fault.reason, condition="stage pipeline", at=fault.block)
+        refuse(
+            "E415",
+            fault.reason,
+            condition="stage pipeline",
+            at=fault.block,
+            nearest="cache_write gives a block that writes again a buffer of its own; else take this step before blocks are moved",
+        )
 
 
 def require_compact_dataflow(state: ScheduleState, at: Sref) -> None:
     """Refuse E416 unless the dataflow below ``at`` is compact."""
     fault = why_no_compact_dataflow(state, at)
     if fault is not None:
-        refuse("E416", fault.reason, condition="compact dataflow", at=fault.block)
+        refuse(
+            "E416",
+            fault.reason,
+            condition="compact dataflow",
+            at=fault.block,
+            nearest="take this step before decompose_reduction, or choose a loop with complete blocks",
+        )
 
 
 def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:

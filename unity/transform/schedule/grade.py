@@ -51,7 +51,13 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
                 if not assumptions:
                     break  # asked for by the debug mask alone
                 text = f"it is not proved that {said}, and the program is too large to test it"
-                refuse("E404", text, condition="tested equal", at=root)
+                refuse(
+                    "E404",
+                    text,
+                    condition="tested equal",
+                    at=root,
+                    nearest="a step that can be proved, or the same on the program with smaller extents",
+                )
             first = _results(before, name, args)
             if isinstance(first, str):
                 continue  # the program itself cannot run on these arguments
@@ -59,10 +65,17 @@ def check(state: ScheduleState, assumptions: list[str]) -> int:
             difference = compare(first, _relaid_results(state, before, after, name, args), seed)
             if difference is not None:
                 text = f"the program computes something else after the step: {difference}"
-                refuse("E404", f"{text} (assumed: {said})" if said else text, condition="tested equal", at=root)
+                refuse(
+                    "E404",
+                    f"{text} (assumed: {said})" if said else text,
+                    condition="tested equal",
+                    at=root,
+                    nearest="leave the order as it is: something in the program depends on it",
+                )
         if assumptions and not runs:
             refuse("E404", f"it is not proved that {said}, and the program did not run on random arguments",
-                   condition="tested equal", at=root)  # fmt: skip
+                   condition="tested equal", at=root,
+                   nearest="constant extents and factors that divide, for which the step can be proved")  # fmt: skip
     return 0
 
 

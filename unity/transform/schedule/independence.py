@@ -48,7 +48,13 @@ def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", privat
             own += [buffer for buffer in written if buffer not in own]
     fault = why_not_independent(state, loop)
     if fault is not None:
-        refuse("E415", fault.reason, condition="independent iterations", at=[loop, fault.block])
+        refuse(
+            "E415",
+            fault.reason,
+            condition="independent iterations",
+            at=[loop, fault.block],
+            nearest="a loop inside or outside of this one, or compute the shared buffer before the loop",
+        )
     return own
 
 
@@ -64,6 +70,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
         refuse(
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
             condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
+            nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
         )  # fmt: skip
     require_affine(state, block, loop)
     driven = iterators_driven(block, loop)
@@ -79,6 +86,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
         refuse(
             "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
             condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
+            nearest=f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
         )  # fmt: skip
     require_distinct(state, block, loop)
 

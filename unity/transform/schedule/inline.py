@@ -33,7 +33,8 @@ def compute_inline(state: ScheduleState, block: BlockRef) -> None:
     The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``). Raises ScheduleError
     E439 where that is not so, or where what it reads is overwritten before a consumer runs.
     """
-    _inline(state, block, inline_blocks.inline_problem, inline_blocks.compute_inline)
+    nearest = "compute_at moves a block to where it is read, reverse_compute_inline folds it into what it reads"
+    _inline(state, block, inline_blocks.inline_problem, inline_blocks.compute_inline, nearest)
 
 
 @primitive(
@@ -47,7 +48,8 @@ def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
     The producer must be a complete block of one store whose every element the consumer reads exactly once. Raises ScheduleError
     E439 where that is not so.
     """
-    _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline)
+    nearest = "reverse_compute_at moves a block to where what it reads is computed"
+    _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline, nearest)
 
 
 def _allocated(stmt: Stmt) -> set[Buffer]:
@@ -76,13 +78,14 @@ def _inline(
     block: Sref,
     problem: Callable[[Stmt, Block], str | None],
     rewrite: Callable[[Stmt, Block], Stmt],
+    nearest: str,
 ) -> None:
     root = state.root(block.func)
     _require_own_scope(state, block)
     with deep_recursion():
         reason = problem(root.realize, block.block)
         if reason is not None:
-            refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block)
+            refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block, nearest=nearest)
         made = rewrite(root.realize, block.block)
     assert isinstance(made, BlockRealize)
     left = _allocated(root.realize) - _allocated(made)

@@ -48,7 +48,8 @@ def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int
     place = decision if decision is not None else state.rng.choice(choices)
     if place not in choices:
         refuse("E428", f"the decision {place!r} is none of the legal locations {sorted(choices)} of block {block.name}",
-               condition="a valid decision", at=block)  # fmt: skip
+               condition="a valid decision", at=block,
+               nearest=f"decision={max(choices)}, or none to choose anew")  # fmt: skip
     made = loops[place] if place >= 0 else Mark("root" if place == AT_ROOT else "inline")
     return Sampled(made, place)  # type: ignore[return-value]
 
@@ -84,7 +85,12 @@ def run_at_mark(state: ScheduleState, row: Row, arguments: dict[str, Any]) -> bo
     if mark is None:
         return False
     if row.name not in MOVES:
-        refuse("E428", f"{row.name} takes a loop, the sampled location is {mark.word!r}", condition="a loop")
+        refuse(
+            "E428",
+            f"{row.name} takes a loop, the sampled location is {mark.word!r}",
+            condition="a loop",
+            nearest="give it to compute_at or reverse_compute_at",
+        )
     if mark.word == "inline":
         ROWS[MOVES[row.name]].apply(state, arguments["block"])
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ...ir.node import replace as with_fields
+from ...ir.walk import free_vars
 from .conditions import loops_of as loops_around, require_not_empty
 from .independence import allocate_inside, require_parallel
 from .refuse import refuse
@@ -60,7 +61,31 @@ def unroll(state: ScheduleState, loop: LoopRef) -> None:
     _set_kind(state, loop, "unrolled")
 
 
-@primitive(checks=(*CHECKS, "known thread axis"),
+def _require_own_axis(state: ScheduleState, loop: Sref, axis: str) -> None:
+    """Refuse E425 where a block runs over two loops of one axis: a thread has one number, which both would take."""
+    above = [s for s in loop.above() if not s.is_block and s.loop.thread == axis]
+    pending, below = [loop], []
+    while pending:
+        found = state.children(pending.pop())
+        pending += found
+        below += [s for s in found if not s.is_block and s.loop.thread == axis]
+    for outer, inner in [*[(s, loop) for s in above], *[(loop, s) for s in below]]:
+        pending = [inner]
+        while pending:
+            item = pending.pop()
+            pending += state.children(item)
+            around = list(item.above())
+            blocks = [s for s in (item, *around[: around.index(outer)]) if s.is_block] if item.is_block else []
+            used = {v for s in blocks for value in s.realize.iter_values for v in free_vars(value)}
+            if {outer.loop.loop_var, inner.loop.loop_var} <= used:
+                refuse(
+                    "E425", f"block {item.name} runs over loop {outer.name} and loop {inner.name}, which would be the same {axis}",
+                    condition="an axis for each loop", at=[outer, inner],
+                    nearest="fuse the two loops and bind the result, or bind one of them to another axis",
+                )  # fmt: skip
+
+
+@primitive(checks=(*CHECKS, "known thread axis", "an axis for each loop"),
            rewrite='for i in n  ->  for i in T.thread_binding(n, thread="blockIdx.x")',
            example='i, j, k = sch.get_loops(sch.get_block("C"))\n'
                    'sch.bind(i, "blockIdx.x")\nsch.bind(j, "threadIdx.x")')  # fmt: skip
@@ -76,5 +101,6 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
             nearest='use "blockIdx.x", "threadIdx.x" (or y, z) or "vthread"',
         )  # fmt: skip
     require_parallel(state, loop, thread_axis)
+    _require_own_axis(state, loop, thread_axis)
     require_not_empty(state, loop, [loop, *[s for s in loops_around(loop) if s.loop.thread is None]])
     _set_kind(state, loop, "thread_binding", thread_axis)

@@ -41,7 +41,13 @@ def loop_partition(
     stmt = require_plain(loop)
     extent = int_value(stmt.extent)
     if extent is None:
-        refuse("E422", f"the extent of loop {loop.name} is not a constant", condition="constant extent", at=loop)
+        refuse(
+            "E422",
+            f"the extent of loop {loop.name} is not a constant",
+            condition="constant extent",
+            at=loop,
+            nearest="split divides a loop of any extent",
+        )
     parts = _parts(loop, extent, factors)
     require_not_empty(state, loop, [loop, *loops_of(loop)])
     starts = [sum(parts[:k]) for k in range(len(parts))]
@@ -86,9 +92,17 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
     missing = [k for k, f in enumerate(factors) if f is None]
     known = [f for f in factors if f is not None]
     if len(missing) > 1:
-        refuse("E422", "only one factor may be None", condition="one factor inferred", at=loop)
+        refuse(
+            "E422", "only one factor may be None", condition="one factor inferred", at=loop, nearest="e.g. [None, 4, 8]"
+        )
     if not factors or any([not isinstance(f, int) or isinstance(f, bool) or f < 1 for f in known]):
-        refuse("E422", f"{factors} are no positive integers", condition="positive factors", at=loop)
+        refuse(
+            "E422",
+            f"{factors} are no positive integers",
+            condition="positive factors",
+            at=loop,
+            nearest="e.g. [4, 8], the sizes of the parts",
+        )
     rest = extent - sum(known)
     if rest < (1 if missing else 0):
         refuse(
@@ -96,6 +110,7 @@ def _parts(loop: Sref, extent: int, factors: list[int | None]) -> list[int]:
             f"loop {loop.name} has {extent} iterations, the parts {sum(known)}",
             condition="parts within the loop",
             at=loop,
+            nearest=f"parts whose sizes add up to at most {extent}",
         )
     if missing:
         return [rest if f is None else f for f in factors]
@@ -116,7 +131,13 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
     nest would read what the merged iteration has not computed yet.
     """
     if len(loops) < 2 or len(set(loops)) != len(loops):
-        refuse("E423", "merge needs at least two different loops", condition="two loops", at=list(loops))
+        refuse(
+            "E423",
+            "merge needs at least two different loops",
+            condition="two loops",
+            at=list(loops),
+            nearest="sch.merge(a, b), one loop of each nest",
+        )
     chains = _chains(loops)
     for chain in chains:
         for sref in chain:
@@ -127,14 +148,21 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
         for other in level[1:]:
             if not ana.can_prove_equal(level[0].loop.extent, other.loop.extent):
                 refuse("E423", f"loops {level[0].name} and {other.name} have different extents", condition="same extents",
-                       at=[level[0], other])  # fmt: skip
+                       at=[level[0], other],
+                       nearest="split them to equal extents first, or compute_at / reverse_compute_at")  # fmt: skip
     parent = chains[0][0].parent
     assert parent is not None
     body = parent.block.body if parent.is_block else parent.loop.body
     siblings = list(body.stmts) if type(body) is SeqStmt else [body]
     places = [next((k for k, s in enumerate(siblings) if s is chain[0].node), -1) for chain in chains]
     if -1 in places or sorted(places) != list(range(min(places), min(places) + len(places))):
-        refuse("E423", "the nests do not follow each other directly", condition="neighbours", at=[c[0] for c in chains])
+        refuse(
+            "E423",
+            "the nests do not follow each other directly",
+            condition="neighbours",
+            at=[c[0] for c in chains],
+            nearest="merge nests that stand directly after each other",
+        )
     ordered = [chains[places.index(place)] for place in sorted(places)]
     made = [(Var(f"{s.loop.loop_var.name}_m", s.loop.loop_var.ty), s.loop.extent, "serial") for s in ordered[0]]
     bodies: list[Stmt] = []
@@ -160,7 +188,13 @@ def merge(state: ScheduleState, *loops: LoopRef) -> LoopRef:
 def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
     """For each loop the loops from below where the nests meet down to it."""
     if len({scope_of(s) for s in loops}) != 1:
-        refuse("E423", "the loops stand in different blocks", condition="same scope", at=list(loops))
+        refuse(
+            "E423",
+            "the loops stand in different blocks",
+            condition="same scope",
+            at=list(loops),
+            nearest="take this step before blockize",
+        )
     above = [set(s.above()) for s in loops]
     common = set.intersection(*above)
     chains: list[list[Sref]] = []
@@ -170,7 +204,8 @@ def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
             outer = chain[0].parent
             if outer.loop.body is not chain[0].node:
                 refuse("E423", f"loop {chain[0].name} is not the only statement inside loop {outer.name}",
-                       condition="only children in a chain", at=[outer, chain[0]])  # fmt: skip
+                       condition="only children in a chain", at=[outer, chain[0]],
+                       nearest=f"merge the loops outside of {chain[0].name}")  # fmt: skip
             chain.insert(0, outer)
         chains.append(chain)
     if len({len(c) for c in chains}) != 1 or len({id(c[0].node) for c in chains}) != len(chains):
@@ -179,6 +214,7 @@ def _chains(loops: tuple[Sref, ...]) -> list[list[Sref]]:
             "the loops are not equally deep below where their nests meet",
             condition="same depth",
             at=list(loops),
+            nearest="give the loop at the same depth of each nest",
         )
     return chains
 
@@ -198,6 +234,7 @@ def _require_order(state: ScheduleState, top: Sref) -> None:
                 f"block {late[0].name} writes {late[1].name}, which block {block.name} reads",
                 condition="written once",
                 at=block,
+                nearest=f"cache_write of {late[0].name} gives it a buffer of its own",
             )
         for other in later:
             if not set(known.writes[block]).isdisjoint(known.writes[other]):
@@ -206,7 +243,14 @@ def _require_order(state: ScheduleState, top: Sref) -> None:
                     f"blocks {block.name} and {other.name} write the same buffer",
                     condition="written once",
                     at=[block, other],
+                    nearest=f"cache_write of {other.name} gives it a buffer of its own",
                 )
         fault = why_not_covered(state, block)
         if fault is not None:
-            refuse("E415", fault.reason, condition="region cover", at=fault.block)
+            refuse(
+                "E415",
+                fault.reason,
+                condition="region cover",
+                at=fault.block,
+                nearest="compute_at moves what is needed, cell by cell",
+            )

@@ -51,7 +51,13 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
     """
     if len(set(ordered_loops)) != len(ordered_loops):
         twice = next(s for s in ordered_loops if ordered_loops.count(s) > 1)
-        refuse("E424", f"loop {twice.name} is named twice", condition="no loop twice", at=twice)
+        refuse(
+            "E424",
+            f"loop {twice.name} is named twice",
+            condition="no loop twice",
+            at=twice,
+            nearest="name each loop once",
+        )
     if len(ordered_loops) < 2:
         return
     chain = _chain(list(ordered_loops))
@@ -74,6 +80,7 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
                 refuse(
                     "E424", f"the bounds of loop {sref.name} use {late[0].name}, which would be inside of it",
                     condition="independent extents", at=sref,
+                    nearest=f"keep {late[0].name} outside of {sref.name}",
                 )  # fmt: skip
     require_blocks_only(bottom)
     _require_free_order(state, bottom)
@@ -84,7 +91,8 @@ def reorder(state: ScheduleState, *ordered_loops: LoopRef) -> None:
         for axis in block.block.iter_vars:
             if axis.kind not in ("S", "R"):
                 refuse("E414", f"iterator {axis.var.name} of block {block.name} is {axis.kind}",
-                       condition="spatial or reduction iterators", at=block)  # fmt: skip
+                       condition="spatial or reduction iterators", at=block,
+                       nearest="declare the iterator with T.axis.spatial or T.axis.reduce where that is what it is")  # fmt: skip
     _require_free_reductions(state, bottom, chain, order)
     body = bottom.loop.body
     for sref in reversed(order):
@@ -140,6 +148,7 @@ def _chain(loops: list[Sref]) -> list[Sref]:
         f"loop {next(iter(missing)).name} is in another nest than {deepest.name}",
         condition="one chain",
         at=loops,
+        nearest="reorder the loops of each nest by themselves",
     )
 
 
@@ -155,6 +164,7 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRef, new_order: lis
             f"{new_order} is no permutation of the {count} iterators of {block.name}",
             condition="a permutation",
             at=block,
+            nearest=f"each of {', '.join([str(k) for k in range(count)])} once",
         )
     old = block.block
     new = with_fields(old, iter_vars=tuple([old.iter_vars[k] for k in new_order]))
@@ -167,7 +177,13 @@ def add_unit_loop(state: ScheduleState, block_or_loop: ItemRef) -> LoopRef:
     """Put a loop of one iteration around a block or a loop. Raises ScheduleError E424 for the root block."""
     node = block_or_loop.node
     if block_or_loop.parent is None or node is None:
-        refuse("E424", "nothing can stand around the root block", condition="not the root block", at=block_or_loop)
+        refuse(
+            "E424",
+            "nothing can stand around the root block",
+            condition="not the root block",
+            at=block_or_loop,
+            nearest="a loop or a block inside of it",
+        )
     ty = node.loop_var.ty if type(node) is For else prim_type("int64")
     var = Var("u", ty)
     body: Stmt = For(var, const(0, ty.dtype), const(1, ty.dtype), "serial", node)  # type: ignore[attr-defined]

@@ -52,6 +52,7 @@ def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> B
             f"loop {loop.name} does not hold block {block.name} alone",
             condition="one block inside",
             at=[loop, block],
+            nearest=f"a loop around {block.name} alone: take this step before compute_at",
         )
     require_blocks_only(loop)
     require_distinct(state, block, loop)
@@ -86,6 +87,7 @@ def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
         f"block {block.name} does not store if_then_else(condition, value, constant)",
         condition="padding with a constant",
         at=block,
+        nearest="a block whose only statement stores T.if_then_else(condition, value, constant)",
     )
 
 
@@ -174,6 +176,7 @@ def pad_einsum(state: ScheduleState, block: BlockRef, padding: list[int]) -> Non
             f"{len(axes)} positive numbers are wanted, got {list(padding)}",
             condition="positive padding",
             at=block,
+            nearest=f"{[1] * len(axes)} pads nothing",
         )
     extents = _extents(state, block)
     wide = {axis.var: -(-n // p) * p for axis, n, p in zip(axes, extents, padding)}
@@ -209,6 +212,7 @@ def _extents(state: ScheduleState, block: Sref) -> list[int]:
             f"block {block.name} runs under a condition, or two iterators share a loop",
             condition="trivial binding",
             at=block,
+            nearest="pad before splitting",
         )
     if not loops or len(state.blocks_below(loops[0])) != 1:
         refuse(
@@ -239,6 +243,7 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
                         f"an operand of {block.name} does not depend on {var.name}: zeros would meet its infinities",
                         condition="an einsum",
                         at=block,
+                        nearest=f"1 in the place of {var.name}",
                     )
             return store, factors
     refuse(
@@ -246,6 +251,7 @@ def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoa
         f"block {block.name} is no sum of products of elements selected by iterators",
         condition="an einsum",
         at=block,
+        nearest="C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",
     )
 
 

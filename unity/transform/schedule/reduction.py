@@ -47,6 +47,7 @@ def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) ->
             f"loop {loop.name} is not around block {block.name}",
             condition="loop around the block",
             at=[loop, block],
+            nearest=f"one of its own loops: {', '.join([s.name for s in loops]) or 'it has none'}",
         )
     old, realize = block.block, block.realize
     place = loops.index(loop)
@@ -86,6 +87,7 @@ def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
             refuse(
                 "E427", f"block {other.name} reads what {block.name} writes, earlier inside loop {loop.name}",
                 condition="not read before", at=[loop, other],
+                nearest=f"a loop inside of {loop.name}, or reverse_compute_at of {other.name}",
             )  # fmt: skip
 
 

@@ -100,8 +100,12 @@ _PLAIN: dict[str, Accepts] = {
     "LoopRef": lambda value: isinstance(value, Sref) and not value.is_block,
     "ItemRef": lambda value: isinstance(value, Sref),
 }
-KINDS = {"BlockRef": "a block", "LoopRef": "a loop", "ItemRef": "a block or a loop"}
-"""What a reader calls the references."""
+KINDS = {
+    "BlockRef": ("a block", "its name, or what sch.get_block(name) gives"),
+    "LoopRef": ("a loop", "sch.get_loops(block) gives the loops around a block"),
+    "ItemRef": ("a block or a loop", "sch.get_block(name) gives a block, sch.get_loops(block) the loops around it"),
+}
+"""What a reader calls the references, and where they come from."""
 
 ROWS: dict[str, Row] = {}
 """Every primitive by name, in the order of the docs page."""

@@ -106,6 +106,7 @@ def _access(block: Sref, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Node]]:
             f"block {block.name} does not access {buffer.name} at one place",
             condition="one access",
             at=[block, *found],
+            nearest="cache_read and cache_write copy a buffer that is accessed at several places",
         )
     return found[0].indices, found
 
@@ -131,19 +132,22 @@ def _plan(
                 f"iterator {axis.var.name} does not begin at zero",
                 condition="one cell for each iteration",
                 at=block,
+                nearest="cache_read or cache_write",
             )
         extents.append(axis.dom.extent)
     for index, dim in zip(indices, buffer.shape):
         if not ana.can_prove(ge(index, const(0, dtype_of(index)))) or not ana.can_prove(lt(index, dim)):
             refuse("E438", f"block {block.name} may reach outside of {buffer.name} where a condition keeps it from reading",
-                   condition="accesses inside the buffer", at=block)  # fmt: skip
+                   condition="accesses inside the buffer", at=block,
+                   nearest="decompose_padding first, or cache_read")  # fmt: skip
     restricted = IndexMap(tuple([axis.var for axis in own]), inside)
     try:
         restricted.require_injective([axis.dom.extent for axis in own if axis.dom is not None])
         shape = index_map.map_shape(extents)
     except UnityError as problem:
         refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
-               condition="one cell for each iteration", at=block)  # fmt: skip
+               condition="one cell for each iteration", at=block,
+               nearest="a map in which every iterator that selects an element takes part, and that begins at zero")  # fmt: skip
     return (
         indices,
         inside,
@@ -228,7 +232,8 @@ def _read(
     writers = scope.writers(buffer)
     if len(writers) > 1 or block in writers:
         refuse("E438", f"{buffer.name} is written by block {' and '.join([w.name for w in writers])}",
-               condition="at most one writer", at=writers)  # fmt: skip
+               condition="at most one writer", at=writers,
+               nearest="take this step before decompose_reduction")  # fmt: skip
     chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
     at = meeting(scope, [*writers, block]) if writers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)
@@ -257,6 +262,7 @@ def _write(
             f"{buffer.name} is written by block {others[0].name} too",
             condition="only writer",
             at=[block, *others],
+            nearest="take this step before decompose_reduction",
         )
     readers = [r for r in scope.after(block) if buffer in scope.reads[r]]
     at = meeting(scope, [block, *readers]) if readers else scope.root
@@ -267,6 +273,7 @@ def _write(
             f"a reduction iterator of {block.name} selects a cell of the copy",
             condition="spatial access",
             at=block,
+            nearest="a map of spatial iterators alone",
         )
     copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
     made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)

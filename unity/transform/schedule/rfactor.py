@@ -144,7 +144,13 @@ def _reducer(block: Sref) -> _Plan:
     """The reducer of a block, its value and its neutral element. Refuses E443."""
     store, init = block.block.body, block.block.init
     if type(store) is not BufferStore or store.predicate is not None:
-        refuse("E443", f"block {block.name} is more than one store", condition="known reducer", at=block)
+        refuse(
+            "E443",
+            f"block {block.name} is more than one store",
+            condition="known reducer",
+            at=block,
+            nearest="split the block into one for each store",
+        )
     node = store.value
     if type(node) not in REDUCERS:
         refuse(
@@ -152,6 +158,7 @@ def _reducer(block: Sref) -> _Plan:
             f"{type(node).__name__} is none of the reducers sum, product, min, max, and, or",
             condition="known reducer",
             at=block,
+            nearest="a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
         )
     sides = [(node.a, node.b), (node.b, node.a)]  # type: ignore[attr-defined]
     own = [value for cell, value in sides if _is_cell(cell, store) and not _reads(value, store.buffer)]
@@ -161,6 +168,7 @@ def _reducer(block: Sref) -> _Plan:
             f"block {block.name} does not combine {store.buffer.name} with a value that does not read it",
             condition="known reducer",
             at=block,
+            nearest="a block of the form C[i] = C[i] + value, where value does not read C",
         )
     neutral: Expr | None = None
     dtype: DataType = store.buffer.dtype
@@ -178,7 +186,11 @@ def _reducer(block: Sref) -> _Plan:
         )
     if init is not None and (type(init) is not BufferStore or init.buffer is not store.buffer):
         refuse(
-            "E443", f"the initialisation of {block.name} is more than one store", condition="known reducer", at=block
+            "E443",
+            f"the initialisation of {block.name} is more than one store",
+            condition="known reducer",
+            at=block,
+            nearest="one store in T.init()",
         )
     return _Plan(store, type(node), own[0], neutral, 0)
 

@@ -29,11 +29,22 @@ def sample_categorical(
             "E428",
             f"{len(candidates)} candidates, {len(probs)} probabilities",
             condition="a probability for each candidate",
+            nearest=f"{len(candidates)} probabilities",
         )
     if any([not isinstance(c, int) for c in candidates]):
-        refuse("E428", "candidates must be integers", condition="integer candidates")
+        refuse(
+            "E428",
+            "candidates must be integers",
+            condition="integer candidates",
+            nearest="integers: sample the place of another value, and look it up",
+        )
     if any([not isinstance(p, (int, float)) or p < 0 for p in probs]) or sum(probs) <= 0:
-        refuse("E428", f"{probs} are no probabilities", condition="a probability for each candidate")
+        refuse(
+            "E428",
+            f"{probs} are no probabilities",
+            condition="a probability for each candidate",
+            nearest="numbers from 0 to 1 that add up to 1",
+        )
     place = decision
     if place is None:
         place = state.rng.choices(range(len(candidates)), weights=probs)[0]
@@ -42,6 +53,7 @@ def sample_categorical(
             "E428",
             f"the decision {place!r} is no place among {len(candidates)} candidates",
             condition="a valid decision",
+            nearest=f"decision is a place, from 0 to {len(candidates) - 1}",
         )
     return Sampled(candidates[place], place)  # type: ignore[return-value]
 
@@ -94,7 +106,13 @@ def _decided(loop: LoopRef, extent: int, n: int, decision: Any) -> list[int]:
         or len(decision) != n
         or any([not isinstance(f, int) or f < 1 for f in decision])
     ):
-        refuse("E428", f"the decision {decision!r} is no tiling into {n}", condition="a valid decision", at=loop)
+        refuse(
+            "E428",
+            f"the decision {decision!r} is no tiling into {n}",
+            condition="a valid decision",
+            at=loop,
+            nearest=f"{n} positive integers whose product is the extent of the loop",
+        )
     inner = 1
     for factor in decision[1:]:
         inner *= factor
@@ -121,6 +139,7 @@ def sample_perfect_tile(
             f"no tiling into {n} with innermost factor {max_innermost_factor}",
             condition="a valid tiling",
             at=loop,
+            nearest="n of at least 1, and a limit of at least 1, or -1 for none",
         )
     if decision is not None:
         factors = _decided(loop, extent, n, decision)
@@ -128,7 +147,8 @@ def sample_perfect_tile(
         limit = max(max_innermost_factor, 0)
         if not _tilings(extent, n, limit):
             refuse("E428", f"loop {loop.name} of {extent} has no tiling into {n} with innermost factor {max_innermost_factor}",
-                   condition="innermost factor within its limit", at=loop)  # fmt: skip
+                   condition="innermost factor within its limit", at=loop,
+                   nearest="max_innermost_factor=-1 sets no limit")  # fmt: skip
         factors = draw_tiling(state.rng, extent, n, limit)
     return Sampled(factors, factors)  # type: ignore[return-value]
 
@@ -153,6 +173,7 @@ def sample_partitioned_tile(
             f"no partition at {partition_pos} of {n} parts by {innerpart_factor}",
             condition="partition in range",
             at=loop,
+            nearest=f"a partition_pos from 0 to {n - 1}, and a positive innerpart_factor",
         )
     if decision is not None:
         factors = _decided(loop, extent, n, decision)

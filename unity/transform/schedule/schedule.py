@@ -229,7 +229,8 @@ class Schedule:
         for given, item in zip(value, resolved) if variadic else [(value, resolved)]:
             if key not in row.normalize and not row.accepts[key](item):
                 text = row.annotations[key]
-                raise ScheduleError("E403", f"{row.name}: {key} must be {KINDS.get(text, text)}, got {given!r}")
+                kind, source = KINDS.get(text, (text, None))
+                raise ScheduleError("E403", f"{row.name}: {key} must be {kind}, got {given!r}", help=source)
         return resolved
 
     def _resolved(self, value: Any) -> Any:
@@ -308,7 +309,10 @@ def method(row: Row) -> Any:
 
     @functools.wraps(row.apply)
     def call(self: Schedule, *args: Any, **kwargs: Any) -> Any:
-        bound = row.signature.bind(*args, **kwargs)
+        try:
+            bound = row.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{row.name}{row.signature}: {error}") from None
         bound.apply_defaults()
         given = dict(bound.arguments)
         decision = given.pop("decision", None)

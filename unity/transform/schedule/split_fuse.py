@@ -36,23 +36,47 @@ def require_plain(loop: Sref) -> For:
             nearest="take this step before bind, or unannotate the loop first",
         )  # fmt: skip
     if not starts_at_zero(stmt):
-        refuse("E421", f"loop {loop.name} does not start at 0 in steps of 1", condition="loop starts at zero", at=loop)
+        refuse(
+            "E421",
+            f"loop {loop.name} does not start at 0 in steps of 1",
+            condition="loop starts at zero",
+            at=loop,
+            nearest="write the loop from zero, with the first value added in the bindings: vi = T.axis.spatial(n, i + first)",
+        )
     return stmt
 
 
 def _factors(loop: Sref, extent: Expr, factors: list[Expr | int | None]) -> tuple[list[Expr], int | None]:
     """Factors as expressions, the one to infer filled in, and its place."""
     if not isinstance(factors, list) or not factors:
-        refuse("E422", f"factors must be a list of at least one factor, got {factors!r}", condition="factors", at=loop)
+        refuse(
+            "E422",
+            f"factors must be a list of at least one factor, got {factors!r}",
+            condition="factors",
+            at=loop,
+            nearest="e.g. factors=[None, 8]",
+        )
     missing = [k for k, f in enumerate(factors) if f is None]
     if len(missing) > 1:
-        refuse("E422", f"only one factor may be None, got {len(missing)}", condition="one factor inferred", at=loop)
+        refuse(
+            "E422",
+            f"only one factor may be None, got {len(missing)}",
+            condition="one factor inferred",
+            at=loop,
+            nearest="e.g. factors=[None, 4, 8]",
+        )
     known: list[Expr] = []
     for factor in factors:
         value = factor if factor is None or (isinstance(factor, int) and not isinstance(factor, bool)) else None
         value = int_value(factor) if isinstance(factor, Expr) else value
         if factor is not None and not isinstance(factor, Expr) and value is None:
-            refuse("E422", f"a factor must be an integer or None, got {factor!r}", condition="factors", at=loop)
+            refuse(
+                "E422",
+                f"a factor must be an integer or None, got {factor!r}",
+                condition="factors",
+                at=loop,
+                nearest="e.g. factors=[None, 8]",
+            )
         if value is not None and value <= 0:
             refuse(
                 "E422", f"factor {value} of loop {loop.name} is not positive", condition="positive factors", at=loop,
@@ -159,9 +183,19 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
     or they run in different ways (one parallel, one not).
     """
     if not loops:
-        refuse("E423", "fuse needs at least one loop", condition="at least one loop")
+        refuse("E423", "fuse needs at least one loop", condition="at least one loop", nearest="sch.fuse(i, j)")
     stmts = [require_plain(loop) for loop in loops]
     for outer, inner in itertools.pairwise(loops):
+        if inner in outer.above():
+            refuse(
+                "E423", f"loop {outer.name} stands inside loop {inner.name}", condition="outer loop first", at=[inner, outer],
+                nearest=f"sch.fuse({inner.name}, {outer.name})",
+            )  # fmt: skip
+        if outer not in inner.above():
+            refuse(
+                "E423", f"loop {inner.name} stands in another nest than loop {outer.name}", condition="one nest", at=[outer, inner],
+                nearest="merge brings equal loops of two nests together, compute_at one nest under a loop of the other",
+            )  # fmt: skip
         if outer.loop.body is not inner.node:
             refuse(
                 "E423", f"loop {inner.name} is not the only statement inside loop {outer.name}",
@@ -180,6 +214,7 @@ def fuse(state: ScheduleState, *loops: LoopRef, preserve_unit_iters: bool = True
                 f"the extent of loop {loop.name} uses a loop to be fused",
                 condition="independent extents",
                 at=loop,
+                nearest="loops over a box, with the condition in the block",
             )
     for block in state.blocks_below(loops[-1]):
         if any([kind != "R" for loop in loops for kind, _ in iterators_driven(block, loop)]):

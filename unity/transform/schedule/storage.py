@@ -99,9 +99,21 @@ def storage_align(
     buffer = written_buffer(state, block, buffer_index)
     allocated(state, block, buffer)
     if not -buffer.ndim <= axis < buffer.ndim:
-        refuse("E429", f"{buffer.name} has {buffer.ndim} axes, not {axis}", condition="axis in range", at=block)
+        refuse(
+            "E429",
+            f"{buffer.name} has {buffer.ndim} axes, not {axis}",
+            condition="axis in range",
+            at=block,
+            nearest=f"an axis from {-buffer.ndim} to {buffer.ndim - 1}",
+        )
     if factor <= 0:
-        refuse("E429", f"factor {factor} is not positive", condition="positive factor", at=block)
+        refuse(
+            "E429",
+            f"factor {factor} is not positive",
+            condition="positive factor",
+            at=block,
+            nearest="e.g. factor=32, offset=8",
+        )
     entry = (buffer_index, axis % buffer.ndim, factor, offset)
     known = [e for e in notes(block).get(ALIGN_KEY, ()) if tuple(e[:2]) != entry[:2]]
     set_notes(state, block, {**notes(block), ALIGN_KEY: (*known, entry)})
@@ -118,9 +130,21 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | 
     try:
         target = DataType(dtype)
     except (UnityError, ValueError, TypeError) as error:
-        refuse("E429", f"there is no data type {dtype!r} ({error})", condition="known data type", at=block)
+        refuse(
+            "E429",
+            f"there is no data type {dtype!r} ({error})",
+            condition="known data type",
+            at=block,
+            nearest="e.g. float16, bfloat16, int8",
+        )
     if target.lanes != 1 or not (target.is_float or target.is_integral or target.is_bool):
-        refuse("E429", f"a buffer cannot be kept as {dtype}", condition="known data type", at=block)
+        refuse(
+            "E429",
+            f"a buffer cannot be kept as {dtype}",
+            condition="known data type",
+            at=block,
+            nearest="a number type of one lane, e.g. float16",
+        )
     if target is buffer.dtype:
         return
     made = with_fields(buffer, data=_pointer(buffer, target, buffer.scope), dtype=target)

@@ -207,6 +207,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             f"{ana.simplify(offset)} of {source.buffer.name}",
             condition="offset factor of the implementation",
             at=block,
+            nearest=f"tile so that {formal.name} begins at such multiples, or copy the tile with cache_read first",
         )
     if isinstance(formal.elem_offset, IntImm) and not ana.can_prove_equal(_as(formal.elem_offset, offset), offset):
         refuse(
@@ -215,6 +216,7 @@ def _require_layout(view: MatchBufferRegion, block: Sref, body: Block | None, an
             f"{ana.simplify(offset)} of {source.buffer.name}",
             condition="offset of the implementation",
             at=block,
+            nearest="declare elem_offset as a symbol in the implementation",
         )
 
 
