@@ -99,7 +99,7 @@ from .types import (
     Type,
     prim_type,
 )  # fmt: skip
-from .walk import collect, free_vars, fresh_copy, post_order, rewrite, substitute
+from .walk import Rewriter, collect, free_vars, fresh_copy, post_order, rewrite, substitute
 
 __all__ = [
     "EQ",
@@ -178,6 +178,7 @@ __all__ = [
     "Range",
     "Reduce",
     "Return",
+    "Rewriter",
     "Select",
     "SeqExpr",
     "SeqStmt",
