@@ -163,6 +163,23 @@ class BlockBuilder(builder.BlockBuilder):
         call = self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, primfunc_attrs=primfunc_attrs, **kwargs)
         return self.emit(call)
 
+    def call_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Call:
+        """As ``call_te``, naming the gradient of the program (``register_te_gradient``) and what that takes beside the inputs."""
+        made = self.call_te(func, *args, **kwargs)
+        attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
+        return Call(op("R.call_dps_with_grad"), made.args, attrs, made.ty_args, made.ty)
+
+    def emit_te_with_grad(self, func: Callable[..., Any], *args: Any, **options: Any) -> Var:
+        """Bind ``call_te_with_grad(func, ...)`` to a fresh variable and return it."""
+        return self.emit(self.call_te_with_grad(func, *args, **options))
+
 
 def _name(func: Callable[..., Any]) -> str:
     found = getattr(func, "__name__", "")

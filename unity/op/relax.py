@@ -33,6 +33,7 @@ from . import OPERATORS
 from .block_builder import BlockBuilder
 from .composite import COMPOSITES
 from .table import constant as const
+from .te_gradients import register_te_gradient
 
 
 def TensorType(shape: Any = None, dtype: str | DataType | None = "float32", ndim: int = -1) -> Type:
@@ -88,5 +89,5 @@ op = _Operators("R")
 __all__ = [
     "BlockBuilder", "Call", "Constant", "DataflowBlock", "DataflowVar", "ExternFunc", "Function", "GlobalVar", "IRModule", "If",
     "ObjectType", "PrimType", "PrimValue", "SeqExpr", "ShapeExpr", "ShapeStructInfo", "TensorStructInfo", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "const", "op", "prim_type",
+    "TupleGetItem", "TupleType", "Var", "const", "op", "prim_type", "register_te_gradient",
 ]  # fmt: skip

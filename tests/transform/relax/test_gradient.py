@@ -168,7 +168,7 @@ def test_a_step_of_training_lowers_the_loss():
             "R.call_pure_packed has no gradient",
         ),
         ("return R.sum(square(x))", "inline_private_functions"),
-        ("return R.sum(R.nn.relu(R.digamma(x)))", "R.digamma has no gradient: its derivative, trigamma"),
+        ("return R.sum(R.unique(x))", "R.unique has no gradient: not differentiable"),
     ],
     ids=["target", "packed", "call", "operator"],
 )

@@ -3,7 +3,8 @@
 Rewrite: ``main(x, w) -> loss`` -> in addition ``main_adjoint(x, w) -> (loss, (gradient of x, gradient of w))``. The target is the
 result itself, or field ``target_index`` of a tuple of results: a float tensor of rank 0. Operators are differentiated by their
 rows' rules; what no gradient reaches gets zeros. The function must be a straight line of operators: inline private functions
-first; conditionals and calls of kernels have no gradient here (PassError E559 says which and why).
+first; conditionals have no gradient here, calls of kernels one where ``R.call_dps_with_grad`` names it (PassError E559 says
+which and why).
 
 Source: R. E. Wengert, A simple automatic derivative evaluation program, 1964; the order is the reverse of the bindings.
 """
@@ -14,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.builder import BlockBuilder
 from ...ir.expr import Binding, Call, MatchCast, Op, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function, seq_body
 from ...ir.module import IRModule
@@ -24,9 +24,12 @@ from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ...ir.walk import free_vars, fresh_copy
 from ...op.binary import add
+from ...op.block_builder import BlockBuilder
 from ...op.create import zeros
 from ...op.gradient_parts import field_of
+from ...op.rules import plain
 from ...op.table import constant
+from ...op.te_gradients import TE_GRADIENTS
 from ...support.errors import PassError
 from ..base import module_pass
 from .convert_to_dataflow import ConvertToDataflowOptions, convert_to_dataflow
@@ -122,12 +125,34 @@ class _Adjoint:
             raise PassError(
                 "E559", f"the call of {name} has no gradient", call.span, help="run inline_private_functions first"
             )
+        if info.name == "R.call_dps_with_grad":
+            self.kernel(call, self.whole(grad, call.ty))
+            return
         if not callable(info.grad):
             raise PassError("E559", f"{info.name} has no gradient: {info.grad}", call.span)
         flow = self.whole(grad, call.ty)
         with self.bb.sharing((call, result)):
             for arg, part in zip(call.args, info.grad(call, flow)):
                 self.add(arg, part)
+
+    def kernel(self, call: Call, flow: Expr) -> None:
+        """Gradients of the arguments of a tensor program, as the function registered for it computes them."""
+        name = str(plain(call.attrs["te_grad_name"]))
+        func = TE_GRADIENTS.get(name)
+        if func is None:
+            raise PassError("E559", f"no gradient named {name!r} is registered", call.span,
+                            help="register_te_gradient(name, function)")  # fmt: skip
+        inputs = call.args[1].fields if type(call.args[1]) is Tuple else (call.args[1],)
+        options = {k: plain(v) for k, v in (call.attrs.get("te_grad_kwargs") or {}).items()}
+        made = self.bb.emit(self.bb.call_te(func, flow, *inputs, primfunc_name_hint=f"{name}_grad", **options))
+        several = isinstance(made.ty, TupleType)
+        count = len(made.ty.fields) if isinstance(made.ty, TupleType) else 1
+        if count != len(inputs):
+            raise PassError(
+                "E559", f"the gradient {name!r} gives {count} tensors for {len(inputs)} arguments", call.span
+            )
+        for index, value in enumerate(inputs):
+            self.add(value, field_of(made, index) if several else made)
 
     def whole(self, grad: Any, ty: Type) -> Expr:
         """The gradient of a result as one expression, zeros where none arrived."""
@@ -163,8 +188,8 @@ def _target(result: Expr, index: int) -> tuple[Expr, Any]:
     return value, constant(1.0, ty.dtype)
 
 
-def differentiate(fn: Function, options: GradientOptions) -> Function:
-    """The adjoint of a function. Raises PassError E559."""
+def differentiate(fn: Function, options: GradientOptions, bb: BlockBuilder, name: str) -> Function:
+    """The adjoint of a function, built in a module where tensor programs it needs are put. Raises PassError E559."""
     fn = to_non_dataflow.on(fresh_copy(fn))
     body = seq_body(fn)
     wanted = [p for p in fn.params if (p.name in options.require_grads if options.require_grads else _is_float(p.ty))]
@@ -175,8 +200,7 @@ def differentiate(fn: Function, options: GradientOptions) -> Function:
         raise PassError("E559", f"{names}: no float parameter of {options.func_name}", help="name float parameters")
     target, one = _target(body.body, options.target_index)
     bindings = [b for block in body.blocks for b in block.bindings]
-    bb = BlockBuilder()
-    with bb.function("adjoint", fn.params, private=True):
+    with bb.function(name, fn.params, private=True):
         for binding in bindings:
             bb.emit_binding(binding)
         adjoint = _Adjoint(bb, bindings, wanted)
@@ -187,7 +211,7 @@ def differentiate(fn: Function, options: GradientOptions) -> Function:
         adjoint.run()
         grads = [adjoint.whole(adjoint.grads.get(p), p.ty) for p in wanted]
         bb.emit_func_output(Tuple((body.body, Tuple(tuple(grads)))))
-    made = bb.get()["adjoint"]
+    made = bb.get()[name]
     grouped: Function = convert_to_dataflow.function(made, ConvertToDataflowOptions(1))
     return replace(grouped, pure=fn.pure)
 
@@ -202,4 +226,6 @@ def gradient(mod: IRModule, options: GradientOptions) -> IRModule:
     if name in mod:
         raise PassError("E559", f"the module has a function {name} already", help="rename it")
     attrs = {**fn.attrs, "global_symbol": name} if "global_symbol" in fn.attrs else dict(fn.attrs)
-    return mod.with_functions({name: replace(differentiate(fn, options), attrs=attrs)})
+    bb = BlockBuilder(mod)
+    made = differentiate(fn, options, bb, name)
+    return bb.get().with_functions({name: replace(made, attrs=attrs)})
