@@ -307,6 +307,8 @@ CASES += [
 ]
 CASES += [
     ("nn.group_norm", [f(2, 6, 3, 2), f(6), f(6)], {"num_groups": 3}),
+    ("nn.group_norm", [f(2, 3, 2, 6), f(6), f(6)], {"num_groups": 3, "channel_axis": -1}),
+    ("nn.group_norm", [f(2, 3, 4, 5), f(4), f(4)], {"num_groups": 2, "channel_axis": 2, "scale": False}),
     ("nn.pad", [f(3, 4)], {"pad_width": [1, 0, 2, 3], "pad_value": 1.5}),
 ]
 CASES += [

@@ -97,6 +97,7 @@ CASES += [
     ("nn.layer_norm", [f(4), f(4), f(4)], {"axes": [0]}),
     ("nn.rms_norm", [f(2, 4), f(4)], {"axes": [-1]}),
     ("nn.group_norm", [f(2, 4, 3), f(4), f(4)], {"num_groups": 2}),
+    ("nn.group_norm", [f(2, 3, 4), f(4), f(4)], {"num_groups": 2, "channel_axis": 2}),
     ("nn.instance_norm", [f(2, 3, 4), f(3), f(3)], {"axes": [2]}),
     ("nn.batch_norm", [f(2, 3, 2), f(3), f(3), f(3), f(3)], {}),
     ("nn.conv1d", [f(2, 3, 6), f(2, 3, 2)], {"strides": 2, "padding": [1, 0]}),

@@ -1,4 +1,4 @@
-"""Attention, group normalisation, padding and interpolation: composites that models need as one operator."""
+"""Attention and padding: composites that models need as one operator."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..ir.stmt import Stmt
 from ..ir.types import TensorType, Type
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
-from .lowering import result_dims, widened
-from .nn import float_attr
-from .rules import attr, bool_attr, fail, float_tensor, int_attr, ints_attr, is_one, normal_axis, same_dtype, tensor_arg
+from .lowering import result_dims
+from .rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
 from .table import attribute, optional, row
 
 FAMILY = "nn"
@@ -164,96 +163,6 @@ attention_bias = row(
     ref=_attention_ref,
 )
 
-
-def _group_norm_type(call: Call) -> Type:
-    ty = float_tensor(call, 0)
-    same_dtype(call, ty, tensor_arg(call, 1, "gamma"), tensor_arg(call, 2, "beta"))
-    axis = normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim)
-    groups = int_attr(call, "num_groups")
-    known = dims(ty)
-    if ty.ndim < 2 or axis != 1:
-        raise fail(call, "E214", "group_norm needs a batch axis and channels on axis 1", None, call.args[0])
-    size = getattr(known[axis], "value", None) if known is not None else None
-    if groups < 1 or (size is not None and size % groups):
-        raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", None, call.args[0])
-    return ty
-
-
-def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon", 1e-5)
-    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
-    each = build.floordiv(x.shape[1], build.const(groups, "int64"))
-    places = x.shape[2:]
-    size = te.Value(build.cast(build.mul(each, _product(places)), "float64" if x.dtype == "float64" else "float32"))
-
-    def total(source: Any, name: str) -> te.Tensor:
-        c = te.reduce_axis((0, each), "c")
-        ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
-        return te.compute(  # type: ignore[no-any-return]
-            (x.shape[0], groups), lambda n, g: te.sum(source(n, g, g * te.Value(each) + c, ks), axis=[c, *ks]), name
-        )
-
-    first = total(lambda n, g, c, ks: widened(x[[n, c, *ks]]), "sum")
-    mean = te.compute(first.shape, lambda *i: first[i] / size, "mean")
-    second = total(lambda n, g, c, ks: _square(widened(x[[n, c, *ks]]) - mean[n, g]), "squares")
-
-    def body(*i: te.Value) -> te.Value:
-        at = [i[0], i[1] // te.Value(each)]
-        value = (widened(x[i]) - mean[at]) / te.sqrt(second[at] / size + eps)
-        value = value * widened(gamma[i[1]]) if scale else value
-        return (value + widened(beta[i[1]]) if center else value).astype(x.dtype)  # type: ignore[no-any-return]
-
-    return te.compute(x.shape, body, "group_norm")  # type: ignore[no-any-return]
-
-
-def _square(x: te.Value) -> te.Value:
-    return x * x
-
-
-def _product(values: Any) -> Any:
-    total = build.const(1, "int64")
-    for v in values:
-        total = build.mul(total, v)
-    return total
-
-
-def _group_norm_ref(
-    x: np.ndarray,
-    gamma: np.ndarray,
-    beta: np.ndarray,
-    num_groups: int,
-    channel_axis: int = 1,
-    axes: Any = None,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> np.ndarray:
-    wide = x.astype(np.float64).reshape(x.shape[0], num_groups, -1)
-    made = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + epsilon)).reshape(x.shape)
-    shape = (1, -1) + (1,) * (x.ndim - 2)
-    made = made * gamma.reshape(shape) if scale else made
-    return (made + beta.reshape(shape) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
-
-
-group_norm = row(
-    "nn.group_norm",
-    (
-        "data",
-        "gamma",
-        "beta",
-        attribute("num_groups"),
-        attribute("channel_axis", 1),
-        attribute("axes", None),
-        attribute("epsilon", 1e-5),
-        attribute("center", True),
-        attribute("scale", True),
-    ),
-    _group_norm_type,
-    "Normalised over groups of channels and all places, then times gamma plus beta per channel.",
-    family=FAMILY,
-    lower=_group_norm,
-    ref=_group_norm_ref,
-)
 
 _PAD_NEEDS: dict[str, Callable[[int], int]] = {
     "constant": lambda border: 0, "reflect": lambda border: border + 1, "replicate": lambda border: 1,

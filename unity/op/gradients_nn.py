@@ -15,7 +15,7 @@ import numpy as np
 from ..ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ..ir.op import OPS
 from ..ir.types import Expr, TensorType, TupleType
-from . import attention, channel, conv_transpose, index, loss, norm, pool, scan, statistics
+from . import channel, channel_norm, conv_transpose, index, loss, norm, pool, scan, statistics
 from .binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
 from .contraction import parse_subscripts
 from .create import arange, astype, ones, zeros, zeros_like
@@ -92,8 +92,8 @@ def _channel_norm(call: Call, g: Expr) -> list[Any]:
     weighted = multiply(g, reshape(gamma, spread)) if scale else g
     if call.attrs.get("num_groups") is not None:
         groups, sizes = int_attr(call, "num_groups"), operand_sizes(call, x)
-        parts = (sizes[0], groups, sizes[1] // groups, *sizes[2:])
-        axes = list(range(2, rank + 1))
+        parts = (*sizes[:channel], groups, sizes[channel] // groups, *sizes[channel + 1 :])
+        axes = [a for a in range(1, rank + 1) if a != channel]
         normal, inverse = _moments(reshape(x, parts), axes, eps, True)
         data: Expr = reshape(_through_moments(reshape(weighted, parts), normal, inverse, axes, True), shape)
         normal = reshape(normal, shape)
@@ -347,7 +347,7 @@ def _outer(call: Call, g: Expr) -> list[Any]:
     return [_op("R.matmul")(g, call.args[1]), _op("R.matmul")(call.args[0], g)]
 
 
-_ROWS_OF = (attention, channel, conv_transpose, index, loss, norm, pool, scan, statistics)
+_ROWS_OF = (channel, channel_norm, conv_transpose, index, loss, norm, pool, scan, statistics)
 """Families whose rows must stand in the table before the gradients are put into them."""
 
 NN_GRADIENTS: dict[str, Callable[[Call, Expr], list[Any]]] = {

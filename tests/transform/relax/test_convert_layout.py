@@ -76,6 +76,9 @@ FOLLOWING = {
     "instance_norm": lambda bb, y: relax.op.nn.instance_norm(
         y, relax.const(np.ones(8, "float32")), relax.const(np.zeros(8, "float32")), (2, 3)
     ),
+    "group_norm": lambda bb, y: relax.op.nn.group_norm(
+        y, *[relax.const(np.linspace(low, 2, 8, dtype="float32")) for low in (1, -1)], num_groups=2, channel_axis=1, axes=(2, 3)
+    ),
     "resize": lambda bb, y: relax.op.image.resize2d(y, (14, 10), layout="NCHW", method="nearest_neighbor"),
     "split": lambda bb, y: relax.op.add(*[bb.emit(relax.TupleGetItem(t, k)) for t in (bb.emit(relax.op.split(y, 2, axis=1)),) for k in (0, 1)]),
     "flatten": lambda bb, y: relax.op.flatten(y),

@@ -141,11 +141,11 @@ def _pad(call: Call, forms: Forms) -> Made:
 
 def _channel_norm(call: Call, forms: Forms) -> Made:
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
-    axes = axes_attr(call, "axes", rank)
-    if data is None or axes is None:
+    if data is None:
         return None
+    axes = axes_attr(call, "axes", rank)
     channel = moved_axis(normal_axis(call, int_attr(call, "channel_axis", 1), rank), rank)
-    moved = tuple(sorted([moved_axis(a, rank) for a in axes]))
+    moved = None if axes is None else tuple(sorted([moved_axis(a, rank) for a in axes]))
     return _again(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
 
 
@@ -162,6 +162,6 @@ RULES: dict[str, LayoutRule] = {
     **{f"R.{name}": _reduce for name in ("sum", "prod", "max", "min", "mean", "variance", "std")},
     "R.concat": _concat, "R.split": _split, "R.nn.pad": _pad,
     "R.nn.batch_norm": _axis(1), "R.nn.prelu": _axis(1), "R.nn.softmax": _axis(-1), "R.nn.log_softmax": _axis(-1),
-    "R.nn.instance_norm": _channel_norm,
+    "R.nn.instance_norm": _channel_norm, "R.nn.group_norm": _channel_norm,
 }  # fmt: skip
 """By operator. The first result of those that give a tuple (all results of ``R.split``) has channels last."""
