@@ -19,6 +19,11 @@ _SHARED = frozenset("hilqefd")
 """numpy's letters of types that torch has too: a compact array of them needs no care."""
 
 
+def shared_with_torch(dtype: DataType | None) -> bool:
+    """True for types that numpy and torch both have: new memory of one goes to torch by ``torch.from_numpy`` alone."""
+    return dtype is not None and dtype.lanes == 1 and not _is_carried(dtype) and dtype.numpy.char in _SHARED
+
+
 def is_torch_tensor(value: object) -> bool:
     """True for a ``torch.Tensor``; never imports torch."""
     torch_module = sys.modules.get("torch")

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
+from ..ffi.torch_bridge import shared_with_torch
 from ..ffi.trim import trim_heap
 from ..ir.expr import Constant, Var
 from ..ir.module import IRModule
-from ..ir.types import Expr
-from ..ir.walk import rewrite
+from ..ir.types import Expr, TensorType
+from ..ir.walk import collect, rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError, VMError
 from ..support.extras import require
@@ -141,6 +142,8 @@ class CompiledModel:
         self._weights |= {c.data_ptr for c in executable.program.constants}
         self._flat = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
+        types = [ty.dtype for ty in collect(module["main"].ret_ty, TensorType)]
+        self._share = self._torch.from_numpy if all([shared_with_torch(dtype) for dtype in types]) else None
 
     def _targets(self, program: Any) -> list[Any]:
         """Where the leading results are stored: tensors of the model, or places among the inputs."""
@@ -173,20 +176,17 @@ class CompiledModel:
 
         Raises FrontendError E017 for another structure, VMError for tensors that do not fit.
         """
-        if not kwargs and len(args) == self._flat:
-            made = self._direct(args)
-            if made is not None:
-                return made
+        if len(args) == self._flat and not kwargs:
+            try:
+                results = self._main(*args)
+            except VMError:
+                pass  # strides, or a mistake: the general way makes compact tensors and explains
+            else:
+                if self._single:
+                    return self._share(results[0].numpy()) if self._share else results[0].torch()
+                return self._out_spec.type([value.torch() for value in results])
         out = kwargs.pop("out", None) if "out" not in self._names else None
         return self._general(args, kwargs, out)
-
-    def _direct(self, args: tuple[Any, ...]) -> Any:
-        """A call of compact tensors without any rearranging; None where something else is needed."""
-        try:
-            results = self._main(*args)
-        except VMError:
-            return None  # strides, or a mistake: the general way makes compact tensors and explains
-        return results[0].torch() if self._single else self._out_spec.type([value.torch() for value in results])
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, inputs = self._leaves(args, kwargs)
