@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/bench_by_hand.py [float32] [bfloat16]
 
+bfloat16 uses AMX tiles where the processor has them, else dot products of pairs.
 Columns: our median, torch's median, torch / ours (above 1: ours is faster), GFLOP/s, largest difference over the largest value.
 """
 
@@ -19,8 +20,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.scheduled.by_hand import bfloat16, float32
+from benchmarks.scheduled.by_hand import bfloat16, bfloat16_tiles, float32
 from benchmarks.scheduled.measure import build, set_num_threads
+from unity.ffi.llvm import host_features
 
 SIZES = (512, 1024, 2048)
 WORK = 1e10
@@ -36,7 +38,8 @@ def timed(call: Callable[[], object]) -> float:
 
 def product(kind: str, n: int) -> None:
     """One line of the table."""
-    kernel = build((float32 if kind == "float32" else bfloat16)(n, n, n).mod["main"])
+    pairs = bfloat16_tiles if "+amx-bf16" in host_features().split(",") else bfloat16
+    kernel = build((float32 if kind == "float32" else pairs)(n, n, n).mod["main"])
     dtype = np.dtype("float32") if kind == "float32" else np.dtype(ml_dtypes.bfloat16)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((n, n), dtype=np.float32).astype(dtype) for _ in range(2))

@@ -2,15 +2,17 @@
 
 ``float32(m, n, k)``: tile 6 x 64, the right operand packed in panels by ``reindex_cache_read``, unrolled, in vectors, parallel.
 ``bfloat16(m, n, k)``: the same with pairs of the reduction in one ``vdpbf16ps`` by ``tensorize``; the sum is float32.
+``bfloat16_tiles(m, n, k)``: blocks of AMX tiles by ``tensorize``.
 """
 
 from __future__ import annotations
 
-import unity.target.tensor_intrin  # noqa: F401 - the instructions by name
 from unity.script import parse
 from unity.transform.schedule import Schedule
 
 ROWS, COLUMNS, LANES, UNROLL = 6, 64, 16, 4
+BLOCK = 32
+"""Rows and columns of a block of AMX tiles."""
 
 PLAIN = """
 @I.ir_module
@@ -74,6 +76,27 @@ def bfloat16(m: int, n: int, k: int) -> Schedule:
     return sch
 
 
+def bfloat16_tiles(m: int, n: int, k: int) -> Schedule:
+    """The bfloat16 product with AMX: blocks of 32 x 32 that stay in tiles along the whole reduction (a multiple of 32)."""
+    sch = plain(m, n, k, "bfloat16")
+    block, after = sch.get_block("C"), sch.get_block("D")
+    sch.set_scope(block, 0, "local")
+    packed = sch.reindex_cache_read(block, 1, "global", lambda i, j, k: (j // BLOCK, k // 2, j % BLOCK, k % 2))
+    i, j, r = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, BLOCK])
+    j0, j1 = sch.split(j, [None, BLOCK])
+    sch.reorder(j0, i0, i1, j1, r)
+    sch.reverse_compute_at(after, i0)
+    init = sch.decompose_reduction(block, i1)
+    for part in (init, after):
+        *_, lanes = sch.get_loops(part)
+        sch.vectorize(lanes)
+    sch.tensorize(i1, f"amx_{BLOCK}x{BLOCK}x{k}_bf16bf16f32_local")
+    sch.parallel(sch.fuse(j0, i0))
+    _pack(sch, packed, 2, BLOCK)
+    return sch
+
+
 def _finish(sch: Schedule, block, after, outer, unrolled) -> None:  # type: ignore[no-untyped-def]
     j0, i0, r0 = outer
     sch.reverse_compute_at(after, i0)
@@ -90,10 +113,10 @@ def _finish(sch: Schedule, block, after, outer, unrolled) -> None:  # type: igno
     sch.parallel(sch.fuse(j0, i0))
 
 
-def _pack(sch: Schedule, packed, group: int = 1) -> None:  # type: ignore[no-untyped-def]
+def _pack(sch: Schedule, packed, group: int = 1, width: int = COLUMNS) -> None:  # type: ignore[no-untyped-def]
     """Panels one after the other, each in vectors along its columns (and along a group of the reduction)."""
     columns, depth = sch.get_loops(packed)
-    c0, c1 = sch.split(columns, [None, COLUMNS])
+    c0, c1 = sch.split(columns, [None, width])
     d0, d1 = sch.split(depth, [None, group])
     sch.reorder(c0, d0, c1, d1)
     sch.vectorize(sch.fuse(c1, d1))

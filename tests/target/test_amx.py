@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +22,10 @@ from unity.target.cpu import codegen
 from unity.transform.schedule import Schedule
 from unity.vm import machine
 from unity.vm.executable import Executable
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from benchmarks.scheduled.by_hand import bfloat16_tiles
 
 FEATURES = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16,+amx-int8"
 TYPES = {
@@ -141,3 +147,15 @@ def test_less_than_a_tile_uses_dot_products(tiles: Tiles, m: int, k: int) -> Non
     x, w = values(rng, (m, k), "uint8"), values(rng, (k, 64), "int8")
     found = unity.VirtualMachine(build("u8s8s32", x, w, True))["main"](x).numpy()
     assert tiles.count == 0 and (found == np.maximum(x.astype("int64") @ w.astype("int64"), 0)).all()
+
+
+def test_product_by_hand(tiles: Tiles) -> None:
+    sch = bfloat16_tiles(64, 96, 64)
+    assert {i.grade for i in sch.trace.insts if i.row.kind == "step"} == {"proved"}
+    rng = np.random.default_rng(0)
+    a, b, out = values(rng, (64, 64), "bfloat16"), values(rng, (64, 96), "bfloat16"), np.zeros((64, 96), "float32")
+    out = out.astype(ml_dtypes.bfloat16)
+    executable = unity.compile(sch.mod, target=f"llvm -mattr={FEATURES}")
+    unity.VirtualMachine(executable)["main"](a, b, out)
+    expected = a.astype("float32") @ b.astype("float32")
+    np.testing.assert_allclose(out.astype("float32"), expected, rtol=1e-2, atol=1e-2)

@@ -21,6 +21,7 @@ from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
 from .object_cache import content_key, object_cache
+from .tiles import allow_tiles, without_tiles
 
 _single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
 if _single_calls is not None:
@@ -74,8 +75,9 @@ def host_cpu() -> str:
 
 @cache
 def host_features() -> str:
-    """LLVM's feature string of this processor, e.g. ``+avx2,+fma,-amx-tile``."""
-    return str(binding.get_host_cpu_features().flatten())
+    """LLVM's feature string of this processor, e.g. ``+avx2,+fma,-amx-tile``; AMX only where the system lets the process use it."""
+    found = str(binding.get_host_cpu_features().flatten())
+    return found if "+amx-tile" not in found.split(",") or allow_tiles() else without_tiles(found)
 
 
 @cache

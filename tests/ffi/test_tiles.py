@@ -1,0 +1,22 @@
+"""AMX is a feature of this machine only where the system lets the process use tiles."""
+
+from __future__ import annotations
+
+import pytest
+
+from unity.ffi import llvm
+
+FOUND = "+avx512f,+amx-tile,-amx-fp16,+amx-bf16,+amx-int8"
+
+
+class _Features:
+    def flatten(self) -> str:
+        return FOUND
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_features_of_the_host(monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
+    monkeypatch.setattr(llvm.binding, "get_host_cpu_features", _Features)
+    monkeypatch.setattr(llvm, "allow_tiles", lambda: allowed)
+    without = "+avx512f,-amx-tile,-amx-fp16,-amx-bf16,-amx-int8"
+    assert llvm.host_features.__wrapped__() == (FOUND if allowed else without)
