@@ -178,3 +178,19 @@ def test_lookup_and_state():
     ref = bb.get().get_global_var("main")
     bb.update_func(ref, unity.ir.replace(bb.get()["main"], attrs={"global_symbol": "main", "tag": 1}))
     assert bb.finalize()["main"].attrs["tag"] == 1
+
+
+def test_tuples_numbers_and_arrays_are_values() -> None:
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(np.array([1, 2], "float32"))
+            both = bb.emit_output((relax.op.add(x, y), [x, 3]))
+        bb.emit_func_output((both, x))
+    mod = bb.get()
+    verify(mod)
+    (total, (same, three)), array = unity.VirtualMachine(unity.compile(mod))["main"](np.ones(2, "float32"))
+    assert (total.numpy().tolist(), same.numpy().tolist(), three, array.numpy().tolist()) == ([2, 3], [1, 1], 3, [1, 1])
+    with pytest.raises(TypeRuleError, match="E210"), bb.function("other", []):
+        bb.emit(object())

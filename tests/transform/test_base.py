@@ -9,6 +9,7 @@ from unity.support.errors import InternalError, PassError
 from unity.transform.base import (
     PASSES,
     DumpInstrument,
+    Pass,
     PassContext,
     Pipeline,
     PrintInstrument,
@@ -129,3 +130,19 @@ def test_print_several_passes(capsys) -> None:  # type: ignore[no-untyped-def]
     with PassContext(PrintInstrument("*")):
         nothing(module({}))
     assert "after test_nothing: no change" in capsys.readouterr().err
+
+
+def _define(origin: str) -> Pass:
+    def same(mod: IRModule) -> IRModule:
+        return mod
+
+    same.__qualname__ = origin
+    return module_pass(name="test_defined")(same)
+
+
+def test_a_definition_may_run_twice_but_not_another() -> None:
+    _define("first")
+    again = _define("first")
+    assert PASSES["test_defined"] is again
+    with pytest.raises(PassError, match="E505"):
+        _define("second")

@@ -6,7 +6,7 @@ Symbols of the arguments' shapes are the same variables inside the tensor expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import te
@@ -18,6 +18,7 @@ from ..ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ..support.errors import TypeRuleError
 from ..te.sharing import KernelTable
 from . import core as _core  # noqa: F401 - the row of R.call_dps
+from .table import to_expr
 
 
 class _Inputs:
@@ -107,6 +108,14 @@ class BlockBuilder(builder.BlockBuilder):
     def __init__(self, mod: IRModule | None = None) -> None:
         super().__init__(mod)
         self._kernels = KernelTable(self._module)
+
+    def emit(self, expr: Any, name_hint: str = "", output: bool = False) -> Var:
+        """Bind an expression (normalised) to a fresh variable and return it; numbers, arrays and tuples of expressions count."""
+        return super().emit(to_expr(expr), name_hint, output)
+
+    def emit_func_output(self, expr: Any, params: Var | Sequence[Var] | None = None) -> None:
+        """Set the value the function returns, and its parameters where ``function`` was not given them."""
+        super().emit_func_output(to_expr(expr), params)
 
     def as_argument(self, value: Expr) -> Expr:
         """The expression, bound to a variable where it cannot stand as an argument."""

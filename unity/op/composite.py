@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.expr import Expr
-from ..ir.types import TensorType
+from ..ir.types import Expr, TensorType
 from .binary import add, where
 from .create import full_like
 from .linalg import matmul

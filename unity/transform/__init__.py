@@ -10,10 +10,14 @@ from ..support.late import lazy_names
 
 if TYPE_CHECKING:
     from .base import (
+        DumpInstrument,
         Instrument,
         Pass,
         PassContext,
         Pipeline,
+        PrintInstrument,
+        TimeInstrument,
+        VerifyInstrument,
         function_pass,
         module_pass,
         prim_func_pass,
@@ -72,10 +76,14 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "base": (
+        "DumpInstrument",
         "Instrument",
         "Pass",
         "PassContext",
         "Pipeline",
+        "PrintInstrument",
+        "TimeInstrument",
+        "VerifyInstrument",
         "function_pass",
         "module_pass",
         "prim_func_pass",
@@ -149,8 +157,9 @@ _PLACES = {
 __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 __all__ = [
-    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "FusionPattern", "Instrument", "Pass",
-    "PassContext", "Pipeline", "annotate_tir_op_pattern", "attach_global_symbol", "bind_params",
+    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpInstrument", "FusionPattern", "Instrument", "Pass",
+    "PassContext", "Pipeline", "PrintInstrument", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern",
+    "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
     "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dead_code", "decompose_ops_for_inference",
     "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",

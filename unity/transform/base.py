@@ -19,7 +19,7 @@ from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.deep import deep_recursion
-from ..support.errors import InternalError, PassError, UnityError
+from ..support.errors import PassError, UnityError
 from ..support.late import late_function, load
 from ..support.options import bool_option, int_option, str_option
 from .instruments import (
@@ -86,11 +86,20 @@ class Pass:
         return f"{self.name}{{{','.join(changed)}}}" if changed else self.name
 
 
+def _origin(step: Pass) -> tuple[str, str]:
+    """Where a pass is defined: module and name of its function."""
+    return step.function.__module__, step.function.__qualname__
+
+
 def _decorator(level: str, name: str | None, options: type | None) -> Callable[[Callable[..., Any]], Pass]:
     def make(function: Callable[..., Any]) -> Pass:
         made = Pass(name or function.__name__, function, options() if options else None, level, function.__doc__ or "")
-        if made.name in PASSES:
-            raise InternalError("E901", f"pass {made.name} is registered twice")
+        known = PASSES.get(made.name)
+        if known is not None and _origin(known) != _origin(made):  # a notebook's cell may run twice
+            raise PassError(
+                "E505", f"a pass named {made.name!r} exists already, in {known.function.__module__}",
+                help='give yours a name of its own: @module_pass(name="my.pass")',
+            )  # fmt: skip
         PASSES[made.name] = made
         return made
 

@@ -113,7 +113,7 @@ class VirtualMachine:
             self.native.outputs = self._outputs_of
         self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program)
         self._functions: dict[str, BoundFunction] = {}
-        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._inputs: dict[str, tuple[list[Any], dict[str, Any]]] = {}
         self._outputs: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> BoundFunction:
@@ -180,16 +180,17 @@ class VirtualMachine:
         values = tuple([to_value(a) for a in args])
         self._functions[saved_name] = _bound(lambda: function(*values), saved_name, f"{saved_name}()")
 
-    def set_input(self, name: str, *args: Any) -> None:
-        """Keep arguments for ``invoke_stateful(name)``."""
+    def set_input(self, name: str, *args: Any, **named: Any) -> None:
+        """Keep arguments, by position or by the parameters' names, for ``invoke_stateful(name)``."""
         self[name]
-        self._inputs[name] = tuple([to_value(a) for a in args])
+        self._inputs[name] = ([to_value(a) for a in args], {key: to_value(a) for key, a in named.items()})
 
     def invoke_stateful(self, name: str) -> None:
         """Call a function with the arguments kept by ``set_input``."""
         if name not in self._inputs:
             raise VMError("E637", f"no input is set for {name!r}", help=f'call vm.set_input("{name}", ...) first')
-        self._outputs[name] = self[name](*self._inputs[name])
+        args, named = self._inputs[name]
+        self._outputs[name] = self[name](*args, **named)
 
     def get_outputs(self, name: str) -> Any:
         """Result of the last ``invoke_stateful(name)``."""
