@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
-from torch_models import TOLERANCE  # noqa: E402
+from torch_models import TOLERANCE, same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import supported  # noqa: E402
@@ -293,6 +293,25 @@ def test_family_with_a_symbolic_axis(name: str) -> None:
     for size in (1, 7):
         x = torch.randn(size, 6)
         torch.testing.assert_close(compiled(x), Family(cases)(x), equal_nan=True, **TOLERANCE)
+
+
+class Repeats(torch.nn.Module):
+    """Repetitions as often as an input is long."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        n, k = x.shape[0], y.shape[0]
+        rows = [x.repeat(k, 1), x.repeat(n, 2, 1), y.repeat(2, n, 3), x[0, 0].repeat(n), torch.tile(y, (n,))]
+        return rows, x.repeat_interleave(k, 1), y.repeat_interleave(n, 0), y.repeat_interleave(k), x.repeat(2, 0)
+
+
+def test_as_many_repetitions_as_an_input_is_long() -> None:
+    shapes = ({0: torch.export.Dim("n")}, {0: torch.export.Dim("k")})
+    compiled = unity.compile(
+        Repeats(), example_inputs=(torch.ones(4, 3), torch.ones(5)), dynamic_shapes=shapes, strict=True
+    )
+    for n, k in ((1, 1), (3, 2), (2, 7)):
+        inputs = (torch.randn(n, 3), torch.randn(k))
+        same(compiled(*inputs), Repeats()(*inputs))
 
 
 def test_table_names_are_operators_of_torch() -> None:

@@ -207,28 +207,6 @@ def _elements(x: Expr) -> Expr:
     return made
 
 
-@aten("repeat.default", "tile.default")
-def _repeat(c: Context, a: Args) -> Expr:
-    counts = a.repeats if hasattr(a, "repeats") else a.dims
-    counts = [static(to_dim(n), "the number of repeats") for n in counts]
-    rank = rank_of(a.self)
-    counts = [1] * (rank - len(counts)) + counts
-    if 0 in counts:
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
-    x = c.reshape(a.self, [to_dim(1)] * (len(counts) - rank) + list(shape_of(a.self)))
-    return op.tile(x, tuple(counts)) if counts else x
-
-
-@aten("repeat_interleave.self_int")
-def _repeat_interleave(c: Context, a: Args) -> Expr:
-    x, dim = (c.reshape(a.self, [_elements(a.self)]), 0) if a.dim is None else (a.self, a.dim)
-    count = static(to_dim(a.repeats), "the number of repeats")
-    if count == 0:
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
-    x = x if rank_of(x) else c.reshape(x, [1])
-    return op.repeat(x, count, axis=axis_of(dim, rank_of(x)))
-
-
 @aten("flip.default")
 def _flip(c: Context, a: Args) -> Expr:
     x: Expr = a.self

@@ -1,4 +1,4 @@
-"""Table entries: views with strides (as_strided, diagonal, unfold), copies of views, pieces and turns of tensors."""
+"""Table entries: views with strides (as_strided, diagonal, unfold), copies of views, pieces and turns of tensors, repetition."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import op
 from ..ir import build
-from ..ir.expr import IntImm
+from ..ir.expr import IntImm, ShapeExpr
 from ..ir.types import Expr
 from .aten_shape import cut, permute
 from .context import (
@@ -282,3 +282,34 @@ def _vander(c: Context, a: Args) -> Expr:
         powers.append(c.emit(op.multiply(powers[-1], x)))
     rising = getattr(a, "increasing", "linalg" in c.node_target)
     return op.concat(powers if rising else powers[::-1], axis=-1) if count > 1 else powers[0]
+
+
+# ---- repetition
+
+
+@aten("repeat.default", "tile.default")
+def _repeat(c: Context, a: Args) -> Expr:
+    given = [to_dim(n) for n in (a.repeats if hasattr(a, "repeats") else a.dims)]
+    more = len(given) - rank_of(a.self)
+    counts, sizes = [to_dim(1)] * -more + given, [to_dim(1)] * more + list(shape_of(a.self))
+    numbers = [n.value for n in counts if type(n) is IntImm]
+    if len(numbers) < len(counts):  # a new axis before each, as long as there are repeats
+        return c.reshape(c.broadcast(c.reshape(a.self, _woven([to_dim(1)] * len(sizes), sizes)), _woven(counts, sizes)))
+    if 0 in numbers:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    return op.tile(c.reshape(a.self, sizes), tuple(numbers)) if numbers else a.self
+
+
+def _woven(first: list[Expr], second: list[Expr]) -> list[Expr]:
+    return [d for both in zip(first, second) for d in both]
+
+
+@aten("repeat_interleave.self_int")
+def _repeat_interleave(c: Context, a: Args) -> Expr:
+    x, dim = (c.reshape(a.self, [product(shape_of(a.self))]), 0) if a.dim is None else (a.self, a.dim)
+    x = x if rank_of(x) else c.reshape(x, [1])
+    axis, count, sizes = axis_of(dim, rank_of(x)), to_dim(a.repeats), shape_of(x)
+    if type(count) is not IntImm:  # a new axis after it, as long as there are repeats
+        rows, rest = sizes[: axis + 1], sizes[axis + 1 :]
+        return c.reshape(c.broadcast(c.reshape(x, [*rows, to_dim(1), *rest]), [*rows, count, *rest]))
+    return op.repeat(x, count.value, axis=axis) if count.value else op.zeros(ShapeExpr(c.shape), c.dtype)
