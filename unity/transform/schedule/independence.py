@@ -86,7 +86,8 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
         refuse(
             "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
             condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
-            nearest=f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
+            nearest=f"set_scope of what {block.name} writes to shared or local, so that each has its own"
+            if threads else f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
         )  # fmt: skip
     require_distinct(state, block, loop)
 

@@ -6,6 +6,7 @@ implementation sees views of boxes of the program's buffers whose shape, strides
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,12 +49,16 @@ def tensorize(
     """
     found = TensorIntrin.get(tensor_intrin, allow_missing=True)
     if found is None:
+        near = difflib.get_close_matches(tensor_intrin, TensorIntrin.names(), 1)
         refuse(
             "E441",
             f"no tensor intrinsic is registered as {tensor_intrin!r}",
             condition="a registered intrinsic",
             at=block_or_loop,
-            nearest="import unity.target.tensor_intrin for those that are shipped, or TensorIntrin.register(name, desc, impl)",
+            nearest=f"did you mean {near[0]}?"
+            if near
+            else "import unity.target.tensor_intrin for those that are shipped, or "
+            "TensorIntrin.register(name, desc, impl)",
         )
     with deep_recursion():
         block = block_or_loop

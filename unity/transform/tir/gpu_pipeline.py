@@ -9,6 +9,7 @@ from ..base import Pipeline
 from .canonicalize_loop import canonicalize_loop
 from .compact_thread_buffers import compact_thread_buffers
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
+from .lower_cross_thread_reduction import lower_cross_thread_reduction
 from .lower_init_block import lower_init_block
 from .lower_match_buffer import lower_match_buffer
 from .lower_opaque_block import lower_opaque_block
@@ -18,6 +19,7 @@ from .thread_sync import thread_sync
 
 GPU_PIPELINE = Pipeline((
     canonicalize_loop,
+    lower_cross_thread_reduction,
     lower_init_block,
     plan_buffer_allocation,
     lower_match_buffer,

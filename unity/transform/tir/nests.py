@@ -5,7 +5,7 @@ Not here: any rewriting.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...ffi.dtype import DataType
@@ -122,12 +122,17 @@ JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maxi
 
 def joined_value(update: Update) -> Expr | None:
     """What is joined to the cell by ``cell = cell op value``, None for another form."""
-    value = update.store.value
+    return joined_to(update.store, update.loads)
+
+
+def joined_to(store: BufferStore, loads: Sequence[BufferLoad]) -> Expr | None:
+    """What a store joins to its cell; ``loads`` are those of its value."""
+    value = store.value
     if type(value) not in JOINS:
         return None
-    buffer = update.store.buffer
     for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
-        if type(cell) is BufferLoad and cell.buffer is buffer and sum([x.buffer is buffer for x in update.loads]) == 1:
+        own = type(cell) is BufferLoad and cell.buffer is store.buffer
+        if own and sum([x.buffer is store.buffer for x in loads]) == 1:
             return other  # type: ignore[no-any-return]
     return None
 
