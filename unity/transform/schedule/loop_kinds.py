@@ -93,7 +93,8 @@ def bind(state: ScheduleState, loop: LoopRef, thread_axis: str) -> None:
     """Bind a loop to a thread axis: blockIdx.x to z, threadIdx.x to z, or vthread.
 
     A loop bound to threadIdx may drive reduction iterators of a block with an initialisation: each thread reduces its part, and
-    the lowering joins the parts (``lower_cross_thread_reduction``). Raises ScheduleError E425 for an axis that is not known, E411 to E417 as ``parallel``.
+    the lowering joins the parts (``lower_cross_thread_reduction``). Raises ScheduleError E425 for an axis that is not known, or
+    that a block would run over twice, E411 to E417 as ``parallel``.
     """
     if not _THREAD.fullmatch(thread_axis):
         refuse(
