@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from unity.ir import first_difference, interpret
+import unity
+from unity.ir import IRModule, first_difference, interpret
 from unity.script import ir as I, parse, relax as R, tir as T
 from unity.support.errors import ScriptError
 
@@ -20,6 +21,8 @@ FORMS = {
     + "    B[bx * 16 + tx] = A[bx * 16 + tx]\n",
     "no result type": _HEAD + '    T.evaluate(T.ptx_commit_group(dtype=""))\n    T.ptx_wait_group(0, dtype="")\n',
     "result type first": _HEAD + '    B[0:16] = T.vectorlow("float32x16", A[0:32])\n',
+    "a mask of 2023": _HEAD
+    + '    B.vstore([T.Ramp(0, 1, 8)], A.vload([T.Ramp(0, 1, 8)]), predicate=T.get_active_lane_mask("uint1x8", 0, 5))\n',
     "T.Var with a name": '@T.prim_func\ndef f(a: T.handle):\n    n = T.Var("n", "int64")\n'
     + '    A = T.match_buffer(a, (n,), "float32")\n    T.Assert(n > 0, "empty")\n    A[0] = T.float32(1)\n',
     "any number of conditions": _HEAD
@@ -45,6 +48,28 @@ def test_reads_and_reads_back(what: str) -> None:
 def test_fields_of_a_tensor_have_their_values() -> None:
     fn = parse(FORMS["fields of a tensor"])
     assert [int(v) for v in interpret.run(fn, "main", np.zeros((5, 2), "float16"))] == [2, 16, 5, 0]
+
+
+@pytest.mark.parametrize(
+    "line", ["T.preflattened_buffer(A, [4, 8])", 'T.call_packed("f", T.tvm_stack_make_array(A.data, 0, 0, 1, 0, 0))']
+)
+def test_what_belongs_to_lowered_programs_is_refused(line: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        parse(_HEAD + f"    {line}\n")
+    assert caught.value.errors[0].code == "E117"
+
+
+def test_a_dropped_storage_lives_on_in_its_tensor() -> None:
+    text = (
+        '@R.function(pure=False)\ndef main(x: R.Tensor((2,), "float32")):\n'
+        '    s = R.vm.alloc_storage(R.shape([8]), R.prim_value(0), R.dtype("float32"))\n'
+        '    t: R.Tensor((2,), "float32") = R.vm.alloc_tensor(s, R.prim_value(0), R.shape([2]), R.dtype("float32"))\n'
+        '    _ = R.call_packed("user_forms.double", x, t)\n    R.vm.kill_object(s)\n    return t\n'
+    )
+    unity.register_func("user_forms.double", lambda x, out: np.multiply(x, 2, out=np.asarray(out)), override=True)
+    mod, x = IRModule.from_expr(parse(text)), np.arange(2, dtype="float32")
+    np.testing.assert_array_equal(np.asarray(interpret.run(mod, "main", x)), [0, 2])
+    np.testing.assert_array_equal(unity.VirtualMachine(unity.compile(mod))["main"](x).numpy(), [0, 2])
 
 
 @I.ir_module

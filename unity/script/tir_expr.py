@@ -214,6 +214,8 @@ class TensorExprReader(TensorValueReader):
                 dtype = args.pop(0)
             if dtype is None:
                 dtype = DTYPE_DEFAULT.get(path)
+            if path == "T.get_active_lane_mask" and type(dtype) is str:
+                dtype = dtype.replace("uint1", "bool")  # bool's name up to 2024
             if dtype is None and path == "T.atomic_add" and len(args) > 1:
                 return self._given(path, args, self.expr(args[1], node).ty, node)
             if dtype is None:

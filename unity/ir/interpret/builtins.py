@@ -208,6 +208,12 @@ def _kill_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
     return ()
 
 
+def _drop(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
+    """A reference is given up: what still refers to the object keeps it."""
+    ev(call.args[0], env)
+    return ()
+
+
 def _kill_storage(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
     value = ev(call.args[0], env)
     if isinstance(value, Pointer):
@@ -244,6 +250,6 @@ BUILTINS: dict[str, Builtin] = {
     "R.to_vdevice": _copy, "R.hint_on_device": _identity, "R.builtin.stop_lift_params": _identity,
     "R.builtin.alloc_tensor": _builtin_alloc_tensor, "R.memory.alloc_storage": _alloc_storage,
     "R.vm.alloc_storage": _alloc_storage, "R.memory.alloc_tensor": _alloc_tensor, "R.vm.alloc_tensor": _alloc_tensor,
-    "R.memory.kill_tensor": _kill_tensor, "R.memory.kill_storage": _kill_storage, "R.vm.kill_object": _kill_storage,
+    "R.memory.kill_tensor": _kill_tensor, "R.memory.kill_storage": _kill_storage, "R.vm.kill_object": _drop,
     "R.vm.call_tir_dyn": _call_tir_dyn, "R.memory.view": _view, "R.memory.ensure_zero_offset": _identity,
 }  # fmt: skip

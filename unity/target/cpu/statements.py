@@ -59,11 +59,15 @@ def _scoped(w: FunctionWriter, stmt: object) -> None:
     del w.heap[depth:]
 
 
+_GPU_HELP = "programs for GPUs run, with all their threads, under unity.check_gpu(program, *arguments)"
+
+
 def _for(w: FunctionWriter, stmt: For) -> None:
     if stmt.kind == "thread_binding":
         raise CodegenError(
-            "E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span
-        )
+            "E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span,
+            help=_GPU_HELP,
+        )  # fmt: skip
     if stmt.kind == "vectorized":
         raise CodegenError("E520", "vectorized loops must be lowered before code generation", stmt.span)
     dtype = dtype_of(stmt.loop_var)
@@ -261,7 +265,7 @@ def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
         w.fast = saved
         return
     if stmt.key in ("thread_extent", "virtual_thread"):
-        raise CodegenError("E520", f"attribute {stmt.key} means nothing on a processor", stmt.span)
+        raise CodegenError("E520", f"attribute {stmt.key} means nothing on a processor", stmt.span, help=_GPU_HELP)
     _scoped(w, stmt.body)
 
 
