@@ -117,6 +117,8 @@ REDUCTIONS: dict[str, Case] = {
     "argmin": lambda x: x.argmin(0, keepdim=True),
     "any": lambda x: (x > 1).any(1),
     "all": lambda x: (x > -9).all(),
+    "all_true": lambda x: torch._is_all_true(x > 0),
+    "any_true": lambda x: torch._is_any_true(x > 0),
     "var": lambda x: x.var(1),
     "std": lambda x: x.std(),
     "var0": lambda x: x.var(0, unbiased=False),

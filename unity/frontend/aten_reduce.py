@@ -47,8 +47,8 @@ def _truth(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     return translate
 
 
-aten("any.default", "any.dim", "any.dims")(_truth(op.any))
-aten("all.default", "all.dim", "all.dims")(_truth(op.all))
+aten("any.default", "any.dim", "any.dims", "_is_any_true.default")(_truth(op.any))
+aten("all.default", "all.dim", "all.dims", "_is_all_true.default")(_truth(op.all))
 
 
 def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
