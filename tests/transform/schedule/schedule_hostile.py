@@ -6,6 +6,7 @@ from __future__ import annotations
 from schedule_hostile_data import HOSTILE_DATA
 from schedule_text import alloc, buffers, match, nest, program
 
+# fmt: off - a nest a line
 HOSTILE = {
     "symmm": program(
         "a: T.handle, b: T.handle, c: T.handle",
@@ -38,44 +39,22 @@ for i, j, r in T.grid(n, m, k):
     "pad": program(
         buffers(A="5, 6", W="3, 3", B="5, 6"),
         alloc("Q", "7, 8"),
-        nest(
-            "Q",
-            "i j",
-            "7, 8",
-            "SS",
-            "Q[vi, vj] = T.if_then_else(1 <= vi and vi < 6 and 1 <= vj and vj < 7, A[vi - 1, vj - 1], T.float32(0))",
-        ),
-        nest(
-            "B",
-            "i j r s",
-            "5, 6, 3, 3",
-            "SSRR",
-            "B[vi, vj] = B[vi, vj] + Q[vi + vr, vj + vs] * W[vr, vs]",
-            init="B[vi, vj] = T.float32(0)",
-        ),
+        nest("Q", "i j", "7, 8", "SS",
+            "Q[vi, vj] = T.if_then_else(1 <= vi and vi < 6 and 1 <= vj and vj < 7, A[vi - 1, vj - 1], T.float32(0))"),
+        nest("B", "i j r s", "5, 6, 3, 3", "SSRR", "B[vi, vj] = B[vi, vj] + Q[vi + vr, vj + vs] * W[vr, vs]",
+            init="B[vi, vj] = T.float32(0)"),
     ),
     "f16": program(
         'A: T.Buffer((4, 6), "float16"), B: T.Buffer((6, 5), "float16"), C: T.Buffer((4, 5), "float32")',
-        nest(
-            "C",
-            "i j k",
-            "4, 5, 6",
-            "SSR",
+        nest("C", "i j k", "4, 5, 6", "SSR",
             'C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "float32") * T.cast(B[vk, vj], "float32")',
-            init="C[vi, vj] = T.float32(0)",
-        ),
+            init="C[vi, vj] = T.float32(0)"),
     ),
     "bmm": program(
         buffers("int32", A="2, 4, 6", B="2, 5, 6", D="2, 4, 5"),
         alloc("C", "2, 4, 5", "int32"),
-        nest(
-            "C",
-            "b i j k",
-            "2, 4, 5, 6",
-            "SSSR",
-            "C[vb, vi, vj] = C[vb, vi, vj] + A[vb, vi, vk] * B[vb, vj, vk]",
-            init="C[vb, vi, vj] = 0",
-        ),
+        nest("C", "b i j k", "2, 4, 5, 6", "SSSR", "C[vb, vi, vj] = C[vb, vi, vj] + A[vb, vi, vk] * B[vb, vj, vk]",
+            init="C[vb, vi, vj] = 0"),
         nest("D", "b i j", "2, 4, 5", "SSS", "D[vb, vi, vj] = C[vb, vi, vj] * 2 + 1"),
     ),
     "twoout": program(
@@ -147,24 +126,12 @@ for i in range(12):
     "nested2": program(
         buffers(A="8, 8", B="8, 8", D="8, 8"),
         alloc("C", "8, 8"),
-        nest(
-            "Co",
-            "i j k",
-            "2, 2, 2",
-            "SSR",
+        nest("Co", "i j k", "2, 2, 2", "SSR",
             "T.reads(A[vi * 4:vi * 4 + 4, vk * 4:vk * 4 + 4], B[vk * 4:vk * 4 + 4, vj * 4:vj * 4 + 4])",
-            "T.writes(C[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])",
-            "for x, y, z in T.grid(4, 4, 4):",
-            '    with T.block("Ci"):',
+            "T.writes(C[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])", "for x, y, z in T.grid(4, 4, 4):", '    with T.block("Ci"):',
             '        vx, vy, vz = T.axis.remap("SSR", [x, y, z])',
             "        C[vi * 4 + vx, vj * 4 + vy] = C[vi * 4 + vx, vj * 4 + vy] + A[vi * 4 + vx, vk * 4 + vz] * B[vk * 4 + vz, vj * 4 + vy]",
-            init=(
-                "for x, y in T.grid(4, 4):",
-                '    with T.block("Ci0"):',
-                '        vx, vy = T.axis.remap("SS", [x, y])',
-                "        C[vi * 4 + vx, vj * 4 + vy] = T.float32(0)",
-            ),
-        ),
+            init=("for x, y in T.grid(4, 4):", '    with T.block("Ci0"):', '        vx, vy = T.axis.remap("SS", [x, y])', "        C[vi * 4 + vx, vj * 4 + vy] = T.float32(0)")),
         nest("D", "i j", "8, 8", "SS", "D[vi, vj] = C[vi, vj] + T.float32(1)"),
     ),
     "chain": program(
@@ -178,14 +145,9 @@ for i in range(12):
     ),
     "dw": program(
         buffers(X="1, 3, 6, 6", W="3, 2, 2", Y="1, 3, 3, 3"),
-        nest(
-            "Y",
-            "n c y x r s",
-            "1, 3, 3, 3, 2, 2",
-            "SSSSRR",
+        nest("Y", "n c y x r s", "1, 3, 3, 3, 2, 2", "SSSSRR",
             "Y[vn, vc, vy, vx] = Y[vn, vc, vy, vx] + X[vn, vc, vy * 2 + vr, vx * 2 + vs] * W[vc, vr, vs]",
-            init="Y[vn, vc, vy, vx] = T.float32(0)",
-        ),
+            init="Y[vn, vc, vy, vx] = T.float32(0)"),
     ),
     "sympred": program(
         "a: T.handle, b: T.handle",
@@ -210,18 +172,11 @@ for i in range(n):
     "matchbuf": program(
         buffers(A="8, 8", D="8, 8"),
         alloc("B", "8, 8"),
-        nest(
-            "B",
-            "i j",
-            "2, 2",
-            "SS",
-            "T.reads(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])",
+        nest("B", "i j", "2, 2", "SS", "T.reads(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])",
             "T.writes(B[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])",
             'S = T.match_buffer(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4], (4, 4), "float32", strides=["s0", "s1"], offset_factor=1)',
             'U = T.match_buffer(B[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4], (4, 4), "float32", strides=["t0", "t1"], offset_factor=1)',
-            "for x, y in T.grid(4, 4):",
-            "    U[x, y] = S[x, y] + T.float32(1)",
-        ),
+            "for x, y in T.grid(4, 4):", "    U[x, y] = S[x, y] + T.float32(1)"),
         nest("D", "i j", "8, 8", "SS", "D[vi, vj] = B[vi, 7 - vj]"),
     ),
     "wholebuf": program(
@@ -250,14 +205,8 @@ for i in range(n):
         'A: T.Buffer((4, 6), "bfloat16"), D: T.Buffer((4,), "float16"), E: T.Buffer((4,), "float16")',
         alloc("B", "4", "float16"),
         nest("B", "i k", "4, 6", "SR", 'B[vi] = B[vi] + T.cast(A[vi, vk], "float16")', init="B[vi] = T.float16(0)"),
-        nest(
-            "E",
-            "i k",
-            "4, 6",
-            "SR",
-            'E[vi] = T.max(E[vi], T.cast(A[vi, 5 - vk], "float16"))',
-            init="E[vi] = T.float16(-100)",
-        ),
+        nest("E", "i k", "4, 6", "SR", 'E[vi] = T.max(E[vi], T.cast(A[vi, 5 - vk], "float16"))',
+            init="E[vi] = T.float16(-100)"),
         nest("D", "i", "4", "S", "D[vi] = B[vi] + E[vi] + T.float16(1)"),
     ),
     "symouts": program(
@@ -302,40 +251,23 @@ for i in range(n):
     "pooled": program(
         buffers(X="8, 8", Y="4, 4", Z="4, 4"),
         alloc("A", "4, 4"),
-        nest(
-            "A",
-            "i j r s",
-            "4, 4, 2, 2",
-            "SSRR",
-            "A[vi, vj] = A[vi, vj] + X[vi * 2 + vr, vj * 2 + vs]",
-            init="A[vi, vj] = T.float32(0)",
-        ),
+        nest("A", "i j r s", "4, 4, 2, 2", "SSRR", "A[vi, vj] = A[vi, vj] + X[vi * 2 + vr, vj * 2 + vs]",
+            init="A[vi, vj] = T.float32(0)"),
         nest("Y", "i j", "4, 4", "SS", "Y[vi, vj] = A[vi, vj] * T.float32(0.25)"),
         nest("Z", "i j", "4, 4", "SS", "Z[vi, vj] = Y[3 - vi, vj] - A[vi, 3 - vj]"),
     ),
     "bytes": program(
         buffers("uint8", A="4, 8") + ", " + buffers("int8", B="5, 8", Q="4, 5") + ", " + buffers("int32", C="4, 5"),
-        nest(
-            "C",
-            "i j k",
-            "4, 5, 8",
-            "SSR",
-            'C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "int32") * T.cast(B[vj, vk], "int32")',
-            init="C[vi, vj] = 0",
-        ),
+        nest("C", "i j k", "4, 5, 8", "SSR", 'C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "int32") * T.cast(B[vj, vk], "int32")',
+            init="C[vi, vj] = 0"),
         nest("Q", "i j", "4, 5", "SS", 'Q[vi, vj] = T.cast(T.max(T.min(C[vi, vj] // 8, 127), -128), "int8")'),
     ),
     "bf16": program(
         buffers("bfloat16", A="4, 6", B="6, 5", D="4, 5"),
         alloc("C", "4, 5"),
-        nest(
-            "C",
-            "i j k",
-            "4, 5, 6",
-            "SSR",
+        nest("C", "i j k", "4, 5, 6", "SSR",
             'C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "float32") * T.cast(B[vk, vj], "float32")',
-            init="C[vi, vj] = T.float32(0)",
-        ),
+            init="C[vi, vj] = T.float32(0)"),
         nest("D", "i j", "4, 5", "SS", 'D[vi, vj] = T.cast(C[vi, vj], "bfloat16")'),
     ),
     "rows": program(

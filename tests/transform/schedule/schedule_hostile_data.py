@@ -5,22 +5,13 @@ from __future__ import annotations
 
 from schedule_text import alloc, buffers, nest, program
 
+# fmt: off - a nest a line
 HOSTILE_DATA = {
     "argmax": program(
         'I0: T.Buffer((5, 8), "int32"), V: T.Buffer((5, 8), "float32"), O0: T.Buffer((5,), "int32"), O1: T.Buffer((5,), "float32")',
-        nest(
-            "argmax",
-            "i k",
-            "5, 8",
-            "SR",
-            "T.reads(I0[vi, vk], V[vi, vk])",
-            "T.writes(O0[vi], O1[vi])",
-            "a = T.Select(O1[vi] >= V[vi, vk], O0[vi], I0[vi, vk])",
-            "b = T.Select(O1[vi] >= V[vi, vk], O1[vi], V[vi, vk])",
-            "O0[vi] = a",
-            "O1[vi] = b",
-            init=("O0[vi] = -1", "O1[vi] = T.float32(-1000)"),
-        ),
+        nest("argmax", "i k", "5, 8", "SR", "T.reads(I0[vi, vk], V[vi, vk])", "T.writes(O0[vi], O1[vi])",
+            "a = T.Select(O1[vi] >= V[vi, vk], O0[vi], I0[vi, vk])", "b = T.Select(O1[vi] >= V[vi, vk], O1[vi], V[vi, vk])",
+            "O0[vi] = a", "O1[vi] = b", init=("O0[vi] = -1", "O1[vi] = T.float32(-1000)")),
     ),
     "gather": program(
         'A: T.Buffer((9, 4), "float32"), X: T.Buffer((6,), "int32"), B: T.Buffer((6, 4), "float32")',
@@ -51,25 +42,8 @@ HOSTILE_DATA = {
     "cond": program(
         buffers(A="8, 6", B="8, 6"),
         alloc("C", "8, 6"),
-        nest(
-            "C",
-            "i j",
-            "8, 6",
-            "SS",
-            "C[vi, vj] = T.float32(1)",
-            "if A[vi, vj] > T.float32(0):",
-            "    C[vi, vj] = A[vi, vj]",
-        ),
-        nest(
-            "B",
-            "i j",
-            "8, 6",
-            "SS",
-            "if vi < 4:",
-            "    B[vi, vj] = C[vi, vj]",
-            "else:",
-            "    B[vi, vj] = C[vi - 4, vj]",
-        ),
+        nest("C", "i j", "8, 6", "SS", "C[vi, vj] = T.float32(1)", "if A[vi, vj] > T.float32(0):", "    C[vi, vj] = A[vi, vj]"),
+        nest("B", "i j", "8, 6", "SS", "if vi < 4:", "    B[vi, vj] = C[vi, vj]", "else:", "    B[vi, vj] = C[vi - 4, vj]"),
     ),
     "datapred": program(
         buffers("int32", A="8", B="8", S="1"),
@@ -202,53 +176,23 @@ for i in T.serial(8):
     ),
     "countdown": program(
         buffers("int32", A="6", B="6", C="6"),
-        nest(
-            "B",
-            "i",
-            "6",
-            "S",
-            'n = T.alloc_buffer((1,), "int32")',
-            "n[0] = A[vi]",
-            "B[vi] = 0",
-            "while n[0] > 0:",
-            "    n[0] = n[0] - 2",
-            "    B[vi] = B[vi] + n[0]",
-        ),
+        nest("B", "i", "6", "S", 'n = T.alloc_buffer((1,), "int32")', "n[0] = A[vi]", "B[vi] = 0", "while n[0] > 0:",
+            "    n[0] = n[0] - 2", "    B[vi] = B[vi] + n[0]"),
         nest("C", "i", "6", "S", "C[vi] = B[vi] + B[5 - vi]"),
     ),
     "lets": program(
         buffers(A="6, 4", B="6, 4", C="6"),
         alloc("D", "6, 4"),
-        nest(
-            "D", "i j", "6, 4", "SS", "x = A[vi, vj] * T.float32(2)", "y = x + A[vi, 3 - vj]", "D[vi, vj] = T.max(x, y)"
-        ),
-        nest(
-            "B",
-            "i j",
-            "6, 4",
-            "SS",
-            "t = D[vi, vj]",
-            "if t > T.float32(0):",
-            "    B[vi, vj] = t",
-            "else:",
-            "    B[vi, vj] = t * A[vi, vj]",
-        ),
+        nest("D", "i j", "6, 4", "SS", "x = A[vi, vj] * T.float32(2)", "y = x + A[vi, 3 - vj]", "D[vi, vj] = T.max(x, y)"),
+        nest("B", "i j", "6, 4", "SS", "t = D[vi, vj]", "if t > T.float32(0):", "    B[vi, vj] = t", "else:",
+            "    B[vi, vj] = t * A[vi, vj]"),
         nest("C", "i j", "6, 4", "SR", "C[vi] = C[vi] + B[vi, vj] * D[5 - vi, vj]", init="C[vi] = T.float32(0)"),
     ),
     "nearest": program(
         buffers(A="5, 8") + ", " + buffers("int32", I="5") + ", " + buffers(V="5"),
-        nest(
-            "near",
-            "i r s",
-            "5, 4, 2",
-            "SRR",
-            "T.reads(A[vi, vr * 2 + vs])",
-            "T.writes(I[vi], V[vi])",
+        nest("near", "i r s", "5, 4, 2", "SRR", "T.reads(A[vi, vr * 2 + vs])", "T.writes(I[vi], V[vi])",
             'x = T.Select(A[vi, vr * 2 + vs] < V[vi], T.cast(vr * 2 + vs, "int32"), I[vi])',
-            "y = T.Select(A[vi, vr * 2 + vs] < V[vi], A[vi, vr * 2 + vs], V[vi])",
-            "I[vi] = x",
-            "V[vi] = y",
-            init=("I[vi] = -1", "V[vi] = T.float32(1000)"),
-        ),
+            "y = T.Select(A[vi, vr * 2 + vs] < V[vi], A[vi, vr * 2 + vs], V[vi])", "I[vi] = x", "V[vi] = y",
+            init=("I[vi] = -1", "V[vi] = T.float32(1000)")),
     ),
 }
