@@ -6,7 +6,7 @@ from __future__ import annotations
 from schedule_hostile_data import HOSTILE_DATA
 from schedule_text import alloc, buffers, match, nest, program
 
-# fmt: off - a nest a line
+# fmt: off
 HOSTILE = {
     "symmm": program(
         "a: T.handle, b: T.handle, c: T.handle",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from schedule_text import alloc, buffers, nest, program
 
-# fmt: off - a nest a line
+# fmt: off
 HOSTILE_DATA = {
     "argmax": program(
         'I0: T.Buffer((5, 8), "int32"), V: T.Buffer((5, 8), "float32"), O0: T.Buffer((5,), "int32"), O1: T.Buffer((5,), "float32")',
