@@ -67,6 +67,29 @@ def test_buffers_of_vectors_are_arrays_of_their_elements() -> None:
 
 
 @T.prim_func
+def handed_on(A: T.Buffer((2, 3), "float32"), B: T.Buffer((2, 3), "float32"), n: T.int64):
+    C = T.alloc_buffer((2, 3), "float32")
+    D = T.alloc_buffer((n, 3), "float32")
+    T.evaluate(T.call_packed("outside_user.double", A, C))
+    for i, j in T.grid(n, 3):
+        D[i, j] = C[i, j] + T.float32(1)
+    T.evaluate(T.call_packed("outside_user.double", D, B))
+
+
+def test_registered_functions_get_buffers_in_their_shape() -> None:
+    def double(source: unity.Tensor, target: unity.Tensor) -> None:
+        assert source.shape == target.shape == (2, 3)
+        np.multiply(source, 2, out=np.asarray(target))
+
+    unity.register_func("outside_user.double", double, override=True)
+    given, result, expected = np.arange(6, dtype="float32").reshape(2, 3), *np.zeros((2, 2, 3), "float32")
+    unity.compile(IRModule.from_expr(handed_on))["handed_on"](given, result, 2)
+    interpret.run(handed_on, "handed_on", given, expected, 2)
+    np.testing.assert_array_equal(result, 4 * given + 2)
+    np.testing.assert_array_equal(expected, result)
+
+
+@T.prim_func
 def unknown_vectors(a: T.handle):
     n = T.int64()
     A = T.match_buffer(a, (n,), "float32x4")

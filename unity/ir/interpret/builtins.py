@@ -20,17 +20,6 @@ from .values import FunctionValue, ShapeValue, array_of, check, fresh_tensor, fr
 Builtin = Callable[[Any, Call, dict[Any, Any]], Any]
 
 
-def _mark_written(view: View) -> None:
-    written = view.memory.written
-    if written is not None:
-        size = view.size * view.lanes
-        count = 1
-        for extent in view.shape:
-            count *= extent
-        start = view.start + view.base * size
-        written[start : start + count * size] = b"\x01" * (count * size)
-
-
 def _outputs(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[list[TensorType], bool]:
     types: tuple[Type, ...] = call.ty_args
     single = len(types) == 1 and not isinstance(types[0], TupleType)
@@ -73,7 +62,7 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
             outputs = [Tensor(v.array()) for v in extra]
             function(*foreign, *outputs, *scalars)
             for view in extra:
-                _mark_written(view)
+                view.mark_written()
     return results[0] if single else tuple(results)
 
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from ...ffi.dtype import DataType
 from ...ffi.registry import get_global_func
+from ...ffi.tensor import Tensor
 from ...support.errors import InterpreterError
+from ..buffer import Buffer
 from ..build import dtype_of
-from ..expr import Call, StringImm
+from ..expr import Call, StringImm, Var
 from ..intrinsic import UNARY_MATH
 from ..scalar import BufferLoad
-from ..types import PointerType, PrimType
+from ..types import Expr, PointerType, PrimType
 from .checks import READ
 from .machine import VSCALE, lanes_of
 from .math_functions import BINARY, UNARY, fma, libm
@@ -362,6 +364,14 @@ def _call_extern(compiler: Any, call: Call) -> Closure:
     return per_lane(scalars, args, lambda *values: fit(function(*values)))
 
 
+def _view_behind(source: Expr, value: Any, env: dict[Any, Any]) -> View | None:
+    """The buffer that a pointer handed to a registered function stands for."""
+    if not isinstance(value, Pointer) or type(source) is not Var:
+        return None
+    buffer = next((known for known in env if type(known) is Buffer and known.data is source), None)
+    return None if buffer is None else env[buffer]
+
+
 @_register("call_packed", "tvm_call_packed", "call_cpacked")
 def _call_registered(compiler: Any, call: Call) -> Closure:
     name = call.args[0].value if type(call.args[0]) is StringImm else ""
@@ -373,11 +383,15 @@ def _call_registered(compiler: Any, call: Call) -> Closure:
         if function is None:
             raise InterpreterError("E318", f"no function is registered as {name!r}", call.span)
         values = [a(env) for a in args]
-        if any([isinstance(v, Pointer) for v in values]):
+        views = [_view_behind(source, value, env) for source, value in zip(call.args[1:], values)]
+        if any([isinstance(value, Pointer) and view is None for value, view in zip(values, views)]):
             raise InterpreterError(
                 "E318", f"{name!r} takes an address, which a registered Python function cannot", call.span
             )
-        result = function(*values)
+        result = function(*[v if view is None else Tensor(view.array()) for v, view in zip(values, views)])
+        for view in views:
+            if view is not None:
+                view.mark_written()
         if dtype.code == "void" or result is None:
             return result
         given = DataType("float64") if isinstance(result, float) else DataType("int64")

@@ -163,6 +163,16 @@ class View:
             at = self.start + offset * self.size
             written[at : at + self.size] = state
 
+    def mark_written(self) -> None:
+        """Count every element as written."""
+        if self.memory.written is not None:
+            size = self.size * self.lanes
+            count = size
+            for extent in self.shape:
+                count *= extent
+            start = self.start + self.base * size
+            self.memory.written[start : start + count] = b"\x01" * count
+
     def array(self) -> np.ndarray:
         """The view as a strided numpy array over the same memory."""
         element = self.dtype.numpy

@@ -1,7 +1,8 @@
 """flatten_buffer: every buffer becomes one-dimensional; indices become one row-major (or strided) offset.
 
 Rewrite: ``A[i, j]`` with ``A: T.Buffer((n, m))`` -> ``A_flat[i * m + j]``. Parameters keep their buffers: a view
-``A_flat`` is declared over the same pointer. ``axis_separators`` mean nothing on a processor and are ignored.
+``A_flat`` is declared over the same pointer, and so do buffers that are handed to registered functions. ``axis_separators``
+mean nothing on a processor and are ignored.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import math
 
 from ...ir.buffer import Buffer
 from ...ir.build import add, cast, const, mul
-from ...ir.expr import IntImm
+from ...ir.expr import Call, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AllocConst, BufferStore, DeclBuffer, Stmt, seq
 from ...ir.types import Expr
-from ...ir.walk import rewrite
+from ...ir.walk import collect, rewrite
 from ...support.errors import PassError
 from ..base import prim_func_pass
 from .vector_index import index_add, index_mul
+
+_HAND_ON = ("T.call_packed", "T.call_cpacked")
+"""Calls that give a buffer to a registered function."""
 
 
 def _is_flat(buffer: Buffer) -> bool:
@@ -31,6 +35,8 @@ class _Flattener:
     def __init__(self, func: PrimFunc) -> None:
         self.parameters = set(func.buffer_map.values())
         self.flat: dict[Buffer, Buffer] = {}
+        calls = [c for c in collect(func.body, Call) if type(c.op) is Op and c.op.name in _HAND_ON]
+        self.handed_on = {argument for call in calls for argument in call.args if type(argument) is Var}
 
     def flat_of(self, buffer: Buffer) -> Buffer:
         """The one-dimensional buffer that stands for ``buffer``."""
@@ -89,7 +95,12 @@ class _Flattener:
         return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
 
     def declare(self, node: AllocBuffer | AllocConst | DeclBuffer) -> Stmt:
-        return node if _is_flat(node.buffer) else replace(node, buffer=self.flat_of(node.buffer))
+        if _is_flat(node.buffer):
+            return node
+        flat = self.flat_of(node.buffer)
+        if type(node) is not DeclBuffer and node.buffer.data in self.handed_on:
+            return seq(node, DeclBuffer(flat))  # a registered function sees it in its own shape
+        return replace(node, buffer=flat)
 
 
 @prim_func_pass()
