@@ -51,7 +51,7 @@ def _lowered(top: For) -> Stmt | None:
     operation, dtype = type(store.value), store.buffer.dtype
     neutral = neutral_value(operation, dtype, init.value)
     partial, total = [_cell(f"{store.buffer.name}_{name}", store.buffer) for name in ("partial", "total")]
-    zero = (const(0),)
+    zero = (const(0, "int64"),)
     here, everywhere = [BufferLoad(cell, zero, prim_type(dtype)) for cell in (partial, total)]
     step = replace(
         block, reads=None, writes=None, init=None, body=BufferStore(partial, JOINS[operation](here, value), zero)
@@ -85,7 +85,7 @@ def _lowered(top: For) -> Stmt | None:
 
 
 def _cell(name: str, like: Buffer) -> Buffer:
-    return Buffer(Var(name, PointerType(prim_type(like.dtype), "local")), like.dtype, (const(1),), name=name)
+    return Buffer(Var(name, PointerType(prim_type(like.dtype), "local")), like.dtype, (const(1, "int64"),), name=name)
 
 
 def _opaque(name: str, body: Stmt) -> Stmt:
