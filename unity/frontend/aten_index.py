@@ -7,7 +7,7 @@ from typing import Any
 from .. import op
 from ..ir import build
 from ..ir.relation import tensor_type
-from ..ir.types import Expr
+from ..ir.types import Expr, ShapeType
 from .aten_shape import cut, permute
 from .context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 
@@ -135,6 +135,19 @@ def _nonzero(c: Context, a: Args) -> Expr:
     refuse(rank_of(a.self) == 0, "a scalar")  # no column tells how many rows there are
     columns = chosen(c, op.not_equal(a.self, number(0, dtype_of(a.self))), c.value.shape[0])
     return op.stack(columns, axis=1)
+
+
+@aten("repeat_interleave.Tensor")
+def _repeat_interleave(c: Context, a: Args) -> Expr:
+    """Each place as often as its count says: of a position the first place whose counts reach beyond it."""
+    counts = c.emit(c.cast(a.repeats, "int64"))
+    size = c.value.shape[0]
+    ends = c.emit(op.cumsum(counts, axis=0))
+    if not c.symbols.knows([size]):
+        total = c.emit(c.reshape(op.sum(counts), [1]))
+        c.builder.match_cast(c.emit(op.tensor_to_shape(total)), ShapeType((c.symbols.bind(size),), 1))
+    line = op.arange(0, c.symbols.expr(size), 1, dtype="int64")
+    return c.cast(op.searchsorted(ends, line, right=True), c.dtype)
 
 
 @aten("take_along_dim.default")

@@ -34,7 +34,8 @@ from .context import (
 )
 
 
-def _factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
+def factors(c: Context, a: Expr) -> tuple[Expr, Expr]:
+    """LU factors of square matrices, and which rows were exchanged."""
     made = c.emit(op.linalg_lu_factor(a))
     return c.emit(TupleGetItem(made, 0)), c.emit(TupleGetItem(made, 1))
 
@@ -56,19 +57,19 @@ def _determinant(c: Context, lu: Expr, pivots: Expr) -> Expr:
 
 @aten("linalg_det.default", "det.default")
 def _det(c: Context, a: Args) -> Expr:
-    return _determinant(c, *_factors(c, a.A if hasattr(a, "A") else a.self))
+    return _determinant(c, *factors(c, a.A if hasattr(a, "A") else a.self))
 
 
 @aten("_linalg_det.default")
 def _det_with_factors(c: Context, a: Args) -> Result:
     refuse(c.uses(1), "the factors of the transposed matrix")
-    lu, pivots = _factors(c, a.A)
+    lu, pivots = factors(c, a.A)
     return [_determinant(c, lu, pivots), None, pivots]
 
 
 @aten("linalg_slogdet.default", "slogdet.default", "_linalg_slogdet.default", "logdet.default")
 def _slogdet(c: Context, a: Args) -> Result:
-    lu, pivots = _factors(c, a.A if hasattr(a, "A") else a.self)
+    lu, pivots = factors(c, a.A if hasattr(a, "A") else a.self)
     made = c.emit(_determinant(c, lu, pivots))
     size = op.sum(op.log(op.abs(diagonal(c, lu))), axis=(-1,), keepdims=False)
     if not isinstance(c.value, (list, tuple)):
@@ -93,7 +94,8 @@ def _info(c: Context, lu: Expr) -> Expr:
     return _first_bad(c, c.emit(op.equal(pivot, number(0, c.dtype))))
 
 
-def _identity(c: Context, a: Expr) -> Expr:
+def identity(c: Context, a: Expr) -> Expr:
+    """Unit matrices of the shape of a stack."""
     n = static(shape_of(a)[-1], "the size of a matrix")
     return c.broadcast(op.eye(n, n, dtype=c.dtype), shape_of(a))
 
@@ -101,26 +103,26 @@ def _identity(c: Context, a: Expr) -> Expr:
 @aten("linalg_inv.default", "inverse.default")
 def _inv(c: Context, a: Args) -> Expr:
     x = a.A if hasattr(a, "A") else a.self
-    return op.linalg_lu_solve(*_factors(c, x), _identity(c, x))
+    return op.linalg_lu_solve(*factors(c, x), identity(c, x))
 
 
 @aten("linalg_inv_ex.default")
 def _inv_ex(c: Context, a: Args) -> Result:
-    lu, pivots = _factors(c, a.A)
-    return [op.linalg_lu_solve(lu, pivots, _identity(c, a.A)), _info(c, lu)]
+    lu, pivots = factors(c, a.A)
+    return [op.linalg_lu_solve(lu, pivots, identity(c, a.A)), _info(c, lu)]
 
 
-def _solution(c: Context, lu: Expr, pivots: Expr, b: Expr, vector: bool, shape: Sequence[Expr]) -> Expr:
+def solution(c: Context, lu: Expr, pivots: Expr, b: Expr, vector: bool, shape: Sequence[Expr]) -> Expr:
     """Solve for one vector or for columns; batches of both sides are brought to one shape."""
     right = c.reshape(b, [*shape_of(b), 1]) if vector else b
-    lead = _lead(c, lu, right)
+    lead = lead_axes(c, lu, right)
     left = c.broadcast(lu, [*lead, *shape_of(lu)[-2:]])
     places = c.broadcast(pivots, [*lead, shape_of(pivots)[-1]])
     made = op.linalg_lu_solve(left, places, c.broadcast(right, [*lead, *shape_of(right)[-2:]]))
     return c.reshape(made, shape)
 
 
-def _lead(c: Context, a: Expr, b: Expr) -> list[Expr]:
+def lead_axes(c: Context, a: Expr, b: Expr) -> list[Expr]:
     """Leading axes two stacks of matrices are broadcast to."""
     lines = [op.zeros(ShapeExpr(shape_of(t)[:-2]), "bool") for t in (a, b)]
     return list(shape_of(op.logical_or(*lines)))
@@ -131,12 +133,12 @@ def _solve(c: Context, a: Args) -> Result:
     if not a.left:
         refuse(isinstance(c.value, (list, tuple)) and len(c.value) > 2, "factors of the transposed matrix")
         a.A, a.B = swap(a.A, -1, -2), swap(a.B, -1, -2)
-    lu, pivots = _factors(c, a.A)
+    lu, pivots = factors(c, a.A)
     rank, shape = rank_of(a.B), c.shape
     vector = rank == 1 or (rank == rank_of(a.A) - 1 and shape_of(a.B) == shape_of(a.A)[:-1])
     if not a.left:
         shape = (*shape[:-2], shape[-1], shape[-2])
-    made = _solution(c, lu, pivots, a.B, vector, shape)
+    made = solution(c, lu, pivots, a.B, vector, shape)
     made = made if a.left else swap(made, -1, -2)
     if not isinstance(c.value, (list, tuple)):
         return made
@@ -147,14 +149,8 @@ def _solve(c: Context, a: Args) -> Result:
 
 @aten("linalg_lu_factor_ex.default", "linalg_lu_factor.default")
 def _lu_factor(c: Context, a: Args) -> Result:
-    lu, pivots = _factors(c, a.A)
+    lu, pivots = factors(c, a.A)
     return [lu, pivots, _info(c, lu)][: len(c.value)]
-
-
-@aten("linalg_lu_solve.default")
-def _lu_solve(c: Context, a: Args) -> Expr:
-    refuse(not a.left or a.adjoint, "a system from the right or of the transposed matrix")
-    return _solution(c, a.LU, a.pivots, a.B, False, c.shape)
 
 
 @aten("linalg_cholesky.default", "linalg_cholesky_ex.default", "cholesky.default")
@@ -173,7 +169,7 @@ def _cholesky(c: Context, a: Args) -> Result:
 @aten("linalg_solve_triangular.default")
 def _triangular(c: Context, a: Args) -> Expr:
     """A system from the right is the transposed one from the left."""
-    lead = _lead(c, a.self, a.B)
+    lead = lead_axes(c, a.self, a.B)
     left, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (a.self, a.B)]
     if a.left:
         return op.linalg_solve_triangular(left, right, upper=bool(a.upper), unitriangular=bool(a.unitriangular))
@@ -184,7 +180,7 @@ def _triangular(c: Context, a: Args) -> Expr:
 
 @aten("cholesky_solve.default")
 def _cholesky_solve(c: Context, a: Args) -> Expr:
-    lead = _lead(c, a.input2, a.self)
+    lead = lead_axes(c, a.input2, a.self)
     factor, right = [c.broadcast(t, [*lead, *shape_of(t)[-2:]]) for t in (a.input2, a.self)]
     lower = c.emit(swap(factor, -1, -2) if a.upper else factor)
     first = op.linalg_solve_triangular(lower, right, upper=False)
@@ -194,7 +190,7 @@ def _cholesky_solve(c: Context, a: Args) -> Expr:
 @aten("cholesky_inverse.default")
 def _cholesky_inverse(c: Context, a: Args) -> Expr:
     lower = c.emit(swap(a.self, -1, -2) if a.upper else a.self)
-    first = op.linalg_solve_triangular(lower, _identity(c, lower), upper=False)
+    first = op.linalg_solve_triangular(lower, identity(c, lower), upper=False)
     return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
 
 
@@ -203,14 +199,14 @@ def _matrix_power(c: Context, a: Args) -> Expr:
     """By squaring; a negative power is that of the inverse."""
     x = c.emit(a.self)
     if a.n < 0:
-        x = c.emit(op.linalg_lu_solve(*_factors(c, x), _identity(c, x)))
+        x = c.emit(op.linalg_lu_solve(*factors(c, x), identity(c, x)))
     made, rest = None, abs(a.n)
     while rest:
         if rest & 1:
             made = x if made is None else c.emit(op.matmul(made, x))
         rest >>= 1
         x = c.emit(op.matmul(x, x)) if rest else x
-    return _identity(c, x) if made is None else made
+    return identity(c, x) if made is None else made
 
 
 @aten("tensordot.default")

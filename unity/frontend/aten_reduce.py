@@ -10,7 +10,7 @@ from .. import op
 from ..ir import build
 from ..ir.expr import IntImm, TupleGetItem
 from ..ir.types import Expr
-from .context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of
+from .context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of
 
 
 def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
@@ -36,6 +36,13 @@ aten("mean.default", "mean.dim")(_reduction(op.mean))
 aten("prod.default", "prod.dim_int")(_reduction(op.prod))
 aten("amax.default", "max.default")(_reduction(op.max))
 aten("amin.default", "min.default")(_reduction(op.min))
+
+
+@aten("nansum.default")
+def _nansum(c: Context, a: Args) -> Expr:
+    x = c.emit(a.self)
+    known = op.where(op.isnan(x), number(0, dtype_of(x)), x) if is_float(x) else x
+    return reduce(op.sum, c.cast(known, c.dtype), a.dim, a.keepdim)
 
 
 def _truth(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .. import op
 from ..ir.types import Expr
-from .context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse
+from .context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse, static, to_dim
 
 _FLOAT = {
     "log1p": op.log1p, "expm1": op.expm1, "log2": op.log2, "log10": op.log10, "exp2": op.exp2, "erfc": op.erfc,
@@ -244,6 +244,20 @@ def _round_decimals(c: Context, a: Args) -> Expr:
 def _polygamma(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     return op.digamma(x) if a.n == 0 else op.polygamma(x, n=a.n)
+
+
+@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def _linspace_between(c: Context, a: Args) -> Expr:
+    """Steps from the start in the first half, back from the end in the second, as torch takes them."""
+    refuse(not c.torch.empty(0, dtype=getattr(c.torch, c.dtype)).is_floating_point(), "integers")
+    steps = static(to_dim(a.steps), "the number of steps")
+    start, end = c.emit(c.cast(a.start, c.dtype)), c.emit(c.cast(a.end, c.dtype))
+    step = c.emit(op.divide(op.subtract(end, start), number(max(steps - 1, 1), c.dtype)))
+    line = c.torch.arange(steps, dtype=getattr(c.torch, c.dtype))
+    first, back = c.constant(line), c.constant(line.flip(0).contiguous())
+    ahead = op.add(start, op.multiply(first, step))
+    behind = op.subtract(end, op.multiply(back, step))
+    return op.where(c.constant(line < steps / 2), ahead, behind)
 
 
 # ---- random places of a model in evaluation mode

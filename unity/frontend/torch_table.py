@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    aten_factors,
     aten_index,
     aten_linalg,
     aten_loss,
@@ -22,8 +23,8 @@ from . import (
 from .context import ATEN
 
 SOURCES = (
-    aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_norm, aten_reduce, aten_resize, aten_rnn, aten_scatter, aten_shape,
-    aten_special, aten_unique, aten_view, aten_window,
+    aten_factors, aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_norm, aten_reduce, aten_resize, aten_rnn,
+    aten_scatter, aten_shape, aten_special, aten_unique, aten_view, aten_window,
 )  # fmt: skip
 """The files the table is made of."""
 

@@ -1,0 +1,64 @@
+"""Operators that are rare in models: factors taken apart, transposed systems, special functions, places by counts; one build for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import unity  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Factors(torch.nn.Module):
+    def forward(self, a: Any, b: Any, t: Any) -> Any:
+        lu, pivots = torch.linalg.lu_factor(a)
+        found = [*torch.linalg.lu(a), *torch.lu_unpack(lu, pivots)]
+        found += [torch.linalg.lu_solve(lu, pivots, b, adjoint=adjoint) for adjoint in (False, True)]
+        found += [torch.linalg.lu_solve(lu, pivots, b.mT, left=False, adjoint=adjoint) for adjoint in (False, True)]
+        for upper in (False, True):
+            for transpose in (False, True):
+                found.append(torch.triangular_solve(b, a + 4 * torch.eye(4), upper, transpose)[0])
+        found += [torch.linalg.tensorinv(t, ind=2), torch.linalg.tensorsolve(t, b[0, :2, :2])]
+        return found
+
+
+class Elements(torch.nn.Module):
+    def forward(self, x: Any, counts: Any, start: Any) -> Any:
+        s = torch.special
+        found = [torch.i0(x), s.i0e(x), s.i1(x), s.i1e(x), s.erfcx(x), s.modified_bessel_i0(x), s.modified_bessel_i1(x)]
+        found += [torch.polygamma(n, x.abs() + 0.1) for n in (0, 1, 2, 5)] + [torch._neg_view(x)]
+        found += [torch.nansum(x), torch.nanmean(x), torch.nansum(x, 0, keepdim=True), torch.nansum(counts)]
+        found += [torch.repeat_interleave(counts), torch.repeat_interleave(x[:3], counts, dim=0)]
+        found += [torch.linspace(start, 3.5, 7), torch.linspace(-1, start, 4), torch.linspace(start, start * 2, 1)]
+        empty = torch.zeros(0, dtype=torch.int64)
+        found += [
+            torch.nn.functional.embedding_bag(empty, x[:, None], offsets, mode="mean")
+            for offsets in (empty, counts[:2] * 0)
+        ]
+        return found
+
+
+def check(model: torch.nn.Module, *inputs: Any) -> unity.frontend.CompiledModel:
+    compiled = unity.compile(model.eval(), example_inputs=inputs, strict=True)
+    torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-4, atol=1e-4, equal_nan=True)
+    return compiled
+
+
+def test_factors_and_systems() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = [torch.randn(2, 4, n, generator=generator) for n in (4, 3)]
+    check(Factors(), a, b, torch.randn(2, 2, 4, 1, generator=generator).reshape(2, 2, 4))
+
+
+def test_elements_and_places() -> None:
+    x = torch.tensor([0.0, -0.5, 3.0, float("nan"), 8.5, -20.0, 60.0])
+    counts, start = torch.tensor([2, 0, 3]), torch.tensor(0.25)
+    compiled = check(Elements(), x, counts, start)
+    other = torch.tensor([0, 1, 0])
+    torch.testing.assert_close(
+        compiled(x, other, start), Elements()(x, other, start), rtol=1e-4, atol=1e-4, equal_nan=True
+    )
