@@ -109,6 +109,7 @@ REFUSED = [
     (lambda s: s.transform_layout("D", "C", lambda i, j: (i // 4, j, i % 4), pad_value=lambda a, b, c: (a, b)), "E444", "one expression"),
     (lambda s: s.transform_layout("D", "C", lambda i, j: i * unity.tir.Var("x", "int64")), "E403", "uses x"),
     (lambda s: s.transform_layout("D", "C", lambda i, j: te.max(i, j)), "E403", "//"),
+    (lambda s: s.transform_layout("D", "C", unity.tir.IndexMap((), (), (3,))), "E403", "0 indices"),
     (lambda s: s.transform_block_layout("D", lambda i, j: (i, ..., j)), "E403", "axis separators"),
     (lambda s: s.transform_layout("C", ("write", 0), lambda i: (i,)), "E403", ""),
     (lambda s: s.transform_layout("C", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value="x"), "E444", "a pad value"),
@@ -309,3 +310,11 @@ def test_buffers_and_keywords_as_arguments():
     replayed(mod, sch)
     with pytest.raises(ScheduleError, match="block B does not access D"):
         sch.transform_layout("B", Schedule(mod).mod["main"].buffer_map[mod["main"].params[1]], lambda i, j: (j, i))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int8", 1000), ("int32", 1.5), ("int32", float("nan")), ("uint8", -1)])
+def test_pad_values_that_the_buffer_cannot_hold(dtype, value):
+    sch = Schedule(module(ELEMENTWISE.replace("float32", dtype)))
+    with pytest.raises(ScheduleError, match=f"is no {dtype}"):
+        sch.transform_layout("B", "B", TILES, pad_value=value)
+    sch.transform_layout("B", "B", TILES, pad_value=3.0)

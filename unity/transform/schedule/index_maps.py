@@ -45,6 +45,10 @@ def to_index_map(
     if found.axis_separators and not separators:
         raise ScheduleError("E403", "an index map of iterators gives indices, no axis separators",
                             help="separators divide the axes of a buffer: give them to transform_layout")  # fmt: skip
+    if any([not 0 <= place <= len(found.final_indices) for place in found.axis_separators]):
+        raise ScheduleError(
+            "E403", f"no places among {len(found.final_indices)} indices: {list(found.axis_separators)}"
+        )
     dtype = dtype_of(sizes[0]).name if sizes else "int64"
     own = {v: index_var(v.name, dtype) for v in found.initial_indices}
     known: dict[Var, Expr] = {v: const(number, dtype) for v, number in state.values.items()}

@@ -71,9 +71,20 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
     """A number, or an index map that gives one value for the indices of the new layout."""
     if isinstance(value, (IntImm, FloatImm)):
         value = value.value
-    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        return value
     block: Sref = args["block"]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        dtype = buffer_of(state, block, args["buffer"]).dtype
+        if not dtype.is_float and (value != value or int(value) != value or const(int(value), dtype).value != value):  # type: ignore[attr-defined]
+            refuse(
+                "E444",
+                f"the pad value {value} is no {dtype.name}",
+                condition="a pad value",
+                at=block,
+                nearest="pad_value=0",
+            )
+        return value if dtype.is_float else int(value)
+    if value is None:
+        return None
     if not isinstance(value, IndexMap) and not callable(value):
         refuse("E444", f"the pad value must be a number, or a function of the new indices, got {value!r}", condition="a pad value",
                at=block, nearest="pad_value=0")  # fmt: skip

@@ -234,6 +234,8 @@ def named(text: Any, known: Mapping[str, RandomVar]) -> RandomVar:
         raise ScheduleError("E405", f"a trace names a variable {text!r}")
     if text in known:
         return known[text]
+    if text.isidentifier():
+        raise ScheduleError("E405", f"a trace uses {text}, which no earlier step gives")
     variables = {n: v.expr for n, v in known.items() if isinstance(v, ExprRV)}
     return ExprRV(expr=read_arithmetic(text, variables))
 
