@@ -77,7 +77,7 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
         if not isinstance(found, Call):
             continue
         name = found.op.name if type(found.op) is Op else ""
-        if name == "T.tvm_access_ptr" and _only_reads(found.args[4]):
+        if name == "T.tvm_access_ptr" and len(found.args) == 5 and _only_reads(found.args[4]):
             continue
         (fetched if name == "T.prefetch" else passed).update([id(argument) for argument in found.args])
         for argument in found.args:
