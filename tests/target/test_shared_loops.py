@@ -45,7 +45,8 @@ def test_who_decides(params, shared, asked):
         (100, 100, "R.exp(x)", 9),  # 12 chunks
         (100, 100, "R.add(x, x)", None),  # cheaper cells: not worth it
         (300, 300, "R.add(x, x)", 15),  # 21 chunks
-        (4, 100_000, "R.add(x, x)", 1),
+        (4, 100_000, "R.add(x, x)", 2),  # 25 pieces of each row
+        (3, 1000, "R.exp(x)", None),
     ],
 )
 def test_chunks_of_constant_extents(rows, columns, body, chunk):
@@ -67,6 +68,34 @@ def test_results_at_every_size(body, expected):
             np.testing.assert_allclose(run(x).numpy(), expected(x), rtol=3e-7)
     finally:
         unity.set_num_threads(before)
+
+
+def test_a_few_rows_of_images_are_shared_with_the_loop_inside():
+    """One image of 12 channels: 12 iterations, and as many calls of the body's function as there are chunks."""
+    params = 'x: R.Tensor(("n", 12, 64, 64), "float32")'
+    text = code(params, "R.nn.softmax(x)")
+    assert text.count("call i32 @unity_parallel_for(") == 1
+    assert re.search(r"mul (nsw )?i64 %\S+, 12", text)  # iterations are n * 12
+    run = unity.VirtualMachine(unity.compile(module(params, "R.nn.softmax(x)")))["main"]
+    before = unity.num_threads()
+    unity.set_num_threads(3)
+    try:
+        for n in (0, 1, 2, 9):
+            x = np.linspace(-1, 1, n * 12 * 64 * 64, dtype="float32").reshape(n, 12, 64, 64)
+            e = np.exp(x)
+            np.testing.assert_allclose(run(x).numpy(), e / e.sum(-1, keepdims=True), rtol=1e-5)
+    finally:
+        unity.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(3, 100_003), (2, 3, 50_000), (5, 7, 4096), (2, 1, 3, 300, 300)])
+@pytest.mark.parametrize(
+    "body, expected", [("R.add(x, x)", lambda x: x + x), ("R.sum(x, axis=-1)", lambda x: x.sum(-1))]
+)
+def test_few_iterations_outside(shape, body, expected):
+    run = unity.VirtualMachine(unity.compile(module(f'x: R.Tensor({shape}, "float32")', body)))["main"]
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    np.testing.assert_allclose(run(x).numpy(), expected(x.astype("float64")), rtol=1e-4, atol=1e-3)
 
 
 def test_results_of_long_lines():

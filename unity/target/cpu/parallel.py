@@ -7,13 +7,14 @@ of a chunk that failed. Inside a parallel body further parallel loops are serial
 from __future__ import annotations
 
 from ...ffi.pool import PARALLEL_FOR
-from ...ir.build import dtype_of
+from ...ir.build import add, dtype_of, floordiv, floormod, is_int, mul
 from ...ir.expr import Call, IntImm, Var
-from ...ir.scalar import BufferLoad, Min
-from ...ir.stmt import AllocBuffer, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.node import replace
+from ...ir.scalar import Add, BufferLoad, Min
+from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, used_vars
-from ...transform.tir.sharing import SHARED_WORK, store_work
+from ...transform.tir.sharing import SHARED_WORK, is_few, store_work
 from .casts import convert
 from .lltypes import value_type
 from .writer import I64, FunctionWriter, LoopScope
@@ -41,8 +42,26 @@ def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
     return found
 
 
+def _collapsed(stmt: For) -> For:
+    """A parallel loop that holds nothing but another one: one loop over both, where the outer one alone has few iterations."""
+    inner = stmt.body
+    if type(inner) is not For or inner.kind != "parallel" or not is_few(stmt.extent):
+        return stmt
+    plain = all([is_int(loop.min, 0) and loop.step is None for loop in (stmt, inner)])
+    if not plain or stmt.loop_var in used_vars(inner.extent) or dtype_of(inner.loop_var) is not dtype_of(stmt.loop_var):
+        return stmt
+    both = Var(f"{stmt.loop_var.name}_{inner.loop_var.name}", stmt.loop_var.ty)
+    body = seq(
+        Bind(stmt.loop_var, floordiv(both, inner.extent)),
+        Bind(inner.loop_var, floormod(both, inner.extent)),
+        inner.body,
+    )
+    return replace(stmt, loop_var=both, extent=mul(stmt.extent, inner.extent), body=body)
+
+
 def parallel_loop(w: FunctionWriter, stmt: For) -> None:
     """Write a parallel loop."""
+    stmt = _collapsed(stmt)
     dtype = dtype_of(stmt.loop_var)
     first, extent = w.value(stmt.min), w.value(stmt.extent)
     captured = _captured(w, stmt)
@@ -104,7 +123,9 @@ def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
 
 
 def _parts(extent: Expr) -> list[Expr]:
-    """What an extent is at most: itself, or the operands of a minimum."""
+    """What an extent is at most: itself, or the operands of a minimum, and what is added to them."""
+    if type(extent) is Add and type(extent.b) is IntImm:
+        return [add(part, extent.b) for part in _parts(extent.a)]
     return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]
 
 

@@ -29,12 +29,14 @@ from ...ir.types import Expr, prim_type
 from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
-from .sharing import SHARED_WORK, store_work
+from .sharing import SHARED_WORK, is_few, store_work
 from .tiles import TileOptions, vector_bytes
 from .transposed import transposed
 
 PIECE = 1 << 12
 """Iterations of a piece of a single long loop."""
+LONG = 256
+"""Iterations of an innermost loop that vectors fill by themselves."""
 BLOCK = 32
 """Lines and columns of a block of a transposition."""
 _COST = (0, 1, 16)
@@ -97,17 +99,28 @@ def _large(loops: list[For], update: Update) -> bool:
 
 
 def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
-    """Loops over independent cells, the outermost shared between threads; a single loop is cut into pieces first."""
-    outer = next(loop for loop in loops if not is_int(loop.extent, 1))
-    if outer is not loops[-1]:
-        shared: dict[type, Visit] = {
-            For: lambda loop: replace(loop, kind="parallel") if loop.loop_var is outer.loop_var else loop
-        }
-        return rewrite(_loops_over(loops, realize, vectorize), shared)  # type: ignore[no-any-return]
-    pieces, piece = _cut(outer, PIECE)
-    realize = replace(realize, iter_values=tuple([substitute(v, piece.values) for v in realize.iter_values]))
-    body = _loops_over([*[loop for loop in loops if loop is not outer], piece.loop], realize, vectorize)
-    return replace(pieces, body=body, kind="parallel")
+    """Loops over independent cells, the outermost shared between threads, with the next where it has few iterations; a single loop
+    is cut into pieces first."""
+    outer, *inner = [loop for loop in loops if not is_int(loop.extent, 1)]
+    marked = [outer]
+    last = inner[-1] if inner else outer
+    if inner and is_few(outer.extent):
+        # loops that end at a short innermost one may become one with it, which is worth more
+        if len(inner) > 2 or (len(inner) == 2 and _iterations(inner[-1:]) >= LONG):
+            marked.append(inner[0])
+        elif len(inner) == 1 and _iterations(inner) >= 2 * PIECE:
+            marked.append(last)
+    if last in marked:
+        pieces, piece = _cut(last, PIECE)
+        realize = replace(realize, iter_values=tuple([substitute(v, piece.values) for v in realize.iter_values]))
+        at = loops.index(last)
+        loops = [*loops[:at], pieces, *loops[at + 1 :], piece.loop]
+        marked[marked.index(last)] = pieces
+    variables = [loop.loop_var for loop in marked]
+    shared: dict[type, Visit] = {
+        For: lambda loop: replace(loop, kind="parallel") if loop.loop_var in variables else loop
+    }
+    return rewrite(_loops_over(loops, realize, vectorize), shared)  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)

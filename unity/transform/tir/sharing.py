@@ -6,10 +6,11 @@ Not here: who makes a loop parallel (the passes that order and tile loops; code 
 
 from __future__ import annotations
 
-from ...ir.expr import Call, Op
+from ...ir.expr import Call, IntImm, Op
 from ...ir.intrinsic import BINARY_MATH, UNARY_MATH
 from ...ir.scalar import Add, BufferLoad, Mul
 from ...ir.stmt import BufferStore
+from ...ir.types import Expr
 from ...ir.walk import collect
 
 SHARED_WORK = 1 << 18
@@ -19,7 +20,15 @@ CELL_WORK = 8
 MATH_WORK = 32
 """Work of a mathematical function."""
 
+FEW = 8
+"""Iterations of a shared loop that threads cannot share evenly: the loop inside it is shared too."""
+
 _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
+
+
+def is_few(extent: Expr) -> bool:
+    """Is a loop alone too short to be shared, or may it be."""
+    return type(extent) is not IntImm or extent.value < FEW
 
 
 def store_work(store: BufferStore) -> int:

@@ -19,7 +19,7 @@ from ...ir.stmt import For, Stmt, seq
 from ...ir.types import Expr, prim_type
 from ...ir.walk import collect, fresh_copy
 from .nests import Nest, Update, stride_class
-from .sharing import SHARED_WORK, store_work
+from .sharing import SHARED_WORK, is_few, store_work
 from .tile_shape import Machine
 
 UNKNOWN = 64
@@ -137,9 +137,10 @@ def over_tiles(
     leaf: Callable[[Corner, dict[For, Piece]], Stmt],
     vectors: tuple[For, int] | None = None,
 ) -> Stmt:
-    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared.
-    ``vectors``: the loop that becomes vectors, and their lanes."""
-    shared = next((loop for loop in order if not is_int(loop.extent, 1)), None) if parallel else None
+    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared, with the
+    next where it has few iterations. ``vectors``: the loop that becomes vectors, and their lanes."""
+    shared = [loop for loop in order if not is_int(loop.extent, 1)] if parallel else []
+    shared = shared[: 2 if shared and is_few(shared[0].extent) else 1]
     corner: Corner = {}
     pieces: dict[For, Piece] = {}
 
@@ -147,7 +148,7 @@ def over_tiles(
         if position == len(order):
             return leaf(dict(corner), dict(pieces))
         loop = order[position]
-        kind = "parallel" if loop is shared else "serial"
+        kind = "parallel" if loop in shared else "serial"
         size = sizes.get(loop)
         if size is None:
             corner[loop.loop_var] = loop.loop_var
