@@ -304,9 +304,12 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
     offsets = cut(a.offsets, 0, to_dim(0), bags) if a.include_last_offset else a.offsets
-    line = op.arange(0, count, 1, dtype="int64")
-    behind = op.searchsorted(c.cast(offsets, "int64"), line, right=True)
-    bag = c.emit(op.subtract(behind, number(1, "int64")))
+    begins = op.scatter_elements(
+        op.zeros(ShapeExpr((build.add(count, 1),)), "int64"), c.cast(offsets, "int64"), op.ones(ShapeExpr((bags,)), "int64"),
+        reduction="add",
+    )  # fmt: skip
+    begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, to_dim(0), count)
+    bag = c.emit(op.subtract(begun, number(1, "int64")))
     rows: Expr = op.take(a.weight, a.indices, axis=0)
     padding = a.padding_idx
     if padding is not None and padding < 0 and "padding_idx" in c.node_target:
@@ -318,11 +321,10 @@ def _embedding_bag(c: Context, a: Args) -> Result:
         valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
     kept = c.emit(valid)
     column = c.reshape(kept, [count, 1])
-    place = c.broadcast(c.reshape(bag, [count, 1]), [count, width])
     low = number(-math.inf if a.mode == 2 else 0, c.dtype)
-    rows = c.broadcast(op.where(column, rows, low), [count, width])
+    rows = rows if padding is None or padding < 0 else op.where(column, rows, low)
     area = c.broadcast(low, [bags, width])
-    made: Expr = op.scatter_elements(area, place, rows, axis=0, reduction="max" if a.mode == 2 else "add")
+    made: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
     zeros = op.zeros(ShapeExpr((bags,)), "int64")
     counted = op.scatter_elements(zeros, bag, c.cast(kept, "int64"), axis=0, reduction="add")
     sizes = c.reshape(op.maximum(counted, number(1, "int64")), [bags, 1])

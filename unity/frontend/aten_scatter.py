@@ -126,11 +126,10 @@ def _index_add(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
-    data, index, source = _lined_up(c, a.self, axis, a.index, c.cast(a.source, c.dtype))
+    source = c.cast(a.source, c.dtype)
     if a.alpha != 1:
         source = (op.logical_and if c.dtype == "bool" else op.multiply)(source, number(a.alpha, c.dtype))
-    made = op.scatter_elements(data, index, source, axis=axis, reduction="add")
-    return made if rank_of(a.self) else c.reshape(made)
+    return _in_lines(c, axis, a.index, source, c.cast(a.self, c.dtype), "add")
 
 
 @aten("index_copy.default")
@@ -138,9 +137,16 @@ def _index_copy(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
-    data, index, source = _lined_up(c, a.self, axis, a.index, a.source)
-    made = op.scatter_elements(data, index, source, axis=axis, reduction="update")
-    return made if rank_of(a.self) else c.reshape(made)
+    return _in_lines(c, axis, a.index, a.source, a.self, "update")
+
+
+def _in_lines(c: Context, axis: int, index: Expr, source: Expr, data: Expr, how: str) -> Expr:
+    """Slices written along an axis: whole ones along the first, else element by element."""
+    if axis == 0 and rank_of(data) > 1 and rank_of(source) == rank_of(data):
+        return op.scatter_nd(data, c.reshape(index, [*shape_of(source)[:1], 1]), source, reduction=how)
+    data, index, source = _lined_up(c, data, axis, index, source)
+    made = op.scatter_elements(data, index, source, axis=axis, reduction=how)
+    return made if rank_of(data) == len(c.shape) else c.reshape(made)
 
 
 @aten("put.default")

@@ -205,16 +205,34 @@ def _pad(call: Call, x: te.Tensor) -> te.Tensor:
     if mode == "constant":
         return pad_tensor(x, range(x.ndim), before, after, te.const(attr(call, "pad_value", 0.0), x.dtype))
 
-    def source(i: te.Value, axis: int) -> te.Value:
-        at, last = i - before[axis], te.Value(build.sub(x.shape[axis], 1))
+    def places(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
+        """Where an element of the border before, one inside, and one of the border behind come from."""
+        at, size = i - before[axis], te.Value(x.shape[axis])
         if mode == "circular":
-            return at % te.Value(x.shape[axis])
+            return at + size, at, at - size
         if mode == "replicate":
-            return te.maximum(te.minimum(at, last), te.const(0, "int64"))
-        at = te.select(at < 0, te.const(0, "int64") - at, at)
-        return te.select(at > last, last * 2 - at, at)
+            return te.const(0, "int64"), at, size - 1
+        return te.const(0, "int64") - at, at, (size - 1) * 2 - at
 
-    return te.compute(result_dims(call), lambda *i: x[[source(v, a) for a, v in enumerate(i)]], "pad")  # type: ignore[no-any-return]
+    def beside(i: te.Value, axis: int) -> tuple[te.Value, te.Value]:
+        return i < before[axis], i >= te.Value(x.shape[axis]) + before[axis]
+
+    def source(i: te.Value, axis: int) -> te.Value:
+        low, inside, high = places(i, axis)
+        ahead, behind = beside(i, axis)
+        made = te.select(behind, high, inside) if after[axis] else inside
+        return te.select(ahead, low, made) if before[axis] else made
+
+    def body(*i: te.Value) -> te.Value:
+        """Along the last axis a choice of elements, not of indices: loops are cut where the choice changes."""
+        *outer, last = [*i]
+        head, axis = [source(v, a) for a, v in enumerate(outer)], x.ndim - 1
+        low, inside, high = [x[[*head, place]] for place in places(last, axis)]
+        ahead, behind = beside(last, axis)
+        made = te.if_then_else(behind, high, inside) if after[axis] else inside
+        return te.if_then_else(ahead, low, made) if before[axis] else made
+
+    return te.compute(result_dims(call), body, "pad") if x.ndim else x
 
 
 def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> np.ndarray:

@@ -125,7 +125,7 @@ it falls without end beyond."""
 
 def _gelu(call: Call, x: te.Value) -> te.Value:
     """In float32 through the smaller tail of the normal distribution, which keeps its digits and needs one exponential."""
-    if x.dtype == "float64":
+    if x.dtype.name == "float64":
         return x * (te.erf(x * _c(math.sqrt(0.5), x)) * 0.5 + 0.5)
 
     def both(a: te.Value) -> te.Value:
