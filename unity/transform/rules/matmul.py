@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 schedule_of = late_function("unity.transform.schedule", "Schedule")
 
 FUNC = "main"
-UNROLLED = 4
-"""Steps of the innermost reduction written out in one iteration."""
+UNROLLED = 16
+"""Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
 PARALLEL_WORK = 1 << 18
 """Multiply-adds from which on a program is shared between threads."""
 SHARED_TILES = 8
@@ -215,8 +215,9 @@ def _tile(
         steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
         grouped.append(k2)
         innermost //= dot.group
-    if innermost is not None and innermost % UNROLLED == 0 and innermost > UNROLLED:
-        steps[-1], k1 = sch.split(steps[-1], [None, UNROLLED])
+    written = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    if innermost is not None and written > 1 and innermost % written == 0 and innermost > written:
+        steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     sch.reorder(*outer, *steps, *unrolled, *inner, j1, j2, *grouped)
     for loop in (*unrolled, *inner, j1):
