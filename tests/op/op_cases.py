@@ -306,6 +306,7 @@ CASES += [
     )
 ]
 CASES += [
+    *[("nn.gelu", [f(9, dtype=kind) * 4], {}) for kind in ("float32", "float64")],
     ("nn.group_norm", [f(2, 6, 3, 2), f(6), f(6)], {"num_groups": 3}),
     ("nn.group_norm", [f(2, 3, 2, 6), f(6), f(6)], {"num_groups": 3, "channel_axis": -1}),
     ("nn.group_norm", [f(2, 3, 4, 5), f(4), f(4)], {"num_groups": 2, "channel_axis": 2, "scale": False}),
