@@ -7,13 +7,13 @@ import pytest
 from unity.transform.tir.tile_shape import Machine, tile_shape
 
 
-@pytest.mark.parametrize("columns", [768, 2304, 3072, 50257])
+@pytest.mark.parametrize("columns", [768, 1024, 2304, 3072, 50257])
 def test_a_single_row_is_cut_into_tiles_that_two_threads_share_evenly(columns):
     rows, vectors = tile_shape(1, columns, Machine())
     tiles = -(-columns // (16 * vectors))
     assert rows == 1
-    assert tiles >= 12
-    assert vectors >= 4  # so many additions are under way at once
+    assert tiles >= 12 or tiles % 2 == 0
+    assert vectors >= 8  # so many multiply-adds are under way at once
 
 
 def test_a_single_short_row():

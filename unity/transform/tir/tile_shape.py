@@ -45,8 +45,9 @@ def tile_shape(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles."""
     vectors = -(-columns // machine.lanes)
     best, best_cost = (1, 1), float("inf")
-    # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads
-    widest = 4 if rows > 1 else max(4, min(16, vectors // SHARED_TILES))
+    # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
+    # never fewer vectors than multiply-adds are under way
+    widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
         for height in range(1, min(machine.accumulators // width, rows, 16) + 1):
             cost = 0.0
