@@ -46,7 +46,7 @@ def _map_value(value: Any, visit: Visit) -> Any:
     if type(value) is tuple:
         if not value:
             return value
-        mapped = [_map_value(item, visit) for item in value]
+        mapped = [visit(item) if isinstance(item, Node) else _map_value(item, visit) for item in value]
         for old, new in zip(value, mapped):
             if old is not new:
                 return tuple(mapped)
@@ -74,7 +74,8 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
         old = getattr(node, name)
         if old is None:
             continue
-        new = _map_value(old, define if role is DEF else visit)
+        way = define if role is DEF else visit
+        new = way(old) if isinstance(old, Node) else _map_value(old, way)
         if new is not old:
             if changes is None:
                 changes = {}
@@ -135,7 +136,7 @@ class Rewriter:
             for name, role in node.walked:
                 if role is DEF:
                     self._define_symbols(tuple(bound_symbols(getattr(node, name))))
-        return self.leave(rebuild(node, self.visit, self.define))
+        return self.leave(rebuild(node, self.visit, self.define) if node.walked else node)
 
     def enter(self, node: Any) -> Any | None:
         """Called before the children: a result that is not None replaces the node."""
@@ -210,22 +211,32 @@ def fresh_copy(node: Any, mapping: Mapping[Any, Any] | None = None) -> Any:
 
 
 def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
-    """Call ``visit`` on every node, children first, each shared node once; iterative, any depth. ``seen`` holds the ids of nodes
-    that are passed over, and receives those met: walks over parts of one living tree can share it.
+    """Call ``visit`` on every node, as ``nodes_in`` orders them."""
+    for node in nodes_in(root, seen):
+        visit(node)
 
-    Variables and buffers are visited at uses and definitions; the type of a variable and the shape of a buffer are entered
-    once, with the first.
+
+def nodes_in(root: Node, seen: set[int] | None = None) -> list[Any]:
+    """Every node, children first, each shared node once; iterative, any depth.
+
+    Variables and buffers stand at uses and definitions; the type of a variable and the shape of a buffer are entered once, with
+    the first. ``seen`` holds the ids of nodes that are passed over, and receives those met: walks over parts of
+    one living tree can share it.
     """
+    found: list[Any] = []
     seen = set() if seen is None else seen
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
         if type(node) is tuple:  # its children are done
-            visit(node[0])
+            found.append(node[0])
             continue
         if id(node) in seen:
             continue
         seen.add(id(node))
+        if not node.walked:
+            found.append(node)
+            continue
         held: list[Any] = []  # children(node), in place: this loop is where passes spend their time
         for name, _ in node.walked:
             value = getattr(node, name)
@@ -233,24 +244,15 @@ def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None =
                 held.append(value)
             elif value is not None:
                 _collect(value, held)
-        if not held:
-            visit(node)
-            continue
         stack.append((node,))
         held.reverse()
         stack += held
+    return found
 
 
 def collect(root: Node, kinds: type | tuple[type, ...]) -> list[Any]:
     """All nodes of some classes, children first, each once."""
-    found: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, kinds):
-            found.append(node)
-
-    post_order(root, visit)
-    return found
+    return [node for node in nodes_in(root) if isinstance(node, kinds)]
 
 
 def used_vars(root: Node) -> list[Var]:

@@ -21,7 +21,7 @@ from ..ir.module import IRModule, module
 from ..ir.verify import verify
 from ..ir.walk import collect, rewrite
 from ..script.read_module import parse
-from ..support.collector import no_collection
+from ..support.collector import no_collection, young_collection
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
 from ..support.late import LOADERS, late_function
@@ -77,7 +77,7 @@ def compile(
         Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
     )
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
-    with Progress("compiling") as progress, chosen, scheduled_for(named):
+    with Progress("compiling") as progress, chosen, scheduled_for(named), young_collection():
         remembered, made = None, None
         options = {"target": str(chosen), "exec_mode": exec_mode}
         if discard_parameters is False:

@@ -1,0 +1,85 @@
+"""The cycle collector while others use it: held back together, as it was before once all have left."""
+
+import gc
+import os
+import threading
+
+import pytest
+
+from unity.support.collector import no_collection, young_collection
+
+
+def state():
+    return gc.isenabled(), gc.get_threshold()
+
+
+@pytest.fixture(autouse=True)
+def unchanged():
+    before = state()
+    yield
+    assert state() == before
+
+
+def test_old_objects_are_left_alone():
+    seen = []
+    gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "stop" else None)
+    try:
+        with young_collection():
+            for _ in range(3):
+                kept = [[] for _ in range(200_000)]
+            assert kept and 0 in seen and 1 in seen and 2 not in seen
+            with no_collection():
+                seen.clear()
+                kept = [[] for _ in range(200_000)]
+                assert not seen
+    finally:
+        gc.callbacks.pop()
+
+
+def test_errors_and_nesting_give_it_back():
+    before = state()
+    for held in (no_collection, young_collection):
+        with pytest.raises(KeyError), held(), held():
+            assert state() != before
+            raise KeyError
+        assert state() == before
+
+
+def test_the_last_of_several_threads_gives_it_back():
+    before, inside, leave = state(), threading.Event(), threading.Event()
+
+    def other():
+        with young_collection(), no_collection():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    with young_collection(), no_collection():
+        pass
+    assert not gc.isenabled() and gc.get_threshold() != before[1]
+    leave.set()
+    thread.join()
+    assert state() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_threads_it_does_not_have():
+    before, inside, leave = state(), threading.Event(), threading.Event()
+
+    def other():
+        with young_collection(), no_collection():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if not child:
+        os._exit(0 if state() == before else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    leave.set()
+    thread.join()
