@@ -8,8 +8,9 @@ import unity
 from unity.ffi.discard import is_discarded
 from unity.ffi.tensor import Tensor
 from unity.script import parse
-from unity.transform.base import DumpInstrument, PassContext
+from unity.transform.base import PASSES, DumpInstrument, PassContext, module_pass
 from unity.transform.relax.fold_constant import fold_constant
+from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.releases import Releases, module_constants, places
 
 
@@ -67,3 +68,27 @@ def test_nothing_goes_outside_a_build_or_while_somebody_watches(tmp_path) -> Non
     for executable in (watched, unity.compile(module(w))):
         np.testing.assert_array_equal(np.asarray(executable["main"](np.ones(4, "float32"))), np.full(4, 13, "float32"))
     assert not is_discarded(w)
+
+
+def test_a_pass_of_somebody_else_may_keep_modules() -> None:
+    kept = []
+
+    @module_pass(name="keep_for_releases")
+    def keep(mod):
+        kept.append(mod)
+        return mod
+
+    PASSES.pop("keep_for_releases")
+    w = Tensor(np.full((64, 64), 3, "float32"))
+    text = """
+@R.function
+def main(x: R.Tensor((4, 64), "float32")):
+    with R.dataflow():
+        a = R.exp(w)
+        b = R.matmul(x, a)
+        R.output(b)
+    return b
+"""
+    unity.compile(parse(text, scope={"w": w}), pipeline=DEFAULT_PIPELINE.insert_after("fold_constant", keep))
+    assert kept[0].script()
+    assert not any([is_discarded(t) for t in module_constants(kept[0])])
