@@ -1,6 +1,6 @@
 """torch's own operator samples (``op_db``) against torch eager.
 
-By default one sample of each variant of some hundred operators. ``OP_DB=all`` runs every sample of every operator in float32, several
+By default one sample of each variant of some fifty operators. ``OP_DB=all`` runs every sample of every operator in float32, several
 minutes; ``OP_DB=all:int64`` in another dtype; ``OP_DB=add,sort`` the named operators.
 """
 
@@ -21,17 +21,13 @@ CHOSEN, _, KIND = os.environ.get("OP_DB", "").partition(":")
 DTYPE = getattr(torch, KIND or "float32")
 ENTRIES = [info for info in op_db if DTYPE in info.supported_dtypes("cpu")]
 FAST = """
-add sub mul div remainder fmod floor_divide pow maximum where clamp lerp atan2 hypot xlogy copysign logaddexp
-exp expm1 log1p erf erfinv lgamma digamma sigmoid tanh round sign nan_to_num frac
-sum mean prod amax argmax max var std_mean logsumexp linalg.vector_norm any all cumsum cumprod cummax logcumsumexp median
-matmul bmm addmm baddbmm einsum nn.functional.linear nn.functional.bilinear outer
-softmax log_softmax nn.functional.gelu nn.functional.layer_norm nn.functional.group_norm
-nn.functional.scaled_dot_product_attention nn.functional.embedding_bag nn.functional.cross_entropy
-nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d nn.functional.avg_pool3d
-nn.functional.adaptive_max_pool2d nn.functional.interpolate nn.functional.grid_sample nn.functional.unfold nn.functional.pad
-reshape permute expand cat stack split chunk roll flip tril repeat_interleave diagonal as_strided unfold diff
-gather scatter scatter_reduce index_select index_add index_put masked_scatter take_along_dim sort topk searchsorted
-linalg.det linalg.inv linalg.solve linalg.cholesky
+add div remainder pow where lerp atan2 xlogy erfinv lgamma round
+sum argmax var amax cumsum logcumsumexp median linalg.vector_norm
+matmul einsum softmax nn.functional.layer_norm nn.functional.scaled_dot_product_attention nn.functional.embedding_bag
+nn.functional.cross_entropy nn.functional.conv2d nn.functional.conv_transpose2d nn.functional.max_pool2d
+nn.functional.interpolate nn.functional.grid_sample nn.functional.pad
+reshape cat roll repeat_interleave as_strided gather scatter_reduce index_put sort topk searchsorted unique
+linalg.solve linalg.cholesky
 """
 SAMPLES = 1
 
@@ -54,11 +50,11 @@ if CHOSEN:
 
 else:
 
-    @pytest.mark.parametrize("part", range(4))
+    @pytest.mark.parametrize("part", range(2))
     def test_samples_of_common_operators(part: int) -> None:
         names = FAST.split()
-        entries = [info for info in ENTRIES if info.name in names[part::4]]
-        assert {info.name for info in entries} == set(names[part::4])
+        entries = [info for info in ENTRIES if info.name in names[part::2]]
+        assert {info.name for info in entries} == set(names[part::2])
         samples, outcome = [], Outcome()
         for info in entries:
             found = comparable_samples(info, DTYPE, SAMPLES, False, outcome)
