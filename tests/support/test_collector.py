@@ -20,6 +20,21 @@ def unchanged():
     assert state() == before
 
 
+def in_another_thread():
+    """Let a thread hold both; returns what makes it leave."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with young_collection(), no_collection():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    return lambda: (leave.set(), thread.join())
+
+
 def test_old_objects_are_left_alone():
     seen = []
     gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "stop" else None)
@@ -46,40 +61,22 @@ def test_errors_and_nesting_give_it_back():
 
 
 def test_the_last_of_several_threads_gives_it_back():
-    before, inside, leave = state(), threading.Event(), threading.Event()
-
-    def other():
-        with young_collection(), no_collection():
-            inside.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    inside.wait()
+    before = state()
+    leave = in_another_thread()
     with young_collection(), no_collection():
         pass
     assert not gc.isenabled() and gc.get_threshold() != before[1]
-    leave.set()
-    thread.join()
+    leave()
     assert state() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_threads_it_does_not_have():
-    before, inside, leave = state(), threading.Event(), threading.Event()
-
-    def other():
-        with young_collection(), no_collection():
-            inside.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    inside.wait()
+    before = state()
+    leave = in_another_thread()
     child = os.fork()
     if not child:
         os._exit(0 if state() == before else 1)
     assert os.waitpid(child, 0)[1] == 0
-    leave.set()
-    thread.join()
+    leave()
