@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch_models import same  # noqa: E402
 
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
@@ -158,3 +159,19 @@ def test_constants_made_while_the_model_runs() -> None:
     x = torch.randn(4)
     with torch.no_grad():
         same(compiled(forward)(x), forward(x))
+
+
+def test_a_branch_on_data() -> None:
+    def forward(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda v: v * 2, lambda v: v - 1, (x,))
+
+    run = compiled(forward)
+    with torch.no_grad():
+        for x in (torch.ones(3), -torch.ones(3)):
+            same(run(x), forward(x))
+
+
+def test_a_graph_with_an_unknown_function_of_functions_runs_in_torch() -> None:
+    q, run = torch.randn(1, 2, 16, 8), compiled(flex_attention)
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*flex_attention"):
+        same(run(q, q, q), flex_attention(q, q, q))

@@ -5,6 +5,7 @@ Registered by the entry point group ``torch_dynamo_backends``.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,10 +45,19 @@ def _in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[...,
 
 
 def compile_graph(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks."""
+    """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks.
+
+    A graph with an operator of operators that is not known runs in torch, with a FallbackWarning.
+    """
     torch = require("torch")
     with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
-        module, places, report = import_graph(graph_module)
+        try:
+            module, places, report = import_graph(graph_module)
+        except FrontendError as error:
+            if error.code != "E012":
+                raise
+            warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
+            return _in_torch(graph_module, example_inputs)
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
         main = VirtualMachine(build.compile(module))["main"]
@@ -113,7 +123,9 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             params.append(_parameter(context, node))
             graph.values[node] = _seen(params[-1], node.meta["val"])
         elif node.op == "get_attr":
-            graph.values[node] = _attribute(graph_module, node.target)
+            value = operator.attrgetter(node.target)(graph_module)
+            if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
+                graph.values[node] = _seen(op.constant(_given(context.torch, value.detach())), value)
     with builder.function("main", params):
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
@@ -159,13 +171,6 @@ def _parameter(context: Context, node: Any) -> Var:
         raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
     bound = context.symbols.bind(value)
     return bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
-
-
-def _attribute(graph_module: Any, path: str) -> Expr | Deferred:
-    value: Any = graph_module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return _seen(op.constant(_given(require("torch"), value.detach())), value)
 
 
 def _seen(expr: Expr, value: Any) -> Expr | Deferred:
