@@ -239,7 +239,8 @@ def _attention(c: Context, a: Args) -> Expr:
     mask = [] if a.attn_mask is None else [_scores_mask(c, a.attn_mask, front, batch)]
     causal = "TopLeft" if a.is_causal else None
     made = op.nn_attention(*tensors, *mask, scale=a.scale, causal_mask=causal, layout="BHSD,BHSD,BHSD,BSHD", empty=0.0)
-    return c.reshape(swap(c.emit(made), 1, 2))
+    heads_first = swap(c.emit(made), 1, 2)
+    return heads_first if len(front) == 2 else c.reshape(heads_first)
 
 
 def _scores_mask(c: Context, mask: Expr, front: Sequence[Expr], batch: Expr) -> Expr:
