@@ -7,6 +7,7 @@ import pytest
 
 import unity
 from unity.support.errors import UnityError, VMError
+from unity.vm.roofline import machine_roofline
 
 TEXT = """
 @I.ir_module
@@ -99,3 +100,14 @@ def test_roofline_plot(executable, tmp_path):
     assert [text.get_text().split()[0] for text in axes.texts] == ["mm"]
     top = max(axes.lines[0].get_ydata())
     assert top == pytest.approx(found.peak.flops / 1e9) and "<svg" in path.read_text()
+
+
+def test_the_roofline_is_that_of_the_threads_in_use():
+    before = unity.num_threads()
+    try:
+        for threads in (1, 2, 1):
+            unity.set_num_threads(threads)
+            assert machine_roofline().threads == threads
+        assert machine_roofline() is machine_roofline()  # measured once
+    finally:
+        unity.set_num_threads(before)
