@@ -12,7 +12,7 @@ from .context import Args, Context, aten, is_float, number
 
 _SAME = {
     "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
-    "neg": op.negative, "_neg_view": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
+    "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
 }  # fmt: skip
 _FLOAT = {
     "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
@@ -35,6 +35,7 @@ for _name, _fn in _FLOAT.items():
     aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, True))
 
 
+aten("_neg_view.default")(lambda c, a: op.negative(a.self))
 aten("logical_not.default")(lambda c, a: op.logical_not(c.cast(a.self, "bool")))
 
 
