@@ -22,6 +22,8 @@ from .values import to_value
 
 _NOTHING = bc.Program()
 _NEW = bc.Entry("builtin", "new_tensor")
+_ALLOCATIONS = (_NEW, bc.Entry("builtin", "new_tensor_of"))
+_VIEWS = (bc.Entry("builtin", "view"), bc.Entry("builtin", "view_of"))
 _CHECKS = ("check_tensor", "match_shape", "check_writable")
 
 
@@ -61,14 +63,25 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
-    """Is every result of a function memory that it allocates: no parameter, no constant, no value some call gave."""
+    """Is every result of a function memory that it allocates, or a view of it: no parameter, no constant, no value of a call."""
     fn = program.functions[name]
     found = _results(fn, program)
-    made: dict[int, set[bc.Entry]] = {}
+    made: dict[int, list[bc.Call]] = {}
     for instruction in fn.code:
         if isinstance(instruction, bc.Call):
-            made.setdefault(instruction.dst, set()).add(program.table[instruction.function])
-    return found is not None and all([isinstance(v, bc.Reg) and made.get(v.index) == {_NEW} for v in found[1]])
+            made.setdefault(instruction.dst, []).append(instruction)
+
+    def is_new(value: bc.Arg) -> bool:
+        while isinstance(value, bc.Reg):
+            calls = made.get(value.index, [])
+            entry = program.table[calls[0].function] if len(calls) == 1 else None
+            if entry in _VIEWS:
+                value = calls[0].args[0]
+                continue
+            return entry in _ALLOCATIONS
+        return False
+
+    return found is not None and all([is_new(v) for v in found[1]])
 
 
 def _slots(dim: Any) -> set[int]:
