@@ -11,6 +11,8 @@ from unity.script import parse
 from unity.transform.base import PassContext, Pipeline, TimeInstrument, module_pass
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.to_mixed_precision import to_mixed_precision
+from unity.transform.rules import apply
+from unity.transform.rules.base import Rule
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE
 from unity.vm import build
 from unity.vm.executable import load
@@ -173,6 +175,17 @@ def test_passes_from_outside_always_run(built):
         unity.compile(module(), pipeline=Pipeline((outside, *DEFAULT_PIPELINE)))
         unity.compile(module(), pipeline=lambda mod: DEFAULT_PIPELINE(outside(mod)))
     assert len(seen) == 4 and len(built) == 4
+
+
+def test_other_rules_of_schedules_are_other_entries(built, monkeypatch):
+    unity.compile(module())
+    monkeypatch.setattr(apply, "RULES", apply.RULES[1:])
+    unity.compile(module())
+    assert len(built) == 2
+    monkeypatch.setattr(apply, "RULES", (*apply.RULES, Rule("mine", lambda fn, constants, machine: "no")))
+    for _ in range(2):
+        unity.compile(module())
+    assert len(built) == 4
 
 
 def test_an_operator_changed_from_outside_is_asked(built, monkeypatch):

@@ -25,7 +25,7 @@ from ..support.deep import deep_recursion
 from ..support.options import bool_option, int_option
 from ..target.target import Target
 from ..transform.base import PASSES, Pipeline
-from ..transform.rules.apply import RULES
+from ..transform.rules import apply
 from ..transform.rules.base import host_machine
 from ..transform.rules.remembered import are_own
 from ..transform.traced import OPEN_BYTES, Ledger, replay
@@ -40,7 +40,13 @@ def remembered_build(
 ) -> RememberedBuild | None:
     """The place of a build in the cache; None where it has none."""
     store = object_cache()
-    if store is None or target.kind != "llvm" or is_watched() or bool_option("UNITY_EXPLAIN") or not are_own(RULES):
+    if (
+        store is None
+        or target.kind != "llvm"
+        or is_watched()
+        or bool_option("UNITY_EXPLAIN")
+        or not are_own(apply.RULES)
+    ):
         return None
     if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
         return None
@@ -52,8 +58,8 @@ def remembered_build(
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
     key = content_key(
-        "program 1", kernel_state(tir_passes, target), str(passes), repr(host_machine()), exec_mode, driver_tag(),
-        np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
+        "program 1", kernel_state(tir_passes, target), str(passes), repr(host_machine()), repr([r.name for r in apply.RULES]),
+        exec_mode, driver_tag(), np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
     )  # fmt: skip
     return RememberedBuild(store, key, source, constants)
 
