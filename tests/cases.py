@@ -33,8 +33,8 @@ from unity.ir import Function, IRModule, PrimFunc
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
 from unity.ir.verify import verify
-from unity.script.read_module import parse
-from unity.script.show import script
+from unity.script.printer.show import script
+from unity.script.reader.module import parse
 from unity.support.errors import UnityError
 from unity.transform.base import Pipeline
 

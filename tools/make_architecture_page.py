@@ -20,7 +20,7 @@ from unity.transform.library import PASSES
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE
 from unity.vm.bytecode import program_text
-from unity.vm.compile import compile_module
+from unity.vm.compiler.module import compile_module
 
 HEAD = Path(__file__).resolve().parent / "architecture_head.md"
 TARGET = "llvm -mcpu=x86-64-v3"
@@ -175,7 +175,7 @@ def build() -> str:
         f"`unity/target/cpu/` writes LLVM IR as text, for all kernels at once; this is a loop of `{KERNEL}` for "
         f"`{TARGET}`, before LLVM's own passes.", "", fence(excerpt(text), "llvm"), "",
         "## Bytecode", "",
-        "`unity/vm/compile.py` turns the graph functions into bytecode, the format that is saved, interpreted, and translated to "
+        "`unity/vm/compiler` turns the graph functions into bytecode, the format that is saved, interpreted, and translated to "
         "a native driver.", "", fence(program_text(program)), "",
     ]  # fmt: skip
     return "\n".join(lines).rstrip() + "\n"

@@ -22,7 +22,7 @@ from unity.ir.expr import Constant  # noqa: E402
 from unity.ir.structural import structural_equal  # noqa: E402
 from unity.ir.verify import verify  # noqa: E402
 from unity.ir.walk import collect  # noqa: E402
-from unity.script.read_module import parse  # noqa: E402
+from unity.script.reader.module import parse  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {

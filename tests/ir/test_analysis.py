@@ -45,7 +45,7 @@ from unity.ir.analysis import (
     var_to_value,
 )  # fmt: skip
 from unity.ir.build import const, intrinsic
-from unity.script.read_module import parse
+from unity.script.reader.module import parse
 
 
 def shown(regions):

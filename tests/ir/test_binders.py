@@ -34,7 +34,9 @@ def test_symbols_are_bound_whatever_their_order(what: str) -> None:
 
 
 def test_different_symbols_stay_different() -> None:
-    text = '@R.function\ndef f(x: R.Tensor(("{} + 1",), "float32"), y: R.Tensor(("n", "m"), "float32")):\n    return x\n'
+    text = (
+        '@R.function\ndef f(x: R.Tensor(("{} + 1",), "float32"), y: R.Tensor(("n", "m"), "float32")):\n    return x\n'
+    )
     assert first_difference(parse(text.format("n")), parse(text.format("m"))) is not None
     assert structural_hash(parse(text.format("n"))) != structural_hash(parse(text.format("m")))
 

@@ -9,7 +9,7 @@ import unity.op  # noqa: F401 - fills the operator table
 from unity.ffi.registry import register_func, remove_global_func
 from unity.ir import IRModule
 from unity.ir.interpret import Interpreter, run
-from unity.script.read_module import parse
+from unity.script.reader.module import parse
 from unity.support.errors import InterpreterError
 
 

@@ -13,7 +13,7 @@ from unity.ir.expr import op as op_node
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
-from unity.op.gradients import GRADIENTS
+from unity.op.gradients.rules import GRADIENTS
 from unity.transform.relax.legalize_ops import legalize_ops
 
 RNG = np.random.default_rng(3)

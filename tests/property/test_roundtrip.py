@@ -10,8 +10,8 @@ from test_random_programs import results, same
 
 import unity.op  # noqa: F401 - fills the operator table
 from unity.ir.structural import first_difference
-from unity.script.read_module import parse
-from unity.script.show import script
+from unity.script.printer.show import script
+from unity.script.reader.module import parse
 
 BATCHES = [range(start, start + 100) for start in range(0, 1000, 100)]
 

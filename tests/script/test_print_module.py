@@ -48,8 +48,8 @@ from unity.ir import (
     prim_type,
     seq,
 )  # fmt: skip
-from unity.script.read_module import parse
-from unity.script.show import script
+from unity.script.printer.show import script
+from unity.script.reader.module import parse
 from unity.support.errors import InternalError, OptionError
 
 I64, F32, HANDLE = prim_type("int64"), prim_type("float32"), prim_type("handle")

@@ -13,7 +13,7 @@ from unity.ir import Constant, Function, IRModule, SeqExpr, first_difference
 from unity.ir.build import const
 from unity.ir.relation import tensor_type
 from unity.script import parse
-from unity.script.show import script
+from unity.script.printer.show import script
 
 PROGRAMS = {
     "main job": """

@@ -11,7 +11,7 @@ import struct
 import numpy as np
 import pytest
 
-import unity.script.show  # noqa: F401 - fills the printer hook
+import unity.script.printer.show  # noqa: F401 - fills the printer hook
 from unity.ffi.dtype import DataType
 from unity.ir import (
     EQ,
@@ -34,9 +34,9 @@ from unity.ir import (
     prim_type,
 )  # fmt: skip
 from unity.script.highlight import ansi, html_block, tokens
-from unity.script.show import script
-from unity.script.show_core import quote
-from unity.script.show_scalar import float_text
+from unity.script.printer.core import quote
+from unity.script.printer.scalar import float_text
+from unity.script.printer.show import script
 
 I64 = prim_type("int64")
 BOOL = prim_type("bool")

@@ -10,7 +10,7 @@ import numpy as np
 from unity.ffi.engine import Engine
 from unity.ffi.llvm import host_features
 from unity.target.cpu.lanes import type_name
-from unity.target.cpu.math_library import (
+from unity.target.cpu.math.library import (
     FLOAT_KINDS,
     INTEGER_KINDS,
     MATH_FUNCTIONS,

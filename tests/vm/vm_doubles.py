@@ -29,7 +29,7 @@ from unity.ir.function import Function
 from unity.ir.module import module
 from unity.ir.relation import tensor_type
 from unity.ir.types import OBJECT, FuncType, TupleType, prim_type
-from unity.vm.compile import compile_module
+from unity.vm.compiler.module import compile_module
 from unity.vm.executable import Executable
 
 I64 = prim_type("int64")

@@ -346,3 +346,15 @@ class handle(_Value):
 
 class void(_Value):
     """No value."""
+
+def FloatImm(dtype: builtins.str, value: builtins.float) -> Any:
+    """A number of a floating-point type."""
+
+def IntImm(dtype: builtins.str, value: builtins.int) -> Any:
+    """A number of an integer type."""
+
+def all(*conditions: Any) -> Any:
+    """True where every condition is."""
+
+def any(*conditions: Any) -> Any:
+    """True where one condition is."""

@@ -17,8 +17,8 @@ from ..ir.module import IRModule
 from ..ir.verify import violations
 from ..script import parse
 from ..script.highlight import ansi, wants_color
-from ..script.show import script
-from ..script.show_core import DIALECTS
+from ..script.printer.core import DIALECTS
+from ..script.printer.show import script
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError
 from ..transform.base import Pipeline

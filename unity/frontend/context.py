@@ -1,6 +1,6 @@
 """What a translation sees: the block builder, the metadata torch inferred for the result, and conversions of values.
 
-The table entries in ``aten_*.py`` are functions ``(c: Context, a: Args) -> Expr | list[Expr]`` registered with ``aten``.
+The table entries in ``aten/`` are functions ``(c: Context, a: Args) -> Expr | list[Expr]`` registered with ``aten``.
 """
 
 from __future__ import annotations

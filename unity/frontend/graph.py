@@ -21,7 +21,7 @@ from ..ir.relation import Answer, is_subtype
 from ..ir.types import Expr, TensorType
 from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
-from .aten_complex import evaluate
+from .aten.complex import evaluate
 from .context import Args, Context, Result
 from .control import READS, conditional, float_number, is_cond, read_number
 from .fallback import Deferred, call_torch, holds_deferred

@@ -35,7 +35,7 @@ from ..ir.types import Expr, FuncType, PrimType, ShapeType, Type, prim_type
 from ..ir.walk import fresh_copy, rewrite
 from ..op import add, less, reshape, take, tensor_to_shape
 from ..op.memory import builtin_alloc_tensor
-from ..script.read_module import parse
+from ..script.reader.module import parse
 from .context import Context, dtype_name, dtype_of, number, rank_of, shape_of, to_dim
 from .report import Gap
 

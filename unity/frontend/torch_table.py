@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from . import (
-    aten_factors,
-    aten_index,
-    aten_linalg,
-    aten_loss,
-    aten_math,
-    aten_nn,
-    aten_norm,
-    aten_reduce,
-    aten_resize,
-    aten_rnn,
-    aten_scatter,
-    aten_shape,
-    aten_special,
-    aten_unique,
-    aten_view,
-    aten_window,
+from .aten import (
+    factors,
+    index,
+    linalg,
+    loss,
+    math,
+    nn,
+    norm,
+    reduce,
+    resize,
+    rnn,
+    scatter,
+    shape,
+    special,
+    unique,
+    view,
+    window,
 )
 from .context import ATEN
 
 SOURCES = (
-    aten_factors, aten_index, aten_linalg, aten_loss, aten_math, aten_nn, aten_norm, aten_reduce, aten_resize, aten_rnn,
-    aten_scatter, aten_shape, aten_special, aten_unique, aten_view, aten_window,
+    factors, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
+    scatter, shape, special, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""
 

@@ -6,9 +6,9 @@ package fills the printer hooks of the ``ir`` room.
 
 from . import ir, relax, tir
 from .ir import ir_module
-from .read_module import parse
+from .printer.show import metadata, script
+from .reader.module import parse
 from .relax import function
-from .show import metadata, script
 from .tir import prim_func
 
 __all__ = ["function", "ir", "ir_module", "metadata", "parse", "prim_func", "relax", "script", "tir"]

@@ -18,8 +18,8 @@ from typing import Any
 from ..ir import Function, IRModule, PrimFunc
 from ..support.errors import ScriptError
 from ..support.source import Source
-from .read_module import parse
 from .read_text import read_tree
+from .reader.module import parse
 from .scope import Macro, OutsideScope
 from .syntax import FunctionDef
 

@@ -147,6 +147,12 @@ def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
 def invoke_pure_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure without effects."""
 
+def linear(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None) -> Any:
+    """``data @ weight.T + bias``: short for ``R.add(R.matmul(data, R.permute_dims(weight)), bias)``."""
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """``value`` where the mask is true, else ``x``: short for ``R.where``."""
+
 def abs(x: Any) -> Any:
     """Absolute value."""
 
@@ -278,6 +284,9 @@ def erf(x: Any) -> Any:
 def erfc(x: Any) -> Any:
     """1 - erf(x), exact far from 0."""
 
+def erfcx(x: Any) -> Any:
+    """exp(x^2) times R.erfc of x, which does not underflow."""
+
 def erfinv(x: Any) -> Any:
     """Inverse of the error function."""
 
@@ -346,6 +355,18 @@ def hamming_window(
 
 def hint_on_device(x: Any, device: Any, memory_scope: builtins.str = "global") -> Any:
     """Says on which device the value should live; a copy where it does not."""
+
+def i0(x: Any) -> Any:
+    """Modified Bessel function of order 0."""
+
+def i0e(x: Any) -> Any:
+    """exp(-|x|) times R.i0 of x."""
+
+def i1(x: Any) -> Any:
+    """Modified Bessel function of order 1."""
+
+def i1e(x: Any) -> Any:
+    """exp(-|x|) times R.i1 of x."""
 
 def index_put(data: Any, indices: Any, values: Any, accumulate: builtins.bool = False) -> Any:
     """data with the elements at index tensors set to values, or added to."""
@@ -478,6 +499,9 @@ def outer(x1: Any, x2: Any) -> Any:
 
 def permute_dims(x: Any, axes: Any = None) -> Any:
     """Axes in another order; None reverses them."""
+
+def polygamma(x: Any, n: Any) -> Any:
+    """The n-th derivative of digamma, n at least 1."""
 
 def power(x1: Any, x2: Any) -> Any:
     """x1 to the power x2; integers wrap, and a negative exponent gives the integer part."""
@@ -945,8 +969,10 @@ class nn:
         scale: Any = None,
         causal_mask: Any = None,
         window_size: Any = None,
+        layout: builtins.str = "BSHD",
+        empty: Any = None,
     ) -> Any:
-        """softmax(query key^T * scale + bias) value, tensors as (batch, sequence, heads, width); heads may share keys."""
+        """softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN)."""
 
     @staticmethod
     def attention_bias(
@@ -957,6 +983,8 @@ class nn:
         scale: Any = None,
         causal_mask: Any = None,
         window_size: Any = None,
+        layout: builtins.str = "BSHD",
+        empty: Any = None,
     ) -> Any:
         """nn.attention with a bias that must be given."""
 

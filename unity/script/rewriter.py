@@ -14,7 +14,7 @@ from ..support.errors import UnityError
 from ..support.source import Source
 from . import syntax as s
 from .embedded import Definition, dotted, own_source, script_path
-from .read_module import parse
+from .reader.module import parse
 
 Place = tuple[int, int]
 

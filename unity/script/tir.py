@@ -10,12 +10,12 @@ from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import ScriptName, make_name
-from .read_types import dtype_name
+from .reader.tir_forms import FORM_NAMES
+from .reader.tir_frames import FRAME_NAMES
+from .reader.tir_special import SPECIAL_NAMES
+from .reader.types import dtype_name
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
-from .tir_forms import FORM_NAMES
-from .tir_frames import FRAME_NAMES
-from .tir_special import SPECIAL_NAMES
 
 
 @overload

@@ -348,6 +348,18 @@ class handle(_Value):
 class void(_Value):
     """No value."""
 
+def FloatImm(dtype: builtins.str, value: builtins.float) -> Any:
+    """A number of a floating-point type."""
+
+def IntImm(dtype: builtins.str, value: builtins.int) -> Any:
+    """A number of an integer type."""
+
+def all(*conditions: Any) -> Any:
+    """True where every condition is."""
+
+def any(*conditions: Any) -> Any:
+    """True where one condition is."""
+
 def Add(a: Any, b: Any) -> Any:
     """The node ``Add``, kept as written."""
 
@@ -595,6 +607,9 @@ def isnullptr(x: Any) -> Any:
     """Intrinsic: true or false."""
 
 def likely(x: Any) -> Any:
+    """Intrinsic: of the type of its first argument."""
+
+def tvm_thread_invariant(x: Any) -> Any:
     """Intrinsic: of the type of its first argument."""
 
 def if_then_else(condition: Any, then_value: Any, else_value: Any) -> Any:

@@ -19,7 +19,7 @@ from ..support.source import Source
 from . import syntax as s
 from .embedded import Definition, definitions, dotted, logical_lines, namespaces, tree_of
 from .names_bound import bound_names, nodes_of
-from .read_types import dtype_name
+from .reader.types import dtype_name
 from .rewriter import Edits, Rewriter
 from .spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED, UNQUALIFIED
 

@@ -20,7 +20,7 @@ from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module
 from ..ir.verify import verify
 from ..ir.walk import collect, rewrite
-from ..script.read_module import parse
+from ..script.reader.module import parse
 from ..support.collector import no_collection, young_collection
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
@@ -37,11 +37,11 @@ from ..transform.tir.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE
 from ..transform.traced import peek
 from .bytecode import Program
-from .compile import compile_module
+from .compiler.module import compile_module
 from .executable import RECOMPILE, Executable
 from .kernel_cache import compile_kernels, is_own
 from .machine import EXEC_MODES
-from .native_run import add_driver
+from .native.run import add_driver
 from .program_cache import remembered_build
 
 LOADERS["tensor intrinsics"] = late_function("unity.target.tensor_intrin", "shipped")

@@ -14,7 +14,7 @@ from ..ir.relation import dims
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import VMError
 from . import bytecode as bc
-from .compile_function import FunctionCompiler, LowerCall
+from .compiler.function import FunctionCompiler, LowerCall
 from .dims import map_symbols, product
 
 

@@ -27,7 +27,7 @@ from .entry import plan_entry
 from .executable import Executable
 from .interpret import Instrument, Interpreter
 from .kernels import raw_kernels
-from .native_run import NativeProgram
+from .native.run import NativeProgram
 from .out_calls import OutCall, with_outputs
 from .processor import require_processor
 from .profile import Profile, profile

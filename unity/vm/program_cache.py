@@ -32,7 +32,7 @@ from ..transform.traced import OPEN_BYTES, Ledger, replay
 from .codec import decode, encode
 from .executable import Executable
 from .kernel_cache import is_own, is_watched, kernel_state
-from .native_run import driver_tag
+from .native.run import driver_tag
 
 
 def remembered_build(

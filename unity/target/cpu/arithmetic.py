@@ -40,7 +40,7 @@ from ...ir.walk import children
 from ...support.errors import CodegenError
 from .extremes import float_extreme
 from .lltypes import float_text, int_text, is_narrow, suffix, value_type
-from .math_library import math_function
+from .math.library import math_function
 from .narrow import narrow, widen
 from .writer import EXPRESSIONS, FunctionWriter
 

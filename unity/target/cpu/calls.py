@@ -13,7 +13,7 @@ from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .casts import convert
 from .lltypes import is_narrow, llvm_type, memory_type, value_type
-from .math_library import math_function
+from .math.library import math_function
 from .memory import index, strides_of
 from .narrow import widen
 from .probe import compile_problem

@@ -33,7 +33,7 @@ from . import expressions, intrinsics, memory, statements
 from .casts import convert
 from .imported import imported_texts, linked, read_imported
 from .lltypes import memory_type, value_type
-from .math_library import scales_by_instruction
+from .math.library import scales_by_instruction
 from .probe import processor_problem
 from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter

@@ -15,7 +15,7 @@ from . import calls, fixed_point
 from .arithmetic import choose, math_call
 from .casts import convert
 from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
-from .math_library import is_math_function
+from .math.library import is_math_function
 from .memory import address
 from .narrow import narrow, widen
 from .writer import EXPRESSIONS, FunctionWriter

@@ -26,7 +26,7 @@ from ...ir.walk import free_vars, fresh_copy
 from ...op.binary import add
 from ...op.block_builder import BlockBuilder
 from ...op.create import zeros
-from ...op.gradient_parts import field_of
+from ...op.gradients.parts import field_of
 from ...op.rules import plain
 from ...op.table import constant
 from ...op.te_gradients import TE_GRADIENTS

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ...ir.expr import Var
 from ...ir.node import Node
-from ...script.show import script
+from ...script.printer.show import script
 from ...support.errors import Note, ScheduleError
 from .clash import Clash
 from .sref import Sref

@@ -1,0 +1,131 @@
+"""Table entries: resizing of images and sampling at places given by a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import op
+from ...ir.expr import ShapeExpr
+from ...ir.types import Expr
+from ..context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of, static
+from .shape import permute
+
+_RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
+
+
+def _rank(c: Context) -> int:
+    return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
+
+
+def _scales(a: Args, rank: int) -> tuple[float, ...] | None:
+    """Scales as the user gave them: torch then takes coordinates by them, not by the rounded sizes."""
+    given = getattr(a, "scale_factors", None)
+    if given is None:
+        names = ("scales",) if hasattr(a, "scales") else ("scales_d", "scales_h", "scales_w")[3 - rank :]
+        given = [getattr(a, name, None) for name in names]
+    if any([s is None for s in given]):
+        refuse(any([s is not None for s in given]), "scales for some axes only")
+        return None
+    return tuple([float(s) for s in given])
+
+
+def _resized(c: Context, a: Args, method: str, mode: str, rounding: str = "round") -> Expr:
+    rank = _rank(c)
+    x = getattr(a, "input", None)
+    x = a.self if x is None else x
+    scales = _scales(a, rank) if mode != "align_corners" else None
+    refuse(not is_float(x) and method != "nearest_neighbor", "images of integers")
+    made: Expr = _RESIZE[rank](
+        x, ShapeExpr(c.shape[-rank:]), method=method, coordinate_transformation_mode=mode,
+        rounding_method=rounding, scales=scales,
+    )  # fmt: skip
+    return made
+
+
+_NEAREST = [f"upsample_nearest{n}d.{form}" for n in (1, 2, 3) for form in ("vec", "default")]
+_EXACT = [f"_upsample_nearest_exact{n}d.{form}" for n in (1, 2, 3) for form in ("vec", "default")]
+_SMOOTH = [
+    f"upsample_{kind}.{form}" for kind in ("linear1d", "bilinear2d", "trilinear3d") for form in ("vec", "default")
+]
+
+
+@aten(*_NEAREST)
+def _nearest(c: Context, a: Args) -> Expr:
+    return _resized(c, a, "nearest_neighbor", "asymmetric", "floor")
+
+
+@aten(*_EXACT)
+def _nearest_exact(c: Context, a: Args) -> Expr:
+    """The pixel whose area holds the centre of the target pixel: half a pixel on, rounded half up."""
+    return _resized(c, a, "nearest_neighbor", "half_pixel", "round")
+
+
+def _smooth(method: str) -> Any:
+    return lambda c, a: _resized(c, a, method, "align_corners" if a.align_corners else "half_pixel")
+
+
+aten(*_SMOOTH)(_smooth("linear"))
+aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
+
+
+def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool) -> np.ndarray:
+    """The matrix (out, size) of a filter as wide as a target pixel. Source: torch's ``compute_index_ranges_weights``."""
+    step = (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else 1 / scale if scale else size / out
+    width = (2.0 if cubic else 1.0) * max(step, 1.0)
+    matrix = np.zeros((out, size))
+    for row in range(out):
+        centre = step * (row + 0.5)
+        first = max(int(centre - width + 0.5), 0)
+        places = np.arange(first, min(int(centre + width + 0.5), size))
+        x = np.abs((places - centre + 0.5) / max(step, 1.0))
+        near, far = ((1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2)
+        weights = np.where(x < 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
+        matrix[row, places] = weights / (weights.sum() or 1.0)
+    return matrix
+
+
+def _antialiased(cubic: bool) -> Any:
+    """Separable, hence a product with one constant matrix per axis."""
+
+    def translate(c: Context, a: Args) -> Expr:
+        x = getattr(a, "input", None)
+        x = a.self if x is None else x
+        refuse(dtype_of(x) not in ("float32", "float64"), "images of this type")
+        given = (_scales(a, 2) or (None, None)) if not a.align_corners else (None, None)
+        rows, columns = [
+            op.constant(
+                _smoothing(static(size), static(out), bool(a.align_corners), scale, cubic).astype(c.numpy_dtype)
+            )
+            for size, out, scale in zip(shape_of(x)[-2:], c.shape[-2:], given)
+        ]
+        lines = c.emit(op.matmul(x, op.permute_dims(columns, (1, 0))))
+        return op.matmul(rows, lines)
+
+    return translate
+
+
+aten("_upsample_bilinear2d_aa.vec", "_upsample_bilinear2d_aa.default")(_antialiased(False))
+aten("_upsample_bicubic2d_aa.vec", "_upsample_bicubic2d_aa.default")(_antialiased(True))
+
+_METHODS = ("bilinear", "nearest", "bicubic")
+_PADDING = ("zeros", "border", "reflection")
+
+
+@aten("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+def _grid_sample(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.input) - 2
+    refuse(rank not in (2, 3), "this rank")
+    places = permute(a.grid, [0, rank + 1, *range(1, rank + 1)])
+    return op.image_grid_sample(
+        a.input, places, method=_METHODS[a.interpolation_mode], padding_mode=_PADDING[a.padding_mode],
+        align_corners=bool(a.align_corners), layout="NCHW" if rank == 2 else "NCDHW",
+    )  # fmt: skip
+
+
+@aten("affine_grid_generator.default")
+def _affine_grid(c: Context, a: Args) -> Expr:
+    refuse(len(a.size) != 4, "maps of volumes")
+    size = ShapeExpr(c.shape[1:3])
+    return permute(op.image_affine_grid(a.theta, size, align_corners=bool(a.align_corners)), [0, 2, 3, 1])

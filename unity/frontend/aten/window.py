@@ -1,0 +1,236 @@
+"""Table entries: convolution and pooling over one, two or three spatial axes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import op
+from ...ir.expr import Call, TupleGetItem
+from ...ir.types import Expr
+from ..context import Args, Context, aten, pair, rank_of, refuse, shape_of, static
+
+_CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
+_TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}
+_MAX = {1: op.nn_max_pool1d, 2: op.nn_max_pool2d, 3: op.nn_max_pool3d}
+_MAX_INDICES = {
+    1: op.nn_max_pool1d_with_indices, 2: op.nn_max_pool2d_with_indices, 3: op.nn_max_pool3d_with_indices,
+}  # fmt: skip
+_MEAN = {1: op.nn_avg_pool1d, 2: op.nn_avg_pool2d, 3: op.nn_avg_pool3d}
+_ADAPTIVE_MEAN = {1: op.nn_adaptive_avg_pool1d, 2: op.nn_adaptive_avg_pool2d, 3: op.nn_adaptive_avg_pool3d}
+_ADAPTIVE_MAX = {1: op.nn_adaptive_max_pool1d, 2: op.nn_adaptive_max_pool2d, 3: op.nn_adaptive_max_pool3d}
+
+
+def _batched(c: Context, x: Expr, rank: int) -> Expr:
+    """The tensor with a batch axis in front where torch leaves it out."""
+    return x if rank_of(x) == rank + 2 else c.reshape(x, [1, *shape_of(x)])
+
+
+def _unbatched(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
+    return made if rank_of(x) == rank + 2 else c.reshape(made)
+
+
+# ---- convolution
+
+
+def _convolve(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.weight) - 2
+    x = _batched(c, a.input, rank)
+    stride, dilation = pair(a.stride, rank), pair(a.dilation, rank)
+    if getattr(a, "transposed", False):
+        padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
+        made: Expr = _TRANSPOSED[rank](
+            x, a.weight, strides=stride, padding=padding * 2, output_padding=extra, dilation=dilation, groups=a.groups
+        )
+    else:
+        pads = _same(a, rank, stride, dilation) if isinstance(a.padding, str) else pair(a.padding, rank) * 2
+        made = _CONV[rank](x, a.weight, strides=stride, padding=pads, dilation=dilation, groups=a.groups)
+    if a.bias is not None:
+        made = op.add(made, c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)]))
+    return _unbatched(c, made, a.input, rank)
+
+
+def _same(a: Args, rank: int, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    if a.padding == "valid":
+        return (0,) * (2 * rank)
+    refuse(any([s != 1 for s in stride]), "padding 'same' with a stride")
+    kernel = [static(d, "the kernel") for d in shape_of(a.weight)[2:]]
+    total = [d * (k - 1) for d, k in zip(dilation, kernel)]
+    return (*[t // 2 for t in total], *[t - t // 2 for t in total])
+
+
+aten("conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding", "conv3d.padding",
+     "convolution.default")(_convolve)  # fmt: skip
+
+
+@aten("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def _transposed(c: Context, a: Args) -> Expr:
+    a.transposed = True
+    return _convolve(c, a)
+
+
+# ---- pooling over windows of a given size
+
+
+class _Window:
+    """Kernel, stride, padding and dilation of a pooling; ``after`` is the border torch's rounding up needs behind the data."""
+
+    def __init__(self, c: Context, a: Args, rank: int) -> None:
+        self.rank = rank
+        self.kernel = pair(a.kernel_size, rank)
+        self.stride = pair(a.stride, rank) if a.stride not in (None, [], ()) else self.kernel
+        self.before = pair(a.padding, rank)
+        self.dilation = pair(getattr(a, "dilation", 1), rank)
+        self.after = self.before
+        if a.ceil_mode:
+            spans = zip(shape_of(a.self)[-rank:], c.shape[-rank:], self.kernel, self.stride, self.before, self.dilation)
+            self.after = tuple([_rest(*values) for values in spans])
+
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "pool_size": self.kernel,
+            "strides": self.stride,
+            "padding": self.before + self.after,
+            "dilation": self.dilation,
+        }
+
+
+def _rest(span: Expr, out: Expr, kernel: int, stride: int, before: int, dilation: int) -> int:
+    """Border behind the data so that exactly the windows torch takes when it rounds up fit."""
+    reach = (static(out, "the output of a pooling that rounds up") - 1) * stride + (kernel - 1) * dilation + 1
+    return max(reach - static(span, "the size under a pooling that rounds up") - before, 0)
+
+
+def _rank(c: Context) -> int:
+    return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
+
+
+def _max_pool(c: Context, a: Args) -> Expr:
+    rank = _rank(c)
+    made = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
+    return _unbatched(c, made, a.self, rank)
+
+
+aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool)
+
+
+def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[str, Any]) -> list[Expr]:
+    made = c.emit(row(_batched(c, x, rank), **attrs))
+    return [_unbatched(c, TupleGetItem(made, n), x, rank) for n in (0, 1)]
+
+
+@aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def _max_pool_indices(c: Context, a: Args) -> list[Any]:
+    rank = _rank(c)
+    if not c.uses(1):
+        return [_max_pool(c, a), None]
+    return _both(c, _MAX_INDICES[rank], a.self, rank, _Window(c, a, rank).attrs())
+
+
+@aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def _average(c: Context, a: Args) -> Expr:
+    rank = _rank(c)
+    window, counted = _Window(c, a, rank), bool(a.count_include_pad)
+    x = _batched(c, a.self, rank)
+    divisor = getattr(a, "divisor_override", None)
+    if divisor is None and window.after == window.before:
+        made = _MEAN[rank](x, **window.attrs(), count_include_pad=counted)
+        return _unbatched(c, made, a.self, rank)
+    # the border as zeros, so that each mean is over the whole window; then another divisor
+    pads = (0, 0, 0, 0, *[w for both in zip(window.before, window.after) for w in both])
+    padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
+    mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
+    scale = _scale(c, window, x, divisor, counted)
+    made = op.multiply(_cut(mean, c, rank), op.constant(scale.astype(c.numpy_dtype)))
+    return _unbatched(c, made, a.self, rank)
+
+
+def _cut(mean: Call, c: Context, rank: int) -> Expr:
+    """Without the windows that fit only because of the border made of zeros."""
+    ends = [static(d) for d in c.shape[-rank:]]
+    if [static(d) for d in shape_of(mean)[-rank:]] == ends:
+        return mean
+    axes = tuple(range(2, rank + 2))
+    return op.strided_slice(mean, axes=axes, begin=(0,) * rank, end=tuple(ends))
+
+
+def _scale(c: Context, window: _Window, x: Expr, divisor: int | None, counted: bool) -> np.ndarray:
+    """What the mean over whole windows is multiplied with, for each output place."""
+    rank = window.rank
+    made = np.full((1,) * rank, float(np.prod(window.kernel)))
+    if divisor is not None:
+        return made / divisor
+    for n, (span, out) in enumerate(zip(shape_of(x)[-rank:], c.shape[-rank:])):
+        size, border = static(span), window.before[n]
+        start = np.arange(static(out)) * window.stride[n] - border
+        low, high = (start, size + border) if counted else (np.maximum(start, 0), size)
+        count = np.minimum(start + window.kernel[n], high) - low
+        made = made / count.reshape([-1 if i == n else 1 for i in range(rank)])
+    return made
+
+
+# ---- pooling to a given size
+
+
+@aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+      "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
+def _adaptive_mean(c: Context, a: Args) -> Expr:
+    rank = _rank(c)
+    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
+    if out == (1,) * rank:
+        return op.mean(a.self, axis=tuple(range(-rank, 0)), keepdims=True)
+    refuse(0 in out, "an output without elements")
+    made = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
+    return _unbatched(c, made, a.self, rank)
+
+
+@aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def _adaptive_max(c: Context, a: Args) -> list[Any]:
+    rank = _rank(c)
+    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
+    refuse(0 in out, "an output without elements")
+    return _both(c, _ADAPTIVE_MAX[rank], a.self, rank, {"output_size": out})
+
+
+# ---- windows as columns, and back
+
+
+@aten("im2col.default")
+def _im2col(c: Context, a: Args) -> Expr:
+    """Every place of the kernel as a strided part of the padded image, stacked."""
+    kernel, stride, border, gap = [pair(v, 2) for v in (a.kernel_size, a.stride, a.padding, a.dilation)]
+    x = _batched(c, a.self, 2) if rank_of(a.self) == 3 else a.self
+    padded = c.emit(op.nn_pad(x, pad_width=(0, 0, 0, 0, border[0], border[0], border[1], border[1])))
+    spans = [static(d, "the size of the image") for d in shape_of(padded)[2:]]
+    out = [(s - (k - 1) * g - 1) // t + 1 for s, k, g, t in zip(spans, kernel, gap, stride)]
+    parts = []
+    for places in itertools.product(*[range(k) for k in kernel]):
+        begin = [p * g for p, g in zip(places, gap)]
+        end = [b + (o - 1) * t + 1 for b, o, t in zip(begin, out, stride)]
+        parts.append(op.strided_slice(padded, axes=(2, 3), begin=tuple(begin), end=tuple(end), strides=stride))
+    made = op.stack(parts, axis=2)
+    return c.reshape(made)
+
+
+@aten("col2im.default")
+def _col2im(c: Context, a: Args) -> Expr:
+    """A transposed convolution whose kernel puts each column's elements back into its window."""
+    kernel, stride, border, gap = [pair(v, 2) for v in (a.kernel_size, a.stride, a.padding, a.dilation)]
+    size = pair(a.output_size, 2)
+    columns = a.self if rank_of(a.self) == 3 else c.reshape(a.self, [1, *shape_of(a.self)])
+    count = kernel[0] * kernel[1]
+    batch = shape_of(columns)[0]
+    channels = static(shape_of(columns)[1], "the number of channels") // count
+    grid = [(s + 2 * b - g * (k - 1) - 1) // t + 1 for s, b, g, k, t in zip(size, border, gap, kernel, stride)]
+    x = c.reshape(columns, [batch, channels * count, *grid])
+    one_place = np.eye(count, dtype=c.numpy_dtype).reshape(count, 1, *kernel)
+    weight = op.constant(np.tile(one_place, (channels, 1, 1, 1)))
+    covered = [(n - 1) * t - 2 * b + g * (k - 1) + 1 for n, t, b, g, k in zip(grid, stride, border, gap, kernel)]
+    extra = tuple([s - v for s, v in zip(size, covered)])
+    made = op.nn_conv2d_transpose(
+        x, weight, strides=stride, padding=border * 2, output_padding=extra, dilation=gap, groups=channels
+    )
+    return c.reshape(made)

@@ -1,0 +1,188 @@
+"""Printing of compile-time values: attributes, annotations, tensor data.
+
+Values are None, bool, int, float, text, data types, tuples, lists, dicts, tensors, IR nodes, and any object with a method
+``script_text() -> str``; a Python number stays a Python number, an ``IntImm`` is written with its type. Invariant: tensor
+data keeps every bit.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arith.index_map import IndexMap
+from ...ffi.dtype import DataType
+from ...ffi.tensor import Tensor
+from ...ir.buffer import Buffer, BufferRegion
+from ...ir.expr import Constant
+from ...ir.function import Function, PrimFunc
+from ...ir.node import Node
+from ...ir.scalar import CommReducer, IterVar
+from ...ir.types import Expr, Type
+from ...support.errors import InternalError
+from .core import EXPRS, RAW, Printer, quote
+from .scalar import comm_reducer, float_text, index_map, iter_var, region
+
+_VDEVICE = {"target", "id", "scope"}
+LITERAL_ELEMENTS = 64
+"""Tensors with more elements are written as base64 of their bytes."""
+
+
+def attr(p: Printer, value: Any) -> None:
+    """Write a compile-time value."""
+    kind = type(value)
+    if value is None or kind is bool:
+        p.out.append(repr(value))
+    elif kind is str:
+        p.out.append(quote(value))
+    elif isinstance(value, (int, np.integer)):
+        p.out.append(str(int(value)))
+    elif isinstance(value, (float, np.floating)):
+        p.out.append(_python_float(float(value)))
+    elif kind is tuple or kind is list:
+        _items(p, value, kind is tuple)
+    elif isinstance(value, dict):
+        attr_dict(p, value)
+    elif kind is DataType:
+        p.out.append(f'R.dtype("{value.name}")')
+    elif isinstance(value, Node):
+        attr_node(p, value)
+    elif isinstance(value, Tensor):
+        p.out.append(tensor_text(p, value, "R.const"))
+    else:
+        spell = getattr(value, "script_text", None)
+        if callable(spell):
+            p.out.append(spell())
+        else:
+            _unspelled(p, value)
+
+
+def attr_node(p: Printer, value: Node) -> None:
+    """Write an IR node that stands as a compile-time value."""
+    if isinstance(value, Type):
+        p.type(value)
+    elif isinstance(value, Buffer):
+        p.out.append(p.name_of(value))
+    elif isinstance(value, BufferRegion):
+        region(p, value)
+    elif isinstance(value, IterVar):
+        p.out.append(p.names.by_node[value.var]) if value.var in p.names.by_node else iter_var(p, value)
+    elif isinstance(value, CommReducer):
+        comm_reducer(p, value)
+    elif isinstance(value, IndexMap):
+        index_map(p, value)
+    elif isinstance(value, Expr) and not isinstance(value, (Function, PrimFunc)):
+        p.expr(value, RAW)
+    else:
+        _unspelled(p, value)
+
+
+def _unspelled(p: Printer, value: Any) -> None:
+    """A value without spelling: an error in script, a mark in ``repr``."""
+    name = type(value).__name__
+    if p.strict:
+        raise InternalError("E902", f"the printer has no spelling for an attribute of type {name}")
+    p.out.append(f"<{name}>")
+
+
+def _items(p: Printer, values: Any, is_tuple: bool) -> None:
+    is_tuple = is_tuple and not p.dialect.tvm
+    p.out.append("(" if is_tuple else "[")
+    for number, item in enumerate(values):
+        p.out.append(", " if number else "")
+        attr(p, item)
+    if is_tuple and len(values) == 1:
+        p.out.append(",")
+    p.out.append(")" if is_tuple else "]")
+
+
+def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
+    """``{"key": value}``; a virtual device in its own spelling."""
+    if set(values) == _VDEVICE:
+        p.out.append("I.vdevice(")
+        attr(p, values["target"])
+        p.out.append(f", {values['id']}, {quote(values['scope'])})")
+        return
+    p.out.append("{")
+    for number, (key, item) in enumerate(values.items()):
+        p.out.append(", " if number else "")
+        if p.dialect.tvm and isinstance(key, str) and key.startswith("tir."):
+            key = "tirx." + key[4:]
+        attr(p, key)
+        p.out.append(": ")
+        attr(p, item)
+    p.out.append("}")
+
+
+def _python_float(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return 'float("nan")' if math.isnan(value) else 'float("inf")' if value > 0 else 'float("-inf")'
+
+
+# -------------------------------------------------------------------------------------------------------- tensor data
+
+
+def _element(value: Any, dtype: DataType) -> str:
+    if dtype.is_bool:
+        return "True" if value else "False"
+    if not dtype.is_float:
+        return str(int(value))
+    number = float(value)
+    text = float_text(number, dtype)
+    return text if "." in text or "e" in text or text.startswith('"') else f"{text}.0"
+
+
+def _nested(array: np.ndarray, dtype: DataType) -> str:
+    if array.ndim == 0:
+        return _element(array[()], dtype)
+    return "[" + ", ".join([_nested(array[i], dtype) for i in range(array.shape[0])]) + "]"
+
+
+def _plain_nans(array: np.ndarray, dtype: DataType) -> bool:
+    """True when every NaN is the one that reading ``"nan"`` makes."""
+    wide = array.astype(np.float64)
+    bad = np.isnan(wide)
+    if not bad.any():
+        return True
+    unit = np.dtype(f"u{array.dtype.itemsize}")
+    plain = np.array(math.nan).astype(array.dtype).view(unit)
+    return bool((np.ascontiguousarray(array).reshape(-1).view(unit)[bad.reshape(-1)] == plain).all())
+
+
+METADATA_KEY = "relax.expr.Constant"
+"""Name of the table of constants left out of a text."""
+_LARGE = 1024
+"""Elements above which a constant may be left out."""
+
+
+def tensor_text(p: Printer, data: Tensor, function: str) -> str:
+    """``R.const([[1, 2]], "int32")`` or, for larger data, ``R.const_bytes("<base64>", (1000, 2), "float32")``."""
+    array = data.numpy()
+    dtype = data.data_type
+    if p.metadata is not None and array.size > _LARGE:
+        at = next((k for k, known in enumerate(p.metadata) if known is data), len(p.metadata))
+        if at == len(p.metadata):
+            p.metadata.append(data)
+        left_out = f'metadata["{METADATA_KEY}"][{at}]'
+        return left_out if function == "R.const" else f"{function}({left_out})"
+    literal = array.size <= LITERAL_ELEMENTS and (array.size > 0 or array.shape == (0,))
+    if p.dialect.tvm:
+        literal = True
+    elif literal and dtype.is_float:
+        literal = _plain_nans(array, dtype)
+    if literal:
+        return f'{function}({_nested(array, dtype)}, "{dtype.name}")'
+    shape = ", ".join([str(n) for n in array.shape]) + ("," if array.ndim == 1 else "")
+    coded = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return f'{function}_bytes("{coded}", ({shape}), "{dtype.name}")'
+
+
+def _constant(p: Printer, node: Constant, where: str) -> None:
+    p.out.append(tensor_text(p, node.data, "R.const"))
+
+
+EXPRS[Constant] = _constant

@@ -1,0 +1,432 @@
+"""Printing of graph functions: bindings, dataflow blocks, control flow, operator calls.
+
+Invariant: operator arguments follow the operator's row; attributes equal to the default are left out, so the text reads
+back to the same call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import types as ty
+from ...ir.expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    Op,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)  # fmt: skip
+from ...ir.function import Function, PrimFunc
+from ...ir.op import OPS, REQUIRED, OpInfo
+from ...ir.types import Expr
+from ...ir.walk import used_vars
+from .attr import attr, attr_dict
+from .core import EXPRS, INDEX, VALUE, Printer, quote
+from .intrinsic import intrinsic
+from .tir import declarations, prim_func
+from .types import same_type, types
+
+LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
+"""Values that end a branch without a binding of their own."""
+_CALL_DPS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
+_PACKED = {"R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_builtin_with_ctx"}
+_EVIDENT = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, Function)
+
+
+# ------------------------------------------------------------------------------------------------------- expressions
+
+
+def graph_value(p: Printer, node: Expr) -> None:
+    """An argument or bound value: scalar expressions other than variables stand in ``R.prim_value``."""
+    kind = type(node)
+    scalar = type(node.ty) is ty.PrimType and kind not in (Var, DataflowVar, If, TupleGetItem, SeqExpr)
+    if scalar and not (kind is Call and not _is_intrinsic(node)):
+        p.out.append("R.prim_value(")
+        p.expr(node, INDEX)
+        p.out.append(")")
+    else:
+        p.expr(node, VALUE)
+
+
+def _is_intrinsic(node: Any) -> bool:
+    return type(node.op) is Op and node.op.name.startswith("T.")
+
+
+def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
+    if p.dialect.tvm and node.name in p.module_names:
+        if p.level == "T":
+            p.out.append(f"{p.class_name}.{node.name}")
+        else:
+            p.out.append(f"cls.{node.name}")
+            p.free[node] = None
+    elif node.name in p.module_names or p.loose:
+        p.out.append(node.name)
+    else:
+        p.out.append(f"I.GlobalVar({quote(node.name)})")
+
+
+def _extern(p: Printer, node: ExternFunc, where: str) -> None:
+    p.out.append(f"R.ExternFunc({quote(node.name)})")
+
+
+def _dtype_imm(p: Printer, node: DataTypeImm, where: str) -> None:
+    p.out.append(f'R.dtype("{node.value.name}")')
+
+
+def _op(p: Printer, node: Op, where: str) -> None:
+    p.out.append(p.word(node.name))
+
+
+def _tuple(p: Printer, node: Tuple, where: str) -> None:
+    if not node.fields:
+        p.out.append("R.tuple()")
+        return
+    if all([type(field.ty) is ty.PrimType for field in node.fields]):  # (n, m) alone would read as a shape
+        p.out.append("R.tuple(")
+        _values(p, node.fields)
+        p.out.append(")")
+        return
+    p.out.append("(")
+    _values(p, node.fields)
+    p.out.append(",)" if len(node.fields) == 1 else ")")
+
+
+def _values(p: Printer, nodes: tuple[Expr, ...]) -> None:
+    for number, item in enumerate(nodes):
+        p.out.append(", " if number else "")
+        graph_value(p, item)
+
+
+def _item(p: Printer, node: TupleGetItem, where: str) -> None:
+    p.expr(node.tuple_value, VALUE)
+    p.out.append(f"[{node.index}]")
+
+
+def _shape(p: Printer, node: ShapeExpr, where: str) -> None:
+    p.out.append("R.shape([")
+    p.exprs(node.values, INDEX)
+    p.out.append("])")
+
+
+def _call(p: Printer, node: Call, where: str) -> None:
+    op = node.op
+    if type(op) is Op:
+        if op.name.startswith("T."):
+            intrinsic(p, node)
+        elif op.name in _CALL_DPS:
+            _call_dps(p, node, op.name)
+        else:
+            _call_op(p, node, op.name)
+        return
+    if type(op) is Function:
+        p.out.append("<Function>")
+    else:
+        p.expr(op, VALUE)
+    p.out.append("(")
+    if p.level == "T":
+        p.exprs(node.args, VALUE)
+    else:
+        _values(p, node.args)
+    _keywords(p, node, node.attrs, bool(node.args))
+    p.out.append(")")
+
+
+def _keywords(p: Printer, node: Call, attrs: dict[str, Any], comma: bool) -> None:
+    for name, value in attrs.items():
+        p.out.append(f", {name}=" if comma else f"{name}=")
+        attr(p, value)
+        comma = True
+    if node.ty_args:
+        p.out.append(", ty_args=(" if comma else "ty_args=(")
+        types(p, node.ty_args)
+        p.out.append(",)" if len(node.ty_args) == 1 else ")")
+
+
+def _call_dps(p: Printer, node: Call, name: str) -> None:
+    callee = node.args[0]
+    if p.dialect.tvm and name == "R.call_dps":
+        p.out.append("R.call_dps_packed(" if type(callee) is ExternFunc else "R.call_tir(")
+    else:
+        p.out.append(f"{p.word(name)}(")
+    if type(callee) is ExternFunc:
+        p.out.append(quote(callee.name))
+    else:
+        p.expr(callee, VALUE)
+    p.out.append(", ")
+    graph_value(p, node.args[1])
+    p.out.append(", out_ty=" if p.dialect.tvm else ", ")
+    if len(node.ty_args) == 1 and type(node.ty_args[0]) is not ty.TupleType:
+        p.type(node.ty_args[0])
+    else:
+        p.out.append("[")
+        types(p, node.ty_args)
+        p.out.append("]")
+    if len(node.args) > 2:
+        p.out.append(", tir_vars=")
+        p.expr(node.args[2], VALUE)
+    for key, value in node.attrs.items():
+        p.out.append(f", {key}=")
+        attr(p, value)
+    p.out.append(")")
+
+
+def _call_op(p: Printer, node: Call, name: str) -> None:
+    info = OPS.get(name)
+    p.out.append(f"{p.word(name)}(")
+    names = _keyword_arguments(info, len(node.args)) if info is not None else {}
+    for number, arg in enumerate(node.args):
+        p.out.append(", " if number else "")
+        if number in names:
+            p.out.append(f"{names[number]}=")
+        if number == 0 and type(arg) is ExternFunc and name in _PACKED:
+            p.out.append(quote(arg.name))
+        else:
+            graph_value(p, arg)
+    _keywords(p, node, _shown_attrs(node.attrs, info), bool(node.args))
+    p.out.append(")")
+
+
+def _keyword_arguments(info: OpInfo, count: int) -> dict[int, str]:
+    """Names of the arguments that cannot stand by position, because an attribute comes before them in the row."""
+    names: dict[int, str] = {}
+    passed_attr = False
+    number = 0
+    for param in info.params:
+        if param.kind == "exprs":
+            return names
+        if param.kind == "attr":
+            passed_attr = True
+        else:
+            if passed_attr and number < count:
+                names[number] = param.name
+            number += 1
+    return names
+
+
+def _shown_attrs(attrs: dict[str, Any], info: OpInfo | None) -> dict[str, Any]:
+    if info is None or not attrs:
+        return attrs
+    defaults = {param.name: param.default for param in info.params if param.kind == "attr"}
+    return {k: v for k, v in attrs.items() if k not in defaults or not _is_default(v, defaults[k])}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if default is REQUIRED or isinstance(value, Expr) or isinstance(default, Expr):
+        return False
+    return type(value) is type(default) and repr(value) == repr(default)
+
+
+EXPRS.update({
+    GlobalVar: _global_var, ExternFunc: _extern, DataTypeImm: _dtype_imm, Op: _op, Tuple: _tuple,
+    TupleGetItem: _item, ShapeExpr: _shape, Call: _call,
+})  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------- bindings
+
+
+def _binding(p: Printer, binding: Any, target: str | None = None) -> None:
+    """One binding; ``target`` is the name that the last binding of a branch gives its value."""
+    if p.place is not None and binding.span is not None:
+        place = binding.span.place
+        if place != p.place:
+            p.place = place
+            p.line(f"# {place}")
+    if p.underline and (id(binding) in p.underline or id(binding.value) in p.underline):
+        start = len(p.out)
+        _write_binding(p, binding, target)
+        p.marks.append((start, len(p.out)))
+    else:
+        _write_binding(p, binding, target)
+
+
+def _write_binding(p: Printer, binding: Any, target: str | None) -> None:
+    var, value = binding.var, binding.value
+    if type(binding) is MatchCast:
+        p.bound.add(var)
+        p.line(target or p.name_of(var))
+        if not same_type(var.ty, binding.target):
+            p.out.append(": ")
+            p.type(var.ty)
+        p.out.append(" = R.match_cast(")
+        graph_value(p, value)
+        p.out.append(", ")
+        p.type(binding.target)
+        p.out.append(")")
+        return
+    kind = type(value)
+    if kind is If:
+        name = target or p.name_of(var)
+        p.bound.add(var)
+        _if(p, value, name)
+        return
+    if kind is Function:
+        p.bound.add(var)
+        function(p, value, target or p.name_of(var), nested=True)
+        return
+    if (
+        target is None
+        and var.name == "_"
+        and var not in p.names.by_node
+        and kind is Call
+        and same_type(var.ty, value.ty)
+    ):
+        p.line("_ = " if p.dialect.tvm else "")
+        if not p.dialect.tvm:
+            p.pending[var] = len(p.out) - 1
+        else:
+            p.names.by_node[var] = "_"
+        p.bound.add(var)
+        graph_value(p, value)
+        return
+    p.bound.add(var)
+    p.line(target or p.name_of(var))
+    if not _is_evident(var, value):
+        p.out.append(": ")
+        p.type(var.ty)
+    p.out.append(" = ")
+    graph_value(p, value)
+
+
+def _is_evident(var: Var, value: Expr) -> bool:
+    """True when the type of a binding need not be written: reading the value gives it."""
+    kind = type(value)
+    if type(var.ty) is ty.PrimType:
+        return var.ty is value.ty
+    if kind is Call:
+        name = value.op.name if type(value.op) is Op else ""  # type: ignore[attr-defined]
+        if name not in _CALL_DPS and not (name in _PACKED and value.ty_args):  # type: ignore[attr-defined]
+            return False
+    elif kind not in _EVIDENT:
+        return False
+    return same_type(var.ty, value.ty)
+
+
+def _block(p: Printer, block: BindingBlock, last: str | None = None) -> None:
+    if type(block) is not DataflowBlock:
+        for number, binding in enumerate(block.bindings):
+            _binding(p, binding, last if number == len(block.bindings) - 1 else None)
+        return
+    p.line("with R.dataflow():")
+    p.indent += 1
+    for binding in block.bindings:
+        _binding(p, binding)
+    outputs = [b.var for b in block.bindings if type(b.var) is not DataflowVar]
+    p.line(f"R.output({', '.join([p.name_of(v) for v in outputs])})")
+    p.indent -= 1
+
+
+def _if(p: Printer, node: If, target: str) -> None:
+    p.line("if ")
+    graph_value(p, node.cond)
+    p.out.append(":")
+    _branch(p, node.then_branch, target)
+    p.line("else:")
+    _branch(p, node.else_branch, target)
+
+
+def _value_of(binding: Any) -> Expr:
+    value: Expr = binding.value
+    return value
+
+
+def _branch(p: Printer, node: Expr, target: str) -> None:
+    p.indent += 1
+    blocks = node.blocks if type(node) is SeqExpr else ()
+    body = node.body if type(node) is SeqExpr else node
+    last = blocks[-1] if blocks else None
+    ends = False
+    if last is not None and type(last) is not DataflowBlock and last.bindings and last.bindings[-1].var is body:
+        ends = not isinstance(_value_of(last.bindings[-1]), LEAVES) or type(last.bindings[-1]) is MatchCast
+    for block in blocks:
+        _block(p, block, target if ends and block is last else None)
+    if not ends:
+        p.line(f"{target} = ")
+        graph_value(p, body)
+    p.indent -= 1
+
+
+# --------------------------------------------------------------------------------------------------------- functions
+
+
+def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
+    """A graph function with its decorator."""
+    before, p.level = p.level, "R"
+    symbol = fn.attrs.get("global_symbol")
+    options = []
+    if not nested and symbol is None:
+        options.append("private=True")
+    if not fn.pure:
+        options.append("pure=False")
+    p.line(f"@R.function({', '.join(options)})" if options else "@R.function")
+    p.line(f"def {name}(")
+    p.bound.update(fn.params)
+    outer_quoting, p.quoting = p.quoting, True
+    for number, param in enumerate(fn.params):
+        p.out.append(", " if number else "")
+        p.out.append(f"{p.name_of(param)}: ")
+        p.type(param.ty)
+    p.out.append(")")
+    if not p.dialect.tvm or _bound_by_params(fn):  # TVM refuses symbols that only the body binds
+        p.out.append(" -> ")
+        p.type(fn.ret_ty)
+    p.out.append(":")
+    p.quoting = False
+    p.indent += 1
+    slot = len(p.out)
+    p.out.append("")
+    attrs = {k: v for k, v in fn.attrs.items() if not (k == "global_symbol" and v == name)}
+    if attrs:
+        p.line("R.func_attr(")
+        attr_dict(p, attrs)
+        p.out.append(")")
+    outer_free, p.free = p.free, {}
+    body = fn.body
+    if type(body) is SeqExpr:
+        for block in body.blocks:
+            _block(p, block)
+        body = body.body
+    p.line("return ")
+    graph_value(p, body)
+    used, p.free = p.free, outer_free
+    if nested:
+        p.free.update({v: None for v in used if v not in p.bound})
+    else:
+        p.free = used
+        lines = declarations(p, "R")
+        if p.dialect.tvm and any([type(v) is GlobalVar for v in used]):
+            lines = "\n" + "    " * p.indent + f"cls = {p.class_name}" + lines
+        p.out[slot] = lines
+        p.free = outer_free
+    p.indent -= 1
+    p.quoting = outer_quoting
+    p.level = before
+
+
+def _bound_by_params(fn: Function) -> bool:
+    known = {v for param in fn.params for v in used_vars(param.ty)}
+    return all([v in known for v in used_vars(fn.ret_ty)])
+
+
+def any_function(p: Printer, fn: Any, name: str) -> None:
+    """A function of either level, or an external one as a module member."""
+    if type(fn) is PrimFunc:
+        prim_func(p, fn, name)
+    elif type(fn) is Function:
+        function(p, fn, name)
+    else:
+        p.line(f"{name} = R.ExternFunc({quote(fn.name)})")

@@ -1,0 +1,381 @@
+"""Printing of scalar expressions: literals, infix operators by level, memory reads. Intrinsics: ``show_intrinsic``.
+
+Invariant: what is written reads back to the same node. Where the infix spelling would fold or convert on reading, the
+raw node form (``T.Add(...)``) is written instead.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...arith.index_map import IndexMap
+from ...ffi.dtype import DataType
+from ...ir import scalar as sc
+from ...ir.buffer import BufferRegion, Range
+from ...ir.build import round_float
+from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
+from ...ir.types import Expr, PrimType, prim_type
+from ..ranges import stop_of
+from ..spelling import (
+    INFIX_BY_NODE,
+    LEVEL_ATOM,
+    LEVEL_COMPARE,
+    LEVEL_NOT,
+    LEVEL_UNARY,
+)  # fmt: skip
+from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
+
+_ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)
+_COMPARES = (sc.EQ, sc.NE, sc.LT, sc.LE, sc.GT, sc.GE)
+_INFIX = {getattr(sc, name): row for name, row in INFIX_BY_NODE.items()}
+_INT32_RANGE = range(-(2**31), 2**31)
+_BOOL = prim_type("bool")
+_HANDLE = prim_type("handle")
+
+
+# ---------------------------------------------------------------------------------------------------------- literals
+
+
+@lru_cache(maxsize=4096)
+def _float_digits(bits: str, dtype: DataType) -> str:
+    value = float.fromhex(bits)
+    if value == int(value) and abs(value) < 1e16:
+        return str(int(value)) if value or math.copysign(1, value) > 0 else "-0.0"
+    if dtype.name == "float64":
+        return repr(value)
+    if abs(value) > 3.4028234e38:  # some readers take the shortest text of the largest float32 for too large
+        return repr(value)
+    if dtype.name == "float32":
+        short = str(np.float32(value))
+        if round_float(float(short), dtype) == value:
+            return short
+    for digits in range(1, 17):
+        short = f"{value:.{digits}g}"
+        if round_float(float(short), dtype) == value:
+            return short
+    return repr(value)
+
+
+def float_text(value: float, dtype: DataType) -> str:
+    """Shortest decimal text that rounds to ``value`` in ``dtype``; strings for the non-finite ones."""
+    if math.isfinite(value):
+        return _float_digits(value.hex(), dtype.element)
+    if math.isnan(value):
+        return '"nan"' if math.copysign(1, value) > 0 else '"-nan"'
+    return '"inf"' if value > 0 else '"-inf"'
+
+
+def _int_imm(p: Printer, node: IntImm, where: str) -> None:
+    dtype = node.ty.dtype
+    if dtype.is_bool:
+        p.out.append(f"T.bool({node.value != 0})")
+        return
+    name = dtype.name
+    plain = (
+        where is PAIR
+        or (where is INDEX and name == ("int32" if p.dialect.tvm and p.level == "T" else "int64"))
+        or (where is VALUE and name == "int32" and node.value in _INT32_RANGE)
+    )
+    p.out.append(str(node.value) if plain else f"T.{name}({node.value})")
+
+
+def _float_imm(p: Printer, node: FloatImm, where: str) -> None:
+    p.out.append(f"T.{node.ty.dtype.name}({float_text(node.value, node.ty.dtype)})")
+
+
+def _string_imm(p: Printer, node: StringImm, where: str) -> None:
+    p.out.append(quote(node.value) if p.level == "T" else f"R.str({quote(node.value)})")
+
+
+def _var(p: Printer, node: Var, where: str) -> None:
+    buffer = p.data_of.get(node)
+    if buffer is not None:
+        p.out.append(f"{p.name_of(buffer)}.data")
+        return
+    if not p.quoting and node not in p.bound:
+        p.free[node] = None
+    p.out.append(p.name_of(node))
+
+
+# --------------------------------------------------------------------------------------------------------- operators
+
+
+def _folds(node: Any, kind: type) -> bool:
+    """True when reading the infix spelling would not give this node back."""
+    a, b = node.a, node.b
+    ty = a.ty
+    if ty is not b.ty:
+        return True
+    ta, tb = type(a), type(b)
+    if kind is sc.And or kind is sc.Or:
+        return ta is IntImm or tb is IntImm or not (type(ty) is PrimType and ty.dtype.is_bool)
+    if ta is IntImm:
+        if tb is IntImm:
+            return True
+        if kind is sc.Add:
+            return bool(a.value == 0) or a.ty is _BOOL
+        if kind is sc.Mul:
+            return a.value in (0, 1)
+    elif tb is IntImm:
+        if kind is sc.Add or kind is sc.Sub:
+            return bool(b.value == 0) or b.ty is _BOOL
+        if kind is sc.Mul:
+            return b.value in (0, 1)
+        if kind is sc.FloorDiv or kind is sc.FloorMod:
+            return bool(b.value == 1)
+    if type(ty) is not PrimType:
+        return True
+    return ty.dtype.is_bool and kind in _ARITH and kind not in (sc.Min, sc.Max)
+
+
+def _level(node: Any) -> int:
+    """Binding level of the spelling ``node`` gets."""
+    kind = type(node)
+    row = _INFIX.get(kind)
+    if row is not None:
+        if _folds(node, kind) or (kind is sc.Div and not _is_float(node)):
+            return LEVEL_ATOM
+        return row.level
+    if kind is IntImm:
+        return LEVEL_UNARY if node.value < 0 else LEVEL_ATOM
+    if kind is sc.Not:
+        return LEVEL_ATOM if _raw_not(node) else LEVEL_NOT
+    return LEVEL_ATOM
+
+
+def _is_float(node: Any) -> bool:
+    return type(node.a.ty) is PrimType and node.a.ty.dtype.is_float
+
+
+def _raw_not(node: sc.Not) -> bool:
+    return type(node.a) is IntImm or not (type(node.a.ty) is PrimType and node.a.ty.dtype.is_bool)
+
+
+def _operand(p: Printer, node: Any, least: int, where: str) -> None:
+    if _level(node) < least:
+        p.out.append("(")
+        p.expr(node, where)
+        p.out.append(")")
+    else:
+        p.expr(node, where)
+
+
+def pair_places(a: Any, b: Any) -> tuple[str, str]:
+    """How literals among two operands of one type are written."""
+    if type(a) is IntImm:
+        return (VALUE, VALUE) if type(b) is IntImm else (PAIR, VALUE)
+    return (VALUE, PAIR) if type(b) is IntImm else (VALUE, VALUE)
+
+
+def _binary(p: Printer, node: Any, where: str) -> None:
+    kind = type(node)
+    row = _INFIX[kind]
+    if _folds(node, kind):
+        p.out.append(f"T.{kind.__name__}(")
+        p.exprs((node.a, node.b), RAW)
+        p.out.append(")")
+        return
+    left, right = pair_places(node.a, node.b)
+    if kind is sc.Div and not _is_float(node):
+        p.out.append("T.truncdiv(")
+        p.expr(node.a, left)
+        p.out.append(", ")
+        p.expr(node.b, right)
+        p.out.append(")")
+        return
+    level = row.level
+    _operand(p, node.a, level + 1 if level == LEVEL_COMPARE else level, left)
+    p.out.append(f" {row.text} ")
+    _operand(p, node.b, level + 1, right)
+
+
+_CALLS = {sc.Min: "T.min", sc.Max: "T.max", sc.Mod: "T.truncmod"}
+
+
+def _binary_call(p: Printer, node: Any, where: str) -> None:
+    kind = type(node)
+    raw = _folds(node, kind)
+    p.out.append(f"T.{kind.__name__}(" if raw else f"{_CALLS[kind]}(")
+    left, right = (RAW, RAW) if raw else pair_places(node.a, node.b)
+    p.expr(node.a, left)
+    p.out.append(", ")
+    p.expr(node.b, right)
+    p.out.append(")")
+
+
+def _not(p: Printer, node: sc.Not, where: str) -> None:
+    if _raw_not(node):
+        p.out.append("T.Not(")
+        p.expr(node.a, RAW)
+        p.out.append(")")
+        return
+    p.out.append("not ")
+    _operand(p, node.a, LEVEL_NOT, VALUE)
+
+
+def _cast(p: Printer, node: sc.Cast, where: str) -> None:
+    p.out.append(f'T.Cast("{node.ty.dtype.name}", ')
+    p.expr(node.value, RAW)
+    p.out.append(")")
+
+
+def _select(p: Printer, node: sc.Select, where: str) -> None:
+    p.out.append("T.Select(")
+    p.exprs((node.cond, node.true_value, node.false_value), RAW)
+    p.out.append(")")
+
+
+def _ramp(p: Printer, node: sc.Ramp, where: str) -> None:
+    p.out.append("T.Ramp(")
+    p.exprs((node.base, node.stride), RAW)
+    p.out.append(", ")
+    _lanes(p, node.lanes, node.ty)
+
+
+def _broadcast(p: Printer, node: sc.Broadcast, where: str) -> None:
+    p.out.append("T.Broadcast(")
+    p.expr(node.value, RAW)
+    p.out.append(", ")
+    _lanes(p, node.lanes, node.ty)
+
+
+def _lanes(p: Printer, lanes: Any, ty: PrimType) -> None:
+    if isinstance(lanes, Expr):
+        p.expr(lanes, VALUE)
+        p.out.append(")")
+    elif ty.dtype.scalable:
+        p.out.append(f"T.vscale() * {lanes})")
+    else:
+        p.out.append(f"{lanes})")
+
+
+def _shuffle(p: Printer, node: sc.Shuffle, where: str) -> None:
+    p.out.append("T.Shuffle([")
+    p.exprs(node.vectors, RAW)
+    p.out.append("], [")
+    p.exprs(node.indices, VALUE)
+    p.out.append("])")
+
+
+def _let(p: Printer, node: sc.Let, where: str) -> None:
+    p.bound.add(node.var)
+    p.out.append("T.Let(")
+    p.expr(node.body, RAW)
+    p.out.append(f", where={{{p.name_of(node.var)}: ")
+    p.expr(node.value, RAW)
+    p.out.append("})")
+
+
+def comm_reducer(p: Printer, node: sc.CommReducer) -> None:
+    """``T.comm_reducer(lambda x, y: x + y, [identity])``."""
+    p.bound.update(node.lhs, node.rhs)
+    names = ", ".join([p.name_of(v) for v in (*node.lhs, *node.rhs)])
+    p.out.append(f"T.comm_reducer(lambda {names}: ")
+    if len(node.result) == 1:
+        p.expr(node.result[0], RAW)
+    else:
+        p.out.append("(")
+        p.exprs(node.result, RAW)
+        p.out.append(")")
+    p.out.append(", [")
+    p.exprs(node.identity, RAW)
+    p.out.append("])")
+
+
+def index_map(p: Printer, node: IndexMap) -> None:
+    """``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+    p.bound.update(node.initial_indices)
+    names = ", ".join([p.name_of(v) for v in node.initial_indices])
+    p.out.append(f"T.index_map(lambda{' ' if names else ''}{names}: (")
+    p.exprs(node.final_indices, INDEX)
+    p.out.append(",))" if len(node.final_indices) == 1 else "))")
+
+
+def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:
+    p.out.append("T.reduce(")
+    comm_reducer(p, node.combiner)
+    p.out.append(", source=[")
+    p.exprs(node.source, RAW)
+    p.out.append("], axis=[")
+    for number, axis in enumerate(node.axis):
+        p.out.append(", " if number else "")
+        iter_var(p, axis)
+    p.out.append("], where=")
+    p.expr(node.condition, RAW)
+    p.out.append(f", value_index={node.value_index})")
+
+
+def iter_var(p: Printer, node: sc.IterVar) -> None:
+    """A loose iterator: ``T.iter_var(i, dom, "S", "")``."""
+    p.out.append(f"T.iter_var({p.name_of(node.var)}, ")
+    if node.dom is None:
+        p.out.append("None")
+    else:
+        p.out.append("T.Range(")
+        bounds(p, node.dom, ", ")
+        p.out.append(")")
+    p.out.append(f", {quote(node.kind)}, {quote(node.thread_tag)})")
+
+
+# ------------------------------------------------------------------------------------------------------------ memory
+
+
+def indices(p: Printer, values: tuple[Expr, ...]) -> None:
+    """``[i, j]``; ``[()]`` for none."""
+    if not values:
+        p.out.append("[()]")
+        return
+    p.out.append("[")
+    p.exprs(values, INDEX)
+    p.out.append("]")
+
+
+def _load(p: Printer, node: sc.BufferLoad, where: str) -> None:
+    p.out.append(p.name_of(node.buffer))
+    if node.predicate is None:
+        indices(p, node.indices)
+        return
+    p.out.append(".vload([")
+    p.exprs(node.indices, INDEX)
+    p.out.append(f'], "{node.ty.dtype.name}", predicate=')
+    p.expr(node.predicate, RAW)
+    p.out.append(")")
+
+
+def bounds(p: Printer, node: Range, separator: str) -> None:
+    """``start<separator>stop`` of an interval."""
+    stop = stop_of(node.min, node.extent)
+    p.expr(node.min, INDEX)
+    p.out.append(separator)
+    p.expr(stop if stop is not None else sc.Add(node.min, node.extent, node.min.ty), INDEX)  # type: ignore[arg-type]
+
+
+def region(p: Printer, node: BufferRegion) -> None:
+    """``A[i, 0:16]``."""
+    p.out.append(p.name_of(node.buffer))
+    if not node.region:
+        p.out.append("[()]")
+        return
+    p.out.append("[")
+    for number, item in enumerate(node.region):
+        if number:
+            p.out.append(", ")
+        extent = item.extent
+        if type(extent) is IntImm and extent.value == 1 and extent.ty is item.min.ty:
+            p.expr(item.min, INDEX)
+        else:
+            bounds(p, item, ":")
+    p.out.append("]")
+
+
+EXPRS.update({
+    IntImm: _int_imm, FloatImm: _float_imm, StringImm: _string_imm, Var: _var, DataflowVar: _var,
+    sc.Mod: _binary_call, sc.Min: _binary_call, sc.Max: _binary_call, sc.Not: _not, sc.Cast: _cast,
+    sc.Select: _select, sc.Ramp: _ramp, sc.Broadcast: _broadcast, sc.Shuffle: _shuffle, sc.Let: _let,
+    sc.BufferLoad: _load, sc.Reduce: _reduce,
+})  # fmt: skip
+EXPRS.update(dict.fromkeys(_INFIX, _binary))

@@ -1,0 +1,270 @@
+"""The printer's entry: any node to canonical script, in one of the dialects, with underlines where asked.
+
+Importing this module fills the printer hooks of the ``ir`` room. Invariant: printed functions and modules read back
+structurally equal, and the text of what was read back is the same text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...ffi.tensor import Tensor
+from ...ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from ...ir.expr import BindingBlock, DataflowBlock, ExternFunc, If, MatchCast, SeqExpr, VarBinding
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import PRINTER, SCRIPT_HOOKS, Node
+from ...ir.scalar import CommReducer, IterVar
+from ...ir.sharing import check_size
+from ...ir.stmt import Stmt
+from ...ir.types import Expr, Type
+from ...support.deep import deep_recursion
+from ...support.errors import OptionError, VerifyError
+from ..highlight import ansi, html_block, wants_color
+from . import block as show_block, relax as show_relax
+from .attr import METADATA_KEY, attr, attr_dict
+from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
+from .scalar import bounds, comm_reducer, iter_var, region
+from .tir import buffer_arguments
+
+
+def dialect_of(name: str) -> Dialect:
+    """A dialect by name. Raises OptionError E003."""
+    found = DIALECTS.get(name)
+    if found is None:
+        raise OptionError("E003", f"no script dialect {name!r}", help=f"one of: {', '.join(DIALECTS)}")
+    return found
+
+
+def script(
+    node: Any,
+    dialect: str = "unity",
+    *,
+    name: str | None = None,
+    underline: Node | Sequence[Node] | None = None,
+    note: str | None = None,
+    context: int | None = None,
+    places: bool = False,
+    show_meta: bool = True,
+    costs: bool = False,
+) -> str:
+    """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
+    many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
+    come from as comments. ``show_meta=False`` leaves large constants out: ``metadata["relax.expr.Constant"][0]`` stands for
+    them, and ``metadata(node)`` holds them. ``costs`` writes the work of
+    tensor programs as comments. Raises VerifyError E348 for what is too large."""
+    marked: tuple[Node, ...] = ()
+    if underline is not None:
+        marked = (underline,) if isinstance(underline, Node) else tuple(underline)
+    p = Printer(dialect_of(dialect), marked)
+    p.place = "" if places else None
+    p.costs = costs
+    p.metadata = None if show_meta else []
+    if isinstance(node, Node):
+        check_size(node)
+    with deep_recursion():
+        _top(p, node, name)
+    _name_omitted(p)
+    text = p.marked(note)
+    return excerpt(text, context) if context is not None and p.marks else text
+
+
+def metadata(node: Node) -> dict[str, list[Tensor]]:
+    """The constants that ``script(node, show_meta=False)`` leaves out: what its text needs to be read,
+    ``parse(text, scope={"metadata": metadata(node)})``."""
+    p = Printer()
+    p.metadata = []
+    check_size(node)
+    with deep_recursion():
+        _top(p, node, None)
+    return {METADATA_KEY: p.metadata}
+
+
+def _name_omitted(p: Printer) -> None:
+    if p.metadata:
+        count, size = len(p.metadata), sum([data.numpy().nbytes for data in p.metadata])
+        p.out.append(f"\n# Metadata omitted: {count} constant{'s' if count > 1 else ''}, {size} bytes. ")
+        p.out.append("Use show_meta=True in script() to write them.")
+
+
+def show(node: Any, **options: Any) -> str:
+    """A node as script: the name used by error messages; options as in ``script``."""
+    return script(node, **options)
+
+
+def print_node(node: Node) -> str:
+    """What ``repr`` of a node shows: script, with ``<Type>`` for values that have no spelling."""
+    p = Printer()
+    p.strict = False
+    p.metadata = []
+    try:
+        check_size(node)
+    except VerifyError as error:
+        return f"<{type(node).__name__}: {error.message}>"
+    with deep_recursion():
+        _top(p, node, None)
+    _name_omitted(p)
+    return p.text()
+
+
+def show_module(node: Any, *, dialect: str = "unity", color: bool | None = None, **options: Any) -> None:
+    """Write a node to standard output, highlighted when that is a terminal (``color`` decides otherwise).
+
+    Options as in ``script``; large constants are left out unless ``show_meta=True``.
+    """
+    options.setdefault("show_meta", False)
+    text = script(node, dialect, **options)
+    colored = wants_color(sys.stdout) if color is None else color
+    sys.stdout.write((ansi(text) if colored else text) + "\n")
+
+
+def html(node: Any) -> str:
+    """A node as highlighted HTML for notebooks."""
+    return html_block(script(node, show_meta=False))
+
+
+# ---------------------------------------------------------------------------------------------------------- dispatch
+
+
+def _function_name(fn: Any) -> str:
+    symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
+    return symbol if isinstance(symbol, str) and is_name(symbol) else "main"
+
+
+def _module(p: Printer, mod: IRModule) -> None:
+    p.class_name = mod.name if is_name(mod.name) else "Module"
+    p.module_names = frozenset(mod.functions)
+    if p.dialect.tvm:
+        p.line("# from tvm.script import ir as I")
+        p.line("# from tvm.script import tirx as T")
+        p.line("# from tvm.script import relax as R")
+        p.line()
+    p.line("@I.ir_module")
+    p.line(f"class {p.class_name}:")
+    p.indent = 1
+    empty = True
+    for key, values in (("I.module_attrs", mod.attrs), ("I.module_global_infos", mod.global_infos)):
+        if values:
+            p.line(f"{key}(")
+            _global_infos(p, values) if values is mod.global_infos else attr_dict(p, values)
+            p.out.append(")")
+            empty = False
+    for name, fn in mod.functions.items():
+        if not empty:
+            p.out.append("\n")
+        empty = False
+        _new_scope(p, {p.class_name, *mod.functions})
+        show_relax.any_function(p, fn, name)
+    if empty:
+        p.line("pass")
+
+
+def _global_infos(p: Printer, infos: dict[str, Any]) -> None:
+    """Tables of the module, each a list."""
+    p.out.append("{")
+    for number, (key, items) in enumerate(infos.items()):
+        p.out.append(f"{', ' if number else ''}{quote(key)}: [")
+        for place, item in enumerate(items):
+            p.out.append(", " if place else "")
+            attr(p, item)
+        p.out.append("]")
+    p.out.append("}")
+
+
+def _new_scope(p: Printer, taken: set[str]) -> None:
+    p.names = Names(taken)
+    p.bound, p.free, p.pending = set(), {}, {}
+    p.loops, p.data_of = {}, {}
+
+
+def _top(p: Printer, node: Any, name: str | None) -> None:
+    kind = type(node)
+    if kind is IRModule:
+        _module(p, node)
+    elif kind is Function or kind is PrimFunc:
+        own = name or _function_name(node)
+        p.names = Names({own})
+        show_relax.any_function(p, node, own)
+    else:
+        p.loose = True
+        _loose(p, node)
+
+
+def _loose(p: Printer, node: Any) -> None:
+    """A node outside any function."""
+    kind = type(node)
+    if isinstance(node, Type):
+        p.type(node)
+    elif isinstance(node, Stmt):
+        p.level = "T"
+        p.stmt(node)
+    elif kind in _LOOSE:
+        _LOOSE[kind](p, node)
+    elif isinstance(node, Expr):
+        p.level = "R" if kind in _GRAPH else "T"
+        if kind is ExternFunc:
+            p.expr(node)
+        else:
+            p.expr(node, RAW)
+    else:
+        attr(p, node)
+
+
+_GRAPH = frozenset(kind for kind in show_relax.LEAVES)
+
+
+def _loose_block(p: Printer, node: BindingBlock) -> None:
+    show_relax._block(p, node)
+
+
+def _loose_binding(p: Printer, node: Any) -> None:
+    show_relax._binding(p, node)
+
+
+def _loose_seq(p: Printer, node: SeqExpr) -> None:
+    for block in node.blocks:
+        show_relax._block(p, block)
+    p.line()
+    show_relax.graph_value(p, node.body)
+
+
+def _loose_if(p: Printer, node: If) -> None:
+    show_relax._if(p, node, p.names.fresh("v"))
+
+
+def _loose_buffer(p: Printer, node: Buffer) -> None:
+    p.level = "T"
+    p.out.append(f"{p.name_of(node)}: T.Buffer(")
+    buffer_arguments(p, node)
+    p.out.append(")")
+
+
+def _loose_range(p: Printer, node: Range) -> None:
+    p.level = "T"
+    p.out.append("T.Range(")
+    bounds(p, node, ", ")
+    p.out.append(")")
+
+
+def _loose_match(p: Printer, node: MatchBufferRegion) -> None:
+    p.level = "T"
+    p.out.append(f"{p.name_of(node.buffer)} = T.match_buffer(")
+    region(p, node.source)
+    p.out.append(", ")
+    buffer_arguments(p, node.buffer)
+    p.out.append(")")
+
+
+_LOOSE: dict[type, Any] = {
+    BindingBlock: _loose_block, DataflowBlock: _loose_block, VarBinding: _loose_binding, MatchCast: _loose_binding,
+    SeqExpr: _loose_seq, If: _loose_if, Buffer: _loose_buffer, BufferRegion: region, Range: _loose_range,
+    MatchBufferRegion: _loose_match, IterVar: iter_var, CommReducer: comm_reducer,
+}  # fmt: skip
+
+_FORMS = (show_block, show_relax)  # importing them fills the tables
+PRINTER[0] = print_node
+SCRIPT_HOOKS["script"] = script
+SCRIPT_HOOKS["show"] = show_module
+SCRIPT_HOOKS["html"] = html

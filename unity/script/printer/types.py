@@ -1,0 +1,106 @@
+"""Printing of types: ``R.Tensor``, ``R.Shape``, ``R.Callable`` ...
+
+Invariant: in a signature, dimensions with symbols are quoted, since their names are bound only inside the function.
+"""
+
+from __future__ import annotations
+
+from ...ir import types as ty
+from ...ir.expr import IntImm, ShapeExpr
+from ...ir.types import Expr, Type
+from ..ranges import same_expr
+from .core import INDEX, TYPES, Printer, quote
+from .intrinsic import pointer_text
+
+
+def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
+    """Comma-separated dimensions; inside a signature those with symbols are quoted."""
+    for number, value in enumerate(values):
+        p.out.append(", " if number else "")
+        if p.quoting and type(value) is not IntImm:
+            text = p.text_of(lambda v=value: p.expr(v, INDEX))  # type: ignore[misc]
+            p.out.append(quote(text))
+        else:
+            p.expr(value, INDEX)
+
+
+def _tensor_type(p: Printer, node: ty.TensorType) -> None:
+    parts: list[str] = []
+    shape = node.shape
+    if type(shape) is ShapeExpr:
+        dims = p.text_of(lambda: _dims(p, shape.values))
+        parts.append(f"({dims},)" if len(shape.values) == 1 else f"({dims})")
+    elif shape is not None:
+        parts.append(p.text_of(lambda: p.expr(shape, INDEX)))
+    if node.dtype is not None:
+        parts.append(f'"{node.dtype.name}"' if parts else f'dtype="{node.dtype.name}"')
+    if node.ndim >= 0 and type(shape) is not ShapeExpr:
+        parts.append(f"ndim={node.ndim}")
+    if node.vdevice is not None:
+        parts.append(f"vdevice={quote(node.vdevice)}")
+    p.out.append(f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor")
+
+
+def _shape_type(p: Printer, node: ty.ShapeType) -> None:
+    if node.values is not None:
+        p.out.append("R.Shape([")
+        _dims(p, node.values)
+        p.out.append("])")
+    else:
+        p.out.append(f"R.Shape(ndim={node.ndim})" if node.ndim >= 0 else "R.Shape")
+
+
+def _prim_type(p: Printer, node: ty.PrimType) -> None:
+    p.out.append(f'R.Prim("{node.dtype.name}")' if p.level == "R" else f"T.{node.dtype.name}")
+
+
+def _pointer_type(p: Printer, node: ty.PointerType) -> None:
+    p.out.append(pointer_text(node))
+
+
+def _object_type(p: Printer, node: ty.ObjectType) -> None:
+    p.out.append(p.word("R.Object"))
+
+
+def _tuple_type(p: Printer, node: ty.TupleType) -> None:
+    p.out.append("R.Tuple(")
+    types(p, node.fields)
+    p.out.append(")")
+
+
+def types(p: Printer, nodes: tuple[Type, ...]) -> None:
+    """Types separated by commas."""
+    for number, item in enumerate(nodes):
+        p.out.append(", " if number else "")
+        p.type(item)
+
+
+def _func_type(p: Printer, node: ty.FuncType) -> None:
+    if node.params is None and type(node.ret) is ty.ObjectType and not node.pure and node.derive is None:
+        p.out.append("R.Callable")
+        return
+    p.out.append("R.Callable(")
+    if node.params is None:
+        p.out.append("None")
+    else:
+        p.out.append("(")
+        types(p, node.params)
+        p.out.append(",)" if len(node.params) == 1 else ")")
+    p.out.append(", ")
+    p.type(node.ret)
+    if p.dialect.tvm or node.pure is (node.params is None):
+        p.out.append(f", {node.pure}")
+    if node.derive is not None:
+        p.out.append(f", derive_func={quote(node.derive)}")
+    p.out.append(")")
+
+
+TYPES.update({
+    ty.TensorType: _tensor_type, ty.ShapeType: _shape_type, ty.PrimType: _prim_type, ty.PointerType: _pointer_type,
+    ty.ObjectType: _object_type, ty.TupleType: _tuple_type, ty.FuncType: _func_type,
+})  # fmt: skip
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """True when two types are written alike over the same variables."""
+    return a is b or (type(a) is type(b) and same_expr(a, b))  # type: ignore[arg-type]

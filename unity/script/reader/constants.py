@@ -1,0 +1,85 @@
+"""Compile-time values: tensor data from numbers and bytes, and what may stand in an attribute.
+
+Invariant: attributes hold plain data, data types, tensors and IR nodes; lists become tuples.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from ...ffi.dtype import DataType
+from ...ffi.tensor import Tensor, tensor
+from ...ir import (
+    IntImm,
+    Node,
+    build as b,
+)  # fmt: skip
+from ...support.errors import ScriptError
+from .. import syntax as s
+from ..scope import Dotted
+from .plain import is_number
+
+
+def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor:
+    """A tensor from numbers, nested lists, arrays. Texts "nan", "inf" stand for floats."""
+    if type(value) is Tensor or isinstance(value, np.ndarray):
+        found = value if type(value) is Tensor else tensor(value)
+        return found if dtype is None else tensor(found, reader.dtype(dtype, node))
+    wanted = None if dtype is None else reader.dtype(dtype, node)
+    plain = _plain_numbers(reader, value, node)
+    try:
+        if (
+            wanted is not None and wanted.is_uint
+        ):  # mixed with small ones, numbers of 64 bits would pass through float64
+            return Tensor(np.array(plain, wanted.numpy))
+        return tensor(plain, wanted)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise reader.error("E113", f"cannot make a constant of this: {problem}", node) from None
+
+
+def _plain_numbers(reader: Any, value: Any, node: s.Syntax) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain_numbers(reader, item, node) for item in value]
+    if is_number(value):
+        return value
+    if type(value) is str and value.lstrip("+-") in ("nan", "inf"):
+        return float(value)
+    if type(value) is IntImm:
+        return value.value
+    if hasattr(value, "ty") and b.is_const(value):
+        return value.value
+    raise reader.error("E113", "a constant is made of numbers", node)
+
+
+def constant_bytes(reader: Any, bound: dict[str, Any], node: s.Syntax) -> Tensor:
+    """A tensor from base64 text, shape and dtype."""
+    text, dtype = reader.text(bound["data"], node), reader.dtype(bound["dtype"], node)
+    shape = tuple([reader.as_integer(item, node) for item in bound["shape"]])
+    try:
+        raw = base64.b64decode(text.encode("ascii"), validate=True)
+    except (ValueError, UnicodeEncodeError):
+        raise reader.error("E106", "this is not base64", node) from None
+    count = 1
+    for extent in shape:
+        count *= extent
+    if min(shape, default=1) < 0 or len(raw) != count * dtype.numpy.itemsize:
+        raise reader.error("E113", f"{len(raw)} bytes do not fill the shape {shape} of {dtype.name}", node)
+    return Tensor(np.frombuffer(bytearray(raw), dtype.numpy).reshape(shape))
+
+
+def attribute_value(value: Any) -> Any:
+    """A compile-time value as attributes keep it: lists become tuples, script names their text. Raises E113 for others."""
+    if isinstance(value, (list, tuple)):
+        return tuple([attribute_value(item) for item in value])
+    if isinstance(value, dict):
+        return {key: attribute_value(item) for key, item in value.items()}
+    if type(value) is Dotted:
+        return value.text
+    if isinstance(value, np.ndarray):
+        return Tensor(np.ascontiguousarray(value))
+    if value is None or isinstance(value, (bool, int, float, str, DataType, Node, Tensor)):
+        return value
+    raise ScriptError("E113", "this value cannot stand in an attribute")

@@ -1,0 +1,216 @@
+"""One graph function -> bytecode: bindings, values and control flow. Calls are in ``calls.py``, handed in as ``LowerCall``.
+
+Graph functions hold only calls of tensor programs, of each other, of registered functions and of the VM's own operators;
+anything else is an error that says which pass is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    If,
+    IntImm,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)  # fmt: skip
+from ...ir.function import Function, has_global_symbol, seq_body
+from ...ir.scalar import Add, Cast, Div, Max, Min, Mul, Sub
+from ...ir.types import Expr, PrimType
+from ...support.errors import VMError
+from .. import bytecode as bc
+from ..dims import is_integral
+from ..type_text import type_text
+from .checks import CheckCompiler
+from .tables import ModuleCompiler
+
+LowerCall = Callable[["FunctionCompiler", Call, "Var | None"], bc.Arg]
+
+_FLOAT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Min: "min", Max: "max"}
+
+
+def shifted(instruction: bc.Instruction, by: int) -> bc.Instruction:
+    """The instruction with its targets moved."""
+    if isinstance(instruction, bc.Goto):
+        return bc.Goto(instruction.target + by)
+    if isinstance(instruction, bc.If):
+        return bc.If(instruction.cond, instruction.target + by, instruction.place)
+    return instruction
+
+
+class FunctionCompiler(CheckCompiler):
+    """Compiles one graph function."""
+
+    def __init__(self, module: ModuleCompiler, name: str, fn: Function, lower_call: LowerCall) -> None:
+        super().__init__(module, name, fn)
+        self.lower_call = lower_call
+
+    def compile(self) -> bc.VMFunction:
+        """The function's bytecode."""
+        self.bind_parameters()
+        prologue = len(self.code)
+        self.body(seq_body(self.fn))
+        params = tuple([(p.name, type_text(p.ty)) for p in self.fn.params])
+        hoisted: list[bc.Instruction] = []
+        for index in sorted(self.writable):
+            row = self.module.row("builtin", "check_writable")
+            hoisted.append(bc.Call(-1, row, (bc.Reg(index), bc.Imm(self.parameter_contexts[index])), -1))
+        code = [*self.code[:prologue], *hoisted, *[shifted(i, len(hoisted)) for i in self.code[prologue:]]]
+        return bc.VMFunction(self.name, params, type_text(self.fn.ret_ty), tuple(self.registers), tuple(self.slots),
+                             tuple(code), prologue + len(hoisted), has_global_symbol(self.fn))  # fmt: skip
+
+    def body(self, seq: SeqExpr) -> None:
+        """Code of the function's body up to its return."""
+        result = self.sequence(seq)
+        self.code.append(bc.Ret(result, self.where))
+
+    # ---- bindings and values
+
+    def sequence(self, seq: SeqExpr) -> bc.Arg:
+        """Code of a sequence; its value."""
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.binding(binding)
+        return self.value(seq.body)
+
+    def binding(self, binding: Binding) -> None:
+        """Code of one binding."""
+        value = binding.value  # type: ignore[attr-defined]
+        span = binding.span or getattr(value, "span", None)  # type: ignore[attr-defined]
+        self.where = self.module.place(span)
+        if type(binding) is MatchCast:
+            source = self.boxed(self.value(value))
+            self.values[binding.var] = self.settle(
+                source, binding.target, f"match_cast of {binding.var.name}", binding.var, span
+            )
+            return
+        assert type(binding) is VarBinding
+        var = binding.var
+        arg = self.value(value, var)
+        if is_integral(var.ty) and var not in self.slot_of and isinstance(arg, (bc.Size, bc.Imm)):
+            dim = arg.dim if isinstance(arg, bc.Size) else int(arg.value)  # type: ignore[arg-type]
+            slot = self.slot(var, f"variable {var.name}")
+            self.emit("set_slot", slot, bc.Size(dim))
+            arg = bc.Size(("sym", slot.slot), var.ty.dtype.name)  # type: ignore[attr-defined]
+        self.values[var] = arg
+
+    def boxed(self, arg: bc.Arg) -> bc.Reg:
+        """The argument in an untyped register, so that checks see the value itself."""
+        if isinstance(arg, bc.Reg) and self.registers[arg.index].kind == "object":
+            return arg
+        reg = self.register()
+        self.emit("move", arg, dst=reg)
+        return reg
+
+    def value(self, expr: Expr, var: Var | None = None) -> bc.Arg:
+        """Code that computes an expression; where its value is. ``var`` is the variable it gets bound to."""
+        kind = type(expr)
+        if isinstance(expr, Var):
+            found = self.values.get(expr)
+            if found is None and expr in self.slot_of:
+                return bc.Size(("sym", self.slot_of[expr]), getattr(getattr(expr.ty, "dtype", None), "name", "int64"))
+            if found is None:
+                raise VMError("E622", f"{self.name}: nothing defines the variable {expr.name}", expr.span)
+            return found
+        if kind is Call and not getattr(expr.op, "name", "").startswith("T."):  # type: ignore[attr-defined]
+            return self.lower_call(self, expr, var)  # type: ignore[arg-type]
+        if kind is Constant:
+            return self.module.constant(expr)  # type: ignore[arg-type]
+        if kind in (IntImm, FloatImm, StringImm):
+            is_bool = isinstance(expr.ty, PrimType) and expr.ty.dtype.is_bool
+            return bc.Imm(bool(expr.value) if is_bool else expr.value)  # type: ignore[attr-defined]
+        if kind is DataTypeImm:
+            return bc.Imm(expr.value.name)  # type: ignore[attr-defined]
+        if kind is Tuple:
+            fields = [self.value(f) for f in expr.fields]  # type: ignore[attr-defined]
+            return self.result("tuple", *fields)
+        if kind is ShapeExpr:
+            return self.result("shape", *[bc.Size(self.dim(v)) for v in expr.values])  # type: ignore[attr-defined]
+        if kind is TupleGetItem:
+            return self.item(expr, var)  # type: ignore[arg-type]
+        if kind is If:
+            return self.conditional(expr)  # type: ignore[arg-type]
+        if kind is SeqExpr:
+            return self.sequence(expr)  # type: ignore[arg-type]
+        if kind is GlobalVar:
+            return bc.Func(self.module.function_row(expr.name, expr.span))  # type: ignore[attr-defined]
+        if kind is ExternFunc:
+            return bc.Func(self.module.row("packed", expr.name))  # type: ignore[attr-defined]
+        if kind is Function:
+            raise VMError("E623", f"{self.name}: a local function reached the VM", getattr(expr, "span", None),
+                          help="run the pass lambda_lift first")  # fmt: skip
+        if is_integral(expr.ty):
+            return bc.Size(self.dim(expr), expr.ty.dtype.name)  # type: ignore[attr-defined]
+        return self.float_value(expr)
+
+    def result(self, builtin: str, *args: bc.Arg) -> bc.Reg:
+        """A builtin's result in a new untyped register."""
+        dst = self.register()
+        self.emit(builtin, *args, dst=dst)
+        return dst
+
+    def float_value(self, expr: Expr) -> bc.Arg:
+        """Arithmetic on floating-point scalars."""
+        name = _FLOAT_OPS.get(type(expr))
+        if name is not None:
+            return self.result("arith", bc.Imm(name), self.value(expr.a), self.value(expr.b))  # type: ignore[attr-defined]
+        if type(expr) is Cast:
+            return self.result("cast", bc.Imm(expr.ty.dtype.name), self.value(expr.value))
+        raise VMError("E620", f"the scalar expression {expr} cannot be computed by the VM", getattr(expr, "span", None))
+
+    def item(self, expr: TupleGetItem, var: Var | None) -> bc.Arg:
+        """A tuple field: checked, because a tuple's content is not typed in its register."""
+        source = self.value(expr.tuple_value)
+        reg = self.result("get_item", source, bc.Imm(expr.index))
+        known = self.register_type(expr.ty)
+        if known.kind == "tensor":
+            moved = self.register(known)
+            ctx = self.context(f"field {expr.index}", expr.ty, expr.span)
+            self.emit("check_tensor", reg, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
+            self.emit("match_shape", reg, ctx, *[bc.Size(d) for d in known.dims])
+            self.emit("move", reg, dst=moved)
+            return moved
+        if is_integral(expr.ty) and var is not None:
+            return self.settle(reg, expr.ty, f"field {expr.index}", var, expr.span)
+        return reg
+
+    def conditional(self, expr: If) -> bc.Arg:
+        """Both branches write one register."""
+        cond = self.value(expr.cond)
+        dst = self.register(self.register_type(expr.ty))
+        hole = len(self.code)
+        where = self.where
+        self.code.append(bc.If(cond, -1, where))
+        self.branch(expr.then_branch, dst)
+        end = len(self.code)
+        self.code.append(bc.Goto(-1))
+        self.code[hole] = bc.If(cond, len(self.code), where)
+        self.branch(expr.else_branch, dst)
+        self.code[end] = bc.Goto(len(self.code))
+        return dst
+
+    def branch(self, expr: Expr, dst: bc.Reg) -> None:
+        """Code of a branch; symbols bound inside stay inside."""
+        slots = dict(self.slot_of)
+        value = self.value(expr)
+        known = self.registers[dst.index]
+        if known.kind == "tensor" and not (isinstance(value, bc.Reg) and self.registers[value.index] == known):
+            value = self.boxed(value)
+            ctx = self.context("branch of a conditional", expr.ty, getattr(expr, "span", None))
+            self.emit("check_tensor", value, ctx, bc.Imm(known.dtype), bc.Imm(len(known.dims)))
+            self.emit("match_shape", value, ctx, *[bc.Size(d) for d in known.dims])
+        self.emit("move", value, dst=dst)
+        self.slot_of = slots

@@ -1,0 +1,267 @@
+"""The native driver of a program: one LLVM module. Here: the frame of a function, its three entries, the arena.
+
+Invariant: every reference a frame holds is dropped at its one exit, and the arena's lock is given back there.
+"""
+
+from __future__ import annotations
+
+from ...ffi.abi import BufferParam, Dim, KernelSignature
+from ...ffi.dtype import DataType
+from ...ffi.fastcall_ir import llvm_scalar
+from ...ffi.formula import FormulaEmitter
+from ...ffi.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
+from ...ffi.runtime_table import SLOTS
+from .. import bytecode as bc
+from ..entry import Param
+from .body import BodyWriter
+from .ir import DECLARATIONS, FIXED, EnvLayout, FunctionWriter, quoted
+from .support import SUPPORT_IR
+
+
+def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
+    """LLVM IR text of a program's driver and the layout of its environment."""
+    layout = EnvLayout()
+    for name in FIXED:
+        layout.word("fixed", name)
+    used: set[str] = set()
+    parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
+    symbols = {program.symbol(name): program.kernels[name] for name in sorted(used)}
+    kernels = [_declaration(symbol, signature) for symbol, signature in symbols.items()]  # equal programs share one
+    return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, *parts]), layout
+
+
+def _declaration(symbol: str, signature: KernelSignature) -> str:
+    kinds = ["ptr" if isinstance(p, BufferParam) else llvm_scalar(DataType(p.dtype)) for p in signature.params]
+    kinds += ["i64"] * len(signature.symbols) + (["ptr"] if signature.result is not None else [])
+    return f"declare i32 {quoted(symbol)}({', '.join(kinds)})\n"
+
+
+def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> str:
+    """``body.F``, ``drive.F`` and ``call.F``."""
+    body = Frame(program, fn, index, layout, used).text()
+    drive = f"""
+define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
+  %limit = call i64 @unity.limit(ptr %env)
+  %r = call ptr {quoted("body." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit)
+  ret ptr %r
+}}
+"""
+    return body + drive + InternalEntry(program, fn, index, layout, used).text()
+
+
+class Frame(BodyWriter):
+    """``body.F``: registers and slots in the frame, parameters from their records, one exit."""
+
+    def text(self) -> str:
+        """The function."""
+        self.parameters()
+        self.instructions()
+        fn, uses_arena = self.fn, not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
+        head = [
+            f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit) noinline {{",
+            "entry:",
+        ]
+        head += [
+            "  %at = alloca i64",
+            "  %result = alloca ptr",
+            "  %arena = alloca [4 x i64]",
+            f"  %args = alloca [{self.scratch} x ptr]",
+        ]
+        head += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
+        head += [f"  call void @unity.clear(ptr %slots, i64 {len(fn.slots)})"]
+        head += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
+        holding = [k for k in range(len(fn.registers)) if self.may_hold(k)]
+        places = [place for k in holding for place in self.references(k)]
+        head += [
+            f"  %refs = alloca [{len(places) + 1} x ptr]"
+        ]  # one more, always null, for registers that never hold any
+        head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(places)]
+        for k in sorted(set(range(len(fn.registers))) - set(holding)):
+            head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {len(places)}" for place in self.references(k)]
+        for k, register in enumerate(fn.registers):
+            if register.kind != "object":
+                head += [f"  %p{k} = alloca ptr", f"  store ptr null, ptr %p{k}"]
+            if register.kind == "storage":
+                head += [f"  %z{k} = alloca i64", f"  store i64 0, ptr %z{k}"]
+        head += ["  %code = alloca i64", "  %first = alloca i64", "  %second = alloca i64"]
+        head += [f"  call void @unity.clear(ptr %refs, i64 {len(places) + 1})"]
+        head += [*self.allocas, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
+        if uses_arena:
+            head.append("  call void @unity.arena.enter(ptr %env, ptr %arena)")
+        tail = [
+            "explain:  ; a fast check that failed: the same check in Python raises",
+            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'recheck')}",
+            "  %recheck.f = load ptr, ptr %recheckp",
+            "  %recheck.at = load i64, ptr %at",
+            "  %recheck.v = load ptr, ptr %value",
+            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.index}, i64 %recheck.at, ptr %recheck.v, "
+            f"ptr %slots, i64 {len(fn.slots)})",
+            "  store i64 9, ptr %code",
+            "  store i64 0, ptr %first",
+            "  %refused = icmp eq ptr %unexpected, null",
+            "  br i1 %refused, label %fail, label %report",
+            "failed:  ; a kernel: a status below zero means that a Python error is set",
+            "  %status = load i64, ptr %second",
+            "  %raised = icmp slt i64 %status, 0",
+            "  br i1 %raised, label %fail, label %report",
+            "report:",
+            f"  %reportp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'report')}",
+            "  %report.f = load ptr, ptr %reportp",
+            "  %code.v = load i64, ptr %code",
+            "  %first.v = load i64, ptr %first",
+            "  %second.v = load i64, ptr %second",
+            "  call void @unity_raise_by(ptr %report.f, i64 %code.v, i64 %first.v, i64 %second.v)",
+            "  br label %fail",
+            "fail:",
+        ]
+        note = self.layout.word("fixed", "note")
+        tail += [
+            f"  %notep = getelementptr i8, ptr %env, i64 {note}",
+            "  %note = load ptr, ptr %notep",
+            "  %where = load i64, ptr %at",
+        ]
+        tail += [
+            f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)",
+            "  store ptr null, ptr %result",
+            "  br label %exit",
+            "exit:",
+        ]
+        tail.append(f"  call void @unity.drop(ptr %refs, i64 {len(places)})")
+        if uses_arena:
+            tail.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
+        tail += ["  %returned = load ptr, ptr %result", "  ret ptr %returned", "}"]
+        return "\n".join([*head, *self.lines, *tail]) + "\n"
+
+    def may_hold(self, index: int) -> bool:
+        """May the register hold references at the exit."""
+        if self.kind(index).kind != "tensor":
+            return True
+        if self.covered(index):
+            return False
+        names = [self.row_name(i) for i in self.writers.get(index, ())]
+        return index < len(self.plan.params) or self.owned_storage or any([name != "tensor_in" for name in names])
+
+    def parameters(self) -> None:
+        """Depth of recursion, slots, and parameters."""
+        here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
+        place = self.emit(f"ptrtoint ptr {here} to i64")
+        self.report_unless(self.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.index))
+        for number, slot in enumerate(self.plan.slots):
+            self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
+        for index, param in enumerate(self.plan.params):
+            leaf = self.leaf(index)
+            if param.kind == "tensor":
+                self.do(f"store ptr {self.load(leaf, 0)}, ptr %p{index}")
+                continue
+            obj = self.load(leaf, 8)
+            self.do(f"call void @unity_incref(ptr {obj})")
+            if param.kind == "object":
+                obj = self.normal(obj)
+            elif param.slot is not None and param.dtype == "bool":
+                self.set_slot_value(param.slot, self.load(leaf, 0, "i64"))
+            self.do(f"store ptr {obj}, ptr %o{index}")
+
+
+class InternalEntry(FunctionWriter):
+    """``call.F``: arguments as objects; where a check fails, Python checks again and says why."""
+
+    def text(self) -> str:
+        """The function."""
+        count = max(1, len(self.plan.params))
+        leaves, symbols = (
+            self.alloca(f"[{count * LEAF_BYTES} x i8]"),
+            self.alloca(f"[{max(1, len(self.plan.slots))} x i64]"),
+        )
+        self.known: dict[int, str] = {}
+        self.waiting: list[tuple[Dim, str]] = []
+        self.formulas = FormulaEmitter(self.emit, self.require)
+        for index, param in enumerate(self.plan.params):
+            self.parameter(param, self.gep(leaves, LEAF_BYTES * index), self.load("%args", 8 * index))
+        names = [self.known.get(k, "undef") for k in range(len(self.fn.slots))]
+        for dim, extent in self.waiting:
+            self.require(self.emit(f"icmp eq i64 {extent}, {self.formulas.value(dim, names)}"))
+        for number, slot in enumerate(self.plan.slots):
+            self.store("i64", self.known[slot], symbols, 8 * number)
+        number = len(self.fn.params)
+        lines = [
+            f"define ptr {quoted('call.' + self.fn.name)}(ptr %env, ptr %args, i64 %limit) {{",
+            "entry:",
+            *self.allocas,
+        ]
+        lines += [f"  %slow = alloca [{number + 1} x ptr]", *self.lines]
+        lines += [
+            f"  %r = call ptr {quoted('body.' + self.fn.name)}(ptr %env, ptr {leaves}, ptr {symbols}, i64 %limit)",
+            "  ret ptr %r",
+            "fail:",
+        ]
+        lines += [
+            "  call void @PyErr_Clear()",
+            f"  %ep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'explain')}",
+        ]
+        lines += [
+            "  %explain = load ptr, ptr %ep",
+            f"  %number = call ptr @unity_int(i64 {self.index})",
+            "  store ptr %number, ptr %slow",
+        ]
+        for k in range(number):
+            lines += [f"  %sa{k} = getelementptr ptr, ptr %args, i64 {k}", f"  %so{k} = load ptr, ptr %sa{k}"]
+            lines += [f"  %sp{k} = getelementptr ptr, ptr %slow, i64 {k + 1}", f"  store ptr %so{k}, ptr %sp{k}"]
+        lines += [f"  %e = call ptr @unity_call(ptr %explain, ptr %slow, i64 {number + 1})"]
+        lines += ["  call void @unity_decref(ptr %number)", "  ret ptr %e", "}"]
+        return "\n".join(lines) + "\n"
+
+    def match(self, dim: Dim | None, value: str) -> None:
+        """A symbol alone is defined by its first value; the rest waits until all are known."""
+        if isinstance(dim, tuple) and dim[0] == "sym" and dim[1] not in self.known:
+            self.known[dim[1]] = value
+        elif dim is not None:
+            self.waiting.append((dim, value))
+
+    def parameter(self, param: Param, place: str, obj: str) -> None:
+        """One argument into its record."""
+        self.store("ptr", obj, place, 8)
+        self.store("ptr", obj, place, 0)
+        if param.kind == "tensor":
+            self.require(self.extract(obj, place, param.dtype, len(param.axes), param.written))
+            extents = self.load(place, 16)
+            for axis, dim in enumerate(param.axes):
+                self.match(dim, self.load(extents, 8 * axis, "i64"))
+        elif param.kind == "shape":
+            self.require(self.is_type(obj, "tuple"))
+            self.require(self.emit(f"icmp eq i64 {self.load(obj, 16, 'i64')}, {len(param.axes)}"))
+            for axis, dim in enumerate(param.axes):
+                self.match(dim, self.integer(self.load(obj, 24 + 8 * axis), DataType("int64")))
+        elif param.kind == "scalar":
+            self.scalar(param, place, obj)
+
+    def scalar(self, param: Param, place: str, obj: str) -> None:
+        """A number of exactly the declared kind."""
+        assert param.dtype is not None
+        dtype = DataType(param.dtype)
+        if dtype.is_float:
+            self.require(self.is_type(obj, "float"))
+            self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_float(ptr {obj}, ptr {place})')}, 0"))
+        elif dtype.is_bool:
+            yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
+            no = self.emit(f"icmp eq ptr {obj}, {self.word('False')}")
+            self.require(self.emit(f"or i1 {yes}, {no}"))
+            self.store("i64", self.emit(f"zext i1 {yes} to i64"), place)
+        else:
+            value = self.integer(obj, dtype)
+            self.store("i64", value, place)
+            if param.slot is not None:
+                self.match(("sym", param.slot), value)
+
+    def integer(self, obj: str, dtype: DataType) -> str:
+        """The i64 of an exact int that fits a dtype."""
+        self.require(self.is_type(obj, "int"))
+        out = self.alloca("i64")
+        self.require(self.emit(f"icmp eq i32 {self.emit(f'call i32 @unity_as_int(ptr {obj}, ptr {out})')}, 0"))
+        value = self.emit(f"load i64, ptr {out}")
+        if dtype.bits < 64:
+            narrow = self.emit(f"trunc i64 {value} to i{dtype.bits}")
+            back = self.emit(f"{'sext' if dtype.is_int else 'zext'} i{dtype.bits} {narrow} to i64")
+            self.require(self.emit(f"icmp eq i64 {back}, {value}"))
+        elif dtype.is_uint:
+            self.require(self.emit(f"icmp sge i64 {value}, 0"))
+        return value

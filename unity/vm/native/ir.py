@@ -1,0 +1,277 @@
+"""The native driver in LLVM IR: the tools for writing one function. Instructions are in ``body.py``, the frame
+and the module in ``driver.py``.
+
+Per function three symbols:
+
+    ptr body.F(ptr env, ptr leaves, ptr symbols, i64 limit)  the code; parameters as leaf records of the calling convention
+    ptr drive.F(ptr env, ptr leaves, ptr symbols)            behind the checked entry: Python calls this
+    ptr call.F(ptr env, ptr args, i64 limit)                 for calls inside the program: objects, checked here
+
+``env`` is an array of words (``EnvLayout``): the arena, then Python objects. ``limit`` is the lowest address the C stack
+may reach, by which recursion is bounded. A tensor in a register is (%p pointer, %o Tensor object or null, %w owner of its
+memory or null); dimensions are formulas of the slots. Invariant: every reference held by a frame is dropped at its one exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ...ffi.abi import Dim
+from ...ffi.dtype import DataType
+from ...ffi.formula import FormulaEmitter
+from ...ffi.layout import ALIGNED, C_CONTIGUOUS
+from ...ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
+from .. import bytecode as bc
+from ..entry import EntryPlan, plan_entry
+
+ARENA_WORDS = 8
+"""Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
+FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
+"""Objects every program has: callbacks of ``native_run.Callbacks`` and the table of registered functions."""
+STACK_BYTES = 3 << 20
+"""Depth of C stack that calls inside the program may use before E632."""
+
+DECLARATIONS = """\
+@unity_runtime = external global [{words} x i64]
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare ptr @llvm.frameaddress.p0(i32)
+declare {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64, i64)
+declare i32 @PyCallable_Check(ptr)
+declare void @PyErr_Fetch(ptr, ptr, ptr)
+declare void @PyErr_NormalizeException(ptr, ptr, ptr)
+declare void @PyErr_Restore(ptr, ptr, ptr)
+declare void @PyErr_Clear()
+"""
+
+
+@dataclass(slots=True)
+class EnvLayout:
+    """Which object stands in which word.
+
+    Keys: ("fixed", name), ("imm", type name, value), ("const", i), ("data", i), ("row", i), ("name", i), ("builtin", name).
+    """
+
+    words: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    def word(self, *key: object) -> int:
+        """Byte offset of an object's word, added when new."""
+        found = self.words.get(key)
+        if found is None:
+            found = self.words[key] = ARENA_WORDS + len(self.words)
+        return found * 8
+
+
+def quoted(name: str) -> str:
+    """A global name of LLVM IR."""
+    return (
+        '@"'
+        + "".join([c if c.isascii() and (c.isalnum() or c in "._$") else f"\\{ord(c) & 255:02X}" for c in name])
+        + '"'
+    )
+
+
+class FunctionWriter:
+    """Writes one function. ``emit`` appends an instruction with a result, ``do`` one without."""
+
+    def __init__(self, program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> None:
+        self.program = program
+        self.fn = fn
+        self.index = index
+        self.layout = layout
+        self.used = used
+        self.plan: EntryPlan = plan_entry(fn, program)
+        self.lines: list[str] = []
+        self.count = 0
+        self.scratch = 1
+        self.allocas: list[str] = []
+        self.formulas = FormulaEmitter(self.emit, self.divisor)
+        self.owned_storage = boxes_storage(fn, program)
+        self.writers: dict[int, list[bc.Call]] = {}
+        for instruction in fn.code:
+            if isinstance(instruction, bc.Call):
+                self.writers.setdefault(instruction.dst, []).append(instruction)
+        self.known_dims: dict[Dim, str] = {}
+        self.known_arrays: dict[tuple[Dim, ...], str] = {}
+        self.known_sizes: dict[tuple[str, tuple[Dim, ...]], str] = {}
+
+    # ---- text
+
+    def emit(self, text: str) -> str:
+        """An instruction with a result; the result's name."""
+        self.count += 1
+        self.lines.append(f"  %v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def do(self, text: str) -> None:
+        """An instruction without result."""
+        self.lines.append(f"  {text}")
+
+    def label(self) -> str:
+        """A fresh label name."""
+        self.count += 1
+        return f"b{self.count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+
+    def alloca(self, kind: str) -> str:
+        """Space in the frame."""
+        self.count += 1
+        self.allocas.append(f"  %a{self.count} = alloca {kind}, align 16")
+        return f"%a{self.count}"
+
+    def gep(self, base: str, offset: int) -> str:
+        """An address at a byte offset."""
+        return self.emit(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+
+    def load(self, base: str, offset: int, kind: str = "ptr") -> str:
+        """Load at a byte offset."""
+        return self.emit(f"load {kind}, ptr {self.gep(base, offset)}")
+
+    def store(self, kind: str, value: str, base: str, offset: int = 0) -> None:
+        """Store at a byte offset."""
+        self.do(f"store {kind} {value}, ptr {self.gep(base, offset)}")
+
+    def env(self, *key: object) -> str:
+        """An object of the environment (borrowed)."""
+        return self.load("%env", self.layout.word(*key))
+
+    # ---- control
+
+    def require(self, condition: str) -> None:
+        """Go on where an i1 holds, else to the failure exit with the Python error already set."""
+        label = self.label()
+        self.do(f"br i1 {condition}, label %{label}, label %fail")
+        self.start(label)
+
+    def require_object(self, value: str) -> str:
+        """Fail where a returned object is null."""
+        self.require(self.emit(f"icmp ne ptr {value}, null"))
+        return value
+
+    def report_unless(self, condition: str, code: int, first: str, second: str = "0") -> None:
+        """Raise error number ``code`` of ``Callbacks.report`` where an i1 does not hold."""
+        good, bad = self.label(), self.label()
+        self.do(f"br i1 {condition}, label %{good}, label %{bad}")
+        self.start(bad)
+        self.go_report(code, first, second)
+        self.start(good)
+
+    def go_report(self, code: int, first: str, second: str, exit_label: str = "report") -> None:
+        """Leave through the one place of the function that raises errors by number."""
+        for place, value in (("%code", str(code)), ("%first", first), ("%second", second)):
+            self.do(f"store i64 {value}, ptr {place}")
+        self.do(f"br label %{exit_label}")
+
+    def divisor(self, condition: str) -> None:
+        """Division by zero in a formula."""
+        self.report_unless(condition, 3, "0")
+
+    def dim(self, dim: Dim) -> str:
+        """The i64 operand of a formula of the slots."""
+        if isinstance(dim, int):
+            return str(dim)
+        found = self.known_dims.get(dim)
+        if found is None:
+            if dim[0] == "sym":
+                found = self.emit(f"load i64, ptr %s{dim[1]}")
+            else:
+                used = symbols_of(dim)
+                names = [self.dim(("sym", k)) if k in used else "undef" for k in range(len(self.fn.slots))]
+                found = self.formulas.value(dim, names)
+            self.known_dims[dim] = found
+        return found
+
+    def dims_array(self, dims: tuple[Dim, ...]) -> str:
+        """Dimensions in an array of the frame."""
+        place = self.known_arrays.get(dims)
+        if place is None:
+            place = self.known_arrays[dims] = self.alloca(f"[{max(1, len(dims))} x i64]")
+            for axis, d in enumerate(dims):
+                self.store("i64", self.dim(d), place, 8 * axis)
+        return place
+
+    def set_slot_value(self, slot: int, value: str) -> None:
+        """Store into a slot; what was computed from it is forgotten."""
+        self.do(f"store i64 {value}, ptr %s{slot}")
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is known any more: another path joins, or a slot has changed."""
+        self.known_dims, self.known_arrays, self.known_sizes = {}, {}, {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Blocks beside the main path: what they compute is not known after them."""
+        before = (dict(self.known_dims), dict(self.known_arrays), dict(self.known_sizes))
+        yield
+        self.known_dims, self.known_arrays, self.known_sizes = before
+
+    # ---- values
+
+    def word(self, name: str) -> str:
+        """A word of the runtime table."""
+        return self.emit(f"load ptr, ptr getelementptr (i8, ptr @unity_runtime, i64 {slot_offset(name)})")
+
+    def is_type(self, obj: str, name: str) -> str:
+        """i1: the object's type is exactly the table's."""
+        return self.emit(f"icmp eq ptr {self.load(obj, 8)}, {self.word(name)}")
+
+    def extract(self, obj: str, leaf: str, dtype: str | None, ndim: int, written: bool) -> str:
+        """i1: the object is a tensor that fits; its leaf record is filled."""
+        flags = ALIGNED | C_CONTIGUOUS | (0x400 if written else 0)
+        index, packed, mask = -1, 0, 0
+        if dtype is not None:
+            index, packed, mask = DTYPE_INDEX[dtype], packed_dlpack_type(dtype), DataType(dtype).itemsize - 1
+        return self.emit(
+            f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, "
+            f"i64 {mask}, ptr null)"
+        )
+
+
+def symbols_of(dim: Dim) -> set[int]:
+    """Slots a formula reads."""
+    if isinstance(dim, int):
+        return set()
+    if dim[0] == "sym":
+        return {dim[1]}
+    return set().union(*[symbols_of(operand) for operand in dim[1:]])
+
+
+def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:
+    """May a tensor that lies in storage become a Python object? Then each storage is an object that such tensors keep alive."""
+    inside: set[int] = set()
+    changed = True
+    while changed:
+        changed = False
+        for instruction in fn.code:
+            if isinstance(instruction, bc.Call) and instruction.dst >= 0 and instruction.dst not in inside:
+                entry = program.table[instruction.function]
+                if entry.kind == "builtin" and entry.name in ("tensor_in", "view", "move", "alloc_storage"):
+                    if entry.name == "alloc_storage" or any(
+                        [isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]
+                    ):
+                        inside.add(instruction.dst)
+                        changed = True
+    native = ("tensor_in", "view", "kill")
+    for instruction in fn.code:
+        if isinstance(instruction, bc.Ret):
+            if isinstance(instruction.value, bc.Reg) and instruction.value.index in inside:
+                return True
+        elif isinstance(instruction, bc.Call):
+            entry = program.table[instruction.function]
+            typed_move = entry.name == "move" and fn.registers[instruction.dst].kind == "tensor"
+            if entry.kind == "kernel" or (entry.kind == "builtin" and (entry.name in native or typed_move)):
+                continue
+            if any([isinstance(a, bc.Reg) and a.index in inside for a in instruction.args]):
+                return True
+    return False

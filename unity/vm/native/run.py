@@ -1,0 +1,199 @@
+"""Native execution: the driver's machine code in this process, its environment, and the Python it calls back.
+
+Invariant: the environment's words point at objects that live as long as it does; machine code of another version of the
+package or of Python is never run (the driver is made again from the bytecode).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ffi import registry
+from ...ffi.check import OutHandler
+from ...ffi.engine import CompileOptions, Engine, compile_ir
+from ...ffi.fastcall import driver_function
+from ...ffi.layout import member_offset
+from ...ffi.llvm import llvm_version
+from ...ffi.native_helpers import allocator_symbols, helper_symbols
+from ...support.errors import ArtifactError, InternalError, UnityError, VMError
+from ...version import VERSION
+from ..builtins import BUILTINS, truth
+from ..entry import plan_entry
+from ..executable import Executable
+from ..interpret import Interpreter, add_frame, find_packed, frame_text, run_check
+from ..kernels import kernel_failure
+from ..values import Closure, to_value
+from .driver import driver_ir
+from .ir import ARENA_WORDS, FIXED
+
+OPTIONS = CompileOptions(pipeline="light")
+EXPLAIN_DEPTH = 100
+_PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
+                 "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
+
+
+def driver_tag() -> str:
+    """What the driver's machine code depends on beside the processor."""
+    return f"{VERSION}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
+
+
+def add_driver(executable: Executable) -> None:
+    """Compile the driver into an executable (from the object cache where it has it)."""
+    text, layout = driver_ir(executable.program)
+    executable.objects["driver"] = compile_ir(text, OPTIONS)
+    executable.driver_tag = driver_tag()
+    executable.driver_words = [list(key) for key in layout.words]
+
+
+class NativeProgram:
+    """A program linked into the process. ``function(name)`` is the Python callable of a graph function."""
+
+    def __init__(self, executable: Executable, interpreter: Interpreter, engine: Engine) -> None:
+        self.program = executable.program
+        self.interpreter = interpreter
+        self.engine = engine
+        if "driver" not in executable.objects or executable.driver_tag != driver_tag():
+            add_driver(executable)
+        symbols = helper_symbols() | allocator_symbols()
+        for name in _PYTHON_NAMES:
+            symbols[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+        for name, address in symbols.items():
+            engine.add_symbol(name, address)
+        engine.add_object(executable.objects["driver"])
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.outputs: Callable[[str], OutHandler] | None = None
+        """Gives, for a function, what does its calls with ``out=``."""
+        self.callbacks = Callbacks(self)
+        self.keep: list[Any] = []
+        try:
+            self.env = self._environment(executable.driver_words)
+        except (LookupError, TypeError, ValueError) as error:
+            raise ArtifactError("E805", f"the description of the driver is not valid: {error}") from error
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """The checked entry of a graph function."""
+        found = self.functions.get(name)
+        if found is None:
+            plan = plan_entry(self.program.functions[name], self.program)
+            address = self.engine.address(f"drive.{name}")
+            found = driver_function(
+                plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self),
+                out=self.outputs(name) if self.outputs is not None else None,
+            )  # fmt: skip
+            self.functions[name] = found
+        return found
+
+    def closure(self, row: int, captured: tuple[Any, ...] = ()) -> Closure:
+        """A row of the function table as a value."""
+        entry = self.program.table[row]
+        if entry.kind == "vm":
+            return Closure(entry.name, captured, lambda *args: self.function(entry.name)(*args))
+        if entry.kind == "packed":
+            return Closure(entry.name, captured, lambda *args: to_value(find_packed(entry.name)(*args)))
+        return Closure(entry.name, captured, lambda *args: self.interpreter.call_row(row, list(args), 0))
+
+    def _environment(self, words: list[list[Any]]) -> ctypes.Array[ctypes.c_uint64]:
+        env = (ctypes.c_uint64 * (ARENA_WORDS + len(words)))()
+        for position, key in enumerate(words):
+            env[ARENA_WORDS + position] = self._word(key)
+        weakref.finalize(self, _free_arena, env)
+        return env
+
+    def _word(self, key: list[Any]) -> int:
+        kind, *rest = key
+        value: Any
+        if kind == "data":
+            return int(self.program.constants[rest[0]].data_ptr)
+        if kind == "fixed":
+            if rest[0] == "function_offset":
+                return member_offset(registry.PackedFunc.__dict__["function"])
+            value = registry._TABLE if rest[0] == "table" else getattr(self.callbacks, FIXED[FIXED.index(rest[0])])
+        elif kind == "imm":
+            value = float.fromhex(rest[1]) if rest[0] == "float" else rest[1]
+        elif kind == "const":
+            value = self.program.constants[rest[0]]
+        elif kind == "row":
+            value = self.closure(rest[0])
+        elif kind == "name":
+            value = self.program.table[rest[0]].name
+        elif kind == "builtin":
+            value = BUILTINS[rest[0]]
+        else:
+            raise ValueError(f"unknown word {key!r} of the environment")
+        self.keep.append(value)
+        return id(value)
+
+
+def _free_arena(env: ctypes.Array[ctypes.c_uint64]) -> None:
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(allocator_symbols()["free"])(env[0])
+
+
+class Callbacks:
+    """What native code asks Python for."""
+
+    def __init__(self, owner: NativeProgram) -> None:
+        self.owner = owner
+        self.program = owner.program
+        self.functions = list(owner.program.functions.values())
+        self.local = threading.local()
+        self.value = to_value
+        self.truth = truth
+
+    def report(self, code: int, first: int, second: int) -> None:
+        """Raise the error with a number."""
+        program = self.program
+        if code == 1:
+            raise kernel_failure(program.kernels[program.table[first].name], second)
+        if code == 2:
+            raise VMError("E632", f"{self.functions[first].name}: recursion too deep")
+        if code == 3:
+            raise VMError("E601", "division by zero in a shape computation")
+        if code == 4:
+            find_packed(program.table[first].name)
+        if code == 5:
+            raise VMError("E615", f"a tensor or storage computed at run time has the impossible extent {first}")
+        if code == 6:
+            raise VMError(
+                "E638", f"a tensor of {first} bytes does not fit into {second} bytes, or is not aligned there"
+            )
+        if code == 7:
+            raise VMError("E615", f"a tensor computed at run time is too large (extent {first})")
+        if code == 8:
+            raise VMError("E636", "a value that is no function was called")
+        if code == 10:
+            raise VMError("E615", f"out of memory: {first} bytes of storage")
+        raise InternalError("E904", f"native and Python checks disagree (code {code}, {first}, {second})")
+
+    def recheck(self, function: int, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
+        """Run one check instruction; the slots afterwards."""
+        return run_check(self.program, self.functions[function], at, value, slots)
+
+    def explain(self, function: int, *args: Any) -> Any:
+        """A call inside the program whose arguments failed the fast checks: raise, or convert and call."""
+        depth = getattr(self.local, "depth", 0)
+        if depth >= EXPLAIN_DEPTH:
+            raise VMError("E632", f"{self.functions[function].name}: recursion too deep")
+        self.local.depth = depth + 1
+        try:
+            return self.owner.function(self.functions[function].name)(*args)
+        finally:
+            self.local.depth = depth
+
+    def note(self, error: BaseException, function: int, at: int) -> None:
+        """Put a frame on an error that passes through."""
+        fn = self.functions[function]
+        if isinstance(error, UnityError):
+            add_frame(error, self.program, fn, at)
+        elif len(getattr(error, "__notes__", ())) < 12:
+            error.add_note(frame_text(self.program, fn, at))
+
+    def closure_of(self, head: Closure, *captured: Any) -> Closure:
+        """A function with (more) captured values."""
+        return Closure(head.name, head.captured + captured, head.call)
