@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ SPECIAL_FIELDS = {"T.if_then_else": ("condition", "then_value", "else_value")}
 def doc_lines(text: str, indent: str) -> list[str]:
     """A docstring."""
     lines = [line.strip() for line in text.strip().splitlines()]
+    if len(lines) == 1 and len(lines[0]) > 120:
+        lines = textwrap.wrap(lines[0], 120 - len(indent))
     if len(lines) == 1:
         return [f'{indent}"""{lines[0]}"""']
     return [f'{indent}"""{lines[0]}', *[f"{indent}{line}".rstrip() for line in lines[1:]], f'{indent}"""']

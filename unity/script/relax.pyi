@@ -972,7 +972,10 @@ class nn:
         layout: builtins.str = "BSHD",
         empty: Any = None,
     ) -> Any:
-        """softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN)."""
+        """softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width),
+        BHSD, or one each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are
+        empty (None: NaN).
+        """
 
     @staticmethod
     def attention_bias(
