@@ -440,3 +440,36 @@ def test_parts_of_a_reduction_go_on() -> None:
     sch.loop_partition(k, [3, None])
     assert sch.get(sch.get_block("C_0")).init is not None and sch.get(sch.get_block("C_1")).init is None
     assert_same(mod, sch.mod)
+
+
+SHARED_WORK = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32"), C: T.Buffer((4, 8), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for ty in T.thread_binding(4, thread="threadIdx.y"):
+            with T.block("rows"):
+                row = T.axis.spatial(4, ty)
+                B = T.alloc_buffer((8, 16), "float32", scope="shared")
+                for i, j in T.grid(8, 16):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+                for n in range(8):
+                    with T.block("C"):
+                        vn = T.axis.spatial(8, n)
+                        C[row, vn] = B[vn, row]
+"""
+
+
+def test_threads_share_work_that_does_not_depend_on_them():
+    sch = Schedule(module(SHARED_WORK))
+    i, _ = sch.get_loops("B")[-2:]
+    _, inner = sch.split(i, [None, 4])
+    sch.bind(inner, "threadIdx.y")
+    (n,) = sch.get_loops("C")[-1:]
+    _, inner = sch.split(n, [None, 4])
+    with pytest.raises(Refused) as found:  # through the iterator of the block around it
+        sch.bind(inner, "threadIdx.y")
+    assert found.value.code == "E425"

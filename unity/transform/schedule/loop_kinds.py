@@ -62,7 +62,10 @@ def unroll(state: ScheduleState, loop: LoopRef) -> None:
 
 
 def _require_own_axis(state: ScheduleState, loop: Sref, axis: str) -> None:
-    """Refuse E425 where a block runs over two loops of one axis: a thread has one number, which both would take."""
+    """Refuse E425 where a block depends on two loops of one axis: a thread has one number, which both would take.
+
+    A nest that does not depend on the outer loop is work that its threads share, as in TVM.
+    """
     above = [s for s in loop.above() if not s.is_block and s.loop.thread == axis]
     pending, below = [loop], []
     while pending:
@@ -74,15 +77,25 @@ def _require_own_axis(state: ScheduleState, loop: Sref, axis: str) -> None:
         while pending:
             item = pending.pop()
             pending += state.children(item)
-            around = list(item.above())
-            blocks = [s for s in (item, *around[: around.index(outer)]) if s.is_block] if item.is_block else []
-            used = {v for s in blocks for value in s.realize.iter_values for v in free_vars(value)}
-            if {outer.loop.loop_var, inner.loop.loop_var} <= used:
+            if item.is_block and _depends(item, outer) and _depends(item, inner):
                 refuse(
                     "E425", f"block {item.name} runs over loop {outer.name} and loop {inner.name}, which would be the same {axis}",
                     condition="an axis for each loop", at=[outer, inner],
                     nearest="fuse the two loops and bind the result, or bind one of them to another axis",
                 )  # fmt: skip
+
+
+def _depends(block: Sref, loop: Sref) -> bool:
+    """Does a block use the variable of a loop around it, through iterators and bounds of what stands between them too?"""
+    around = list(block.above())
+    carried = {loop.loop.loop_var}
+    for item in reversed(around[: around.index(loop)]):
+        if item.is_block:
+            pairs = zip(item.block.iter_vars, item.realize.iter_values, strict=True)
+            carried.update([axis.var for axis, value in pairs if carried.intersection(free_vars(value))])
+        elif carried.intersection([*free_vars(item.loop.min), *free_vars(item.loop.extent)]):
+            carried.add(item.loop.loop_var)
+    return bool(carried.intersection(free_vars(block.realize)))
 
 
 @primitive(checks=(*CHECKS, "known thread axis", "an axis for each loop"),
