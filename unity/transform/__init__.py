@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .relax.lower_call_dps import lower_call_dps
     from .relax.merge_composite_functions import merge_composite_functions
     from .relax.normalize import normalize
+    from .relax.normalize_global_var import normalize_global_var
     from .relax.pipeline import DEFAULT_PIPELINE
     from .relax.plan_memory import plan_memory
     from .relax.remove_purity_checking import remove_purity_checking
@@ -135,7 +136,11 @@ _PLACES = {
     "relax.lift_transform_params": ("lift_transform_params",),
     "relax.lower_call_dps": ("lower_call_dps",),
     "relax.merge_composite_functions": ("merge_composite_functions",),
-    "relax.normalize": ("normalize",),
+    "relax.normalize": (
+        "normalize",
+        "normalize_global_var",
+    ),
+    "relax.normalize_global_var": ("normalize_global_var",),
     "relax.pipeline": ("DEFAULT_PIPELINE",),
     "relax.plan_memory": ("plan_memory",),
     "relax.remove_purity_checking": ("remove_purity_checking",),
@@ -166,7 +171,7 @@ __all__ = [
     "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir", "fuse_transpose_matmul",
     "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions", "kill_after_last_use",
     "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "merge_composite_functions",
-    "module_pass", "normalize", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
+    "module_pass", "normalize", "normalize_global_var", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
     "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
     "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
     "traced_passes", "update_param_type", "winograd",
