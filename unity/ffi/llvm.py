@@ -201,11 +201,17 @@ def _object_of(text: str, options: CompileOptions) -> bytes:
         try:  # closed in order: a garbage collector could take the context away from under the module
             module = _parse(text, machine, context)
             try:
-                return _emit(module, machine, options)
+                made = _emit(module, machine, options)
             finally:
                 module.close()
-        finally:
+        except FFIError:
             context.close()
+            raise
+        except BaseException:  # an interrupt may have left a module alive, which needs its context
+            context.detach()
+            raise
+        context.close()
+        return made
 
 
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
