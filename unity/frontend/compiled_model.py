@@ -139,7 +139,6 @@ class CompiledModel:
         self._updates = self._targets(program)
         self._state = [t for t in self._updates if not isinstance(t, int)]
         self._weights = {c.data_ptr for c in executable.program.constants}
-        self._weights |= {c.data_ptr for c in executable.program.constants}
         self._flat = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
         types = [ty.dtype for ty in collect(module["main"].ret_ty, TensorType)]

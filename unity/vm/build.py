@@ -24,7 +24,6 @@ from ..script.reader.module import parse
 from ..support.collector import no_collection, young_collection
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
-from ..support.late import LOADERS, late_function
 from ..support.options import int_option
 from ..support.progress import Progress
 from ..target.cpu.signature import symbol_vars
@@ -43,8 +42,6 @@ from .kernel_cache import compile_kernels, is_own
 from .machine import EXEC_MODES
 from .native.run import add_driver
 from .program_cache import remembered_build
-
-LOADERS["tensor intrinsics"] = late_function("unity.target.tensor_intrin", "shipped")
 
 TRIM_BYTES = 16 << 20
 """Builds with constants of this size together give back what they freed."""

@@ -94,10 +94,12 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     units = [unit for unit in (tiles, dot_of(what, machine)) if unit is not None]
     for unit in (*units, None):
         try:
-            return _schedule(fn, what, after, then, row, constants, machine, width, unit)
+            made = _schedule(fn, what, after, then, row, constants, machine, width, unit)
         except ScheduleError as problem:
-            refused = f"a step does not apply: {problem.message}"
-    return refused
+            refused += f"; {unit.name if unit is not None else 'a step'} does not apply: {problem.message}"
+            continue
+        return replace(made, reason=made.reason + refused) if isinstance(made, Scheduled) else made + refused
+    return refused[2:]
 
 
 def _schedule_of(fn: PrimFunc) -> Schedule:
