@@ -20,6 +20,7 @@ from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
 from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
+from ..support.interrupts import interrupts_held
 from .object_cache import content_key, object_cache
 from .tiles import allow_tiles, without_tiles
 
@@ -197,21 +198,16 @@ def _object_of(text: str, options: CompileOptions) -> bytes:
         machine = machines.get(repr(options))
         if machine is None:
             machine = machines[repr(options)] = _make_machine(options)
-        context = binding.create_context()
-        try:  # closed in order: a garbage collector could take the context away from under the module
-            module = _parse(text, machine, context)
+        with interrupts_held():  # closed in order, and wholly: neither a collector nor an interrupt may come between
+            context = binding.create_context()
             try:
-                made = _emit(module, machine, options)
+                module = _parse(text, machine, context)
+                try:
+                    return _emit(module, machine, options)
+                finally:
+                    module.close()
             finally:
-                module.close()
-        except FFIError:
-            context.close()
-            raise
-        except BaseException:  # an interrupt may have left a module alive, which needs its context
-            context.detach()
-            raise
-        context.close()
-        return made
+                context.close()
 
 
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
