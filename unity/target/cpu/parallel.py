@@ -59,20 +59,22 @@ def _collapsed(stmt: For) -> For:
     return replace(stmt, loop_var=both, extent=mul(stmt.extent, inner.extent), body=body)
 
 
-def parallel_loop(w: FunctionWriter, stmt: For) -> None:
-    """Write a parallel loop."""
+def parallel_loop(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
+    """Write a parallel loop; with ``backwards`` (an ``i1``) true, each chunk runs from its end to its begin."""
     stmt = _collapsed(stmt)
     dtype = dtype_of(stmt.loop_var)
     first, extent = w.value(stmt.min), w.value(stmt.extent)
     captured = _captured(w, stmt)
     passed = [(ty, text) for _, ty, text in captured] + [(value_type(dtype), first)]
+    if backwards is not None:
+        passed.append(("i1", backwards))
     struct = "{ " + ", ".join([ty for ty, _ in passed]) + " }"
     context = w.slot(struct, 16)
     for position, (ty, text) in enumerate(passed):
         place = w.emit(f"getelementptr inbounds {struct}, ptr {context}, i32 0, i32 {position}")
         w.do(f"store {ty} {text}, ptr {place}")
     symbol = w.module.unique(f"{w.module.symbols[w.kernel.name]}.parallel")
-    _write_body(w, stmt, symbol, struct, captured)
+    _write_body(w, stmt, symbol, struct, captured, backwards is not None)
     count = convert(w, extent, dtype, I64)
     chunk = _chunk(w, stmt, count)
     w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
@@ -141,7 +143,15 @@ def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:
     return own, seq(*parts[len(own) :])
 
 
-def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]]) -> None:
+def turned_place(w: FunctionWriter, ty: str, place: str, ends: str, backwards: str) -> str:
+    """``place``, or where ``backwards`` holds, the place as far from the other end; ``ends`` is the sum of begin and end."""
+    other = w.emit(f"sub {ty} {w.emit(f'sub {ty} {ends}, 1')}, {place}")
+    return w.emit(f"select i1 {backwards}, {ty} {other}, {ty} {place}")
+
+
+def _write_body(
+    w: FunctionWriter, stmt: For, symbol: str, struct: str, captured: list[tuple[Var, str, str]], turned: bool
+) -> None:
     """Two functions: a work function with the captured values as parameters (pointers keep ``noalias``), and the entry
     the pool calls, which reads the context."""
     dtype = dtype_of(stmt.loop_var)
@@ -154,6 +164,8 @@ def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured
         parameters.append(f"{kind}{' noalias' if kind == 'ptr' and no_alias else ''} %c{number}")
         inner.env[var] = f"%c{number}"
     parameters.append(f"{ty} %first")
+    if turned:
+        parameters.append("i1 %backwards")
     own, each = _own_memory(stmt.body)
     for alloc in own:
         inner.statement(alloc)
@@ -163,7 +175,8 @@ def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured
     inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
     inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")
     inner.start("body")
-    offset = convert(inner, "%at", I64, dtype)
+    place = turned_place(inner, "i64", "%at", inner.emit("add i64 %begin, %end"), "%backwards") if turned else "%at"
+    offset = convert(inner, place, I64, dtype)
     inner.env[stmt.loop_var] = inner.emit(f"add {ty} {offset}, %first")
     inner.loops.append(LoopScope("", "next", held))
     inner.statement(each)
@@ -177,7 +190,7 @@ def _write_body(w: FunctionWriter, stmt: For, symbol: str, struct: str, captured
     body = "\n".join(["entry:", *inner.entry, *inner.lines])
     w.module.bodies.append(f"define internal i32 @{symbol}.work({', '.join(parameters)}) #0 {{\n{body}\n}}")
     lines, arguments = ["entry:"], ["i64 %begin", "i64 %end"]
-    for number, kind in enumerate([kind for _, kind, _ in captured] + [ty]):
+    for number, kind in enumerate([kind for _, kind, _ in captured] + [ty] + ["i1"] * turned):
         lines.append(f"  %p{number} = getelementptr inbounds {struct}, ptr %context, i32 0, i32 {number}")
         lines.append(f"  %v{number} = load {kind}, ptr %p{number}")
         arguments.append(f"{kind} %v{number}")

@@ -29,10 +29,11 @@ from ...ir.stmt import (
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
+from ...transform.tir.sharing import BACKWARDS
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
 from .memory import index, store
-from .parallel import parallel_loop
+from .parallel import parallel_loop, turned_place
 from .writer import STATEMENTS, FunctionWriter, LoopScope
 
 STACK_LIMIT = 128 * 1024
@@ -62,7 +63,7 @@ def _scoped(w: FunctionWriter, stmt: object) -> None:
 _GPU_HELP = "programs for GPUs run, with all their threads, under unity.check_gpu(program, *arguments)"
 
 
-def _for(w: FunctionWriter, stmt: For) -> None:
+def _for(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
     if stmt.kind == "thread_binding":
         raise CodegenError(
             "E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span,
@@ -81,7 +82,7 @@ def _for(w: FunctionWriter, stmt: For) -> None:
             "E523", f"loop {stmt.loop_var.name}: variable and bounds must have one integer type", stmt.span
         )
     if stmt.kind == "parallel" and not w.inside_parallel and stmt.step is None:
-        parallel_loop(w, stmt)
+        parallel_loop(w, stmt, backwards)
         return
     ty = value_type(dtype)
     first, extent = w.value(stmt.min), w.value(stmt.extent)
@@ -98,8 +99,9 @@ def _for(w: FunctionWriter, stmt: For) -> None:
     signed = "slt" if dtype.is_int else "ult"
     w.branch(w.emit(f"icmp {signed} {ty} {count}, {extent}"), body, done)
     w.start(body)
+    place = count if backwards is None else turned_place(w, ty, count, extent, backwards)
     w.env[stmt.loop_var] = (
-        count if first == "0" else w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {count}, {first}")
+        place if first == "0" else w.emit(f"add {'nsw ' if dtype.is_int else ''}{ty} {place}, {first}")
     )
     w.loops.append(LoopScope(done, following, len(w.heap)))
     _scoped(w, stmt.body)
@@ -263,6 +265,9 @@ def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
         saved, w.fast = w.fast, "contract reassoc "
         _scoped(w, stmt.body)
         w.fast = saved
+        return
+    if stmt.key == BACKWARDS and type(stmt.body) is For and stmt.body.step is None:
+        _for(w, stmt.body, w.value(stmt.value))
         return
     if stmt.key in ("thread_extent", "virtual_thread"):
         raise CodegenError("E520", f"attribute {stmt.key} means nothing on a processor", stmt.span, help=_GPU_HELP)

@@ -1,8 +1,8 @@
 """Default schedules: rules over the schedule primitives, tried on every tensor program of a module before it is lowered.
 
 ``apply`` the pass, ``base`` what a rule is, ``contraction`` what it recognises, ``matmul`` its schedule (``columns``: outputs
-with channels first, ``borders``: copies before it), ``windows`` depthwise convolutions and pooling, ``packing`` constants laid
-out at build. A new rule is one file and one line in ``apply.RULES``.
+with channels first, ``borders``: copies before it), ``windows`` depthwise convolutions and pooling, ``repeated`` products
+inside loops (recurrent layers), ``packing`` constants laid out at build. A new rule is one file and one line in ``apply.RULES``.
 """
 
 from .apply import RULES, schedule_default

@@ -30,9 +30,10 @@ from .matmul import CONTRACTION
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
 from .remembered import remembered
+from .repeated import REPEATED
 from .windows import WINDOWS
 
-RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS)
+RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS, REPEATED)
 """In the order in which they are tried."""
 _CALL = op("R.call_dps")
 

@@ -23,6 +23,10 @@ MATH_WORK = 32
 FEW = 8
 """Iterations of a shared loop that threads cannot share evenly: the loop inside it is shared too."""
 
+BACKWARDS = "backwards"
+"""Key of an attribute around a loop of independent iterations: where its value holds, each thread runs its share of them (all,
+where the loop is serial) from the last to the first."""
+
 _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 
 
