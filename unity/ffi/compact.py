@@ -1,43 +1,120 @@
-"""Arrays in row-major order: copying transposed data square by square."""
+"""Copies of arrays between layouts at the speed of memory: native, by all threads of the pool, into huge pages where large.
+
+What the native copy does not know (small arrays, elements that lie together along no axis or a short one, other element sizes)
+numpy copies. Not here: the native code (``copy_ir``).
+"""
 
 from __future__ import annotations
 
+import ctypes
+import math
+import mmap
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-BLOCK = 64
-"""Side of the squares in which transposed data is copied: one fits the first cache."""
+from .copy_ir import ROWS, SIZES, TURNED, copy_ir, side
+from .engine import CompileOptions, Engine
+from .layout import immortal
+from .pool import ParallelFor, ensure_pool, num_threads
+
+LEAST_NATIVE = 1 << 16
+"""Smaller arrays are copied by numpy."""
+HUGE_PAGE = 2 << 20
+RUN = 256
+"""Rows in a unit of work."""
+Axis = tuple[int, int, int]
+"""Extent, stride in the target, stride in the source, in bytes."""
 
 
 def compact(array: np.ndarray) -> np.ndarray:
-    """The array in row-major order, itself where it is. A transposed one is copied square by square, about five times as fast as
-    row by row."""
-    if _near_axis(array) is None:
+    """The array in row-major order, itself where it is."""
+    if array.flags.c_contiguous or array.nbytes < LEAST_NATIVE:
         return np.asarray(array, order="C")
-    made = np.empty(array.shape, array.dtype)
+    made = empty(array.shape, array.dtype)
     copy_into(made, array)
     return made
 
 
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array without values in row-major order; a large one begins at a huge page, its pages are touched by who fills it."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.empty(shape, dtype)
+    pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    first = -int(memory.__array_interface__["data"][0]) % HUGE_PAGE
+    return memory[first : first + size].view(dtype).reshape(shape)
+
+
 def copy_into(made: np.ndarray, array: np.ndarray) -> None:
-    """Fill an array with another one of its shape, square by square where that one is transposed."""
-    near = _near_axis(array)
-    if near is None:
+    """Fill an array with another one of its shape and dtype, which shares no memory with it."""
+    plan = _plan(made, array)
+    if plan is None:
         made[...] = array
         return
-    last = max([axis for axis in range(array.ndim) if array.shape[axis] > 1])
-    index: list[Any] = [slice(None)] * array.ndim
-    for first in range(0, array.shape[near], BLOCK):
-        for second in range(0, array.shape[last], BLOCK):
-            index[near], index[last] = slice(first, first + BLOCK), slice(second, second + BLOCK)
-            made[tuple(index)] = array[tuple(index)]
+    function, words = plan
+    address = _functions(array.itemsize)[function]
+    runs = math.prod(words[10::3])
+    chunk = max(1, runs // (16 * num_threads()))
+    context = (ctypes.c_int64 * len(words))(*words)
+    ParallelFor(ensure_pool())(address, ctypes.addressof(context), runs, chunk)
 
 
-def _near_axis(array: np.ndarray) -> int | None:
-    """The axis along which elements lie closest, where that is not the last one and squares pay."""
-    axes = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
-    if array.flags.c_contiguous or not axes or array.size < BLOCK * BLOCK:
+def _plan(made: np.ndarray, array: np.ndarray) -> tuple[str, list[int]] | None:
+    """The native function and its context; None where numpy copies."""
+    size = array.itemsize
+    if size not in SIZES or array.dtype.hasobject or array.dtype != made.dtype or array.nbytes < LEAST_NATIVE:
         return None
-    near = min(axes, key=lambda axis: abs(array.strides[axis]))
-    return None if near == axes[-1] else near
+    axes = _merged(list(zip(array.shape, made.strides, array.strides, strict=True)))
+    if len(axes) < 2 or axes[-1][1] != size:
+        return None
+    *outer, last = axes
+    if last[2] == size:
+        function, rows = ROWS, outer.pop()
+    else:
+        near = min(range(len(outer)), key=lambda k: abs(outer[k][2]))
+        function, rows = TURNED, outer.pop(near)
+        if rows[2] != size or min(rows[0], last[0]) < side(size):
+            return None
+    outer.append((-(-rows[0] // RUN), RUN * rows[1], RUN * rows[2]))
+    runs = outer[-1]
+    outer.sort(key=lambda axis: -abs(axis[2]))  # neighbouring units read neighbouring memory
+    words = [
+        made.ctypes.data,
+        array.ctypes.data,
+        rows[0],
+        last[0],
+        rows[1],
+        rows[2],
+        last[2],
+        RUN,
+        outer.index(runs),
+        len(outer),
+    ]
+    return function, [*words, *[word for axis in outer for word in axis]]
+
+
+def _merged(axes: list[Axis]) -> list[Axis]:
+    """The axes without those of one element; neighbours that are one axis in both arrays become one."""
+    found: list[Axis] = []
+    for extent, target, source in axes:
+        if extent == 1:
+            continue
+        if found and found[-1][1:] == (extent * target, extent * source):
+            extent *= found.pop()[0]
+        found.append((extent, target, source))
+    return found
+
+
+@cache
+def _functions(size: int) -> dict[str, Any]:
+    """Addresses of the native copies of elements of a size."""
+    engine = Engine().add_ir(copy_ir(size), CompileOptions(pipeline="O2"))
+    immortal(engine)
+    return {name: engine.address(name) for name in (ROWS, TURNED)}
+
+
+__all__ = ["compact", "copy_into", "empty"]

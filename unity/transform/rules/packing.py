@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ffi.compact import compact, copy_into
+from ...ffi.compact import compact, copy_into, empty
 from ...ir.build import const, dtype_of, floordiv, floormod
 from ...ir.stmt import BlockRealize, For, Stmt
 from ...ir.types import Expr
@@ -58,7 +58,7 @@ class Packing:
         whole = columns - columns % self.block
         if whole == columns:
             return compact(self._view(array, self.block))
-        made = np.empty(self.shape(array.shape), array.dtype)
+        made = empty(self.shape(array.shape), array.dtype)
         before: tuple[Any, ...] = (slice(None),) * len(self.outer)
         part: list[Any] = [slice(None)] * array.ndim
         rest = list(part)

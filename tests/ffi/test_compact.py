@@ -1,0 +1,78 @@
+"""Copies between layouts: native and numpy's agree for every order of axes, element size and odd extent, on one thread and two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from unity.ffi import compact
+from unity.ffi.copy_ir import ROWS, TURNED
+from unity.ffi.pool import num_threads, set_num_threads
+
+
+@pytest.fixture(autouse=True)
+def _native_however_small(monkeypatch):
+    monkeypatch.setattr(compact, "LEAST_NATIVE", 1)
+
+
+@pytest.fixture
+def two_threads():
+    before = num_threads()
+    set_num_threads(2)
+    yield
+    set_num_threads(before)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_copies_agree_with_numpy(data):
+    shape = tuple(data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 16, 17, 33, 70]), min_size=1, max_size=4)))
+    if np.prod(shape, dtype=int) > 200_000:
+        shape = shape[:2]
+    dtype = data.draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128", "bool"]))
+    steps = tuple([slice(None, None, data.draw(st.sampled_from([1, 1, -1, 2]))) for _ in shape])
+    whole = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    array = whole.transpose(data.draw(st.permutations(range(len(shape)))))[steps]
+    room = data.draw(st.sampled_from([0, 1]))
+    target = np.full([extent + room for extent in array.shape], 7).astype(dtype)
+    compact.copy_into(target[tuple([slice(0, n) for n in array.shape])], array)
+    expected = np.full([extent + room for extent in array.shape], 7).astype(dtype)
+    expected[tuple([slice(0, n) for n in array.shape])] = array
+    np.testing.assert_array_equal(target, expected)
+
+
+@pytest.mark.parametrize(
+    ("view", "function"),
+    [
+        (lambda a: a.reshape(700, 10, 48).transpose(1, 0, 2), ROWS),  # blocks of columns of a matrix
+        (lambda a: a.T, TURNED),
+        (lambda a: a.T.reshape(480, 7, 100).transpose(1, 0, 2), TURNED),
+        (lambda a: a[::-1].T, TURNED),
+        (lambda a: a[:, ::2].T, None),  # nothing lies behind its neighbour
+        (lambda a: np.broadcast_to(a[:1], (4, 480)), ROWS),
+    ],
+)
+def test_large_weights_are_copied_natively_by_all_threads(two_threads, view, function):
+    array = view(np.random.default_rng(1).standard_normal((700, 480)).astype("float32"))
+    target = np.empty(array.shape, array.dtype)
+    plan = compact._plan(target, array)
+    assert (plan and plan[0]) == function
+    compact.copy_into(target, array)
+    np.testing.assert_array_equal(target, array)
+
+
+def test_compact_arrays_are_not_copied():
+    array = np.ones((30, 40), "float32")
+    assert compact.compact(array) is array
+    turned = compact.compact(np.arange(1200.0).reshape(30, 40).T)
+    assert turned.flags.c_contiguous and turned[3, 4] == 163
+
+
+def test_large_memory_begins_at_a_huge_page_and_goes_with_its_array():
+    made = compact.empty((3, 512, 1024), np.dtype("float32"))
+    assert made.shape == (3, 512, 1024) and made.flags.c_contiguous and made.flags.writeable
+    assert made.ctypes.data % compact.HUGE_PAGE == 0
+    made[...] = 1
+    assert made.sum() == made.size
+    assert compact.empty((3,), np.dtype("int64")).base is None
