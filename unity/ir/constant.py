@@ -65,6 +65,16 @@ def int_imm(value: int, ty: PrimType, span: Span | None = None) -> IntImm:
     return IntImm(wrap_int(value, ty.dtype), ty, span)
 
 
+def size(value: object) -> Expr:
+    """A number of elements as an int64 constant. Raises TypeRuleError E691 for anything but an integer from 0."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return const(int(value), "int64")
+    raise TypeRuleError(
+        "E691", f"a dimension is an integer from 0 or a scalar expression, got {value!r}",
+        help='a symbol is a variable: unity.tir.Var("n", "int64")',
+    )  # fmt: skip
+
+
 def const(value: Any, dtype: DataType | str | None = None, span: Span | None = None) -> Expr:
     """Constant of a data type; a vector type gives a broadcast. Without dtype: bool, int32 (int64 when needed), float32."""
     if isinstance(value, np.generic):

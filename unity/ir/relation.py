@@ -14,6 +14,7 @@ from enum import IntEnum
 from ..ffi.dtype import DataType
 from .binders import bound_symbols
 from .build import maximum
+from .constant import size
 from .expr import IntImm, ShapeExpr, Var
 from .structural import structural_equal
 from .types import OBJECT, Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
@@ -99,22 +100,29 @@ def dims(ty: Type) -> tuple[Expr, ...] | None:
     return ty.values if isinstance(ty, ShapeType) else None
 
 
+def _dimensions(values: Iterable[Expr | int]) -> tuple[Expr, ...]:
+    return tuple([value if isinstance(value, Expr) else size(value) for value in values])
+
+
 def tensor_type(
-    shape: Iterable[Expr] | Expr | None, dtype: DataType | str | None = None, ndim: int = -1, vdevice: str | None = None
+    shape: Iterable[Expr | int] | Expr | None,
+    dtype: DataType | str | None = None,
+    ndim: int = -1,
+    vdevice: str | None = None,
 ) -> TensorType:
     """Make a TensorType from dimensions (or a shape variable, or None); the rank follows from the shape."""
     from_dtype = None if dtype is None else DataType(dtype)
     if shape is None:
         return TensorType(None, from_dtype, ndim, vdevice)
-    expr = shape if isinstance(shape, Expr) else ShapeExpr(tuple(shape))
+    expr = shape if isinstance(shape, Expr) else ShapeExpr(_dimensions(shape))
     shape_ty = expr.ty
     rank = shape_ty.ndim if isinstance(shape_ty, ShapeType) else ndim
     return TensorType(expr, from_dtype, rank, vdevice)
 
 
-def shape_type(values: Iterable[Expr]) -> ShapeType:
+def shape_type(values: Iterable[Expr | int]) -> ShapeType:
     """Make a ShapeType of known dimensions."""
-    dims_ = tuple(values)
+    dims_ = _dimensions(values)
     return ShapeType(dims_, len(dims_))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
+from ..ir.constant import size
 from ..ir.expr import IntImm, Var
 from ..ir.node import node
 from ..ir.scalar import Reduce
@@ -22,7 +23,7 @@ from ..ir.types import Expr, PrimType, prim_type
 from ..ir.walk import collect
 from ..support.errors import TypeRuleError
 from .reduction import ReduceAxis
-from .value import Scalar, Value, to_scalar
+from .value import Scalar, Value, to_scalar, unwrap
 
 
 @node
@@ -101,13 +102,14 @@ _SIZES: dict[int, Expr] = {}
 
 
 def shape_of(dims: Any) -> tuple[Expr, ...]:
-    """Dimensions as expressions: numbers become int64 constants, equal ones the same object."""
-    if isinstance(dims, (int, Value, Expr)):
+    """Dimensions as expressions: numbers become int64 constants, equal ones the same object. Raises TypeRuleError E691."""
+    if isinstance(dims, (int, str, Value, Expr)):
         dims = (dims,)
-    return tuple([_one_size(to_scalar(d, "int64")) for d in dims])
+    return tuple([_one_size(unwrap(d)) for d in dims])
 
 
-def _one_size(dim: Expr) -> Expr:
+def _one_size(given: object) -> Expr:
+    dim = given if isinstance(given, Expr) else size(given)
     if type(dim) is IntImm and dim.ty.dtype.name == "int64":
         return _SIZES.setdefault(dim.value, IntImm(dim.value, dim.ty))
     return dim

@@ -1,38 +1,25 @@
-"""Passes: functions IRModule -> IRModule with a name and options, pipelines of them, and what may watch them run.
+"""Passes: functions IRModule -> IRModule with a name and options, the decorators that make them, and pipelines of them.
 
-Here: the decorators, ``Pipeline`` (prints and parses as ``"fuse_ops{max_depth=8},legalize"``), ``PassContext`` with its
-instruments. Not here: any pass. Invariant: a pass that changes nothing hands back the same object.
+``Pipeline`` prints and parses as ``"fuse_ops{max_depth=8},legalize"``. Not here: any pass, what is around them when they run
+(``context.py``). Invariant: a pass that changes nothing hands back the same object.
 """
 
 from __future__ import annotations
 
 import ast
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, replace as replace_fields
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, overload
 
+from ..ir.expr import DataflowBlock
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
-from ..ir.verify import verify
-from ..support.deep import deep_recursion
-from ..support.errors import PassError, UnityError
-from ..support.late import late_function, load
-from ..support.options import bool_option, int_option, str_option
-from .instruments import (
-    DumpInstrument,
-    Instrument,
-    PrintInstrument,
-    TimeInstrument,
-    VerifyInstrument,
-    internal_error,
-)  # fmt: skip
-
-PASSES: dict[str, Pass] = {}
-"""Every pass by name."""
+from ..ir.walk import rewrite
+from ..support.errors import PassError
+from ..support.late import load
+from .context import PASSES, PassContext, traced_passes
+from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,24 +31,41 @@ class Pass:
     options: Any = None
     level: str = "module"
     doc: str = ""
+    opt_level: int = 0
+    contextual: bool = False
+    """The function is written as in TVM: ``(mod, ctx)``, ``(func, mod, ctx)``."""
 
     def __call__(self, mod: IRModule) -> IRModule:
+        """Run on a module under the current PassContext. Raises PassError E690 for what is no module."""
         return PassContext.current().run(self, mod)
 
     def apply(self, mod: IRModule) -> IRModule:
-        """Run without instruments."""
+        """Run without instruments. Raises PassError E690 where the pass gives something of another kind."""
+        context = PassContext.current() if self.contextual else None
         if self.level == "module":
-            result = self.function(mod) if self.options is None else self.function(mod, self.options)
-            assert isinstance(result, IRModule), f"pass {self.name} returned {type(result).__name__}"
+            result: IRModule = self._checked(self.function(mod, context) if self.contextual else self.on(mod), IRModule)
             return result
         kind = PrimFunc if self.level == "prim_func" else Function
+
+        def one(part: Any) -> Any:
+            made = self.function(part, mod, context) if self.contextual else self.on(part)
+            return self._checked(made, DataflowBlock if self.level == "dataflow_block" else kind)
+
         changes = {}
         for name, member in mod.functions.items():
             if type(member) is kind:
-                new = self.on(member)
+                new = rewrite(member, {DataflowBlock: one}) if self.level == "dataflow_block" else one(member)
                 if new is not member:
                     changes[name] = new
         return mod.with_functions(changes) if changes else mod
+
+    def _checked(self, made: Any, kind: type) -> Any:
+        if isinstance(made, kind):
+            return made
+        raise PassError(
+            "E690", f"pass {self.name} returned {type(made).__name__}, expected {kind.__name__}",
+            help="a pass returns what it was given where it changes nothing",
+        )  # fmt: skip
 
     def on(self, func: Any) -> Any:
         """Run the bare pass of one function on it."""
@@ -91,9 +95,38 @@ def _origin(step: Pass) -> tuple[str, str]:
     return step.function.__module__, step.function.__qualname__
 
 
-def _decorator(level: str, name: str | None, options: type | None) -> Callable[[Callable[..., Any]], Pass]:
-    def make(function: Callable[..., Any]) -> Pass:
-        made = Pass(name or function.__name__, function, options() if options else None, level, function.__doc__ or "")
+_METHODS = {"module": "transform_module", "dataflow_block": "transform_dataflowblock"}
+"""What a class that is a pass calls its one method, as in TVM; ``transform_function`` else."""
+_OWN_ARGUMENTS = {"module": 1}
+"""Arguments of a pass besides what TVM's take more: the module; ``func, mod`` else."""
+
+
+class _Decorator(Protocol):
+    """What makes a pass of a function, and of a class a function that gives passes."""
+
+    @overload
+    def __call__(self, function: type, /) -> Callable[..., Pass]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[..., Any], /) -> Pass: ...
+
+
+def _decorator(level: str, name: str | None, options: type | None, opt_level: int) -> _Decorator:
+    def named(function: Callable[..., Any], doc: str | None, title: str) -> Pass:
+        contextual = options is None and _required(function) > _OWN_ARGUMENTS.get(level, 2)
+        values = options() if options else None
+        return Pass(title, function, values, level, doc or "", opt_level, contextual)
+
+    def make(function: Any) -> Any:
+        title = name or function.__name__
+        if isinstance(function, type):
+
+            def create(*args: Any, **kwargs: Any) -> Pass:
+                method = getattr(function(*args, **kwargs), _METHODS.get(level, "transform_function"))
+                return named(method, function.__doc__, title)
+
+            create.__name__, create.__doc__ = title, function.__doc__
+            return create
+        made = named(function, function.__doc__, title)
         known = PASSES.get(made.name)
         if known is not None and _origin(known) != _origin(made):  # a notebook's cell may run twice
             raise PassError(
@@ -106,21 +139,38 @@ def _decorator(level: str, name: str | None, options: type | None) -> Callable[[
     return make
 
 
-def module_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., IRModule]], Pass]:
-    """Make a pass of a function ``IRModule [, options] -> IRModule``; ``options`` is a frozen dataclass with defaults."""
-    return _decorator("module", name, options)
+def _required(function: Callable[..., Any]) -> int:
+    """Number of positional parameters without default."""
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return len([p for p in parameters if p.kind in places and p.default is inspect.Parameter.empty])
 
 
-def prim_func_pass(
-    *, name: str | None = None, options: type | None = None
-) -> Callable[[Callable[..., PrimFunc]], Pass]:
-    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program."""
-    return _decorator("prim_func", name, options)
+def module_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``IRModule [, options] -> IRModule``; ``options`` is a frozen dataclass with defaults.
+
+    The forms of TVM are taken too: ``(mod, ctx)``, and a class with a method ``transform_module(mod, ctx)``, of which calls give
+    passes. ``opt_level``: the least level of a PassContext under which it runs.
+    """
+    return _decorator("module", name, options, opt_level)
 
 
-def function_pass(*, name: str | None = None, options: type | None = None) -> Callable[[Callable[..., Function]], Pass]:
-    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function."""
-    return _decorator("function", name, options)
+def prim_func_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``PrimFunc [, options] -> PrimFunc``, run on each tensor program; or as in TVM
+    ``(func, mod, ctx)``, or a class with a method ``transform_function``."""
+    return _decorator("prim_func", name, options, opt_level)
+
+
+def function_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``Function [, options] -> Function``, run on each graph function; or as in TVM
+    ``(func, mod, ctx)``, or a class with a method ``transform_function``."""
+    return _decorator("function", name, options, opt_level)
+
+
+def dataflowblock_pass(*, name: str | None = None, options: type | None = None, opt_level: int = 0) -> _Decorator:
+    """Make a pass of a function ``DataflowBlock [, options] -> DataflowBlock``, run on each block of each graph function; or as
+    in TVM ``(block, mod, ctx)``, or a class with a method ``transform_dataflowblock``."""
+    return _decorator("dataflow_block", name, options, opt_level)
 
 
 @dataclass(slots=True, frozen=True)
@@ -192,90 +242,7 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-_check_from_options = late_function("unity.transform.check", "check_from_options")
-
-
-def _default_instruments() -> tuple[Instrument, ...]:
-    found: list[Instrument] = []
-    if int_option("UNITY_VERIFY") >= 2:
-        found.append(VerifyInstrument(verify))
-    if folder := str_option("UNITY_DUMP"):
-        found.append(_DUMPS.setdefault(folder, DumpInstrument(Path(folder))))
-    if name := str_option("UNITY_PRINT"):
-        found.append(PrintInstrument(name))
-    if bool_option("UNITY_TIME"):
-        found.append(TimeInstrument(show=True))
-    if bool_option("UNITY_CHECK"):
-        found.append(_check_from_options())
-    return tuple(found)
-
-
-_DUMPS: dict[str, DumpInstrument] = {}
-"""One dump per folder, so that the numbers go on over all pipelines of a process."""
-
-
-class _Entered(threading.local):
-    """Contexts entered by ``with``, of this thread."""
-
-    def __init__(self) -> None:
-        self.contexts: list[PassContext] = []
-
-
-_ENTERED = _Entered()
-
-
-class PassContext:
-    """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide."""
-
-    def __init__(self, *instruments: Instrument) -> None:
-        self.instruments: Sequence[Instrument] = instruments
-
-    @staticmethod
-    def current() -> PassContext:
-        """The innermost context, else one made from the environment options."""
-        stack = _ENTERED.contexts
-        return stack[-1] if stack else PassContext(*_default_instruments())
-
-    def __enter__(self) -> PassContext:
-        _ENTERED.contexts.append(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _ENTERED.contexts.remove(self)
-
-    def run(self, step: Pass, mod: IRModule) -> IRModule:
-        """Run one pass. An error that is not a UnityError becomes an InternalError E903 naming the pass."""
-        for instrument in self.instruments:
-            instrument.before(step, mod)
-        start = time.perf_counter()
-        try:
-            with deep_recursion():
-                result = step.apply(mod)
-        except UnityError:
-            self._failed(step, mod)
-            raise
-        except Exception as error:  # the one place where any failure inside a pass gets the pass's name
-            self._failed(step, mod)
-            raise internal_error("E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod) from error
-        seconds = time.perf_counter() - start
-        for instrument in self.instruments:
-            instrument.after(step, mod, result, seconds)
-        return result
-
-    def _failed(self, step: Pass, mod: IRModule) -> None:
-        for instrument in self.instruments:
-            instrument.failed(step, mod)
-
-
-@contextmanager
-def traced_passes() -> Iterator[TimeInstrument]:
-    """Collect the seconds of the passes run inside."""
-    timer = TimeInstrument()
-    with PassContext(*PassContext.current().instruments, timer):
-        yield timer
-
-
 __all__ = [
     "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument",
-    "TimeInstrument", "VerifyInstrument", "function_pass", "module_pass", "prim_func_pass", "traced_passes",
+    "TimeInstrument", "VerifyInstrument", "dataflowblock_pass", "function_pass", "module_pass", "prim_func_pass", "traced_passes",
 ]  # fmt: skip

@@ -53,6 +53,10 @@ raise SystemExit(main(Path(__file__).parent, sys.argv[1:]))
 class Instrument:
     """Watches passes; override what is needed."""
 
+    def should_run(self, step: Pass, mod: IRModule) -> bool:
+        """Asked before a pass: False leaves it out."""
+        return True
+
     def before(self, step: Pass, mod: IRModule) -> None:
         """Called before a pass."""
 

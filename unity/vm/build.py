@@ -137,7 +137,7 @@ def _graph_passes(
         progress.at("graph passes", 0, 1)
         return passes(mod)
     context = PassContext.current()
-    watched = bool(context.instruments) or not is_own(passes)  # somebody may look at modules that were rewritten
+    watched = context.is_special or not is_own(passes)  # somebody may look at modules that were rewritten
     for done, step in enumerate(passes):
         progress.at(step.name, done, len(passes.passes))
         if watched:

@@ -62,7 +62,7 @@ def is_own(pipeline: Pipeline) -> bool:
 
 def is_watched() -> bool:
     """Does somebody look at the passes or want what they leave behind?"""
-    return bool(PassContext.current().instruments) or bool(str_option("UNITY_KEEP"))
+    return PassContext.current().is_special or bool(str_option("UNITY_KEEP"))
 
 
 def kernel_state(pipeline: Pipeline, target: Target) -> str:

@@ -57,7 +57,7 @@ def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
     """Schedule tensor programs by rules."""
     calls = _calls(mod)
     machine = options.machine()
-    watched = bool(PassContext.current().instruments) or bool_option("UNITY_EXPLAIN")
+    watched = PassContext.current().is_special or bool_option("UNITY_EXPLAIN")
     made: dict[str, Scheduled] = {}
     for name, fn in mod.prim_funcs().items():
         if fn.attrs.get(SCHEDULED):

@@ -1,0 +1,122 @@
+"""Passes and contexts written as in TVM, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unity
+from unity.ir import Call, op, replace, rewrite
+from unity.script import parse
+from unity.support.errors import PassError
+from unity.transform import (
+    Instrument,
+    PassContext,
+    Pipeline,
+    dataflowblock_pass,
+    fold_constant,
+    function_pass,
+    legalize_ops,
+    module_pass,
+    prim_func_pass,
+)  # fmt: skip
+
+MOD = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")):
+        with R.dataflow():
+            y = R.exp(x)
+            z = R.negative(y)
+            R.output(z)
+        return z
+""")
+
+
+def to_sin(node: Any) -> Any:
+    return rewrite(node, {Call: lambda c: replace(c, op=op("R.sin")) if c.op is op("R.exp") else c})
+
+
+@module_pass(opt_level=0, name="test_forms.module")
+def by_module(mod, ctx):
+    assert isinstance(ctx, PassContext)
+    return mod.with_functions({"main": to_sin(mod["main"])})
+
+
+@function_pass(opt_level=0, name="test_forms.function")
+def by_function(func, mod, ctx):
+    assert "main" in mod and isinstance(ctx, PassContext)
+    return to_sin(func)
+
+
+@dataflowblock_pass(name="test_forms.block")
+def by_block(block):
+    return to_sin(block)
+
+
+@module_pass(opt_level=2, name="test_forms.class")
+class ByClass:
+    """The wrapper of the course's fusion pass looks like this."""
+
+    def __init__(self, word="R.sin"):
+        self.word = word
+
+    def transform_module(self, mod, ctx):
+        change = {Call: lambda c: replace(c, op=op(self.word)) if c.op is op("R.exp") else c}
+        return mod.with_functions({"main": rewrite(mod["main"], change)})
+
+
+@pytest.mark.parametrize("step", [by_module, by_function, by_block, ByClass()], ids=str)
+def test_forms_of_tvm(step) -> None:
+    assert "R.sin" in step(MOD).script()
+    ran = unity.VirtualMachine(unity.compile(Pipeline([step])(MOD)))["main"](np.ones((2, 4), "float32"))
+    np.testing.assert_allclose(np.asarray(ran), -np.sin(np.ones((2, 4))), rtol=1e-5)
+
+
+def test_arguments_of_a_class() -> None:
+    assert "R.cos" in ByClass(word="R.cos")(MOD).script()
+
+
+def test_context_leaves_passes_out() -> None:
+    with PassContext(opt_level=1):
+        assert ByClass()(MOD) is MOD and by_module(MOD) is not MOD
+    with PassContext(opt_level=1, required_pass=["test_forms.module"], disabled_pass=["test_forms.function"]):
+        assert by_module(MOD) is not MOD and by_function(MOD) is MOD
+    with PassContext(opt_level=3, disabled_pass=["fuse_ops", "fuse_tir"]):
+        text = unity.compile(MOD).as_text()
+    assert "kernel exp" in text and "kernel negative" in text
+    assert "kernel exp" not in unity.compile(MOD).as_text()  # nothing of it was remembered
+
+
+def test_instrument_leaves_passes_out() -> None:
+    class NoFolding(Instrument):
+        def should_run(self, step, mod):
+            return step is not legalize_ops
+
+    with PassContext(instruments=[NoFolding()]):
+        assert legalize_ops(MOD) is MOD and by_module(MOD) is not MOD
+
+
+def test_refusals() -> None:
+    @module_pass(name="test_forms.none")
+    def nothing(mod):
+        mod.with_attrs(a=1)
+
+    @prim_func_pass(name="test_forms.wrong_kind")
+    def wrong_kind(func):
+        return MOD
+
+    cases = [
+        (lambda: nothing(MOD), "E690", "returned NoneType, expected IRModule"),
+        (lambda: wrong_kind(legalize_ops(MOD)), "E690", "returned IRModule, expected PrimFunc"),
+        (lambda: fold_constant(MOD["main"]), "E690", "takes an IRModule, got Function"),
+        (lambda: PassContext(config={"tir.disable_vectorize": True}), "E692", "tir.disable_vectorize"),
+        (lambda: PassContext(disabled_pass=["FuseOps"]), "E502", "FuseOps"),
+    ]
+    for call, code, words in cases:
+        with pytest.raises(PassError, match=words) as caught:
+            call()
+        assert caught.value.code == code
