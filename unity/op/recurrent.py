@@ -2,7 +2,8 @@
 
 ``gates`` (time, batch, n * hidden) holds what the inputs add to the gates (products with the input weight and all biases, for the
 GRU without its hidden bias); ``weight`` is (hidden, n * hidden). Gates stand in torch's order: LSTM input, forget, cell, output;
-GRU reset, update, new. 16-bit floats are computed in float32.
+GRU reset, update, new. 16-bit floats are computed in float32. A weight in 16 bits beside wider states asks for products of
+16-bit operands: the state is rounded to its dtype for the product alone, sums and everything else stay wide.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ FAMILY = "nn"
 def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
         given = [float_tensor(call, n, names[n]) for n in range(len(call.args))]
-        same_dtype(call, *given)
+        narrow = given[names.index("weight")].dtype
+        mixed = narrow is not None and narrow.name in SMALL_FLOATS
+        same_dtype(call, *[ty for ty, name in zip(given, names) if not (mixed and name == "weight")])
         bool_attr(call, "reverse")
         if attr(call, "nonlinearity", "tanh") not in ("tanh", "relu"):
             raise fail(call, "E214", f"nonlinearity must be tanh or relu, got {attr(call, 'nonlinearity')!r}")
@@ -70,10 +73,13 @@ def _ranks(names: Sequence[str]) -> list[int]:
 
 
 def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
-    """``out = state @ weight`` as a nest of its own, for the passes that tile reductions."""
-    return reduced(
-        out, [weight.shape[0]], lambda b, g, k: build.mul(read(state, (b, k)), read(weight, (k, g))), name="product"
-    )
+    """``out = state @ weight`` as a nest of its own, for the passes that tile reductions; sums in the dtype of ``out``."""
+
+    def term(b: Var, g: Var, k: Var) -> Expr:
+        left, right = [build.cast(x, out.dtype) for x in (read(state, (b, k)), read(weight, (k, g)))]
+        return build.mul(left, right)
+
+    return reduced(out, [weight.shape[0]], term, name="product")
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -110,19 +116,25 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
         states = [hidden, *rest[:1]] if short_name(call) == "lstm" else [hidden]
         weight, *bias = rest[len(states) - 1 :]
         wide = DataType("float32") if gates.dtype in SMALL_FLOATS else gates.data_type
-        inputs = [cast_tensor(t, wide, "wide") for t in (gates, weight, *states, *bias)]
+        mixed = weight.data_type is not gates.data_type
+        inputs = [cast_tensor(t, wide, "wide") for t in (gates, *states, *bias)]
+        inputs.insert(1, weight if mixed else cast_tensor(weight, wide, "wide"))
         steps, batch, width = gates.shape
         size = hidden.shape[1]
         backwards = bool_attr(call, "reverse")
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             x, w, first = ins[0], ins[1], ins[2 : 2 + len(states)]
-            out, kept, pre = outs[0], outs[1 : 1 + len(states)], outs[-1]
+            out, kept, pre, factor = outs[0], outs[1 : 1 + len(states)], outs[1 + len(states)], outs[-1]
+
+            def rounded(b: Var, j: Var) -> list[Stmt]:
+                """The state as the next product takes it."""
+                return [BufferStore(factor, build.cast(read(kept[0], (b, j)), factor.dtype), (b, j))] if mixed else []
 
             def begin(b: Var) -> Stmt:
                 return unit_loop(size, lambda j: seq(*[
                     BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)
-                ]))  # fmt: skip
+                ], *rounded(b, j)))  # fmt: skip
 
             def step(t: Var) -> Stmt:
                 time = build.sub(build.sub(steps, 1), t) if backwards else t
@@ -142,17 +154,20 @@ def _layer(count: int, update: Update) -> Callable[..., Any]:
                             stores = [BufferStore(kept[0], new[0], (b, j))]
                         else:  # the cell first: the output is made from its new value
                             stores = [BufferStore(kept[1], new[1], (b, j)), BufferStore(kept[0], new[0], (b, j))]
-                        return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)))
+                        return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)), *rounded(b, j))
 
                     return unit_loop(size, unit)
 
-                return seq(state_product(pre, kept[0], w), serial_loop(batch, sample, "b"))
+                return seq(state_product(pre, factor if mixed else kept[0], w), serial_loop(batch, sample, "b"))
 
             return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
 
         shapes = [(steps, batch, size), *[(batch, size)] * len(states), (batch, width)]
-        made = te.extern(shapes, inputs, emit, short_name(call), [wide] * len(shapes))
-        return tuple([cast_tensor(t, gates.data_type, "cast") for t in made[:-1]])
+        kinds = [wide] * len(shapes)
+        if mixed:
+            shapes, kinds = [*shapes, (batch, size)], [*kinds, weight.data_type]
+        made = te.extern(shapes, inputs, emit, short_name(call), kinds)
+        return tuple([cast_tensor(t, gates.data_type, "cast") for t in made[: 1 + len(states)]])
 
     return lower
 
@@ -175,10 +190,15 @@ def time_steps(count: int, reverse: bool) -> range:
     return range(count - 1, -1, -1) if reverse else range(count)
 
 
+def _np_product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """``state @ weight``: the state rounded where the weight has fewer bits, sums as wide as the state."""
+    return state.astype(weight.dtype).astype(state.dtype) @ weight.astype(state.dtype)  # type: ignore[no-any-return]
+
+
 def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
     for t in time_steps(len(gates), reverse):
-        i, f, g, o = np.split(gates[t] + hidden @ weight, 4, axis=1)
+        i, f, g, o = np.split(gates[t] + _np_product(hidden, weight), 4, axis=1)
         cell = _np_sigmoid(f) * cell + _np_sigmoid(i) * np.tanh(g)
         hidden = out[t] = _np_sigmoid(o) * np.tanh(cell)
     return out, hidden, cell
@@ -187,7 +207,7 @@ def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = F
 def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
     for t in time_steps(len(gates), reverse):
-        (r, z, n), (hr, hz, hn) = np.split(gates[t], 3, axis=1), np.split(hidden @ weight + bias, 3, axis=1)
+        (r, z, n), (hr, hz, hn) = np.split(gates[t], 3, axis=1), np.split(_np_product(hidden, weight) + bias, 3, axis=1)
         new = np.tanh(n + _np_sigmoid(r + hr) * hn)
         hidden = out[t] = new + _np_sigmoid(z + hz) * (hidden - new)
     return out, hidden
@@ -196,7 +216,7 @@ def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: boo
 def _rnn_ref(gates: Any, hidden: Any, weight: Any, nonlinearity: str = "tanh", reverse: bool = False) -> Any:
     out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
     for t in time_steps(len(gates), reverse):
-        total = gates[t] + hidden @ weight
+        total = gates[t] + _np_product(hidden, weight)
         hidden = out[t] = np.tanh(total) if nonlinearity == "tanh" else np.maximum(total, 0)
     return out, hidden
 
@@ -206,7 +226,8 @@ def in_wide(ref: Callable[..., Any]) -> Callable[..., Any]:
 
     def wide(*values: Any, **attrs: Any) -> Any:
         kind = values[0].dtype
-        return tuple([m.astype(kind) for m in ref(*[v.astype(np.result_type(v, np.float32)) for v in values], **attrs)])
+        widened = [v.astype(np.result_type(v, np.float32)) if v.dtype == kind else v for v in values]
+        return tuple([m.astype(kind) for m in ref(*widened, **attrs)])
 
     return wide
 

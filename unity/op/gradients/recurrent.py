@@ -55,17 +55,23 @@ def _before(call: Call, states: Expr, first: Expr) -> Expr:
     return strided_slice(concat(Tuple((begin, states)), axis=0), axes=[0], begin=[0], end=[-1])
 
 
-def _weight(call: Call, before: Expr, flow: Expr) -> Expr:
+def _like(value: Expr, like: Expr) -> Expr:
+    """A value in the dtype of another: rounding a weight has the slope one."""
+    same = value.ty.dtype is like.ty.dtype  # type: ignore[attr-defined]
+    return value if same else astype(value, like.ty.dtype)  # type: ignore[attr-defined]
+
+
+def _weight(call: Call, weight: Expr, before: Expr, flow: Expr) -> Expr:
     """Sum over steps and samples of state^T flow."""
     steps, batch, size = operand_shape(call, call.args[0])[:2] + operand_shape(call, call.args[1])[1:]
     width = operand_shape(call, call.args[0])[2]
     rows = product((steps, batch))
     states = permute_dims(reshape(before, ShapeExpr((rows, size))), axes=[1, 0])
-    return matmul(states, reshape(flow, ShapeExpr((rows, width))))
+    return _like(matmul(states, reshape(flow, ShapeExpr((rows, width)))), weight)
 
 
-def _turned(weight: Expr) -> Expr:
-    return permute_dims(weight, axes=[1, 0])
+def _turned(weight: Expr, gates: Expr) -> Expr:
+    return permute_dims(_like(weight, gates), axes=[1, 0])
 
 
 def _rnn(call: Call, g: Expr) -> list[Any]:
@@ -77,17 +83,17 @@ def _rnn(call: Call, g: Expr) -> list[Any]:
         slope = astype(greater(out, _number(0.0, gates)), gates.ty.dtype)  # type: ignore[attr-defined]
     reverse = bool_attr(call, "reverse")
     made = recurrent_backward(
-        field_of(g, 0), field_of(g, 1), zeros_like(slope), slope, _turned(weight), reverse=reverse
+        field_of(g, 0), field_of(g, 1), zeros_like(slope), slope, _turned(weight, gates), reverse=reverse
     )
     flow = multiply(TupleGetItem(made, 0), slope)
-    return [flow, TupleGetItem(made, 1), _weight(call, _before(call, out, first), flow)]
+    return [flow, TupleGetItem(made, 1), _weight(call, weight, _before(call, out, first), flow)]
 
 
 def _gru(call: Call, g: Expr) -> list[Any]:
     """h = n + z (h' - n), n = tanh(x + r a), with a = h' w + b what the state adds to the new gate."""
     gates, first, weight, *bias = call.args
     before = _before(call, TupleGetItem(call, 0), first)
-    added = matmul(before, weight)
+    added = matmul(before, _like(weight, gates))
     added = add(added, bias[0]) if bias else added
     given, inner = _gates(gates, 3), _gates(added, 3)
     r, z = [sigmoid(add(given[n], inner[n])) for n in (0, 1)]
@@ -97,11 +103,11 @@ def _gru(call: Call, g: Expr) -> list[Any]:
     to_update = multiply(subtract(before, new), multiply(z, _less_one(z)))
     factors = _joined([to_reset, to_update, multiply(to_new, r)])
     reverse = bool_attr(call, "reverse")
-    made = recurrent_backward(field_of(g, 0), field_of(g, 1), z, factors, _turned(weight), reverse=reverse)
+    made = recurrent_backward(field_of(g, 0), field_of(g, 1), z, factors, _turned(weight, gates), reverse=reverse)
     flow = TupleGetItem(made, 0)
     inside = multiply(_joined([flow, flow, flow]), factors)
     result = [_joined([multiply(flow, part) for part in (to_reset, to_update, to_new)]), TupleGetItem(made, 1)]
-    result.append(_weight(call, before, inside))
+    result.append(_weight(call, weight, before, inside))
     return [*result, sum_(inside, axis=[0, 1])] if bias else result
 
 
@@ -110,7 +116,7 @@ def _lstm(call: Call, g: Expr) -> list[Any]:
     gates, first, first_cell, weight = call.args
     reverse = bool_attr(call, "reverse")
     before = _before(call, TupleGetItem(call, 0), first)
-    raw = _gates(add(gates, matmul(before, weight)), 4)
+    raw = _gates(add(gates, matmul(before, _like(weight, gates))), 4)
     i, f, o = [sigmoid(raw[n]) for n in (0, 1, 3)]
     new = tanh(raw[2])
     cells = linear_recurrence(f, multiply(i, new), first_cell, reverse=reverse)
@@ -125,10 +131,10 @@ def _lstm(call: Call, g: Expr) -> list[Any]:
     )
     through = multiply(o, _less_one(square(squashed)))
     flows = [field_of(g, n) for n in range(3)]
-    made = lstm_backward(flows[0], flows[1], f, factors, _turned(weight), flows[2], through, reverse=reverse)
+    made = lstm_backward(flows[0], flows[1], f, factors, _turned(weight, gates), flows[2], through, reverse=reverse)
     flow, cell_flow = TupleGetItem(made, 0), TupleGetItem(made, 1)
     inside = multiply(_joined([cell_flow, cell_flow, cell_flow, flow]), factors)
-    return [inside, TupleGetItem(made, 2), TupleGetItem(made, 3), _weight(call, before, inside)]
+    return [inside, TupleGetItem(made, 2), TupleGetItem(made, 3), _weight(call, weight, before, inside)]
 
 
 _ROWS_OF = (recurrent,)

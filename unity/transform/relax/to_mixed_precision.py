@@ -6,6 +6,8 @@ follow where all their operands are known in 16 bits; everything else (softmax, 
 stays in float32. Every variable keeps its type, so the signature does not change and conversions nobody needs are left to
 ``dead_code``. Results change by rounding: it is the user's choice, never a default.
 
+Recurrent layers take their weight in 16 bits.
+
 With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and
 nothing follows in 16 bits.
 """
@@ -39,6 +41,8 @@ FOLLOW = {
     "R.broadcast_to", "R.concat", "R.strided_slice", "R.nn.max_pool1d", "R.nn.max_pool2d", "R.nn.max_pool3d", "R.clip",
 }  # fmt: skip
 """Operators computed in 16 bits where their operands are."""
+RECURRENT = {"R.nn.lstm": 3, "R.nn.gru": 2, "R.nn.rnn": 2}
+"""Layers whose products are computed in 16 bits where their weight, the argument at this position, is; their states stay wide."""
 WITH_OUT_DTYPE = frozenset([name for name in ALWAYS if name != "R.einsum"])
 """Operators whose result type can be asked for."""
 _SMALL = ("float16", "bfloat16")
@@ -64,6 +68,7 @@ class _Narrowing:
     def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
         self.dtype = options.dtype
         self.wide = options.wide_results
+        self.weight = {name: place for name, place in RECURRENT.items() if name not in options.keep}
         self.always = (WITH_OUT_DTYPE if self.wide else ALWAYS) - set(options.keep)
         self.follow = set() if self.wide else FOLLOW - set(options.keep)
         self.visible = Visibility(fn)
@@ -107,9 +112,20 @@ class _Narrowing:
                 self.narrow[value] = (self._here(rewriter), found)
         return found
 
+    def layer(self, call: Call, place: int, rewriter: GraphRewriter) -> Expr:
+        """A recurrent layer with its weight in 16 bits."""
+        weight = call.args[place]
+        if weight in self.fixed or not all([_is_wide(v) for v in call.args]):
+            return call
+        narrow = self.to_narrow(weight, rewriter, True)
+        assert narrow is not None
+        return make_call(call.op, [*call.args[:place], narrow, *call.args[place + 1 :]], call.attrs, (), call.span)
+
     def call(self, call: Call, rewriter: GraphRewriter) -> Expr:
         """The call in 16 bits with its result in float32, or as it is."""
         name = call.op.name if type(call.op) is Op else ""
+        if name in self.weight:
+            return self.layer(call, self.weight[name], rewriter)
         force = name in self.always
         if not _is_wide(call) or not (force or name in self.follow) or call.attrs.get("out_dtype"):
             return call
