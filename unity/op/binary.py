@@ -5,7 +5,7 @@ Integer division and remainder by zero give 0, shifts by the width or more give 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..ir.types import PrimType, TensorType, Type
 from .elementwise import in_float32
 from .lowering import elementwise
 from .rules import argument, broadcast_type, fail, like, same_dtype
+from .special import bound, bound_all
 from .table import Operator, row
 
 _BOOL = DataType("bool")
@@ -126,45 +127,61 @@ def _binary(
     )
 
 
-def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value], minus: Callable[..., te.Value]) -> te.Value:
-    """Integer division or remainder guarded against 0 and -1 (the smallest integer has no negative)."""
-    zero = te.const(0, a.dtype)
-    safe = divide(a, b)
-    if not a.dtype.is_uint:
-        safe = te.if_then_else(b == te.const(-1, a.dtype), minus(a), safe)
-    return te.if_then_else(b == zero, zero, safe)
+def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te.Value:
+    """Integer division or remainder that gives 0 of a division by 0, without a branch."""
+    zero, one = te.const(0, a.dtype), te.const(1, a.dtype)
+    return bound(divide(a, te.select(b == zero, one, b)), lambda made: te.select(b == zero, zero, made))
 
 
-def _float_divmod(a: te.Value, b: te.Value) -> tuple[te.Value, te.Value]:
-    """Python's floor division and remainder of floats, as numpy computes them."""
-    rest = te.intrinsic("fmod", a, b)
+def _crossed(rest: te.Value, b: te.Value) -> te.Value:
+    """Has a remainder of the sign of the dividend the other sign than the divisor."""
+    zero = te.const(0.0, b.dtype)
+    return te.all(rest != zero, (b < zero) ^ (rest < zero))
+
+
+def _float_remainder(a: te.Value, b: te.Value) -> te.Value:
+    """Python's remainder of floats, as numpy computes it."""
     zero = te.const(0.0, a.dtype)
-    crossed = te.all(rest != zero, (b < zero) ^ (rest < zero))
-    mod = te.select(crossed, rest + b, te.select(rest == zero, te.intrinsic("copysign", zero, b), rest))
-    quotient = (a - rest) / b
-    quotient = te.select(crossed, quotient - 1.0, quotient)
-    low = te.floor(quotient)
-    low = te.select(quotient - low > 0.5, low + 1.0, low)
-    low = te.select(quotient == zero, te.intrinsic("copysign", zero, a / b), low)
-    return te.select(b == zero, a / b, low), mod
+
+    def moved(rest: te.Value) -> te.Value:
+        nothing = te.intrinsic("copysign", zero, b)
+        return te.select(_crossed(rest, b), rest + b, te.select(rest == zero, nothing, rest))
+
+    return bound(te.intrinsic("fmod", a, b), moved)
+
+
+def _float_quotient(a: te.Value, b: te.Value) -> te.Value:
+    """Python's floor division of floats, as numpy computes it."""
+    zero = te.const(0.0, a.dtype)
+
+    def exact(rest: te.Value) -> te.Value:
+        return (a - rest) / b - te.select(_crossed(rest, b), te.const(1.0, a.dtype), zero)
+
+    def whole(values: Sequence[te.Value]) -> te.Value:
+        quotient, ratio = values
+        low = te.floor(quotient)
+        low = te.select(quotient - low > 0.5, low + 1.0, low)
+        return te.select(b == zero, ratio, te.select(quotient == zero, te.intrinsic("copysign", zero, ratio), low))
+
+    return bound_all([bound(te.intrinsic("fmod", a, b), exact), a / b], whole)
 
 
 def _floor_divide(a: te.Value, b: te.Value) -> te.Value:
     if a.dtype.is_float:
-        return _float_divmod(a, b)[0]
-    return _int_divide(a, b, lambda x, y: x // y, lambda x: te.const(0, x.dtype) - x)
+        return _float_quotient(a, b)
+    return _int_divide(a, b, lambda x, y: x // y)
 
 
 def _floor_mod(a: te.Value, b: te.Value) -> te.Value:
     if a.dtype.is_float:
-        return _float_divmod(a, b)[1]
-    return _int_divide(a, b, lambda x, y: x % y, lambda x: te.const(0, x.dtype))
+        return _float_remainder(a, b)
+    return _int_divide(a, b, lambda x, y: x % y)
 
 
 def _mod(a: te.Value, b: te.Value) -> te.Value:
     if a.dtype.is_float:
         return te.intrinsic("fmod", a, b)
-    return _int_divide(a, b, te.truncmod, lambda x: te.const(0, x.dtype))
+    return _int_divide(a, b, te.truncmod)
 
 
 def _left_shift(a: te.Value, b: te.Value) -> te.Value:

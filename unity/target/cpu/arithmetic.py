@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ffi.dtype import DataType
 from ...ir.build import dtype_of
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call
 from ...ir.scalar import (
     EQ,
     GE,
@@ -19,7 +19,6 @@ from ...ir.scalar import (
     Add,
     And,
     Binary,
-    Broadcast,
     BufferLoad,
     Compare,
     Div,
@@ -39,6 +38,7 @@ from ...ir.types import Expr
 from ...ir.walk import children
 from ...support.errors import CodegenError
 from .extremes import float_extreme
+from .int_division import any_lane, int_division
 from .lltypes import float_text, int_text, is_narrow, suffix, value_type
 from .math.library import math_function
 from .narrow import narrow, widen
@@ -131,71 +131,6 @@ def float_binary(w: FunctionWriter, kind: type, a: str, b: str, dtype: DataType,
     return w.emit(f"select {mask} {by_zero}, {ty} {w.emit(f'fdiv {ty} {a}, {b}')}, {ty} {whole}")
 
 
-def _int_division(w: FunctionWriter, expr: Binary, a: str, b: str, dtype: DataType) -> str:
-    kind, ty, signed = type(expr), value_type(dtype), dtype.is_int
-    lanes = dtype.lanes
-    mask = value_type(_BOOL.with_lanes(lanes))
-    divisor = expr.b.value if type(expr.b) is Broadcast else expr.b
-    known = divisor.value if type(divisor) is IntImm else None
-    wants_quotient = kind is Div or kind is FloorDiv
-    floors = kind is FloorDiv or kind is FloorMod
-    if known is not None and known > 0 and known & (known - 1) == 0 and floors and signed:
-        if wants_quotient:
-            return w.emit(f"ashr {ty} {a}, {int_text(known.bit_length() - 1, dtype)}")
-        return w.emit(f"and {ty} {a}, {int_text(known - 1, dtype)}")
-    if known is None or known == 0:
-        b = _check_divisor(w, b, dtype)
-    minus_one = None
-    if signed and (known is None or known == -1):
-        minus_one = w.emit(f"icmp eq {ty} {b}, {int_text(-1, dtype)}")
-        b = w.emit(f"select {mask} {minus_one}, {ty} {int_text(1, dtype)}, {ty} {b}")
-    prefix = "s" if signed else "u"
-    quotient = w.emit(f"{prefix}div {ty} {a}, {b}")
-    if not floors and kind is Div and minus_one is None:
-        return quotient
-    remainder = w.emit(f"{prefix}rem {ty} {a}, {b}")
-    if floors and signed:
-        off = w.emit(f"icmp ne {ty} {remainder}, {int_text(0, dtype)}")
-        if known is not None and known > 0:
-            crossing = w.emit(f"icmp slt {ty} {remainder}, {int_text(0, dtype)}")
-        else:
-            crossing = w.emit(f"icmp slt {ty} {w.emit(f'xor {ty} {remainder}, {b}')}, {int_text(0, dtype)}")
-            crossing = w.emit(f"and {mask} {off}, {crossing}")
-        if wants_quotient:
-            lower = w.emit(f"sub {ty} {quotient}, {int_text(1, dtype)}")
-            quotient = w.emit(f"select {mask} {crossing}, {ty} {lower}, {ty} {quotient}")
-        else:
-            upper = w.emit(f"add {ty} {remainder}, {b}")
-            remainder = w.emit(f"select {mask} {crossing}, {ty} {upper}, {ty} {remainder}")
-    if not wants_quotient:
-        return remainder
-    if minus_one is not None:
-        negated = w.emit(f"sub {ty} {int_text(0, dtype)}, {a}")
-        quotient = w.emit(f"select {mask} {minus_one}, {ty} {negated}, {ty} {quotient}")
-    return quotient
-
-
-def _check_divisor(w: FunctionWriter, b: str, dtype: DataType) -> str:
-    """Fail where the divisor is zero in a lane that counts; other lanes divide by one. Returns the divisor to use."""
-    ty, lanes = value_type(dtype), dtype.lanes
-    zero = w.emit(f"icmp eq {ty} {b}, {int_text(0, dtype)}")
-    if lanes == 1:
-        w.fail_unless(w.emit(f"xor i1 {zero}, true"), "integer division by zero")
-        return b
-    mask = value_type(_BOOL.with_lanes(lanes))
-    counted = zero
-    if w.mask is not None and w.mask_lanes == lanes:
-        counted = w.emit(f"and {mask} {zero}, {w.mask}")
-    some = any_lane(w, counted, lanes)
-    w.fail_unless(w.emit(f"xor i1 {some}, true"), "integer division by zero")
-    return w.emit(f"select {mask} {zero}, {ty} {int_text(1, dtype)}, {ty} {b}")
-
-
-def any_lane(w: FunctionWriter, mask: str, lanes: int) -> str:
-    """An i1 that tells whether some lane of a mask is set."""
-    return mask if lanes == 1 else w.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
-
-
 def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
     kind = type(expr)
     a, b, dtype = operands(w, expr)
@@ -216,7 +151,7 @@ def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
     if kind is Min or kind is Max:
         name = ("s" if dtype.is_int else "u") + ("min" if kind is Min else "max")
         return w.emit(f"call {ty} @llvm.{name}.{suffix(dtype)}({ty} {a}, {ty} {b})")
-    return _int_division(w, expr, a, b, dtype)
+    return int_division(w, expr, a, b, dtype)
 
 
 _CODES = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "ult"), LE: ("ole", "sle", "ule"),

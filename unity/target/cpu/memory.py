@@ -15,8 +15,8 @@ from ...ir.scalar import Add, Broadcast, BufferLoad, Mul, Ramp, Sub
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from ...support.source import Span
-from .arithmetic import any_lane
 from .casts import convert, from_memory, to_memory
+from .int_division import any_lane
 from .lltypes import memory_type, value_type
 from .rows import by_rows
 from .writer import EXPRESSIONS, FunctionWriter

@@ -5,7 +5,8 @@ predicates of stores (and of the reads in their values). A statement that has no
 loop. A vectorized loop is the program's promise that its iterations do not depend on each other.
 Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest. Serial loops marked ``vectorize`` (by
 order_loops, or a vectorized loop of symbolic extent) are left to LLVM, which vectorizes plain arithmetic as well; those that call
-functions with branches inside (``BRANCHING``), which it cannot, are cut into vectors of ``lanes`` and a rest here.
+functions with branches inside (``BRANCHING``) or divide by integers from memory, which it cannot, are cut into vectors of ``lanes``
+and a rest here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ from ...ir.scalar import (
     BufferLoad,
     Cast,
     Compare,
+    Div,
+    FloorDiv,
+    FloorMod,
     Let,
+    Mod,
     Mul,
     Not,
     Or,
@@ -356,10 +361,17 @@ def _pieces(count: int, lanes: int) -> list[int]:
     return found + ([count] if count else [])
 
 
+def _wants_vectors(body: Stmt) -> bool:
+    """Is there a function that branches, or a division by integers from memory: there are no instructions for lanes of it."""
+    if any([getattr(call.op, "name", "") in BRANCHING for call in collect(body, Call)]):
+        return True
+    divisions = collect(body, (Div, FloorDiv, FloorMod, Mod))
+    return any([dtype_of(node).is_integral and collect(node.b, BufferLoad) for node in divisions])
+
+
 def _serial(loop: For, lanes: int) -> Stmt:
     """A serial loop whose iterations are independent: cut into vectors where LLVM could not do it."""
-    calls = {getattr(call.op, "name", "") for call in collect(loop.body, Call)}
-    if loop.kind != "serial" or not calls & BRANCHING or not is_int(loop.min, 0):
+    if loop.kind != "serial" or not is_int(loop.min, 0) or not _wants_vectors(loop.body):
         return loop
     ty = prim_type(dtype_of(loop.loop_var))
     outer, step = Var(f"{loop.loop_var.name}_block", ty), int_imm(lanes, ty)
