@@ -36,7 +36,21 @@ CASES += [
     ("median", [TIES], {}),
     ("median", [i(2, 6)], {"axis": 0}),
     ("median", [f(1, dtype="float16")], {"axis": 0}),
+    ("median", [LONG], {"axis": 1}),
+    ("median", [np.array([[0, -0.0, -INF, 2, -0.0, INF], [-NAN, 1, 2, NAN, 0, 1]])], {"axis": 1}),
 ]
+for kind in ("int8", "uint8", "int16", "uint32", "int64", "uint64", "float16", "float64"):
+    low = 0 if kind.startswith("uint") else -9
+    drawn = f(2, 67, dtype=kind) if "float" in kind else i(2, 67, dtype=kind, low=low, high=9)
+    CASES += [
+        ("median", [drawn], {"axis": 1}),
+        ("topk", [drawn], {"k": 35}),
+        ("topk", [drawn], {"k": 34, "largest": False}),
+    ]
+CASES += [
+    ("median", [np.array([np.iinfo(n).max, np.iinfo(n).min, 0], n)], {"axis": 0}) for n in ("int64", "uint64", "int8")
+]
+CASES += [("topk", [b(2, 50)], {"k": 40}), ("topk", [f(40, 3)], {"k": 33, "axis": 0})]
 for n in ("any", "all"):
     CASES += [
         (n, [TIES], {"axis": 1}),

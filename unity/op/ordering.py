@@ -37,11 +37,12 @@ def _counter(name: str) -> Buffer:
     return local_buffer(name, "int64", 1)
 
 
-def _at(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
+def at_place(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
+    """Indices of a place along an axis of the line that the other indices name."""
     return (*i[:axis], place, *i[axis:])
 
 
-class _Merging:
+class Merging:
     """The sort of one line: keys beside their indices, both twice, from one side to the other and back."""
 
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
@@ -200,8 +201,8 @@ def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def line(i: list[Var]) -> Stmt:
-            return _Merging(ins[0], length, descending).emit(
-                lambda n: read(ins[0], _at(i, axis, n)), lambda m, n: BufferStore(outs[0], n, _at(i, axis, m))
+            return Merging(ins[0], length, descending).emit(
+                lambda n: read(ins[0], at_place(i, axis, n)), lambda m, n: BufferStore(outs[0], n, at_place(i, axis, m))
             )
 
         return shared(loops(rest, line))
@@ -229,7 +230,7 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
             p = read(place, (ZERO,))
 
             def at(which: Expr) -> tuple[Expr, ...]:
-                return _at(i, axis, which)
+                return at_place(i, axis, which)
 
             def put(buffer: Buffer, what: Expr, where: Expr) -> Stmt:
                 return BufferStore(buffer, what, at(where))

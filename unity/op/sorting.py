@@ -14,6 +14,7 @@ from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, TensorType, TupleType, Type
 from .ordering import MOST_INSERTED, first_along, order_along
 from .rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from .selection import first_sorted
 from .table import attribute, row
 
 FAMILY = "index"
@@ -116,7 +117,7 @@ def _topk(call: Call, x: te.Tensor) -> Any:
     if 0 < count <= MOST_INSERTED:
         values, order = first_along(x, axis, largest, shape[axis])
     else:
-        order = order_along(x, axis, largest)
+        order = first_sorted(x, axis, largest, shape[axis]) if count else order_along(x, axis, largest)
         values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]

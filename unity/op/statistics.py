@@ -15,9 +15,9 @@ from ..ir.types import TupleType, Type
 from .elementwise import in_float32
 from .lowering import result_dtype, short_name
 from .manipulate import unravel
-from .ordering import order_along
 from .reduce import accumulate, cast_tensor, numpy_axis, reduce_axes, reduce_tensor, reduced_type
 from .rules import axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
+from .selection import median_place
 from .table import Operator, attribute, row
 
 FAMILY = "reduce"
@@ -127,24 +127,20 @@ def _median(call: Call, x: te.Tensor) -> Any:
         return x[[at[a] for a in range(x.ndim)]]
 
     lines = te.compute([*[x.shape[a] for a in rest], size], lined, "lines")
-    order = order_along(lines, len(rest), False)
-    last, middle = te.Value(size) - 1, (te.Value(size) - 1) // 2
+    places = median_place(lines)
 
-    def place(i: tuple[te.Value, ...]) -> te.Value:
-        head = [v for a, v in enumerate(i) if a not in axes] if keep else list(i)
-        if not x.data_type.is_float:
-            return order[[*head, middle]]
-        return order[[*head, te.select(te.isnan(lines[[*head, order[[*head, last]]]]), last, middle)]]
+    def place(*i: te.Value) -> te.Value:
+        return places[[v for a, v in enumerate(i) if a not in axes] if keep else i]
 
     def value(*i: te.Value) -> te.Value:
         head = [v for a, v in enumerate(i) if a not in axes] if keep else list(i)
-        return lines[[*head, place(i)]]  # type: ignore[no-any-return]
+        return lines[[*head, places[head]]]  # type: ignore[no-any-return]
 
     shape = kept if keep else [x.shape[a] for a in rest]
     values = te.compute(shape, value, "median")
     if not isinstance(call.ty, TupleType):
         return values
-    return values, te.compute(shape, lambda *i: place(i), "median_index")
+    return values, te.compute(shape, place, "median_index")
 
 
 def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
