@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     from .vm.choices import explain_choices
     from .vm.executable import Executable, load
     from .vm.machine import VirtualMachine
+    from .vm.torch_model.model import load_model
 
 __version__ = VERSION
 
@@ -46,7 +47,7 @@ _NAMES = {
     "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
     "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
     "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
-    "quantize": ".frontend.precision",
+    "quantize": ".frontend.precision", "load_model": ".vm.torch_model.model",
 }  # fmt: skip
 _MODULES = {"relax": ".op.relax", "tir": ".transform.tensor_ir", "topi": ".op.topi"}
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")

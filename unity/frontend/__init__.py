@@ -6,10 +6,10 @@ from ..support.late import lazy_names
 from .compile import compile
 
 if TYPE_CHECKING:
+    from ..vm.torch_model.operators import register_torch_operator
     from .compiled_model import CompiledModel
     from .dynamo import unity_backend
     from .exported import detach_params, from_exported_program, from_fx
-    from .fallback import register_torch_operator
     from .report import Fallback, FallbackWarning, ImportReport
     from .torch_table import supported
 
@@ -21,7 +21,7 @@ _PLACES = {
         "from_exported_program",
         "from_fx",
     ),
-    "fallback": ("register_torch_operator",),
+    ".vm.torch_model.operators": ("register_torch_operator",),
     "report": (
         "Fallback",
         "FallbackWarning",

@@ -25,13 +25,13 @@ from ..ir.walk import free_vars
 from ..support.collector import no_collection
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
+from ..vm.torch_model.arguments import refuse_tensor
 from .context import Context, dtype_name
 from .control import READS, is_cond
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
 from .index_checks import check_indices
-from .inputs import refuse_tensor
 from .loops import is_loop
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols

@@ -2,28 +2,24 @@
 
 The call carries everything: its first argument is a JSON template of the operator's arguments in which ``{"$": i}`` stands for
 the i-th following operand, ``{"number": i}`` for the number it holds and ``{"call": ...}`` for the result of another operator.
-Registered functions see zero-copy torch tensors; a result never shares memory with an operand.
+Not here: the functions that are called (`vm/torch_model/operators.py`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from ..ffi.registry import get_global_func, register_func
-from ..ffi.tensor import Tensor
 from ..ir.builder import make_call
 from ..ir.expr import Call, ExternFunc, StringImm, op
 from ..ir.types import Expr, TensorType, TupleType, Type
 from ..support.extras import require
-from .report import RUNS, Gap, Runs
-
-PREFIX = "torch.ops."
+from ..vm.torch_model.operators import PREFIX, torch_function
+from .report import Gap
 
 
 def call_torch(
@@ -68,67 +64,11 @@ def holds_deferred(value: Any) -> bool:
     return isinstance(value, Deferred)
 
 
-def register_torch_operator(name: str) -> None:
-    """Register ``torch.ops.<namespace>.<operator>.<overload>`` for a saved program loaded in another process."""
-    target = _operator(name.removeprefix(PREFIX))
-    register_func(PREFIX + str(target), torch_function(target), override=True)
-
-
-@cache
-def _operator(name: str) -> Any:
-    """The torch operator ``namespace.name.overload``."""
-    target: Any = require("torch").ops
-    for part in name.split("."):
-        target = getattr(target, part)
-    return target
-
-
-def torch_function(target: Any) -> Callable[..., Any]:
-    """The registered function of a torch operator: ``f(template, *operands)``."""
-    torch = require("torch")
-    runs = RUNS.setdefault(str(target), Runs())
-
-    def run(template: str, *operands: Any) -> Any:
-        values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
-        start = time.perf_counter()
-        with torch.no_grad():
-            *parts, dtypes = _parsed(str(template))
-            args, kwargs = _decode(parts, values, torch)
-            made = _promised(target(*args, **kwargs), dtypes, torch)
-        runs.count += 1
-        runs.seconds += time.perf_counter() - start
-        taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
-        return _result(made, taken, torch)
-
-    return run
-
-
 def _dtypes(ty: Type) -> Any:
     """dtypes of the tensors of a result type, nested as these are."""
     if isinstance(ty, TupleType):
         return [_dtypes(field) for field in ty.fields]
     return ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None else None
-
-
-def _promised(made: Any, dtypes: Any, torch: Any) -> Any:
-    """Results in the dtypes torch inferred for them: some operators give others when they run."""
-    if isinstance(made, (list, tuple)):
-        return [_promised(m, d, torch) for m, d in zip(made, dtypes)]
-    return made.to(getattr(torch, dtypes)) if isinstance(made, torch.Tensor) and dtypes else made
-
-
-def _result(made: Any, taken: set[int], torch: Any) -> Any:
-    if isinstance(made, (list, tuple)):
-        return tuple([_result(m, taken, torch) for m in made])
-    if not isinstance(made, torch.Tensor):
-        return made
-    plain = made.resolve_conj().resolve_neg().contiguous()
-    return Tensor.from_torch(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
-
-
-@cache
-def _parsed(template: str) -> Any:
-    return json.loads(template)
 
 
 def _encode(value: Any, operands: list[Expr], numbers: Set[Expr]) -> Any:
@@ -152,22 +92,3 @@ def _encode(value: Any, operands: list[Expr], numbers: Set[Expr]) -> Any:
     if kind == "device":
         return {"device": str(value)}
     raise Gap(f"an argument of type {kind} cannot be written down")
-
-
-def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
-    if isinstance(value, list):
-        return [_decode(v, operands, torch) for v in value]
-    if not isinstance(value, dict):
-        return value
-    ((kind, inner),) = value.items()
-    if kind == "$":
-        return operands[inner]
-    if kind == "number":
-        return operands[inner].item()
-    if kind == "keys":
-        return {k: _decode(v, operands, torch) for k, v in inner.items()}
-    if kind == "call":
-        return _operator(inner[0])(*_decode(inner[1], operands, torch), **_decode(inner[2], operands, torch))
-    if kind == "torch":
-        return getattr(torch, inner)
-    return torch.device(inner) if kind == "device" else float(inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ffi.tensor import Tensor
+from ..vm.torch_model.operators import RUNS
 
 
 class Gap(Exception):
@@ -13,18 +14,6 @@ class Gap(Exception):
 
 class FallbackWarning(UserWarning):
     """Some operators of a model run in torch because no graph operator expresses them."""
-
-
-@dataclass(slots=True)
-class Runs:
-    """How often a torch operator was called back in this process, and the seconds that took."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-
-RUNS: dict[str, Runs] = {}
-"""Calls measured so far, by operator."""
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from ..support.collector import no_collection
 from ..support.errors import FrontendError, Note
 from ..support.extras import require
 from ..support.source import Source, Span
-from .inputs import check_examples, refuse_tensor
-from .structures import known_results, register_classes
+from ..vm.torch_model.arguments import refuse_tensor
+from ..vm.torch_model.structures import known_results, register_classes
+from .inputs import check_examples
 from .torch_table import ATEN
 
 

@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 
 from ..ffi.abi import Dim
-from ..ffi.dtype import DataType
+from ..ffi.dtype import DataType, from_numpy
 from ..ffi.engine import host_features, host_triple
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError, MissingExtraError
 from ..support.extras import require
 from ..support.late import late_function
-from .artifact import read_sections, write_sections
+from .artifact import ALIGN, open_sections, write_sections
 from .bytecode import Program, program_text
 from .codec import decode, encode
 from .memory_formula import MemoryFormula, memory_formula
 
-_ALIGN = 64
 _machine_of = late_function("unity.vm.machine", "VirtualMachine")
 RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any]], Executable]] = []
 """The hook: (module text, its constants, options of the build) -> Executable; empty where the compiler rooms are not imported."""
@@ -43,12 +42,14 @@ class Executable:
     features: str = ""
     driver_tag: str = ""
     driver_words: list[list[Any]] = field(default_factory=list)
-    module_text: str = ""
-    module_constants: list[Tensor] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
     describe: Callable[[], tuple[str, list[Tensor]]] | None = None
-    """Gives ``module_text`` and ``module_constants`` when they are first needed."""
+    """Gives the module as text, and the constants it calls ``const_0``, ..., when they are first needed."""
+    model: bytes = b""
+    """What a torch model around this program needs (`vm/torch_model.py`); empty for a program that stands alone."""
+    state: list[Tensor] = field(default_factory=list)
+    """Tensors of that model which the program writes to."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
@@ -97,35 +98,28 @@ class Executable:
             self.program.costs = self.count()
             self.count = None
 
-    def save(self, path: str | Path) -> None:
-        """Write everything to one file. Raises ArtifactError E801."""
+    def save(self, path: str | Path, source: bool = True) -> None:
+        """Write everything to one file; without ``source`` the module's text and constants are left out: the file is smaller, and
+        cannot be compiled again for another processor. Raises ArtifactError E801."""
         self.count_work()
-        if self.describe is not None:
-            self.module_text, self.module_constants = self.describe()
-            self.describe = None
-        place = {id(c): index for index, c in enumerate(self.program.constants)}
-        extra = [c for c in self.module_constants if id(c) not in place]
-        place |= {id(c): len(self.program.constants) + index for index, c in enumerate(extra)}
-        every = [*self.program.constants, *extra]
-        arrays = [np.ascontiguousarray(c.numpy()) for c in every]
-        offsets, total = [], 0
-        for array in arrays:
-            offsets.append(total)
-            total = (total + array.nbytes + _ALIGN - 1) // _ALIGN * _ALIGN
-        pool = np.zeros(total, np.uint8)
-        for array, offset in zip(arrays, offsets, strict=True):
-            pool[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        text, module_constants = self.describe() if source and self.describe is not None else ("", [])
+        loaded = [*self.program.constants, *self.state]
+        place = {id(c): index for index, c in enumerate(loaded)}
+        extra = [c for c in module_constants if id(c) not in place]
+        place |= {id(c): len(loaded) + index for index, c in enumerate(extra)}
+        arrays = [np.asarray(c.numpy(), order="C") for c in (*loaded, *extra)]
         meta = {
             "triple": self.triple, "features": self.features, "driver": self.driver_tag,
             "words": self.driver_words, "options": self.options,
-            "constants": [[c.dtype, list(c.shape), o] for c, o in zip(every, offsets, strict=True)],
-            "program_constants": len(self.program.constants), "module_constants": [place[id(c)] for c in self.module_constants],
+            "constants": _table(arrays[: len(loaded)]), "source": _table(arrays[len(loaded) :]),
+            "program_constants": len(self.program.constants), "module_constants": [place[id(c)] for c in module_constants],
         }  # fmt: skip
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
         for name, data in self.objects.items():
             sections[f"object.{name}"] = data
-        sections["module"] = self.module_text.encode()
-        sections["constants"] = pool
+        sections |= {"module": text.encode(), "model": self.model}
+        sections["constants"] = _buffers(arrays[: len(loaded)])
+        sections["source"] = _buffers(arrays[len(loaded) :])
         write_sections(path, sections)
 
     def __repr__(self) -> str:
@@ -133,49 +127,52 @@ class Executable:
 
 
 def load(path: str | Path, trust: bool = True) -> Executable:
-    """A saved executable.
+    """A saved executable. Its constants are the mapped file: no copy is made, and processes share them.
 
     The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
     never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
     a processor with features this one lacks. Raises ArtifactError E801 to E805.
     """
-    sections = read_sections(path)
+    parts = open_sections(path)
     try:
+        sections = {name: section.read() for name, section in parts.items() if name != "source"}
         meta = _meta(json.loads(bytes(sections["meta"])))
         text = bytes(sections["module"]).decode()
-        table = meta["constants"]
-        bytecode = bytes(sections["bytecode"])
-        pool = sections["constants"]
+        bytecode, model, pool, source = (
+            bytes(sections["bytecode"]),
+            bytes(sections["model"]),
+            sections["constants"],
+            parts["source"],
+        )
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
-    constants = _constants(table, pool)
+    constants = _constants(meta["constants"], pool)
     count, picked = meta["program_constants"], meta["module_constants"]
-    if not 0 <= count <= len(constants) or any([type(k) is not int or not 0 <= k < len(constants) for k in picked]):
+    every = len(constants) + len(meta["source"])
+    if not 0 <= count <= len(constants) or any([type(k) is not int or not 0 <= k < every for k in picked]):
         raise ArtifactError("E805", f"{path}: the description of the constants is not valid")
-    of_module = [constants[k] for k in picked]
+
+    def describe() -> tuple[str, list[Tensor]]:
+        known = [*constants, *(_constants(meta["source"], source.read()) if meta["source"] else ())]
+        return text, [known[k] for k in picked]
+
     missing = missing_features(meta["triple"], meta["features"])
     if not trust or missing:
         reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
         options = dict(meta["options"])
         if missing:
             options["target"] = _for_this_machine(str(options.get("target", "")))
-        return _recompile(text, of_module, options, reason)
-    program = decode(bytecode, constants[:count])
-    objects = {
-        name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
-    }
-    return Executable(
-        program,
-        objects,
-        meta["triple"],
-        meta["features"],
-        meta["driver"],
-        meta["words"],
-        text,
-        of_module,
-        meta["options"],
-        [pool],
-    )
+        made = _recompile(*describe(), options, reason)
+    else:
+        objects = {
+            name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
+        }
+        made = Executable(
+            decode(bytecode, constants[:count]), objects, meta["triple"], meta["features"], meta["driver"], meta["words"],
+            meta["options"], [pool], describe,
+        )  # fmt: skip
+    made.model, made.state = model, constants[count:]
+    return made
 
 
 def _meta(meta: Any) -> dict[str, Any]:
@@ -186,12 +183,27 @@ def _meta(meta: Any) -> dict[str, Any]:
         ("words", list),
         ("options", dict),
         ("constants", list),
+        ("source", list),
         ("program_constants", int),
         ("module_constants", list),
     ):
         if not isinstance(meta[key], kind):
             raise ValueError(f"{key} is no {kind.__name__}")
     return dict(meta)
+
+
+def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
+    """dtype, shape and place of arrays that stand behind each other."""
+    rows, place = [], 0
+    for array in arrays:
+        rows.append([from_numpy(array.dtype).name, list(array.shape), place])
+        place += (array.nbytes + ALIGN - 1) // ALIGN * ALIGN
+    return rows
+
+
+def _buffers(arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """What is written of arrays."""
+    return [array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8) for array in arrays]
 
 
 def _constants(table: list[Any], pool: memoryview) -> list[Tensor]:
@@ -206,7 +218,7 @@ def _constants(table: list[Any], pool: memoryview) -> list[Tensor]:
             size = data_type.itemsize
             for extent in extents:
                 size *= extent
-            if min([offset, *extents]) < 0 or offset % _ALIGN or offset + size > memory.size:
+            if min([offset, *extents]) < 0 or offset % ALIGN or offset + size > memory.size:
                 raise ValueError("a constant lies outside the file")
             array = memory[offset : offset + size].view(data_type) if size else np.empty(0, data_type)
             found.append(Tensor(array.reshape(extents)))

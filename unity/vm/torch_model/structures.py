@@ -7,14 +7,15 @@ structure. Classes registered already (by their library or the user) are left as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ..support.errors import FrontendError
-from ..support.extras import require
+from ...support.errors import FrontendError
+from ...support.extras import require
 
 _MAX_DEPTH = 32
 
@@ -116,8 +117,62 @@ def register_classes(value: Any) -> None:
             continue
         if (isinstance(leaf, (dict, list, tuple)) and kind is not torch.Size) or _attributes(leaf) is not None:
             take_apart(leaf)
-            tree.register_pytree_node(kind, take_apart, put_together, flatten_with_keys_fn=_with_keys)
-            torch.fx._pytree.register_pytree_flatten_spec(kind, lambda found, spec: take_apart(found)[0])
+            register_class(kind)
+
+
+def register_class(kind: type) -> None:
+    """Teach torch one class."""
+    torch = require("torch")
+    torch.utils._pytree.register_pytree_node(
+        kind, take_apart, put_together, flatten_with_keys_fn=_with_keys, serialized_type_name=_name(kind),
+        to_dumpable_context=_written, from_dumpable_context=_read,
+    )  # fmt: skip
+    torch.fx._pytree.register_pytree_flatten_spec(kind, lambda found, spec: take_apart(found)[0])
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def class_named(name: str) -> type:
+    """The class that stands in a file as ``module:Name``; its module is imported. Raises AttributeError, MissingExtraError."""
+    module, _, path = name.partition(":")
+    found: Any = require(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found  # type: ignore[no-any-return]
+
+
+def _written(template: Any) -> str:
+    """A template as JSON. Raises TypeError for values JSON does not have."""
+    return json.dumps(_row(template))
+
+
+def _row(template: Any) -> Any:
+    if template is LEAF:
+        return ["*"]
+    if type(template) is Shell:
+        return [
+            _name(template.kind),
+            template.keys if template.keys is None else list(template.keys),
+            *[_row(p) for p in template.parts],
+        ]
+    if isinstance(template, (list, tuple, dict)):
+        raise TypeError(f"{template!r} has no JSON")
+    return template
+
+
+def _read(text: str) -> Any:
+    return _unrow(json.loads(text))
+
+
+def _unrow(row: Any) -> Any:
+    if not isinstance(row, list):
+        return row
+    if row == ["*"]:
+        return LEAF
+    name, keys, *parts = row
+    return Shell(class_named(name), keys if keys is None else tuple(keys), tuple([_unrow(p) for p in parts]))
 
 
 def _with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
@@ -140,4 +195,4 @@ def known_results(model: Any) -> Iterator[None]:
         handle.remove()
 
 
-__all__ = ["Shell", "known_results", "put_together", "register_classes", "take_apart"]
+__all__ = ["Shell", "class_named", "known_results", "put_together", "register_class", "register_classes", "take_apart"]

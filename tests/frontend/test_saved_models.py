@@ -1,0 +1,164 @@
+"""``f.save`` and ``unity.load_model``: a compiled torch model in a file, loaded without the compiler and without the model's code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import unity
+from unity.support.errors import ArtifactError, FrontendError
+
+torch = pytest.importorskip("torch")
+
+
+def same(found, expected) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(96, 128), torch.nn.Linear(128, 64)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, scale=1.0, *, mask=None):
+        self.calls += 1
+        y = self.second(torch.relu(self.first(x))) * scale
+        return {"y": y, "named": (y.sum(), None, 3), "calls": self.calls.clone()}
+
+
+@dataclass
+class Pair:
+    left: torch.Tensor
+    right: torch.Tensor
+    label: str = "pair"
+
+
+class Pairs(torch.nn.Module):
+    def forward(self, pair):
+        return Pair(pair.left + pair.right, pair.left - pair.right, "made")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model, x = Net().eval(), torch.randn(5, 96)
+    f = unity.compile(model, example_inputs=(x, 2.0), example_kwargs={"mask": None})
+    f.save(tmp_path / "net.unity")
+    return tmp_path / "net.unity", model, x
+
+
+def test_a_loaded_model_is_called_as_the_model_and_has_its_own_state(saved) -> None:
+    path, model, x = saved
+    loaded = unity.load_model(path)
+    expected = model(x, 2.0)
+    found = loaded(x, 2.0, mask=None)
+    assert list(found) == ["y", "named", "calls"] and found["named"][1:] == (None, 3)
+    same(found["y"], expected["y"].detach())
+    same(loaded(scale=2.0, x=x, mask=None)["calls"], torch.tensor(2.0))
+    same(loaded.state["calls"], torch.tensor(2.0))
+    same(model.calls, torch.tensor(1.0))
+    with pytest.raises(FrontendError) as caught:
+        loaded(x)
+    assert caught.value.code == "E017"
+
+
+def test_weights_are_the_mapped_file_and_the_state_of_now_is_saved(saved, tmp_path) -> None:
+    path, _, x = saved
+    loaded = unity.load_model(path)
+    assert not any([c.numpy().flags.owndata for c in loaded.executable.program.constants])
+    loaded(x, 2.0, mask=None)
+    loaded.save(tmp_path / "later.unity")
+    again = unity.load_model(tmp_path / "later.unity")
+    same(again(x, 2.0, mask=None)["calls"], torch.tensor(2.0))
+
+
+def test_without_its_source_the_file_is_smaller_and_cannot_be_compiled_again(tmp_path) -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(200, 100), torch.nn.ReLU()).eval(), torch.randn(3, 200)
+    f = unity.compile(model, example_inputs=(x,))
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    f.save(whole)
+    f.save(part, source=False)
+    assert os.path.getsize(part) < os.path.getsize(whole) - 200 * 100 * 4
+    same(unity.load_model(part)(x), model(x).detach())
+    same(unity.load_model(whole, trust=False)(x), model(x).detach())  # compiled again
+    with pytest.raises(ArtifactError) as caught:
+        unity.load_model(part, trust=False)
+    assert caught.value.code == "E804"
+
+
+def test_damage_in_the_source_is_noticed_when_it_is_needed(tmp_path) -> None:
+    model, x = torch.nn.Linear(200, 100).eval(), torch.randn(3, 200)
+    path = tmp_path / "model"
+    unity.compile(model, example_inputs=(x,)).save(path)
+    data = bytearray(path.read_bytes())
+    data[-1000] ^= 1
+    path.write_bytes(data)
+    same(unity.load_model(path)(x), model(x).detach())
+    with pytest.raises(ArtifactError) as caught:
+        unity.load_model(path, trust=False)
+    assert caught.value.code == "E802"
+
+
+def test_objects_and_sizes_that_vary(tmp_path) -> None:
+    model, pair = Pairs(), Pair(torch.randn(4, 3), torch.randn(4, 3))
+    rows = torch.export.Dim("rows", max=50)
+    f = unity.compile(model, example_inputs=(pair,), dynamic_shapes=({0: rows},))
+    f.save(tmp_path / "pairs")
+    given = Pair(torch.randn(7, 3), torch.randn(7, 3))
+    found = unity.load_model(tmp_path / "pairs")(given)
+    assert type(found) is Pair and found.label == "made"
+    same(found.right, given.left - given.right)
+
+
+def test_operators_that_run_in_torch_are_registered(tmp_path) -> None:
+    class Inverse(torch.nn.Module):
+        def forward(self, x):
+            return torch.special.airy_ai(x)
+
+    x = torch.rand(4)
+    with pytest.warns(unity.frontend.FallbackWarning):
+        f = unity.compile(Inverse(), example_inputs=(x,))
+    f.save(tmp_path / "inverse")
+    unity.remove_global_func("torch.ops.aten.special_airy_ai.default")
+    same(unity.load_model(tmp_path / "inverse")(x), torch.special.airy_ai(x))
+
+
+def test_what_cannot_be_written_down_is_refused(tmp_path) -> None:
+    class Labelled(torch.nn.Module):
+        def forward(self, x):
+            return Pair(x, x + 1, torch.float64)
+
+    f = unity.compile(Labelled(), example_inputs=(torch.ones(2),))
+    assert f(torch.ones(2)).label is torch.float64
+    with pytest.raises(FrontendError) as caught:
+        f.save(tmp_path / "labelled")
+    assert caught.value.code == "E019" and not (tmp_path / "labelled").exists()
+
+
+def test_a_program_is_no_model(tmp_path) -> None:
+    f = unity.compile(torch.nn.ReLU(), example_inputs=(torch.ones(2),))
+    f.executable.save(tmp_path / "program")
+    with pytest.raises(ArtifactError) as caught:
+        unity.load_model(tmp_path / "program")
+    assert caught.value.code == "E806"
+
+
+def test_loading_imports_no_compiler(saved) -> None:
+    path, _, _ = saved
+    code = f"""
+import sys, torch, unity
+found = unity.load_model({str(path)!r})(torch.ones(5, 96), 2.0, mask=None)
+assert found["named"][2] == 3 and found["calls"] == 1
+wrong = [m for m in sys.modules if m.startswith(("unity.ir", "unity.op", "unity.transform", "unity.target", "unity.frontend"))]
+assert not wrong, wrong
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(unity.__file__).parents[1], timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,194 @@
+"""``TorchModel``: a compiled torch model that runs: a callable that takes and returns torch tensors, nested as the model's own.
+
+Execution side: needs no compiler. Not here: how a model is compiled (`frontend/compiled_model.py`), the data a file holds of it
+(``interface.py``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...ffi.tensor import Tensor
+from ...support.errors import ArtifactError, FrontendError, VMError
+from ...support.extras import require
+from ..executable import Executable, load
+from ..machine import VirtualMachine
+from ..out_calls import allocates_results
+from .arguments import arguments_outline, rearranged, refuse_tensor
+from .interface import Interface, read_interface, write_interface
+from .operators import PREFIX, register_torch_operator
+from .structures import register_classes
+
+
+class TorchModel:
+    """A compiled torch model: call it as the model. ``state``: the tensors it writes to, by their names in the model."""
+
+    def __init__(
+        self, executable: Executable, interface: Interface, state: dict[str, Any], exec_mode: str = "native"
+    ) -> None:
+        self.executable = executable
+        self.interface = interface
+        self.state = state
+        self.vm = VirtualMachine(executable, exec_mode=exec_mode)
+        self._main = self.vm["main"]
+        self._torch = require("torch")
+        self._tree = self._torch.utils._pytree
+        self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
+        self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
+        self._updates = [t if isinstance(t, int) else state[t] for t in interface.updates]
+        self._state = [t for t in self._updates if not isinstance(t, int)]
+        self._weights = {c.data_ptr for c in executable.program.constants}
+        self._flat = self._plain_count()
+        self._single = bool(self._out_spec.is_leaf())
+        self._share = self._torch.from_numpy if interface.shared else None
+
+    def _plain_count(self) -> int:
+        """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
+        else -1."""
+        arguments, *named = self._in_spec.children()
+        simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
+        outputs = self._out_spec.is_leaf() or (
+            (self._out_spec.type is tuple or self._out_spec.type.__module__ == "torch.return_types")
+            and all([child.is_leaf() for child in self._out_spec.children()])
+        )
+        computed = all([computed for computed, _ in self._outputs])
+        changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed])
+        if simple and outputs and computed and not changed and allocates_results(self.executable.program, "main"):
+            return len(arguments.children())
+        return -1
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on torch tensors; ``out=`` (unless the model has an argument of that name) is what the results are written into.
+
+        Raises FrontendError E017 for another structure, VMError for tensors that do not fit.
+        """
+        if len(args) == self._flat and not kwargs:
+            try:
+                results = self._main(*args)
+            except VMError:
+                pass  # strides, or a mistake: the general way makes compact tensors and explains
+            else:
+                if self._single:
+                    return self._share(results[0].numpy()) if self._share else results[0].torch()
+                return self._out_spec.type([value.torch() for value in results])
+        out = kwargs.pop("out", None) if "out" not in self.interface.names else None
+        return self._general(args, kwargs, out)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
+        leaves, inputs = self._leaves(args, kwargs)
+        self._refuse_shared(leaves)
+        taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
+        given = {} if out is None else {"out": self._given(out)}
+        found = [self._output(v, taken) for v in self._main(*inputs, **given)]
+        with self._torch.no_grad():
+            for target, value in zip(self._updates, found):
+                (leaves[target] if isinstance(target, int) else target).copy_(value)
+        results = found[len(self._updates) :]
+        rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
+        made = [next(rest) if computed else value for computed, value in self._outputs]
+        return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The leaves of a call's arguments, and the arguments of ``main``. Raises FrontendError E017."""
+        leaves, spec = self._tree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            leaves = self._rearranged(args, kwargs, spec)
+        inputs = []
+        for leaf, (fixed, value) in zip(leaves, self._fixed):
+            if not fixed:
+                inputs.append(self._input(leaf))
+            elif leaf is not value and leaf != value:
+                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
+                                    help="compile again for this value")  # fmt: skip
+        inputs += [self._input(t) for t in self._state]
+        return leaves, inputs
+
+    def _given(self, out: Any) -> tuple[Any, ...]:
+        """What ``out=`` holds for each result of ``main``. Raises VMError E982 where it has another structure than the results."""
+        leaves, spec = self._tree.tree_flatten(out)
+        if spec != self._out_spec:
+            raise VMError(
+                "E982", f"out= is {spec}, the results are {self._out_spec}", help="give it as the model returns it"
+            )
+        wanted = [leaf for leaf, (computed, _) in zip(leaves, self._outputs) if computed]
+        return (*[None] * len(self._updates), *wanted)
+
+    def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
+        """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""
+        register_classes((args, kwargs))
+        moved = rearranged(self.interface.names, self._in_spec, args, kwargs)
+        leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
+        if found != self._in_spec:
+            raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
+                                f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+        return list(leaves)
+
+    def _refuse_shared(self, leaves: list[Any]) -> None:
+        """Raise FrontendError E970 where an input the model writes to shares memory with another one."""
+        for place in [t for t in self._updates if isinstance(t, int)]:
+            for other, leaf in enumerate(leaves):
+                if other != place and isinstance(leaf, self._torch.Tensor) and _overlap(leaves[place], leaf):
+                    raise FrontendError(
+                        "E970", f"the model writes to input {place}, which shares memory with input {other}",
+                        help="pass a copy: .clone()",
+                    )  # fmt: skip
+
+    def _input(self, leaf: Any) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            if leaf.layout is not self._torch.strided:
+                refuse_tensor(self._torch, "an input", leaf)
+            return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
+        return leaf
+
+    @staticmethod
+    def _output(value: Any, taken: set[int]) -> Any:
+        """A result as torch has it; a copy where it would be an input or a weight itself."""
+        if not isinstance(value, Tensor):
+            return value
+        return value.torch().clone() if value.data_ptr in taken else value.torch()
+
+    def save(self, path: str | Path, source: bool = True) -> None:
+        """Write the model to one file for ``unity.load_model``: weights as the program reads them, and the state as it is now.
+
+        ``source`` as in ``Executable.save``. Raises ArtifactError E801, FrontendError E019 for classes among the inputs or results
+        that cannot be written down.
+        """
+        self.executable.model = write_interface(self.interface)
+        self.executable.state = [Tensor.from_torch(t) for t in self._state]
+        self.executable.save(path, source)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._main.signature})"
+
+
+def load_model(path: str | Path, trust: bool = True, exec_mode: str = "native") -> TorchModel:
+    """A model that ``TorchModel.save`` wrote: it runs without the model's own code and without ``torch.export``.
+
+    Its weights are the mapped file; the state is its own. ``trust`` as in ``unity.load``; operators that run in torch are
+    registered. Raises ArtifactError E801 to E806.
+    """
+    executable = load(path, trust)
+    if not executable.model:
+        raise ArtifactError("E806", f"{path} holds a program, no torch model", help="load it with unity.load")
+    interface = read_interface(executable.model, str(path))
+    names = [target for target in interface.updates if isinstance(target, str)]
+    if len(names) != len(executable.state):
+        raise ArtifactError("E805", f"{path}: the state of the model is not complete")
+    state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
+    for entry in executable.program.table:
+        if entry.kind == "packed" and entry.name.startswith(PREFIX):
+            register_torch_operator(entry.name)
+    return TorchModel(executable, interface, state, exec_mode)
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Do the memory ranges of two tensors meet?"""
+    spans = []
+    for t in (first, second):
+        extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
+        spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
+    return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
+
+
+__all__ = ["TorchModel", "load_model"]
