@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "unity"
 ROOMS = ("support", "ffi", "ir", "arith", "te", "op", "script", "transform", "target", "vm", "frontend", "cli")
+FRONT = ("relax",)
+"""Folders of the front door: names as TVM has them, handed on from the rooms."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = {path: path.read_text() for path in FILES}
 TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
@@ -24,9 +26,9 @@ def name(path: Path) -> str:
 
 
 def room_of(path: Path) -> str | None:
-    """The room a file stands in; None for files directly in the package (the front door)."""
+    """The room a file stands in; None for files of the front door."""
     parts = path.relative_to(PACKAGE).parts
-    return parts[0] if len(parts) > 1 else None
+    return parts[0] if len(parts) > 1 and parts[0] not in FRONT else None
 
 
 def module_of(path: Path) -> tuple[str, ...]:
@@ -78,7 +80,7 @@ def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, list[tuple[st
 
 def test_every_room_is_known() -> None:
     folders = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert folders <= set(ROOMS), folders - set(ROOMS)
+    assert folders <= {*ROOMS, *FRONT}, folders - set(ROOMS)
 
 
 def test_rooms_import_only_leftwards() -> None:

@@ -10,6 +10,7 @@ from .support.late import LOADERS
 from .version import VERSION
 
 if TYPE_CHECKING:  # what editors and type checkers see of the names below
+    from . import relax, tir, topi
     from .ffi.device import Device, cpu, device
     from .ffi.library import register_library_kernel
     from .ffi.pool import num_threads, set_num_threads
@@ -22,14 +23,12 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     )
     from .ffi.tensor import Tensor, tensor
     from .frontend.compile import compile
-    from .frontend.precision import quantize
+    from .frontend.precision import Calibration, calibrate, quantize
     from .ir.module import IRModule
-    from .op import relax, topi
     from .op.block_builder import BlockBuilder
     from .support.errors import UnityError
     from .target.gpu_check import check_gpu
     from .target.target import Target
-    from .transform import tensor_ir as tir
     from .transform.schedule import Schedule
     from .vm.build import build
     from .vm.choices import explain_choices
@@ -47,12 +46,13 @@ _NAMES = {
     "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
     "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
     "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
-    "quantize": ".frontend.precision", "load_model": ".vm.torch_model.model",
+    "quantize": ".frontend.precision", "calibrate": ".frontend.precision", "Calibration": ".frontend.precision",
+    "load_model": ".vm.torch_model.model",
 }  # fmt: skip
-_MODULES = {"relax": ".op.relax", "tir": ".transform.tensor_ir", "topi": ".op.topi"}
+_FRONT = ("relax", "tir", "topi")
 _ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
 
-__all__ = ["__version__", *_NAMES, *_MODULES, *_ROOMS]
+__all__ = ["__version__", *_NAMES, *_FRONT, *_ROOMS]
 
 
 for _word, _module in {
@@ -64,8 +64,8 @@ for _word, _module in {
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name], __name__), name)
-    elif name in _ROOMS or name in _MODULES:
-        value = importlib.import_module(_MODULES.get(name, f".{name}"), __name__)
+    elif name in _ROOMS or name in _FRONT:
+        value = importlib.import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -9,11 +9,13 @@ from typing import Any
 from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
+from ..support.errors import FrontendError
 from ..support.late import late_function
 from ..support.options import bool_option
 from ..target.target import Target
 from ..transform.base import Pipeline
 from ..vm import build
+from ..vm.build import Passes
 from ..vm.choices import Choices
 from ..vm.executable import Executable
 
@@ -34,7 +36,7 @@ def compile(
     dynamic_shapes: Any = None,
     strict: bool = False,
     exec_mode: str = "native",
-    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
+    pipeline: Passes | None = None,
     tir_pipeline: Pipeline | None = None,
     precision: str | None = None,
     choose: str = "analytic",
@@ -57,11 +59,17 @@ def compile(
     ``discard_parameters=True`` halves the memory of a torch model: weights that the program keeps in another form (folded, packed)
     are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
     compiling fails later; the constants of a module are emptied likewise. The saved program holds no module text then.
-    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E961, E962, E980, E981,
+    Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E693, E961, E962, E980, E981,
     PassError E987.
     """
     reduction = None if precision is None and calibration is None else reduction_of(precision, calibration)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
+        meant = {"strict": strict or None, "example_kwargs": example_kwargs, "dynamic_shapes": dynamic_shapes}
+        if given := [f"{name}=" for name, value in meant.items() if value is not None]:
+            raise FrontendError(
+                "E693", f"{', '.join(given)} are for torch models, got a {type(mod).__name__}",
+                help="the sizes of a module stand in its signature",
+            )  # fmt: skip
         if reduction is not None:
             return compile_reduced(
                 mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose, discard_parameters
@@ -78,7 +86,7 @@ def compile_chosen(
     target: str | Target | None,
     choose: str,
     exec_mode: str,
-    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
+    pipeline: Passes | None,
     tir_pipeline: Pipeline | None,
     discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
@@ -20,10 +20,12 @@ from ..support.errors import FrontendError
 from ..target.target import Target
 from ..transform.base import Pipeline
 from ..transform.releases import Releases
+from ..vm.build import Passes
 from ..vm.executable import Executable
 from ..vm.torch_model.interface import Interface
 from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
+from .calibration import Quantization
 from .compile import compile_chosen
 from .discard import eraser
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
@@ -42,7 +44,7 @@ def compile_model(
     dynamic_shapes: Any,
     strict: bool,
     exec_mode: str,
-    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
+    pipeline: Passes | None,
     tir_pipeline: Pipeline | None,
     reduction: Reduction | None = None,
     choose: str = "analytic",
@@ -71,22 +73,24 @@ def compile_model(
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
+    decided = None
     erase = eraser(mod, (exported, program), report.weights) if discard_parameters else None
     if reduction is not None:
         probes: dict[IRModule, CompiledModel] = {}
 
-        def run(probed: IRModule, given: Any) -> Any:
+        def run(probed: IRModule, given: Any, *more: Any) -> Any:
             if probed not in probes:
                 executable = compile_chosen(probed, target, "analytic", exec_mode, None, None)
                 probes[probed] = CompiledModel(program, probed, executable, exec_mode, report, names)
-            return probes[probed].results(*as_inputs(given))
+            return probes[probed].results(as_inputs(given), more)
 
-        module = reduction.apply(module, run)
+        module, decided = reduction.apply(module, run)
     executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline, erase or False)
     if erase is not None:
         Releases(report.weights.values(), erase).sweep(executable.program.constants)
         trim_heap()
     made = CompiledModel(program, module, executable, exec_mode, report, names)
+    made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
     return made
@@ -125,12 +129,14 @@ class CompiledModel(TorchModel):
         super().__init__(executable, interface, state, exec_mode)
         self.module = module
         self.accuracy: Accuracy | None = None
+        self.quantization: Quantization | None = None
         self.choices = executable.choices
         self.report = report
 
-    def results(self, *args: Any, **kwargs: Any) -> Any:
-        """What ``main`` returns for the arguments of a call, as it stands: state is not updated, nothing is rearranged."""
-        return self._main(*self._leaves(args, kwargs)[1])
+    def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
+        """What ``main`` returns for the arguments of a call (and further ones of ``main``), as it stands: state is not updated,
+        nothing is rearranged."""
+        return self._main(*self._leaves(args, {})[1], *more)
 
     def script(self, **options: Any) -> str:
         """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""

@@ -18,6 +18,7 @@ from ..target.target import Target
 from ..transform.base import Pipeline
 from ..transform.releases import Releases, module_constants
 from ..vm import build
+from ..vm.build import Passes
 from ..vm.executable import Executable
 from .accuracy import Accuracy, as_inputs, compare, copies
 from .compile import compile_chosen
@@ -30,7 +31,7 @@ def compile_reduced(
     reduction: Reduction,
     example_inputs: Any,
     exec_mode: str,
-    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None,
+    pipeline: Passes | None,
     tir_pipeline: Pipeline | None,
     choose: str = "analytic",
     discard_parameters: bool = False,
@@ -43,14 +44,16 @@ def compile_reduced(
 
     machines: dict[IRModule, Executable] = {}
 
-    def run(module: IRModule, inputs: Any) -> Any:
+    def run(module: IRModule, inputs: Any, *more: Any) -> Any:
         if module not in machines:
             machines[module] = built(module, "analytic")
-        return machines[module]["main"](*as_inputs(inputs))
+        return machines[module]["main"](*as_inputs(inputs), *more)
 
     given = None if example_inputs is None else as_inputs(example_inputs)
     expected = None if given is None else built(source, "analytic")["main"](*copies(given))
-    made = built(reduction.apply(source, run), choose, discard_parameters)
+    reduced, decided = reduction.apply(source, run)
+    made = built(reduced, choose, discard_parameters)
+    made.quantization = decided
     if discard_parameters:
         Releases(module_constants(source)).sweep(made.program.constants)
     if given is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import te
 from ..ffi.dtype import DataType
-from ..ir import expr as _expr
+from ..ir import expr as _expr, relation as _relation
 from ..ir.expr import (
     Call,
     Constant,
@@ -25,7 +25,6 @@ from ..ir.expr import (
 )  # fmt: skip
 from ..ir.function import Function
 from ..ir.module import IRModule
-from ..ir.relation import shape_type, tensor_type
 from ..ir.types import Expr, ObjectType, PrimType, ShapeType, TupleType, Type, prim_type
 from ..support.errors import TypeRuleError
 from ..te.tensor import shape_of
@@ -38,15 +37,18 @@ from .te_gradients import register_te_gradient
 
 def TensorType(shape: Any = None, dtype: str | DataType | None = "float32", ndim: int = -1) -> Type:
     """Type of a tensor: numbers, te.Values and scalar variables as dimensions; None where the shape is not known."""
-    return tensor_type(None if shape is None else shape_of(shape), dtype, ndim)
+    return _relation.tensor_type(None if shape is None else shape_of(shape), dtype, ndim)
 
 
-TensorStructInfo = TensorType
+tensor_type = TensorStructInfo = TensorType
 
 
 def ShapeStructInfo(values: Any = None, ndim: int = -1) -> Type:
     """Type of a shape value."""
-    return ShapeType(None, ndim) if values is None else shape_type(shape_of(values))
+    return ShapeType(None, ndim) if values is None else _relation.shape_type(shape_of(values))
+
+
+shape_type = ShapeStructInfo
 
 
 def Var(name: str, annotation: Any = None, dtype: str | DataType | None = None) -> _expr.Var:
@@ -89,5 +91,6 @@ op = _Operators("R")
 __all__ = [
     "BlockBuilder", "Call", "Constant", "DataflowBlock", "DataflowVar", "ExternFunc", "Function", "GlobalVar", "IRModule", "If",
     "ObjectType", "PrimType", "PrimValue", "SeqExpr", "ShapeExpr", "ShapeStructInfo", "TensorStructInfo", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "const", "op", "prim_type", "register_te_gradient",
+    "TupleGetItem", "TupleType", "Var", "const", "op", "prim_type", "register_te_gradient", "shape_type",
+    "tensor_type",
 ]  # fmt: skip

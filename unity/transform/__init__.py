@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         PassContext,
         Pipeline,
         PrintInstrument,
+        Sequential,
         TimeInstrument,
         VerifyInstrument,
         dataflowblock_pass,
@@ -84,6 +85,7 @@ _PLACES = {
         "PassContext",
         "Pipeline",
         "PrintInstrument",
+        "Sequential",
         "TimeInstrument",
         "VerifyInstrument",
         "dataflowblock_pass",
@@ -165,7 +167,7 @@ __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpInstrument", "FusionPattern", "Instrument", "Pass",
-    "PassContext", "Pipeline", "PrintInstrument", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern",
+    "PassContext", "Pipeline", "PrintInstrument", "Sequential", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern",
     "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
     "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dataflowblock_pass", "dead_code",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields, replace as replace_fields
 from typing import Any, Protocol, overload
 
@@ -173,11 +173,25 @@ def dataflowblock_pass(*, name: str | None = None, options: type | None = None, 
     return _decorator("dataflow_block", name, options, opt_level)
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, init=False)
 class Pipeline:
-    """Passes in order; a pass itself as far as calling goes."""
+    """Passes in order; a pass itself as far as calling goes. ``Sequential`` is TVM's name.
+
+    ``passes``: passes and pipelines. Raises PassError E690 for what is neither.
+    """
 
     passes: tuple[Pass, ...]
+
+    def __init__(self, passes: Iterable[Pass | Pipeline]) -> None:
+        steps: list[Pass] = []
+        for item in passes:
+            if not isinstance(item, (Pass, Pipeline)):
+                raise PassError(
+                    "E690", f"a pipeline is made of passes, got {type(item).__name__}",
+                    help="@module_pass(), @function_pass() and @prim_func_pass() make passes of functions",
+                )  # fmt: skip
+            steps += item.passes if isinstance(item, Pipeline) else (item,)
+        object.__setattr__(self, "passes", tuple(steps))
 
     def __call__(self, mod: IRModule) -> IRModule:
         context = PassContext.current()
@@ -223,6 +237,9 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
 
+Sequential = Pipeline
+
+
 def _split(text: str) -> list[str]:
     """Parts between commas that stand outside brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
@@ -243,6 +260,6 @@ def _split(text: str) -> list[str]:
 
 
 __all__ = [
-    "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument",
+    "PASSES", "DumpInstrument", "Instrument", "Pass", "PassContext", "Pipeline", "PrintInstrument", "Sequential",
     "TimeInstrument", "VerifyInstrument", "dataflowblock_pass", "function_pass", "module_pass", "prim_func_pass", "traced_passes",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import script as _script  # noqa: F401 - importing it fills the printer hooks
@@ -28,7 +28,7 @@ from ..support.options import int_option
 from ..support.progress import Progress
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
-from ..transform.base import PassContext, Pipeline
+from ..transform.base import Pass, PassContext, Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.releases import Releases, module_constants
 from ..transform.rules.base import scheduled_for
@@ -45,6 +45,8 @@ from .program_cache import remembered_build
 
 TRIM_BYTES = 16 << 20
 """Builds with constants of this size together give back what they freed."""
+Passes = Callable[[IRModule], IRModule] | Sequence[Pass] | str
+"""Graph passes as they are given: a pipeline or another function, passes in order, the text of a pipeline."""
 INLINE_BYTES = 256
 """Constants up to this size stand in the module text; larger ones beside it."""
 
@@ -54,25 +56,24 @@ def compile(
     target: str | Target | None = None,
     *,
     exec_mode: str = "native",
-    pipeline: Pipeline | Callable[[IRModule], IRModule] | str | None = None,
+    pipeline: Passes | None = None,
     tir_pipeline: Pipeline | None = None,
     discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:
     """Compile a module (or one function, which becomes ``main``) for a target.
 
     ``exec_mode="native"`` also compiles the driver, so that loading a saved file compiles nothing; an executable of either mode
-    runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, or a pipeline's text), ``tir_pipeline`` the
-    lowering of tensor programs. With ``discard_parameters`` the constants of the module that the program reads in another form
-    (folded, packed) let go of their memory as soon as that form is made, even if the build fails later; a function is called
-    with each before. The saved program then holds no module text. Raises VerifyError, PassError, CodegenError, VMError E62x.
+    runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, a list of passes, or a pipeline's text),
+    ``tir_pipeline`` the lowering of tensor programs. With ``discard_parameters`` the constants of the module that the program
+    reads in another form (folded, packed) let go of their memory as soon as that form is made, even if the build fails later; a
+    function is called with each before. The saved program then holds no module text. Raises VerifyError, PassError,
+    CodegenError, VMError E62x.
     """
     if exec_mode not in EXEC_MODES:
         raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
     source = bind_shared(as_module(mod))  # before anything visits every place
     chosen = make_target(target)
-    passes: Callable[[IRModule], IRModule] = (
-        Pipeline.parse(pipeline) if isinstance(pipeline, str) else pipeline or DEFAULT_PIPELINE
-    )
+    passes = _passes(pipeline)
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
     with Progress("compiling") as progress, chosen, scheduled_for(named), young_collection():
         remembered, made = None, None
@@ -92,6 +93,15 @@ def compile(
     made.describe = lambda: module_text(source)
     _trim(made.program.constants)  # what lowering needed
     return made
+
+
+def _passes(given: Passes | None) -> Callable[[IRModule], IRModule]:
+    """The graph passes that were asked for."""
+    if isinstance(given, str):
+        return Pipeline.parse(given)
+    if given is None or callable(given):
+        return given or DEFAULT_PIPELINE
+    return Pipeline(given)
 
 
 def _trim(constants: list[Tensor]) -> None:

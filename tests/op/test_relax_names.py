@@ -1,0 +1,98 @@
+"""``unity.relax``, ``unity.tir`` and ``unity.topi``: names as TVM has them, importable as they are there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unity
+from unity import relax, te
+from unity.relax import transform
+from unity.relax.dpl import is_op, wildcard
+from unity.script import parse
+from unity.support.errors import FrontendError, PassError, TypeRuleError
+from unity.tir import Schedule, Var as TirVar
+from unity.topi import nn
+
+MOD = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            w1 = R.permute_dims(w)
+            y = R.matmul(x, w1)
+            z = R.nn.relu(y)
+            R.output(z)
+        return z
+""")
+W = np.arange(16, dtype="float32").reshape(4, 4) - 7
+X = np.ones((3, 4), "float32")
+
+
+def test_names_lead_to_the_rooms() -> None:
+    assert Schedule is unity.Schedule and relax.VirtualMachine is unity.VirtualMachine
+    assert nn.relu(te.placeholder((4,))).shape and callable(unity.topi.add)
+    assert is_op("relax.add")(wildcard(), wildcard()) is not None
+    for name in dir(relax):
+        assert getattr(relax, name) is not None, name
+
+
+def test_types_of_numbers() -> None:
+    assert str(relax.tensor_type((2, 3), "float32")) == 'R.Tensor((2, 3), "float32")'
+    assert str(relax.shape_type([np.int64(2)])) == "R.Shape([2])"
+    assert str(relax.TensorType((TirVar("n", "int64"), 4), "int8")) == 'R.Tensor((n, 4), "int8")'
+    for wrong in (("n", 4), (2.5,), (-1,), (True,), "n"):
+        with pytest.raises(TypeRuleError) as caught:
+            relax.tensor_type(wrong)
+        assert caught.value.code == "E691"
+    with pytest.raises(TypeRuleError, match="'n'"):
+        unity.ir.relation.tensor_type(("n",), "float32")
+
+
+def test_passes_by_their_names_in_tvm() -> None:
+    for name in dir(transform):
+        if name[0].isupper() and name not in ("Any", "Callable", "Pass", "PassError", "Pipeline"):
+            assert transform.__getattr__(name)().name in unity.transform.PASSES
+    bound = transform.BindParams("main", {"w": W})(MOD)
+    assert [p.name for p in bound["main"].params] == ["x"]
+    sized = transform.BindSymbolicVars({"n": 3}, func_name="main")(bound)
+    assert "(3, 4)" in sized.script()
+    assert "R.matmul" in transform.LegalizeOps(skip_ops=["relax.matmul"])(MOD).script()
+    both = unity.transform.Sequential(
+        [transform.FoldConstant(), unity.transform.Pipeline([transform.DeadCodeElimination()])]
+    )
+    assert str(both) == "fold_constant,dead_code"
+    vm = relax.VirtualMachine(relax.build(both(bound), target="llvm"), unity.cpu())
+    np.testing.assert_allclose(np.asarray(vm["main"](X)), np.maximum(X @ W.T, 0), rtol=1e-5)
+    grads = transform.Gradient("main", require_grads=[MOD["main"].params[1]])
+    assert grads.options.require_grads == ("w",)
+    assert relax.get_pipeline("zero")(MOD).script().count("T.prim_func") == 2  # the transpose; product and relu in one
+
+
+def test_what_has_no_such_pass() -> None:
+    with pytest.raises(AttributeError, match="done where bytecode is written"):
+        _ = transform.VMShapeLower
+    with pytest.raises(AttributeError, match="there is no pass Nonsense"):
+        _ = transform.Nonsense
+    for call, words in (
+        (lambda: transform.FuseOps(fuse_opt_level=2), "fuse_opt_level"),
+        (lambda: transform.BindParams("main", {}, 3), "3"),
+        (lambda: relax.get_pipeline("fast"), "fast"),
+        (lambda: unity.transform.Pipeline([len]), "builtin_function"),
+    ):
+        with pytest.raises(PassError, match=words):
+            call()
+
+
+def test_a_list_of_passes_is_a_pipeline() -> None:
+    steps = [transform.Normalize(), *unity.transform.DEFAULT_PIPELINE]
+    y = unity.VirtualMachine(unity.compile(MOD, pipeline=steps))["main"](X, W)
+    np.testing.assert_allclose(np.asarray(y), np.maximum(X @ W.T, 0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("option", [{"strict": True}, {"dynamic_shapes": {}}, {"example_kwargs": {}}], ids=str)
+def test_options_of_torch_models_are_refused(option) -> None:
+    with pytest.raises(FrontendError, match="for torch models") as caught:
+        unity.compile(MOD, **option)
+    assert caught.value.code == "E693"

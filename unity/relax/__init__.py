@@ -1,0 +1,26 @@
+"""``unity.relax``: TVM's ``tvm.relax`` by its names: expressions, ``op``, ``BlockBuilder``, ``transform``, ``dpl``, ``frontend``.
+
+Front door: nothing is defined here but names. Expressions are in ``unity.op.relax``, passes in ``unity.transform``. The packages
+below are loaded when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..op.relax import *  # noqa: F403
+from ..op.relax import __all__ as _EXPRESSIONS
+from ..support.late import late_function, lazy_names
+
+if TYPE_CHECKING:
+    from ..vm.executable import Executable
+    from ..vm.machine import VirtualMachine
+
+build = late_function("unity.frontend.compile", "compile")
+get_pipeline = late_function("unity.relax.transform", "get_pipeline")
+
+__getattr__, _ = lazy_names(__name__, {".vm.machine": ("VirtualMachine",), ".vm.executable": ("Executable",)})
+
+__all__ = [*_EXPRESSIONS, "Executable", "VirtualMachine", "build", "get_pipeline"]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "dpl", "frontend", "transform"])
