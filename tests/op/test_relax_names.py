@@ -9,8 +9,8 @@ import unity
 from unity import relax, te
 from unity.relax import transform
 from unity.relax.dpl import is_op, wildcard
-from unity.script import parse
-from unity.support.errors import FrontendError, PassError, TypeRuleError
+from unity.script import parse, tir as T
+from unity.support.errors import FrontendError, PassError, ScriptError, TypeRuleError
 from unity.tir import Schedule, Var as TirVar
 from unity.topi import nn
 
@@ -96,3 +96,23 @@ def test_options_of_torch_models_are_refused(option) -> None:
     with pytest.raises(FrontendError, match="for torch models") as caught:
         unity.compile(MOD, **option)
     assert caught.value.code == "E693"
+
+
+def test_data_types_make_constants_outside_of_script() -> None:
+    quarter, width = T.float64(0.25), T.int64(8)
+    assert (quarter.value, quarter.ty.dtype.name) == (0.25, "float64") and str(T.bool(True)) == "T.bool(True)"
+    assert str(T.float32(quarter)) == "T.float32(0.25)"
+
+    @T.prim_func
+    def scale(A: T.Buffer((width,), "float64"), B: T.Buffer((8,), "float64")):
+        for i in range(width):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] * quarter
+
+    y = np.zeros(8)
+    unity.compile(scale)["scale"](np.ones(8), y)
+    np.testing.assert_array_equal(y, 0.25)
+    with pytest.raises(ScriptError, match="takes a number") as caught:
+        T.float32("1")
+    assert caught.value.code == "E694"

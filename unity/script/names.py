@@ -1,13 +1,17 @@
 """What a name of script is in Python: an object that can stand in annotations and decorators, and says so when called.
 
 ``T.Buffer((16,), "float32")`` in the signature of a decorated function is evaluated by Python before the decorator runs;
-it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises ScriptError E123.
+it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises ScriptError E123. Data types make constants anywhere.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from ..ir.constant import cast, const
+from ..ir.types import Expr
 from ..support.errors import ScriptError
 from .scope import SCRIPT_OBJECTS
 
@@ -54,6 +58,26 @@ class ScriptName:
 
     def __repr__(self) -> str:
         return self._path
+
+
+class DtypeName(ScriptName):
+    """A data type of script: ``T.float32`` as annotation; called on a number or a scalar it gives the IR's constant or cast."""
+
+    def __init__(self, path: str, doc: str, dtype: str) -> None:
+        super().__init__(path, doc, harmless=True)
+        self._dtype = dtype
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not args:
+            return self
+        value = args[0]
+        if isinstance(value, Expr):
+            return cast(value, self._dtype)
+        if isinstance(value, (int, float, np.generic)):
+            return const(value, self._dtype)
+        raise ScriptError(
+            "E694", f"{self._path} takes a number or a scalar expression, got {value!r}", help=f"{self._path}(1)"
+        )
 
 
 def make_name(path: str, known: dict[str, str], module: str) -> ScriptName:

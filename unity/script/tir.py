@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from .decorator import decorate, decorate_later, macro_decorator
-from .names import ScriptName, make_name
+from .names import DtypeName, make_name
 from .reader.tir_forms import FORM_NAMES
 from .reader.tir_frames import FRAME_NAMES
 from .reader.tir_special import SPECIAL_NAMES
@@ -66,8 +66,9 @@ def _known() -> dict[str, str]:
 
 def __getattr__(name: str) -> Any:
     path = f"T.{name}"
-    if dtype_name(path) is not None:
-        made: Any = ScriptName(path, _known().get(path, f"``{path}(value)``: a scalar of that type."), harmless=True)
+    dtype = dtype_name(path)
+    if dtype is not None:
+        made: Any = DtypeName(path, _known().get(path, f"``{path}(value)``: a scalar of that type."), dtype)
     else:
         made = make_name(path, _known(), __name__)
     globals()[name] = made
