@@ -161,3 +161,31 @@ def test_a_spatial_block_is_refused():
     sch = Schedule(module(MM_RELU))
     with pytest.raises(ScheduleError, match="no reduction block"):
         sch.rfactor(sch.get_loops("D")[1], 0)
+
+
+@pytest.mark.parametrize("size", [4, 5, 12])
+def test_chunks_added_to_a_total(size):
+    """Partial results of a loop that is no multiple of a chunk, each added up where it was made."""
+    mod = reduced(n=5, m=12)
+    sch = Schedule(mod, debug_mask="all")
+    block = sch.get_block("B")
+    chunk, _ = sch.split(sch.get_loops(block)[1], [None, size])
+    sch.decompose_reduction(block, chunk)
+    partial = sch.rfactor(chunk, 0)
+    sch.merge(*[sch.get_loops(b)[1] for b in (partial, sch.get_block("B_update"))])
+    assert_same(mod, sch.mod)
+
+
+def test_chunk_that_may_be_left_out_is_not_merged():
+    """A condition on the chunks themselves leaves partial results unwritten."""
+    text = REDUCED.replace("ROWS", "5").replace("COLS", "12").replace("DT", "float32").replace("INIT", "T.float32(0)")
+    text = text.replace("VALUE", "B[vi] + A[vi, vj]").replace(
+        '"SR", [i, j])', '"SR", [i, j])\n                T.where(j < 6)'
+    )
+    sch = Schedule(module(text), error_render_level="none")
+    block = sch.get_block("B")
+    chunk, _ = sch.split(sch.get_loops(block)[1], [None, 4])
+    sch.decompose_reduction(block, chunk)
+    with pytest.raises(ScheduleError):
+        partial = sch.rfactor(chunk, 0)
+        sch.merge(*[sch.get_loops(b)[1] for b in (partial, sch.get_block("B_update"))])

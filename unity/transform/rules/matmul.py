@@ -26,6 +26,7 @@ from ..tir.nests import slope
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .borders import spread_copy
+from .chunks import cut_into_chunks, sum_chunks, wants_chunks
 from .columns import columns_last
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .dots import Dot, dot_of
@@ -151,6 +152,7 @@ def _schedule(
     sch = _schedule_of(padded.func)
     block = sch.get_block(what.block.name)
     consumer = sch.get_block(padded.after)
+    borders = [border for border in sch.get_producers(block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
         place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _work(what) >= PARALLEL_WORK)
@@ -158,10 +160,8 @@ def _schedule(
         place = _tile(sch, block, consumer, what, row, rows, vectors, lanes, unit)
     if then is not None:
         _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
-    update = f"{what.block.name}_update" + ("_o" if unit is not None else "")
-    for border in sch.get_producers(sch.get_block(update)):
-        if sch.get(border).name not in (padded.copy, f"{what.block.name}_init"):
-            spread_copy(sch, border, lanes)
+    for border in borders:
+        spread_copy(sch, border, lanes)
     if padded.copy is not None:
         *_, lane = sch.get_loops(sch.get_block(padded.copy))
         sch.vectorize(lane)
@@ -197,7 +197,7 @@ def _tile(
     sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
     dot: Dot | None,
 ) -> LoopRV:  # fmt: skip
-    """Tiles outside, the reduction inside them, the tile unrolled and in vectors (or in dot products of groups of the
+    """Tiles outside, the reduction inside them in chunks, the tile unrolled and in vectors (or in dot products of groups of the
     reduction); the consumer on each tile. The loop around each tile."""
     loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
     j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
@@ -210,29 +210,34 @@ def _tile(
     outer = [loops[axis.var] for axis in what.batch]
     outer += [*lines, j0] if _weights_near(what) else [j0, *lines]
     steps = [loops[axis.var] for axis in what.reductions]
-    innermost = extent_of(what.reductions[-1])
     unrolled: list[LoopRV] = []
     grouped: list[LoopRV] = []
-    if dot is not None and innermost is not None:
+    if dot is not None:
         steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
         grouped.append(k2)
-        innermost //= dot.group
+    chunks, steps = cut_into_chunks(sch, steps) if wants_chunks(what) else ([], steps)
     written = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
-    if innermost is not None and written > 1 and innermost % written == 0 and innermost > written:
+    innermost = sch.get(steps[-1])
+    extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
+    if written > 1 and extent % written == 0 and extent > written:
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
-    sch.reorder(*outer, *steps, *unrolled, *inner, j1, j2, *grouped)
+    sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
+    if chunks:
+        on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
+    else:
+        on_tile = [sch.decompose_reduction(block, steps[0])]
     for loop in (*unrolled, *inner, j1):
         sch.unroll(loop)
     if dot is None:
         sch.vectorize(j2)
     place = _shared(sch, outer) if _work(what) >= PARALLEL_WORK else outer[-1]
     sch.reverse_compute_at(after, place)
-    init = sch.decompose_reduction(block, steps[0])
-    *_, last = sch.get_loops(init)
-    sch.vectorize(last)
-    for loop in sch.get_loops(init)[-2 - len(inner) : -1]:
-        sch.unroll(loop)
+    for part in on_tile:
+        *others, last = sch.get_loops(part)[-2 - len(inner) :]
+        sch.vectorize(last)
+        for loop in others:
+            sch.unroll(loop)
     if dot is not None:
         sch.tensorize(j2, dot.name)
     _consume(sch, after, place, lanes)

@@ -21,6 +21,7 @@ from ...ir.walk import collect, free_vars, substitute
 from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
 from .filling import fills
+from .first_step import init_predicate
 from .refuse import refuse
 from .rewriting import analyzer_at, iteration_map, loop_range
 from .same_layout import reads_what_the_map_wrote
@@ -130,7 +131,11 @@ def exact_box(
     if triangular(loops) is not None or why_irregular(state, block) is not None:
         return None
     ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
-    predicate: Expr | None = block.realize.predicate
+    moving = {v for r in bound for e in (r.min, r.extent) for v in free_vars(e)}
+    still = [s.loop for s in loops if s.loop.loop_var not in moving]
+    predicate: Expr | None = init_predicate(
+        ana, block.realize.predicate, {}, still
+    )  # one step that fills the region is enough
     if is_int(predicate, 1) or _only_clips(ana, predicate, bound, shape):  # type: ignore[arg-type]
         predicate = None
     elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]

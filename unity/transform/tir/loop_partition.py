@@ -131,10 +131,12 @@ def _loop(loop: For, options: PartitionOptions) -> Stmt:
     low = ana.simplify(minimum(low, loop.extent)) if low is not zero else zero
     high = ana.simplify(maximum(high, low))
     middle = Assume({r.atom: r.value for r in ranges})(loop.body)
+    # one condition does not hold where its range does not reach
+    border = Assume({r.atom: not r.value for r in ranges})(loop.body) if len(ranges) == 1 else loop.body
     parts = [
-        _part(loop, zero, low, loop.body, False),
+        _part(loop, zero, low, border, False),
         _part(loop, low, high, middle, True),
-        _part(loop, high, loop.extent, loop.body, False),
+        _part(loop, high, loop.extent, border, False),
     ]
     return seq(*parts)
 
