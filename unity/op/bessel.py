@@ -12,7 +12,8 @@ import numpy as np
 
 from .. import te
 from .elementwise import unary
-from .special import bound, erfcx_positive, float_operand, in_float64, in_numpy, number, polynomial
+from .error_functions import erfcx_positive
+from .special import bound, float_operand, in_float64, in_numpy, number, polynomial
 
 _NEAR_0 = (
     0.2070019212239867, -0.11300432688620536, 0.094515628539951033, -0.089043441360777548, 0.087343416175523131,

@@ -226,14 +226,14 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
             shape = list(x.shape)
             return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))  # type: ignore[no-any-return]
         x = cast_tensor(x, DataType("int8"), "numbers") if x.data_type.is_bool else x
-        best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: v, "best")
+        best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: accumulate(v), "best")
         sizes = [d.value if type(d) is IntImm else None for d in (x.shape[a] for a in axes)]
         few = None not in sizes and math.prod([n for n in sizes if n is not None]) < 1 << 31
         kind = "int32" if few else "int64"
         none = te.const((1 << (31 if few else 63)) - 1, kind)
 
         def index(value: te.Value, at: list[Any]) -> te.Value:
-            top = best[[0 if a in axes else v for a, v in enumerate(at)]]
+            value, top = accumulate(value), best[[0 if a in axes else v for a, v in enumerate(at)]]
             hit = te.Value(build.eq(value.expr, top.expr))
             if x.data_type.is_float:
                 hit = te.any(hit, te.all(_is_nan(value), _is_nan(top)))

@@ -9,7 +9,7 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import bessel, gamma, grad, pool_indices, running, scan, special
+from .. import bessel, error_functions, gamma, grad, pool_indices, running, scan, special
 from ..binary import add, divide, equal, multiply, subtract, where
 from ..create import zeros_like
 from ..elementwise import exp, negative, sign, square
@@ -81,7 +81,7 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.exp2": _unary(lambda g, x: multiply(g, multiply(special.exp2(x), _number(math.log(2), x)))),
     "R.erfc": _unary(lambda g, x: multiply(g, multiply(_gauss(x), _number(-2 / math.sqrt(math.pi), x)))),
     "R.erfinv": _unary(
-        lambda g, x: multiply(g, multiply(exp(square(special.erfinv(x))), _number(math.sqrt(math.pi) / 2, x)))
+        lambda g, x: multiply(g, multiply(exp(square(error_functions.erfinv(x))), _number(math.sqrt(math.pi) / 2, x)))
     ),
     "R.lgamma": _unary(lambda g, x: multiply(g, special.digamma(x))),
     "R.digamma": _unary(lambda g, x: multiply(g, gamma.polygamma(x, n=1))),
