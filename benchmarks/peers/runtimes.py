@@ -31,7 +31,9 @@ def _torch(model: nn.Module, inputs: Inputs, threads: int) -> Run:
 
 
 def _inductor(model: nn.Module, inputs: Inputs, threads: int) -> Run:
-    return torch.compile(model)
+    run: Run = torch.compile(model)
+    run(*inputs)  # it builds at its first call
+    return run
 
 
 def _onnx(model: nn.Module, inputs: Inputs) -> str:
