@@ -7,7 +7,7 @@ import unity
 from unity.frontend.accuracy import compare
 from unity.ir.interpret import run
 from unity.script import parse
-from unity.transform.relax.quantize_products import Grid
+from unity.transform.relax.quantization_ranges import Grid
 
 CONV = """
 @R.function

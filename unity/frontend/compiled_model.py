@@ -59,6 +59,9 @@ def compile_model(
         refuse_training(mod)
         if isinstance(example_inputs, sys.modules["torch"].Tensor):
             example_inputs = (example_inputs,)
+        if not isinstance(example_inputs, (tuple, list, type(None))):
+            raise FrontendError("E962", f"example_inputs is a {type(example_inputs).__name__}, expected a tuple of tensors",
+                                help="inputs by name: example_kwargs={'x': x}")  # fmt: skip
         signature = forward_signature(mod)
         names = list(signature.parameters) if signature is not None else []
         inputs = tuple(example_inputs or ())

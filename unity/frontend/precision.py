@@ -7,23 +7,26 @@ built holds the reduced operators, so that a saved file and a build from its tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
+from ..support.options import bool_option
 from ..transform.base import Pipeline
 from ..transform.relax.canonicalize import canonicalize
 from ..transform.relax.dead_code import dead_code
 from ..transform.relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from ..transform.relax.fold_constant import fold_constant
 from ..transform.relax.normalize import normalize
-from ..transform.relax.quantize_products import observed, quantize_products, ranges_of
+from ..transform.relax.quantize_products import quantize_products
 from ..transform.relax.quantize_weights import quantize_weights
 from ..transform.relax.to_mixed_precision import to_mixed_precision
 from ..vm import build
 from .accuracy import as_inputs
+from .calibration import Calibration, Quantization, Run, calibrate as decide
 
 PREPARE = (normalize, fold_batch_norm_to_conv2d, canonicalize, fold_constant)
 """What comes before: weights as constants, in float32."""
@@ -43,32 +46,54 @@ class Reduction:
 
     name: str
     passes: Pipeline
-    calibration: tuple[Any, ...] | None = None
-    """Inputs of calls, for the static quantisation of products."""
+    calibration: Calibration | None = None
+    """For the static quantisation of products."""
 
-    def apply(self, mod: IRModule, run: Callable[[IRModule, Any], Any]) -> IRModule:
-        """The module with its operators reduced; ``run(module, inputs)`` calls ``main`` of a module."""
+    def apply(self, mod: IRModule, run: Run) -> tuple[IRModule, Quantization | None]:
+        """The module with its operators reduced, and what calibration decided."""
         if self.calibration is None:
-            return self.passes(mod)
-        return quantize(mod, self.calibration, run)
+            return self.passes(mod), None
+        decided = calibrate(mod, self.calibration, run)
+        if bool_option("UNITY_EXPLAIN"):
+            print(decided, file=sys.stderr)
+        return quantize(mod, decided), decided
 
 
-def quantize(mod: IRModule, calibration: Sequence[Any], run: Callable[[IRModule, Any], Any] | None = None) -> IRModule:
+def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run | None = None) -> Quantization:
+    """What of a module would be quantised, with which ranges of its data, and what that costs: prints as a table.
+
+    ``calibration``: a ``Calibration``, or inputs of ``main``, a tuple for each call. Raises PassError E987 for inputs that give no
+    ranges.
+    """
+    machines: dict[IRModule, Any] = {}
+
+    def call(module: IRModule, inputs: Any, *more: Any) -> Any:
+        if module not in machines:
+            machines[module] = build.compile(module)
+        return machines[module]["main"](*as_inputs(inputs), *more)
+
+    return decide(_prepared(mod), _calibration(calibration), call if run is None else run)
+
+
+def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[Any]) -> IRModule:
     """The module with its products in 8-bit integers (``transform/relax/quantize_products.py``).
 
-    ``calibration``: inputs of ``main``, a tuple for each call. The ranges of the data are those seen on them.
-    Raises PassError E987 for inputs that give no ranges.
+    ``calibration``: a ``Calibration``, inputs of ``main`` (a tuple for each call), or what ``calibrate`` decided. The ranges of the
+    data are those seen on the inputs. Raises PassError E987 for inputs that give no ranges.
     """
-    for step in PREPARE:
+    decided = calibration if isinstance(calibration, Quantization) else calibrate(mod, calibration)
+    made = quantize_products(_prepared(mod), decided.ranges)
+    return dead_code(fold_constant(BF16(made)) if decided.rest == "bf16" else made)
+
+
+def _prepared(mod: IRModule) -> IRModule:
+    for step in (*PREPARE, dead_code):
         mod = step(mod)
-    call = run if run is not None else lambda module, inputs: build.compile(module)["main"](*as_inputs(inputs))
-    if not calibration:
-        ranges_of([])
-    return dead_code(quantize_products(mod, ranges_of(_all(call, observed(mod), calibration))))
+    return mod
 
 
-def _all(call: Callable[[IRModule, Any], Any], mod: IRModule, calibration: Sequence[Any]) -> list[Any]:
-    return [call(mod, inputs) for inputs in calibration]
+def _calibration(given: Calibration | Sequence[Any]) -> Calibration:
+    return given if isinstance(given, Calibration) else Calibration(tuple(given))
 
 
 def reduction_of(precision: str | None, calibration: Any = None) -> Reduction | None:
@@ -83,7 +108,7 @@ def reduction_of(precision: str | None, calibration: Any = None) -> Reduction | 
     if passes is None:
         raise FrontendError("E980", f"unknown precision {precision!r}",
                             help=f"known: float32, {', '.join(PRECISIONS)}")  # fmt: skip
-    return Reduction(name, passes, None if calibration is None else tuple(calibration))
+    return Reduction(name, passes, None if calibration is None else _calibration(calibration))
 
 
-__all__ = ["PRECISIONS", "Reduction", "quantize", "reduction_of"]
+__all__ = ["PRECISIONS", "Calibration", "Quantization", "Reduction", "calibrate", "quantize", "reduction_of"]

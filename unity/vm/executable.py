@@ -56,6 +56,8 @@ class Executable:
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
     """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs."""
+    quantization: Any = None
+    """With calibration: which layers are in 8 bits, with which ranges (`frontend.calibration`)."""
     choices: Any = None
     """Which kernel computes each product and convolution, and why (`frontend.choose`); None for a loaded file."""
 

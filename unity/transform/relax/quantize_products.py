@@ -5,7 +5,7 @@ Rewrite: ``y = R.matmul(x, w)`` with constant ``w`` -> ``q = round(x / sx) + zx`
 output channel, its border filled with ``zx``. Written in operators, so that layouts and fusion see them; the contraction rule finds
 ``vpdpbusd`` for the sums where the processor has it, for which channels are filled up to groups of four. First ``observed(mod)`` is
 run on calibration inputs: ``main`` with the least and the largest element of the data of each site as further results; then
-``quantize_products(mod, ranges)``.
+``quantize_products(mod, ranges)`` (``quantization_ranges.py`` chooses them).
 
 Left in float32: products in branches and other functions, convolutions in groups (they sum over few channels), those of fewer
 output channels than a vector holds.
@@ -17,7 +17,6 @@ CVPR 2018 (data affine, weights symmetric and per column).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from ...op.elementwise import clip, round_
 from ...op.table import constant
 from ...support.errors import PassError
 from .integer_sums import Emit, Site, along_columns, number, site_of, summed
+from .quantization_ranges import STEPS, Grid, Seen
 from .quantize_weights import constants_of, finite_weights, rounded
 from .rewriting import GraphRewriter
 from .sharing import Visibility
@@ -54,7 +54,7 @@ def _site(value: Expr, known: dict[Var, Constant]) -> tuple[Site, np.ndarray] | 
     return (site, weights) if site is not None and weights is not None and site.depth <= MAX_DEPTH else None
 
 
-def _sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
+def sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
     """What can be quantised in ``main``, in order: calls bound outside branches."""
     known = constants_of(mod)
     fn = mod.functions.get(MAIN)
@@ -65,13 +65,14 @@ def _sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
     return [(var, *made) for var, made in found if made is not None]
 
 
-def observed(mod: IRModule) -> IRModule:
-    """``main`` that returns (what it returned, (least, largest element of the data of the first site, of the second, ...))."""
+def observed(mod: IRModule, whole: bool = False) -> IRModule:
+    """``main`` that returns (what it returned, (least, largest element of the data of the first site, of the second, ...)); with
+    ``whole`` the data itself follows the two."""
     mod = to_non_dataflow(mod)
-    data = {var: site.call.args[0] for var, site, _ in _sites(mod)}
+    data = {var: site.call.args[0] for var, site, _ in sites(mod)}
     fn = mod.functions[MAIN]
     assert type(fn) is Function
-    names, seen = NameSupply([v.name for v in used_vars(fn)]), []
+    names, seen = NameSupply([v.name for v in used_vars(fn)]), list[Expr]()
     body = seq_body(fn)
     blocks: list[BindingBlock] = []
     for block in body.blocks:
@@ -81,62 +82,56 @@ def observed(mod: IRModule) -> IRModule:
             if binding.var in data:
                 for name in ("R.min", "R.max"):
                     value = make_call(op(name), [data[binding.var]])
-                    seen.append(Var(names.fresh("seen"), value.ty))
-                    bindings.append(VarBinding(seen[-1], value))
+                    var = Var(names.fresh("seen"), value.ty)
+                    bindings.append(VarBinding(var, value))
+                    seen.append(var)
+                seen += [data[binding.var]] if whole else []
         blocks.append(BindingBlock(tuple(bindings)))
     result = Tuple((body.body, Tuple(tuple(seen))))
     ty = TupleType((fn.ret_ty, TupleType(tuple([v.ty for v in seen]))))
     return mod.with_functions({MAIN: replace(fn, body=SeqExpr(tuple(blocks), result), ret_ty=ty)})
 
 
-def ranges_of(results: Sequence[Any]) -> list[tuple[float, float]]:
-    """Ranges of the sites from what the observed ``main`` returned for each calibration input. Raises PassError E987."""
-    if not results:
-        raise PassError("E987", "there are no calibration inputs", help="calibration=[(x1,), (x2,), ...]")
-    seen = np.array([[float(v.numpy()) for v in stats] for _, stats in results]).reshape(len(results), -1, 2)
-    low, high = seen[:, :, 0].min(axis=0), seen[:, :, 1].max(axis=0)
-    if not np.isfinite(seen).all():
-        raise PassError("E987", "the data of a product is empty, infinite or NaN on a calibration input")
-    return [(min(float(a), 0.0), max(float(b), 0.0)) for a, b in zip(low, high)]
+def seen_on(results: Sequence[Any], seen: Sequence[Seen]) -> None:
+    """Add what the observed ``main`` returned behind its own result for one calibration input. Raises PassError E987."""
+    each = len(results) // max(1, len(seen))
+    for n, site in enumerate(seen):
+        low, high, *data = [value.numpy() for value in results[n * each : (n + 1) * each]]
+        site.add(float(low), float(high), *data)
 
 
-@dataclass(slots=True, frozen=True)
-class Grid:
-    """An affine map of float32 to 0..255: ``round(x / scale) + zero``."""
+def quantized(data: Expr, grid: Grid, emit: Emit) -> Expr:
+    """Data on the steps of a grid, as float32 from 0 to 255."""
+    steps = emit(round_(emit(multiply(data, number(1.0 / grid.scale)))))
+    return emit(clip(emit(add(steps, number(grid.zero))) if grid.zero else steps, min=0.0, max=float(STEPS)))
 
-    scale: float
-    zero: int
 
-    @classmethod
-    def of(cls, low: float, high: float) -> Grid:
-        """The map of a range that holds zero."""
-        scale = max((high - low) / 255.0, float(np.finfo("float32").tiny))
-        return cls(scale, int(np.clip(np.rint(-low / scale), 0, 255)))
-
-    def quantized(self, data: Expr, emit: Emit) -> Expr:
-        """The data in 8 bits."""
-        steps = emit(round_(emit(multiply(data, number(1.0 / self.scale)))))
-        whole = emit(clip(emit(add(steps, number(self.zero))) if self.zero else steps, min=0.0, max=255.0))
-        return emit(astype(emit(astype(whole, dtype="int32")), dtype="uint8"))
+def stored_weights(site: Site, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights in 8 bits, and their scales in a shape that broadcasts to the result."""
+    last = np.moveaxis(weights, site.columns, -1)
+    whole, steps = rounded(last.reshape(-1, last.shape[-1]), 127)
+    stored = np.ascontiguousarray(np.moveaxis(whole.reshape(last.shape), -1, site.columns))
+    return stored, steps.reshape(along_columns(site))
 
 
 def _reduced(site: Site, weights: np.ndarray, grid: Grid, data: Expr, emit: Emit) -> Expr:
     """The call on integers, and its sums as float32."""
-    last = np.moveaxis(weights, site.columns, -1)
-    whole, steps = rounded(last.reshape(-1, last.shape[-1]), 127)
-    stored = np.ascontiguousarray(np.moveaxis(whole.reshape(last.shape), -1, site.columns))
+    stored, steps = stored_weights(site, weights)
     total = emit(summed(site, data, constant(Tensor(stored)), grid.zero, emit))
-    scale = (steps * np.float32(grid.scale)).astype("float32").reshape(along_columns(site))
+    scale = (steps * np.float32(grid.scale)).astype("float32")
     return multiply(emit(astype(total, dtype="float32")), constant(Tensor(scale)))
 
 
-def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float]]) -> IRModule:
-    """The module with the sites of ``main`` in 8 bits; ``ranges`` of their data in order, as ``ranges_of`` gives them."""
-    sites = _sites(mod)
-    if len(sites) != len(ranges):
-        raise PassError("E987", f"{len(ranges)} ranges for {len(sites)} products")
-    wanted = {var: (site, weights, Grid.of(*span)) for (var, site, weights), span in zip(sites, ranges)}
-    quantized: dict[tuple[Any, ...], Expr] = {}
+def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float] | None]) -> IRModule:
+    """The module with the sites of ``main`` in 8 bits; ``ranges`` of their data in order, as ``ranges_of`` gives them; None: the
+    site stays as it is."""
+    found = sites(mod)
+    if len(found) != len(ranges):
+        raise PassError("E987", f"{len(ranges)} ranges for {len(found)} products")
+    wanted = {
+        var: (site, weights, Grid.of(*span)) for (var, site, weights), span in zip(found, ranges) if span is not None
+    }
+    made: dict[tuple[Any, ...], Expr] = {}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if rewriter.var not in wanted:
@@ -144,15 +139,16 @@ def quantize_products(mod: IRModule, ranges: Sequence[tuple[float, float]]) -> I
         site, weights, grid = wanted[rewriter.var]
         data = value.args[0]  # type: ignore[attr-defined]
         key = (data, grid, home.get(rewriter.var))
-        if key not in quantized:
-            quantized[key] = grid.quantized(data, rewriter.emit)
-        return _reduced(site, weights, grid, quantized[key], rewriter.emit)
+        if key not in made:
+            whole = rewriter.emit(astype(quantized(data, grid, rewriter.emit), dtype="int32"))
+            made[key] = rewriter.emit(astype(whole, dtype="uint8"))
+        return _reduced(site, weights, grid, made[key], rewriter.emit)
 
     fn = mod.functions.get(MAIN)
-    if type(fn) is not Function or not sites:
+    if type(fn) is not Function or not wanted:
         return mod
     home = Visibility(fn).home
     return mod.with_functions({MAIN: GraphRewriter(rule).function(fn)})
 
 
-__all__ = ["observed", "quantize_products", "ranges_of"]
+__all__ = ["observed", "quantize_products", "quantized", "seen_on", "sites", "stored_weights"]
