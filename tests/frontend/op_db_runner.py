@@ -46,6 +46,8 @@ def ordered(x: Any, *args: Any, **kwargs: Any) -> Any:
     return (values, places) if kwargs.get("stable") or not x.dim() else (values, torch.gather(x, dim, places))
 
 
+ARBITRARY_SIGNS = {"linalg.eigh", "linalg.svd", "svd"}
+"""Operators whose vectors may be turned by any algorithm."""
 EQUAL_PLACES = {"topk": largest, "kthvalue": kth, "sort": ordered}
 
 
@@ -70,6 +72,8 @@ class Sample:
     leaves: list[Any]
     template: list[Any]
     spec: Any
+    process: Any = None
+    """What ``op_db`` compares of a result: for factors with arbitrary signs, not these themselves."""
 
     def call(self, tensors: list[Any], inplace: bool) -> Any:
         given = iter(tensors)
@@ -77,7 +81,8 @@ class Sample:
         args, kwargs = pytree.tree_unflatten(values, self.spec)
         if inplace:
             args = (args[0].clone(), *args[1:])
-        return pytree.tree_map(as_real, self.fn(*args, **kwargs))
+        made = self.fn(*args, **kwargs)
+        return pytree.tree_map(as_real, made if self.process is None else self.process(made))
 
 
 def as_real(value: Any) -> Any:
@@ -138,7 +143,7 @@ def run_samples(samples: list[Sample], inplace: bool, outcome: Outcome) -> None:
         outcome.fallbacks.setdefault(entry.operator, entry.reason)
     for sample, value in zip(samples, made):
         problem = difference(value, eager(sample, inplace))
-        if problem is None:
+        if problem is None or nearer(value, sample, inplace):
             outcome.same += 1
         else:
             outcome.different.append(f"{describe(sample)}: {problem}")
@@ -149,6 +154,24 @@ def eager(sample: Sample, inplace: bool, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     with torch.no_grad(), mock.patch.object(torch, "manual_seed"):
         return sample.call([t.clone() for t in sample.leaves], inplace)
+
+
+def nearer(value: Any, sample: Sample, inplace: bool) -> bool:
+    """Is a result that differs what torch itself computes in float64? Then torch's rounding errors differ (exponentials of matrices)."""
+    if any(leaf.dtype is torch.float64 for leaf in sample.leaves):
+        return False
+    wide = [leaf.double() if leaf.is_floating_point() else leaf for leaf in sample.leaves]
+    try:
+        exact = eager(Sample(sample.fn, wide, sample.template, sample.spec, sample.process), inplace)
+    except RuntimeError:  # a dtype among the other arguments
+        return False
+    return difference(value, pytree.tree_map(as_dtype, exact, value)) is None
+
+
+def as_dtype(exact: Any, made: Any) -> Any:
+    """A float64 result in the type of another."""
+    floats = isinstance(exact, torch.Tensor) and isinstance(made, torch.Tensor) and exact.is_floating_point()
+    return exact.to(made.dtype) if floats else exact
 
 
 def is_refusal(error: Exception, model: Any, inputs: Any) -> bool:
@@ -207,6 +230,8 @@ def comparable_samples(info: Any, dtype: Any, limit: int | None, inplace: bool, 
     fn = EQUAL_PLACES.get(info.name, fn)
     for raw in given:
         sample = make_sample(fn, raw)
+        if info.name in ARBITRARY_SIGNS:
+            sample.process = raw.output_process_fn_grad
         try:
             expected = eager(sample, inplace)
             same = difference(eager(sample, inplace, 1), expected) is None

@@ -171,7 +171,17 @@ def test_a_branch_on_data() -> None:
             same(run(x), forward(x))
 
 
-def test_a_graph_with_an_unknown_function_of_functions_runs_in_torch() -> None:
+def test_attention_with_functions_of_scores() -> None:
     q, run = torch.randn(1, 2, 16, 8), compiled(flex_attention)
-    with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*flex_attention"):
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
         same(run(q, q, q), flex_attention(q, q, q))
+
+
+def test_a_graph_with_an_unknown_function_of_functions_runs_in_torch() -> None:
+    def forward(x: Any) -> Any:
+        return torch.ops.higher_order.out_dtype(torch.ops.aten.mm.default, torch.int32, x, x)
+
+    x, run = torch.ones(3, 3, dtype=torch.int8), compiled(forward)
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*out_dtype"):
+        same(run(x), forward(x))

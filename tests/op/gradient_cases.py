@@ -33,6 +33,17 @@ CASES += [
     ("linalg.lu_solve", [near_identity(2, 3, 3), np.array([[3, 2, 3], [1, 3, 3]], "int32"), f(2, 3, 1)], {}),
 ]
 
+for shape in ((3, 3), (2, 4, 3), (2, 4), (1, 1)):
+    CASES += [("linalg.qr", [f(*shape)], {}), ("linalg.svd", [f(*shape)], {"full_matrices": False})]
+CASES += [
+    ("linalg.svd", [f(3, 3)], {}),
+    ("linalg.qr", [f(2, 3)], {"mode": "complete"}),
+    ("linalg.eigh", [f(2, 3, 3)], {}),
+    ("linalg.eigh", [f(4, 4)], {"UPLO": "U"}),
+    ("linalg.matrix_exp", [f(2, 3, 3)], {}),
+    ("linalg.matrix_exp", [f(2, 2) * 4], {}),
+]
+
 # ---- recurrent layers
 
 for reverse in (False, True):

@@ -99,6 +99,27 @@ for upper in (False, True):
         ("linalg.solve_triangular", [SPD, f(2, 3, 2)], {"upper": upper}),
         ("linalg.solve_triangular", [FACTORS, f(3, 1)], {"upper": upper, "unitriangular": True}),
     ]
+for shape in ((3, 3), (5, 3), (2, 3, 4), (1, 1), (0, 2), (2, 0)):
+    CASES += [("linalg.geqrf", [f(*shape)], {}), ("linalg.lu_factor", [f(*shape)], {})]
+    CASES += [("linalg.qr", [f(*shape)], {"mode": mode}) for mode in ("reduced", "complete")]
+    CASES += [("linalg.svd", [f(*shape)], {"full_matrices": full}) for full in (True, False)]
+ROOTS = np.array([[2, 1, 0], [1, 2, 0], [0, 0, 3]], "float32")
+CASES += [
+    ("linalg.qr", [np.array([[1, 2], [0, 3], [0, 0]], "float32")], {}),
+    ("linalg.qr", [f(2, 2, dtype="float16")], {}),
+    ("linalg.householder_product", [f(4, 3), f(2)], {}),
+    ("linalg.householder_product", [f(2, 3, 3), f(2, 3)], {}),
+    ("linalg.svd", [f(3, 2, dtype="float64")], {}),
+    ("linalg.eigh", [SPD], {}),
+    ("linalg.eigh", [f(2, 4, 4)], {"UPLO": "U"}),
+    ("linalg.eigh", [f(3, 3, dtype="float64")], {}),
+    ("linalg.eigh", [f(0, 0)], {}),
+    ("linalg.eigh", [np.zeros((2, 2), "float32")], {}),
+    ("linalg.matrix_exp", [ROOTS], {}),
+    ("linalg.matrix_exp", [f(2, 3, 3) * 5], {}),
+    ("linalg.matrix_exp", [f(1, 1, dtype="float16")], {}),
+    ("linalg.matrix_exp", [f(0, 0)], {}),
+]
 
 
 CASES += [(f"grad.{n}", [f(2, 3)], {}) for n in ("no_grad", "start_checkpoint", "end_checkpoint")]

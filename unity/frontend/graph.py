@@ -25,6 +25,7 @@ from .aten.complex import evaluate
 from .context import Args, Context, Result
 from .control import READS, conditional, float_number, is_cond, read_number
 from .fallback import Deferred, call_torch, holds_deferred
+from .flex import flex_attention, is_flex
 from .loops import is_loop, loop
 from .report import Gap, ImportReport
 from .torch_table import ATEN
@@ -100,6 +101,8 @@ class GraphImporter:
                 return conditional(c, self.values, node, self.run, self.value_of)
             if is_loop(node):
                 return loop(c, self.values, node, self.run, self.value_of)
+            if is_flex(node):
+                return flex_attention(c, self.values, node, self.run, self.value_of)
         except Gap as gap:
             raise self._refused(node, str(gap)) from gap
         if not isinstance(node.target, c.torch._ops.OpOverload):

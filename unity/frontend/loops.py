@@ -43,7 +43,7 @@ Nodes = Callable[[Any], None]
 """Translates the nodes of a graph."""
 
 
-class _Parts:
+class Parts:
     """A node that is a loop, and how the graphs it holds are translated."""
 
     def __init__(
@@ -73,7 +73,7 @@ class _Parts:
                 raise Gap(f"it carries a value of type {value.ty}, torch's result is {wanted}")
 
 
-def _while_loop(parts: _Parts) -> list[Expr]:
+def _while_loop(parts: Parts) -> list[Expr]:
     """The values carried when the condition no longer holds."""
     c, node = parts.c, parts.node
     carried, rest = [parts.value_of(list(raw)) for raw in node.args[2:4]]
@@ -108,7 +108,7 @@ def _while_loop(parts: _Parts) -> list[Expr]:
     return after
 
 
-def _scan(parts: _Parts) -> list[Expr]:
+def _scan(parts: Parts) -> list[Expr]:
     """``carry, ys[i] = body(carry, xs[i])`` for each row; a map is a scan that carries nothing."""
     c, node = parts.c, parts.node
     raw = node.args[1:] if str(node.target) == "scan" else ((), *node.args[1:])
@@ -239,7 +239,7 @@ def _as_carried(c: Context, value: Any, param: Var) -> Expr:
     return c.builder.match_cast(value, param.ty)
 
 
-LOOPS: dict[str, Callable[[_Parts], list[Expr]]] = {"while_loop": _while_loop, "scan": _scan, "map_impl": _scan}
+LOOPS: dict[str, Callable[[Parts], list[Expr]]] = {"while_loop": _while_loop, "scan": _scan, "map_impl": _scan}
 """torch's functions of functions that are loops."""
 
 
@@ -250,7 +250,7 @@ def is_loop(node: Any) -> bool:
 
 def loop(c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]) -> list[Expr]:
     """The results of a loop. Raises Gap."""
-    return LOOPS[str(node.target)](_Parts(c, values, node, run, value_of))
+    return LOOPS[str(node.target)](Parts(c, values, node, run, value_of))
 
 
-__all__ = ["is_loop", "loop"]
+__all__ = ["Nodes", "Parts", "is_loop", "loop"]

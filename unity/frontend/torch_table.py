@@ -16,6 +16,7 @@ from .aten import (
     scatter,
     shape,
     special,
+    spectral,
     unique,
     view,
     window,
@@ -24,7 +25,7 @@ from .context import ATEN
 
 SOURCES = (
     factors, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
-    scatter, shape, special, unique, view, window,
+    scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""
 

@@ -26,9 +26,11 @@ from . import (
     linalg,
     loss,
     manipulate,
+    matrix_exp,
     memory,
     nn,
     norm,
+    orthogonal,
     pool,
     pool_indices,
     powers,
@@ -45,6 +47,7 @@ from . import (
     slicing,
     sorting,
     special,
+    spectral,
     statistics,
 )  # fmt: skip
 from .table import Operator, bind_arguments, constant, to_expr, usage
@@ -89,6 +92,9 @@ _FAMILIES = (
     recurrent_backward,
     pool_indices,
     factor,
+    orthogonal,
+    spectral,
+    matrix_exp,
     grad,
     grouped,
 )

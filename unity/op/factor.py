@@ -7,7 +7,7 @@ in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,44 +17,17 @@ from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
-from ..ir.relation import dims, tensor_type, unequal, unequal_shapes
-from ..ir.stmt import BufferStore, For, IfThenElse, Stmt, seq
-from ..ir.types import Expr, TensorType, TupleType, Type, prim_type
+from ..ir.relation import dims, tensor_type, unequal_shapes
+from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ..ir.types import Expr, TensorType, TupleType, Type
 from .index import index_tensor
 from .lowering import SMALL_FLOATS, short_name
+from .matrices import FAMILY, matrices, rank_bound, shifted, square_matrices
+from .nests import serial_loop
 from .reduce import cast_tensor
-from .rules import ZERO, bool_attr, fail, float_tensor, like, same_dtype
-from .scan import read
+from .rules import ZERO, bool_attr, fail, like, same_dtype
+from .scan import loops, read
 from .table import attribute, row
-
-FAMILY = "linear algebra"
-
-
-def _loop(extent: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
-    index = Var(name, prim_type("int64"))
-    return For(index, ZERO, extent, "serial", body(index))
-
-
-def _shifted(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> Stmt:
-    """From ``begin`` up to ``end``; never, where that is not above it."""
-    index = Var(name, prim_type("int64"))
-    return For(index, begin, build.maximum(build.sub(end, begin), ZERO), "serial", body(index))
-
-
-def _batches(shape: Sequence[Expr], body: Callable[[list[Var]], Stmt]) -> Stmt:
-    indices = [Var(f"b{n}", prim_type("int64")) for n in range(len(shape))]
-    stmt = body(indices)
-    for index, extent in zip(reversed(indices), reversed(list(shape))):
-        stmt = For(index, ZERO, extent, "serial", stmt)
-    return stmt
-
-
-def _square(call: Call, ty: TensorType, what: str, index: int) -> None:
-    known = dims(ty)
-    if ty.ndim in (0, 1):
-        raise fail(call, "E212", f"{what} must have at least two axes, got {ty.ndim}", None, call.args[index])
-    if known is not None and unequal(known[-1], known[-2]):
-        raise fail(call, "E213", f"{what} must be square, got {ty}", None, call.args[index])
 
 
 def _wide(dtype: DataType) -> DataType:
@@ -65,16 +38,16 @@ def _wide(dtype: DataType) -> DataType:
 
 
 def _lu_type(call: Call) -> Type:
-    ty = float_tensor(call, 0, "a")
-    _square(call, ty, "a", 0)
+    ty = matrices(call, 0, "a")
     known = dims(ty)
     if known is None:
         return TupleType((ty, TensorType(None, DataType("int32"), ty.ndim - 1 if ty.ndim > 0 else -1, ty.vdevice)))
-    return TupleType((ty, tensor_type(known[:-1], "int32", vdevice=ty.vdevice)))
+    return TupleType((ty, tensor_type((*known[:-2], rank_bound(known)), "int32", vdevice=ty.vdevice)))
 
 
 def _lu(call: Call, a: te.Tensor) -> Any:
-    *lead, n, _ = a.shape
+    *lead, m, n = a.shape
+    least = rank_bound(a.shape)
     wide = _wide(a.data_type)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
@@ -105,37 +78,38 @@ def _lu(call: Call, a: te.Tensor) -> Any:
 
                 def eliminate(i: Var) -> Stmt:
                     factor = put(i, k, build.div(at(i, k), at(k, k)))
-                    update = _shifted(
+                    update = shifted(
                         build.add(k, 1), n, lambda j: put(i, j, build.sub(at(i, j), build.mul(at(i, k), at(k, j)))), "j"
                     )
                     return seq(factor, update)
 
                 return seq(
                     BufferStore(pivots, build.cast(build.add(k, 1), "int32"), (*b, k)),
-                    _shifted(build.add(k, 1), n, look, "i"),
-                    _loop(n, exchange, "j"),
-                    _shifted(build.add(k, 1), n, eliminate, "i"),
+                    shifted(build.add(k, 1), m, look, "i"),
+                    serial_loop(n, exchange, "j"),
+                    shifted(build.add(k, 1), m, eliminate, "i"),
                 )
 
-            copy = _loop(n, lambda i: _loop(n, lambda j: put(i, j, read(ins[0], (*b, i, j))), "j"), "i")
-            return seq(copy, _loop(n, column, "k"))
+            copy = serial_loop(m, lambda i: serial_loop(n, lambda j: put(i, j, read(ins[0], (*b, i, j))), "j"), "i")
+            return seq(copy, serial_loop(least, column, "k"))
 
-        return _batches(lead, batch)
+        return loops(lead, batch)
 
     made = te.extern(
-        [a.shape, a.shape[:-1], (1,)], [cast_tensor(a, wide, "wide")], emit, short_name(call), [wide, "int32", wide]
+        [a.shape, (*lead, least), (1,)], [cast_tensor(a, wide, "wide")], emit, short_name(call), [wide, "int32", wide]
     )
     return cast_tensor(made[0], a.data_type, "cast"), made[1]
 
 
 def _lu_ref(a: np.ndarray) -> Any:
     kind = np.float32 if str(a.dtype) in SMALL_FLOATS else a.dtype
-    lu, pivots = a.astype(kind), np.zeros(a.shape[:-1], np.int32)
+    least = min(a.shape[-2:])
+    lu, pivots = a.astype(kind), np.zeros((*a.shape[:-2], least), np.int32)
     with np.errstate(all="ignore"):
         for b in np.ndindex(*a.shape[:-2]):
-            for k in range(a.shape[-1]):
+            for k in range(least):
                 best = k
-                for i in range(k + 1, a.shape[-1]):
+                for i in range(k + 1, a.shape[-2]):
                     best = i if abs(lu[b][i, k]) > abs(lu[b][best, k]) else best
                 pivots[b][k] = best + 1
                 lu[b][[k, best]] = lu[b][[best, k]]
@@ -148,7 +122,7 @@ lu_factor = row(
     "linalg.lu_factor",
     ("a",),
     _lu_type,
-    "LU factors of square matrices in one tensor (the unit diagonal of L left out) and the row exchanges.",
+    "LU factors of matrices in one tensor (the unit diagonal of L left out) and the row exchanges.",
     family=FAMILY,
     lower=_lu,
     ref=_lu_ref,
@@ -159,11 +133,8 @@ lu_factor = row(
 
 
 def _system(call: Call, index: int) -> tuple[TensorType, TensorType]:
-    a, b = float_tensor(call, 0, "a"), float_tensor(call, index, "b")
+    a, b = square_matrices(call, 0, "a"), matrices(call, index, "b")
     same_dtype(call, a, b)
-    _square(call, a, "a", 0)
-    if b.ndim in (0, 1):
-        raise fail(call, "E212", f"b must have at least two axes, got {b.ndim}", None, call.args[index])
     known, wanted = dims(a), dims(b)
     if known is not None and wanted is not None and unequal_shapes(known[:-1], wanted[:-1]):
         raise fail(call, "E213", f"a {a} and b {b} must agree in all axes but the last", None, call.args[index])
@@ -190,22 +161,26 @@ def _substitution(
                 less = build.sub(read(out, (*b, i, c)), build.mul(at(i, j), read(out, (*b, j, c))))
                 return BufferStore(out, less, (*b, i, c))
 
-            return _loop(columns, column, "c")
+            return serial_loop(columns, column, "c")
 
         begin, end = (build.add(i, 1), n) if upper else (build.const(0, "int64"), i)
-        parts = [_shifted(begin, end, gather, "j")]
+        parts = [shifted(begin, end, gather, "j")]
         if not unit:
             parts.append(
-                _loop(columns, lambda c: BufferStore(out, build.div(read(out, (*b, i, c)), at(i, i)), (*b, i, c)), "c")
+                serial_loop(
+                    columns, lambda c: BufferStore(out, build.div(read(out, (*b, i, c)), at(i, i)), (*b, i, c)), "c"
+                )
             )
         return seq(*parts)
 
-    return _loop(n, line, "s")
+    return serial_loop(n, line, "s")
 
 
 def _copied(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
-    return _loop(
-        n, lambda i: _loop(out.shape[-1], lambda c: BufferStore(out, read(source, (*b, i, c)), (*b, i, c)), "c"), "i"
+    return serial_loop(
+        n,
+        lambda i: serial_loop(out.shape[-1], lambda c: BufferStore(out, read(source, (*b, i, c)), (*b, i, c)), "c"),
+        "i",
     )
 
 
@@ -218,7 +193,7 @@ def _triangular(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
             solve = _substitution(lambda r, c: read(ins[0], (*i, r, c)), i, outs[0], n, upper, unit)
             return seq(_copied(ins[1], outs[0], i, n), solve)
 
-        return _batches(a.shape[:-2], batch)
+        return loops(a.shape[:-2], batch)
 
     made = te.extern(b.shape, [cast_tensor(t, wide, "wide") for t in (a, b)], emit, short_name(call), wide)
     return cast_tensor(made, b.data_type, "cast")
@@ -278,19 +253,19 @@ def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.T
                         BufferStore(out, read(held, (zero,)), (*i, other, c)),
                     )
 
-                return _loop(out.shape[-1], column, "c")
+                return serial_loop(out.shape[-1], column, "c")
 
             def at(r: Expr, c: Expr) -> Expr:
                 return read(ins[0], (*i, r, c))
 
             return seq(
                 _copied(ins[2], out, i, n),
-                _loop(n, exchange, "k"),
+                serial_loop(n, exchange, "k"),
                 _substitution(at, i, out, n, False, True),
                 _substitution(at, i, out, n, True, False),
             )
 
-        return _batches(a.shape[:-2], batch)
+        return loops(a.shape[:-2], batch)
 
     inputs = [cast_tensor(a, wide, "wide"), pivots, cast_tensor(b, wide, "wide")]
     made = te.extern([b.shape, (1,)], inputs, emit, short_name(call), [wide, wide])
@@ -321,8 +296,7 @@ lu_solve = row(
 
 
 def _cholesky_type(call: Call) -> Type:
-    ty = float_tensor(call, 0, "a")
-    _square(call, ty, "a", 0)
+    ty = square_matrices(call, 0, "a")
     return like(ty, ty.dtype)
 
 
@@ -343,18 +317,18 @@ def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
                     part = BufferStore(outs[0], build.div(at(i, j), at(j, j)), (*b, i, j))
                     return seq(
                         BufferStore(outs[0], read(ins[0], (*b, i, j)), (*b, i, j)),
-                        _shifted(build.const(0, "int64"), j, less, "k"),
+                        shifted(build.const(0, "int64"), j, less, "k"),
                         IfThenElse(build.eq(i, j), root, part),
                     )
 
-                zeros = _shifted(
+                zeros = shifted(
                     build.add(i, 1), n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z"
                 )
-                return seq(_shifted(build.const(0, "int64"), build.add(i, 1), element, "j"), zeros)
+                return seq(shifted(build.const(0, "int64"), build.add(i, 1), element, "j"), zeros)
 
-            return _loop(n, line, "i")
+            return serial_loop(n, line, "i")
 
-        return _batches(a.shape[:-2], batch)
+        return loops(a.shape[:-2], batch)
 
     made = te.extern(a.shape, [cast_tensor(a, wide, "wide")], emit, short_name(call), wide)
     return cast_tensor(made, a.data_type, "cast")

@@ -1,52 +1,59 @@
 """Table entries: LU factors taken apart, systems of transposed and triangular matrices, systems of tensors.
 
-Not here: determinants, inverses and systems of plain matrices (``linalg.py``). Factors are those of square matrices.
+Not here: determinants, inverses and systems of plain matrices (``linalg.py``).
 """
 
 from __future__ import annotations
 
 from ... import op
-from ...ir.build import is_int, mul
+from ...ir.build import add, minimum, mul
+from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ..context import Args, Context, Result, aten, axis_of, rank_of, refuse, shape_of, to_dim
 from .index import has_none
-from .linalg import factors, identity, lead_axes, solution
-from .shape import permute, swap
+from .linalg import factors, identity, lead_axes, solution, unit_matrices
+from .shape import cut, permute, swap
 
 
-def _square(x: Expr) -> None:
-    rows, columns = shape_of(x)[-2:]
-    refuse(
-        rows is not columns and not is_int(rows, getattr(columns, "value", -1)),
-        "factors of a matrix that is not square",
-    )
-    refuse(has_none(x), "an empty matrix")
+def _filled(c: Context, pivots: Expr, rows: Expr) -> Expr:
+    """Exchanges of all rows: those that nobody exchanged stay."""
+    count = shape_of(pivots)[-1]
+    if same_dim(count, rows) is Answer.YES:
+        return pivots
+    rest = op.astype(op.arange(add(count, 1), add(rows, 1), 1, dtype="int64"), "int32")
+    lead = shape_of(pivots)[:-1]
+    return op.concat([pivots, c.broadcast(rest, [*lead, *shape_of(rest)])], axis=-1)
 
 
 def _permutation(c: Context, lu: Expr, pivots: Expr) -> Expr:
     """The matrix P of A = P L U: a system whose factors are the unit matrix moves the rows alone."""
-    unit = c.emit(identity(c, lu))
-    return swap(op.linalg_lu_solve(unit, pivots, unit), -1, -2)
+    rows = shape_of(lu)[-2]
+    unit = c.emit(unit_matrices(c, shape_of(lu)[:-2], rows, rows))
+    return swap(op.linalg_lu_solve(unit, c.emit(_filled(c, pivots, rows)), unit), -1, -2)
 
 
-def _lower(c: Context, lu: Expr) -> Expr:
-    return op.add(op.tril(lu, -1), identity(c, lu))
+def _parts(c: Context, lu: Expr) -> tuple[Expr, Expr]:
+    """L with its unit diagonal, and U."""
+    *lead, rows, columns = shape_of(lu)
+    least = minimum(rows, columns)
+    left, right = cut(lu, len(lead) + 1, to_dim(0), least), cut(lu, len(lead), to_dim(0), least)
+    return op.add(op.tril(left, -1), unit_matrices(c, lead, rows, least)), op.triu(right)
 
 
 @aten("linalg_lu.default")
 def _lu(c: Context, a: Args) -> Result:
     refuse(not a.pivot, "no exchange of rows")
-    _square(a.A)
+    refuse(has_none(a.A), "an empty matrix")
     lu, pivots = factors(c, a.A)
-    return [_permutation(c, lu, pivots), _lower(c, lu), op.triu(lu)]
+    return [_permutation(c, lu, pivots), *_parts(c, lu)]
 
 
 @aten("lu_unpack.default")
 def _lu_unpack(c: Context, a: Args) -> Result:
-    _square(a.LU_data)
+    refuse(has_none(a.LU_data), "an empty matrix")
     lu = c.emit(a.LU_data)
     moved = _permutation(c, lu, a.LU_pivots) if a.unpack_pivots else None
-    return [moved, _lower(c, lu), op.triu(lu)] if a.unpack_data else [moved, None, None]
+    return [moved, *_parts(c, lu)] if a.unpack_data else [moved, None, None]
 
 
 @aten("linalg_lu_solve.default")

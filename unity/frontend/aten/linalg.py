@@ -96,8 +96,14 @@ def _info(c: Context, lu: Expr) -> Expr:
 
 def identity(c: Context, a: Expr) -> Expr:
     """Unit matrices of the shape of a stack."""
-    n = static(shape_of(a)[-1], "the size of a matrix")
-    return c.broadcast(op.eye(n, n, dtype=c.dtype), shape_of(a))
+    *lead, rows, columns = shape_of(a)
+    return unit_matrices(c, lead, rows, columns)
+
+
+def unit_matrices(c: Context, lead: Sequence[Expr], rows: Expr, columns: Expr) -> Expr:
+    """A stack of matrices with ones on the diagonal."""
+    n, m = static(rows, "the size of a matrix"), static(columns, "the size of a matrix")
+    return c.broadcast(op.eye(n, m, dtype=c.dtype), [*lead, rows, columns])
 
 
 @aten("linalg_inv.default", "inverse.default")

@@ -176,21 +176,34 @@ def _vector_norm(c: Context, a: Args) -> Expr:
 
 @aten("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
 def matrix_norm(c: Context, a: Args) -> Expr:
-    """The norm of matrices: of all elements (fro), or the extreme sum of absolute values over rows or columns. Raises Gap."""
+    """The norm of matrices: of all elements (fro), of singular values, or the extreme sum over rows or columns."""
     x = c.emit(c.cast(a.self, c.dtype))
     order = a.ord
     rank = rank_of(x)
     rows, columns = [axis_of(d, rank) for d in a.dim]
-    refuse(isinstance(order, str) and order != "fro", "norms made of singular values")
     if order == "fro":
         return norm(c, x, 2, [rows, columns], a.keepdim)
-    refuse(order not in (1, -1, math.inf, -math.inf), "norms made of singular values")
+    if order in ("nuc", 2, -2):
+        return _spectral_norm(c, x, order, rows, columns, a.keepdim)
+    refuse(order not in (1, -1, math.inf, -math.inf), f"a norm of order {order}")
     if any([build.is_int(shape_of(x)[n], 0) for n in (rows, columns)]):
         return op.zeros(c.shape, c.dtype)
     inner, outer = (rows, columns) if abs(order) == 1 else (columns, rows)
     total = op.sum(op.abs(x), axis=(inner,), keepdims=True)
     made = (op.max if order > 0 else op.min)(total, axis=(outer,), keepdims=True)
     return made if a.keepdim else c.reshape(made)
+
+
+def _spectral_norm(c: Context, x: Expr, order: Any, rows: int, columns: int, keepdim: bool) -> Expr:
+    """The sum (nuc), the largest (2) or the smallest (-2) of the singular values."""
+    rest = [n for n in range(rank_of(x)) if n not in (rows, columns)]
+    moved = op.permute_dims(x, axes=[*rest, rows, columns])
+    values = c.emit(TupleGetItem(c.emit(op.linalg_svd(moved, full_matrices=False)), 1))
+    last = shape_of(values)[-1]
+    if order == "nuc" or build.is_int(last, 0):
+        return c.reshape(op.sum(values, axis=(-1,), keepdims=False))
+    made = (op.max if order > 0 else op.min)(values, axis=(-1,), keepdims=False)
+    return c.reshape(made)
 
 
 @aten("linalg_vecdot.default")

@@ -15,14 +15,18 @@ from typing import Any
 
 from ...ir.expr import Call, IntImm
 from ...ir.op import OPS
+from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ..binary import add, multiply
-from ..create import eye
+from .. import orthogonal, spectral
+from ..binary import add, divide, multiply, subtract
+from ..create import eye, zeros_like
 from ..elementwise import negative
 from ..factor import lu_solve, solve_triangular
 from ..linalg import matmul
-from ..manipulate import broadcast_to, permute_dims, tril, triu
-from ..rules import bool_attr, fail
+from ..manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
+from ..matrix_exp import matrix_exp
+from ..rules import attr, bool_attr, fail
+from ..slicing import concat, strided_slice
 from ..table import constant
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule
@@ -37,7 +41,11 @@ def _turned(call: Call, x: Expr) -> Expr:
 
 def _identity(call: Call, x: Expr) -> Expr:
     """Identity matrices in the shape of x."""
-    shape = operand_shape(call, x)
+    return _identity_of(call, operand_shape(call, x), x)
+
+
+def _identity_of(call: Call, shape: Any, x: Expr) -> Expr:
+    """Identity matrices of a shape, in the type of x."""
     size = shape[-1]
     if type(size) is not IntImm:
         raise fail(
@@ -78,6 +86,8 @@ def _exchanged_back(call: Call, pivots: Expr, x: Expr, like: Expr) -> Expr:
 
 def _lu_factor(call: Call, g: Expr) -> list[Any]:
     """a' = p^T l^-T (tril(l^T l', -1) + triu(u' u^T)) u^-T (Walter and Lehmann 2010, section 4.1)."""
+    if not _is_square(operand_shape(call, call.args[0])):
+        raise fail(call, "E218", "LU factors of matrices that are not square have no gradient")
     lu, pivots = field_of(call, 0), field_of(call, 1)
     flow = field_of(g, 0)
     turned = _turned(call, lu)
@@ -103,14 +113,129 @@ def _lu_solve(call: Call, g: Expr) -> list[Any]:
     return [negative(add(upper, lower)), None, _exchanged_back(call, pivots, low, lu)]
 
 
+def _symmetric_source(call: Call, flow: Expr) -> Expr:
+    """The gradient of the one triangle that is read, from that of a symmetric matrix."""
+    both = add(flow, _turned(call, flow))
+    upper = attr(call, "UPLO", "L") == "U"
+    return add(triu(both, k=1), triu(tril(flow))) if upper else add(tril(both, k=-1), triu(tril(flow)))
+
+
+def _apart(call: Call, values: Expr) -> Expr:
+    """``1 / (values[j] - values[i])``, 0 on the diagonal. Equal values give infinities: there is no derivative."""
+    away = subtract(expand_dims(values, axis=[-2]), expand_dims(values, axis=[-1]))
+    shape = operand_shape(call, values)
+    unit = _identity_of(call, (*shape, shape[-1]), values)
+    return divide(subtract(constant(1.0, values.ty.dtype), unit), add(away, unit))  # type: ignore[attr-defined]
+
+
+def _eigh(call: Call, g: Expr) -> list[Any]:
+    """a' = v (diag(w') + f * (v^T v')) v^T, f = 1 / (w_j - w_i) off the diagonal (Giles 2008, section 3.1)."""
+    values, vectors = field_of(call, 0), field_of(call, 1)
+    spread = multiply(matmul(_turned(call, vectors), field_of(g, 1)), _apart(call, values))
+    inner = add(spread, _diagonal(call, field_of(g, 0)))
+    whole = matmul(matmul(vectors, inner), _turned(call, vectors))
+    half = constant(0.5, g.ty.fields[0].dtype)  # type: ignore[attr-defined]
+    return [_symmetric_source(call, multiply(add(whole, _turned(call, whole)), half))]
+
+
+def _diagonal(call: Call, values: Expr) -> Expr:
+    """Diagonal matrices of vectors."""
+    shape = operand_shape(call, values)
+    return multiply(expand_dims(values, axis=[-1]), _identity_of(call, (*shape, shape[-1]), values))
+
+
+def _svd(call: Call, g: Expr) -> list[Any]:
+    """a' = u ((skew(u^T u') / e) s + s (skew(v^T v') / e) + diag(s')) v^T and what of u' and v' lies outside of u and v.
+
+    skew(x) = x - x^T, e_ij = s_j^2 - s_i^2 (Giles 2008, section 3.2; J. Townsend, Differentiating the singular value decomposition,
+    2016).
+    """
+    u, s, vh = [field_of(call, n) for n in range(3)]
+    if bool_attr(call, "full_matrices", True) and not _is_square(operand_shape(call, call.args[0])):
+        raise fail(call, "E218", "square factors of other matrices have no gradient", "write full_matrices=False")
+    gu, gs, gv = [field_of(g, n) for n in range(3)]
+    v, gv = _turned(call, vh), _turned(call, gv)
+    factor = divide(_apart(call, s), _sums(s))
+    inner = _diagonal(call, gs)
+    for x, flow, left in ((u, gu, False), (v, gv, True)):
+        mixed = matmul(_turned(call, x), flow)
+        turned = multiply(subtract(mixed, _turned(call, mixed)), factor)
+        inner = add(inner, multiply(expand_dims(s, axis=[-1 if left else -2]), turned))
+    whole = matmul(matmul(u, inner), vh)
+    right = divide(gu, expand_dims(s, axis=[-2]))
+    whole = add(whole, matmul(subtract(right, matmul(u, matmul(_turned(call, u), right))), vh))
+    below = divide(gv, expand_dims(s, axis=[-2]))
+    rest = subtract(below, matmul(v, matmul(vh, below)))
+    return [add(whole, matmul(u, _turned(call, rest)))]
+
+
+def _sums(values: Expr) -> Expr:
+    return add(expand_dims(values, axis=[-2]), expand_dims(values, axis=[-1]))
+
+
+def _is_square(shape: Any) -> bool:
+    """Are the last two sizes known to be one?"""
+    return same_dim(shape[-1], shape[-2]) is Answer.YES
+
+
+def _qr(call: Call, g: Expr) -> list[Any]:
+    """With m = r r'^T - q'^T q: a' = (q' + q (tril(m) + tril(m, -1)^T)) r^-T; columns past the square add y r2'^T to q'.
+
+    (D. Roberts and L. Roberts, QR and LQ decomposition matrix backpropagation algorithms, 2020.)
+    """
+    q, r, gq, gr = field_of(call, 0), field_of(call, 1), field_of(g, 0), field_of(g, 1)
+    rows, columns = operand_shape(call, call.args[0])[-2:]
+    wide = type(rows) is IntImm and type(columns) is IntImm and rows.value < columns.value
+    if wide:
+        first = [strided_slice(t, axes=[-1], begin=[0], end=[rows.value]) for t in (r, gr)]  # type: ignore[attr-defined]
+        last = strided_slice(call.args[0], axes=[-1], begin=[rows.value], end=[columns.value])  # type: ignore[attr-defined]
+        flow = strided_slice(gr, axes=[-1], begin=[rows.value], end=[columns.value])  # type: ignore[attr-defined]
+        return [
+            concat(
+                [_square_qr(call, q, first[0], add(gq, matmul(last, _turned(call, flow))), first[1]), matmul(q, flow)],
+                axis=-1,
+            )
+        ]
+    if attr(call, "mode", "reduced") == "complete" and not _is_square((rows, columns)):
+        raise fail(call, "E218", "a square q of a matrix with more rows has no gradient", 'write mode="reduced"')
+    return [_square_qr(call, q, r, gq, gr)]
+
+
+def _square_qr(call: Call, q: Expr, r: Expr, gq: Expr, gr: Expr) -> Expr:
+    mixed = subtract(matmul(r, _turned(call, gr)), matmul(_turned(call, gq), q))
+    both = add(tril(mixed), _turned(call, tril(mixed, k=-1)))
+    inner = add(gq, matmul(q, both))
+    return _turned(call, solve_triangular(r, _turned(call, inner), upper=True))
+
+
+def _matrix_exp(call: Call, g: Expr) -> list[Any]:
+    """The upper right block of the exponential of [[a^T, g], [0, a^T]] (R. Mathias, A chain rule for matrix functions, 1996)."""
+    turned = _turned(call, call.args[0])
+    lines = [concat([turned, g], axis=-1), concat([zeros_like(turned), turned], axis=-1)]
+    size = operand_shape(call, turned)[-1]
+    if type(size) is not IntImm:
+        raise fail(
+            call, "E218", f"the gradient needs matrices of constant size, got {turned.ty}", "name it with R.match_cast"
+        )
+    whole = matrix_exp(concat(lines, axis=-2))
+    return [strided_slice(whole, axes=[-2, -1], begin=[0, size.value], end=[size.value, 2 * size.value])]
+
+
 LINALG_GRADIENTS: dict[str, Rule] = {
     "R.linalg.cholesky": _cholesky,
     "R.linalg.solve_triangular": _triangular,
     "R.linalg.lu_factor": _lu_factor,
     "R.linalg.lu_solve": _lu_solve,
+    "R.linalg.eigh": _eigh,
+    "R.linalg.svd": _svd,
+    "R.linalg.qr": _qr,
+    "R.linalg.matrix_exp": _matrix_exp,
 }
 GRADIENTS.update(LINALG_GRADIENTS)
 for _name, _rule in LINALG_GRADIENTS.items():
     OPS[_name].grad = _rule
+
+_ROWS_OF = (orthogonal, spectral)
+"""Families whose rows must stand in the table first."""
 
 __all__ = ["LINALG_GRADIENTS"]

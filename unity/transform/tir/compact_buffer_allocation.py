@@ -117,9 +117,12 @@ class _Compact(Rewriter):
         if cells.low is None or cells.high is None or _has_vectors(cells.low) or _has_vectors(cells.high):
             return whole
         count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
-        if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
+        if not isinstance(count, int):
             return whole
-        return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
+        size = max(0, count) + 1  # accesses in loops that never run have no cells
+        if type(extent) is IntImm and size >= extent.value:
+            return whole
+        return cells.low, int_imm(size, prim_type(dtype_of(extent)))
 
 
 def _has_vectors(expr: Expr) -> bool:

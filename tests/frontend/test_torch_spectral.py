@@ -1,0 +1,54 @@
+"""Orthogonal factors, eigenvalues and singular values of torch models against torch; nothing may run in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import unity  # noqa: E402
+
+LINALG: Any = torch.linalg
+CASES = {
+    "qr": lambda x: [*LINALG.qr(x), LINALG.qr(x.mT, mode="r")[1], *LINALG.qr(x, mode="complete")],
+    "reflections": lambda x: [LINALG.householder_product(*torch.geqrf(x)), torch.ormqr(*torch.geqrf(x), x, True, True)],
+    "eigenvalues": lambda x: [LINALG.eigvalsh(x.mT @ x), LINALG.eigh(x.mT @ x)[1].abs()],
+    "singular values": lambda x: [
+        LINALG.svdvals(x),
+        LINALG.svd(x, full_matrices=False)[0].abs(),
+        LINALG.svd(x)[2].abs(),
+    ],
+    "norms": lambda x: [LINALG.matrix_norm(x, p) for p in ("nuc", 2, -2)] + [LINALG.cond(x)],
+    "inverse": lambda x: [
+        LINALG.pinv(x),
+        LINALG.pinv(x.mT @ x, hermitian=True),
+        LINALG.pinv(x[..., :1] @ x[..., :1, :]),
+    ],
+    "rank": lambda x: [
+        LINALG.matrix_rank(x),
+        LINALG.matrix_rank(x[..., :1] @ x[..., :1, :]),
+        LINALG.matrix_rank(x, atol=9.0),
+    ],
+    "exponential": lambda x: [torch.matrix_exp(x.mT @ x)],
+    "lu": lambda x: [*LINALG.lu(x), *LINALG.lu(x.mT), *LINALG.lu_factor(x)],
+}
+
+
+class Model(torch.nn.Module):
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x: Any) -> Any:
+        return self.fn(x)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_against_torch(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = Model(CASES[name]), torch.randn(2, 5, 3, dtype=torch.float64)
+    compiled = unity.compile(model, example_inputs=(x,), strict=True)
+    for made, wanted in zip(compiled(x), model(x), strict=True):
+        torch.testing.assert_close(made, wanted, rtol=1e-8, atol=1e-8)
