@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from amx_emulator import Tiles
 
 import unity
@@ -141,7 +143,41 @@ def test_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: in
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 if total == "float32" else 0)
 
 
-@pytest.mark.parametrize(("m", "k"), [(15, 64), (32, 36)])
+CONVOLUTIONS = [
+    ((1, 14, 14, 64), (3, 3, 64, 32), {"padding": (1, 1)}, 14 * 9),
+    ((2, 9, 20, 64), (1, 1, 64, 40), {}, 2 * 9 * 2),
+    ((1, 28, 28, 64), (3, 3, 64, 16), {"strides": (2, 2), "padding": (1, 1)}, 14 * 9),
+    ((1, 5, 25, 64), (1, 3, 64, 32), {"strides": (1, 3), "dilation": (1, 2)}, 5 * 3),
+    ((1, 7, 7, 64), (1, 1, 64, 32), {}, 7),
+]
+"""Shapes of data and weights with channels last, attributes, and in how many blocks of 16 rows the output lines and taps come."""
+
+
+@pytest.mark.parametrize("kind", ["bf16bf16f32", "u8s8s32"])
+@pytest.mark.parametrize(("shape", "kernel", "attrs", "blocks"), CONVOLUTIONS)
+def test_convolutions_whose_lines_fill_no_tile(
+    tiles: Tiles, kind: str, shape: tuple[int, ...], kernel: tuple[int, ...], attrs: dict[str, Any], blocks: int
+) -> None:
+    rng = np.random.default_rng(0)
+    left, right, total = TYPES[kind]
+    x, w = values(rng, shape, left), values(rng, kernel, right)
+    bb = unity.BlockBuilder()
+    data = Var("x", TensorStructInfo(x.shape, x.dtype.name))
+    with bb.function("main", [data]):
+        with bb.dataflow():
+            layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO", "out_dtype": total}
+            out = bb.emit_output(relax.op.nn.conv2d(data, relax.const(w), **attrs, **layouts))
+        bb.emit_func_output(out)
+    found = unity.VirtualMachine(unity.compile(bb.finalize(), target=f"llvm -mattr={FEATURES}"))["main"](x).numpy()
+    images, filters = [torch.tensor(v.astype("float64")) for v in (x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1))]
+    how = {name.rstrip("s") if name == "strides" else name: value for name, value in attrs.items()}
+    expected = torch.nn.functional.conv2d(images, filters, **how).numpy().transpose(0, 2, 3, 1)
+    steps = 64 // (32 if total == "float32" else 64)
+    assert tiles.count == blocks * (1 if kernel[3] == 16 else 2 * -(-kernel[3] // 32)) * steps
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3 if total == "float32" else 0)
+
+
+@pytest.mark.parametrize(("m", "k"), [(6, 64), (32, 36)])
 def test_less_than_a_tile_uses_dot_products(tiles: Tiles, m: int, k: int) -> None:
     rng = np.random.default_rng(0)
     x, w = values(rng, (m, k), "uint8"), values(rng, (k, 64), "int8")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...arith import Analyzer
 from ...ir.buffer import Buffer, Range
-from ...ir.build import add, const, dtype_of, floordiv, if_then_else, lt, minimum, mul, sub
+from ...ir.build import add, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
 from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -22,6 +22,7 @@ from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import rewrite, substitute
 from .contraction import Contraction, is_parameter
 from .packing import Packing, block_name
+from .tile_blocks import row_step
 
 TRUE = const(True)
 
@@ -48,13 +49,13 @@ def pad_to_tiles(
 ) -> Padded:
     """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed.
 
-    Rows beyond the last repeat it; with ``whole_rows`` (the row selects one axis of the data by itself) they do in a copy of the
-    data, so that tiles of rows are regular in memory.
+    Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
+    with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
     """
     tile_buffer = make_buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
     panels = _panels(what, layout)
     clamp = _clamp(what, row, rows, layout)
-    lines = _lines(what, row, rows) if whole_rows and clamp else None
+    lines = _Lines.of(what, row, rows) if row is not None and whole_rows and (clamp or _strided(what, row)) else None
     nest = _nest(what, row, rows, layout, tile_buffer, panels, clamp, lines)
     statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
     made: list[Stmt] = []
@@ -73,17 +74,14 @@ def pad_to_tiles(
                 copy = f"{panels.name}"
                 made.append(_copy(what, layout, panels))
         if lines is not None:
-            axes = output_axes(lines)
-            cell = tuple([axis.var for axis in axes])
-            value = BufferLoad(what.data.buffer, _clamped(what.data, cell, clamp), prim_type(lines.dtype))
-            made.append(point_nest(lines.name, axes, BufferStore(lines, value, cell)))
+            made.append(lines.fill())
         made.append(nest)
         if after is None:
             made.append(_copy_out(what, tile_buffer, f"{what.output.name}_out"))
     if after is not None:
         made = [_reading(stmt, what.output, tile_buffer) for stmt in made if not _allocates(stmt, what.output)]
     own = [tile_buffer] if constant or panels is None else [tile_buffer, panels]
-    own += [lines] if lines is not None else []
+    own += [lines.copy] if lines is not None else []
     body = seq(*[AllocBuffer(b) for b in own], *made)
     return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
 
@@ -93,10 +91,18 @@ def make_buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> B
     return Buffer(Var(name, PointerType(prim_type(like.dtype), scope)), like.dtype, tuple(shape), name=name)
 
 
-def _round_up(extent: Expr, size: int) -> Expr:
+def _pieces(extent: Expr, size: int) -> Expr:
     dtype = dtype_of(extent)
-    blocks = floordiv(add(extent, const(size - 1, dtype)), const(size, dtype))
-    return Analyzer().simplify(mul(blocks, const(size, dtype)))
+    return Analyzer().simplify(floordiv(add(extent, const(size - 1, dtype)), const(size, dtype)))
+
+
+def _round_up(extent: Expr, size: int) -> Expr:
+    return Analyzer().simplify(mul(_pieces(extent, size), const(size, dtype_of(extent))))
+
+
+def _strided(what: Contraction, row: IterVar) -> bool:
+    found = row_step(what.data, row)
+    return found is not None and found[1] > 1
 
 
 def _extent(what: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
@@ -140,23 +146,59 @@ def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | 
     return {row.var: minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))}
 
 
-def _lines(what: Contraction, row: IterVar | None, rows: int) -> Buffer:
-    """A buffer for the data with its rows rounded up."""
-    assert row is not None
-    data = what.data.buffer
-    shape = [_round_up(n, rows) if e is row.var else n for e, n in zip(what.data.indices, data.shape)]
-    return make_buffer(f"{data.name}_rows", data, shape, "global")
+@dataclass(slots=True, frozen=True)
+class _Lines:
+    """A copy of the data in which rows are neighbours and those that fill the last tile exist. Rows lie along ``axis`` of the
+    data, ``step`` apart: with a step beyond one the copy has an axis of that length before it, for the elements in between."""
 
+    data: Buffer
+    copy: Buffer
+    row: IterVar
+    axis: int
+    step: int
 
-def _clamped(data: BufferLoad, cell: Sequence[Expr], clamp: dict[Var, Expr]) -> tuple[Expr, ...]:
-    """A cell of the copy in the data: the row, which selects one axis by itself, clamped."""
-    return tuple([substitute(clamp[e], {e: c}) if isinstance(e, Var) and e in clamp else c
-                  for e, c in zip(data.indices, cell)])  # fmt: skip
+    @classmethod
+    def of(cls, what: Contraction, row: IterVar, rows: int) -> _Lines:
+        """The copy for tiles of ``rows``."""
+        data, found = what.data.buffer, row_step(what.data, row)
+        assert row.dom is not None and found is not None, "tiles take rows along one axis"
+        axis, step = found
+        extent = row.dom.extent
+        more = mul(sub(_round_up(extent, rows), extent), const(step, dtype_of(extent)))
+        long = Analyzer().simplify(add(data.shape[axis], more))
+        parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
+        shape = (*data.shape[:axis], *parts, *data.shape[axis + 1 :])
+        return cls(data, make_buffer(f"{data.name}_rows", data, shape, "global"), row, axis, step)
+
+    def load(self, node: BufferLoad) -> BufferLoad:
+        """The same element of the copy."""
+        before, index, behind = node.indices[: self.axis], node.indices[self.axis], node.indices[self.axis + 1 :]
+        parts = [index]
+        if self.step > 1:
+            step = const(self.step, dtype_of(index))
+            rest = Analyzer().simplify(substitute(index, {self.row.var: const(0, dtype_of(self.row.var))}))
+            parts = [floormod(rest, step), add(self.row.var, floordiv(rest, step))]
+        return BufferLoad(self.copy, (*before, *parts, *behind), node.ty)
+
+    def fill(self) -> Stmt:
+        """The nest that makes the copy: what lies beyond the data is the last of the axis."""
+        axes = output_axes(self.copy)
+        cell: tuple[Expr, ...] = tuple([axis.var for axis in axes])
+        place, count = cell[self.axis], 1
+        if self.step > 1:
+            place, count = add(mul(cell[self.axis + 1], const(self.step, dtype_of(place))), place), 2
+        last = sub(self.data.shape[self.axis], const(1, dtype_of(self.data.shape[self.axis])))
+        source = (*cell[: self.axis], minimum(place, last), *cell[self.axis + count :])
+        return point_nest(
+            self.copy.name,
+            axes,
+            BufferStore(self.copy, BufferLoad(self.data, source, prim_type(self.copy.dtype)), cell),
+        )
 
 
 def _nest(
     what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
-    clamp: dict[Var, Expr], lines: Buffer | None,
+    clamp: dict[Var, Expr], lines: _Lines | None,
 ) -> Stmt:  # fmt: skip
     """The contraction over whole tiles."""
     axes = []
@@ -168,7 +210,7 @@ def _nest(
         if node.buffer is what.weights.buffer and panels is not None and layout is not None:
             return BufferLoad(panels, layout.indices(node.indices), node.ty)
         if node.buffer is what.data.buffer and lines is not None:
-            return BufferLoad(lines, node.indices, node.ty)
+            return lines.load(node)
         if node.buffer is what.data.buffer and clamp:
             return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
         return node

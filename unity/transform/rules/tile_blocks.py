@@ -2,7 +2,8 @@
 
 The block, its operands' layout and its steps are those of one tensor intrinsic, so that only loops over blocks are left to order.
 Not here: contractions in vector registers (``matmul.py``). Invariant: the innermost reduction is whole tiles, else the
-rule does not apply; rows that are no whole number of tiles are copied into a buffer where they are.
+rule does not apply; rows that fill no whole number of tiles, or are no neighbours (strided convolutions), are copied into a
+buffer where they do and are.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.expr import IntImm
-from ...ir.scalar import IterVar
+from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
+from ..tir.nests import slope
 from .base import Machine
 from .contraction import Contraction, extent_of
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 SIDE = 16
 """Rows and columns of a tile."""
+LEAST = 7
+"""Rows from which on filling a tile up costs less than going without: tiles do eight times the work of dot products."""
 CACHED = 1 << 20
 """Bytes of data rows that a core keeps near while it goes through the columns."""
 
@@ -60,12 +64,19 @@ def tile_block_of(what: Contraction, row: IterVar | None, machine: Machine) -> T
     plain = len(what.weight_order) == len(what.weights.indices)
     if f"amx_{kind}" not in machine.intrinsics or not contiguous or not plain:
         return None
-    if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < SIDE:
+    if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < LEAST:
         return None
-    if height % SIDE and [e for e in indices if row.var in used_vars(e)] != [row.var]:
+    if height % SIDE and row_step(what.data, row) is None:
         return None
     rows = 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE
     return TileBlock(kind, rows, SIDE if width <= SIDE else 2 * SIDE, group, depth)
+
+
+def row_step(data: BufferLoad, row: IterVar) -> tuple[int, int] | None:
+    """The axis of the data along which rows lie, and how far apart they are; None where they lie along several."""
+    axes = [k for k, e in enumerate(data.indices) if row.var in used_vars(e)]
+    step = slope(data.indices[axes[0]], row.var) if len(axes) == 1 else None
+    return (axes[0], step) if step is not None and step > 0 else None
 
 
 def schedule_tile_block(
@@ -113,4 +124,4 @@ def _rows_near(what: Contraction, row: IterVar, shape: TileBlock) -> int | None:
     return max([n for n in range(1, most + 1) if count % n == 0])
 
 
-__all__ = ["TileBlock", "schedule_tile_block", "tile_block_of"]
+__all__ = ["TileBlock", "row_step", "schedule_tile_block", "tile_block_of"]
