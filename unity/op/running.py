@@ -1,6 +1,6 @@
-"""Running largest and smallest (with their indices) and running log of sums of exponentials, along one axis.
+"""Running sums, products, largest and smallest (with their indices), and log of sums of exponentials, along one axis.
 
-Running sums and products: scan.py. Of equal elements the last counts; a NaN stays from where it stands.
+Of equal elements the last counts; a NaN stays from where it stands. The loops: running_lines.py.
 """
 
 from __future__ import annotations
@@ -14,17 +14,110 @@ from .. import te
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.expr import Call, Var
-from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ..ir.expr import Call
+from ..ir.relation import dims, tensor_type
+from ..ir.stmt import Stmt
 from ..ir.types import Expr, TensorType, TupleType, Type
 from .elementwise import in_float32
 from .lowering import SMALL_FLOATS, result_dtype, short_name
+from .manipulate import reorder
 from .reduce import cast_tensor
-from .rules import ZERO, fail, float_tensor, int_attr, like, normal_axis, tensor_arg
-from .scan import loops, read
+from .rules import (
+    ZERO,
+    attr,
+    bool_attr,
+    dtype_value,
+    fail,
+    float_tensor,
+    int_attr,
+    like,
+    normal_axis,
+    product,
+    tensor_arg,
+)
+from .running_lines import LANES, LINES, Carried, running_lines
+from .scan import read
+from .selection import ordered_key
 from .table import Operator, attribute, row
 
 FAMILY = "reduce"
+
+
+def _scan_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    dtype = dtype_value(call, attr(call, "dtype")) or ty.dtype
+    bool_attr(call, "exclusive")
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
+    if attr(call, "axis") is None:
+        known = dims(ty)
+        return (
+            tensor_type((product(known),), dtype, vdevice=ty.vdevice)
+            if known is not None
+            else TensorType(None, dtype, 1, ty.vdevice)
+        )
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
+
+
+def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
+        if attr(call, "axis") is None:
+            x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
+        else:
+            axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+
+        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            def begin(i: list[Expr]) -> list[Expr]:
+                return [build.const(start, wide) if exclusive else read(ins[0], i)]
+
+            def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+                at = [build.sub(v, 1) if a == axis and exclusive else v for a, v in enumerate(i)]
+                return [combine(old[0], read(ins[0], at))]
+
+            return running_lines(outs, axis, Carried([wide], begin, step, together=LINES if wide.is_float else 1))
+
+        made: te.Tensor = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, short_name(call), wide)
+        return cast_tensor(made, dtype, "cast")
+
+    return lower
+
+
+def _scan_ref(fn: Any, start: int) -> Any:
+    def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
+        kind = DataType(str(dtype)).numpy if dtype else x.dtype
+        small = str(kind) in SMALL_FLOATS
+        made = fn(x.astype(np.float32 if small else kind), axis=axis, dtype=np.float32 if small else kind)
+        if exclusive:
+            place = 0 if axis is None else axis
+            made = np.roll(made, 1, place)
+            np.moveaxis(made, place, 0)[:1] = start
+        return made.astype(kind)  # type: ignore[no-any-return]
+
+    return ref
+
+
+_SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
+cumsum = row(
+    "cumsum",
+    _SCAN,
+    _scan_type,
+    "Running sum along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.add, 0),
+    ref=_scan_ref(np.cumsum, 0),
+)
+cumprod = row(
+    "cumprod",
+    _SCAN,
+    _scan_type,
+    "Running product along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.mul, 1),
+    ref=_scan_ref(np.cumprod, 1),
+)
 
 
 def _extreme_type(call: Call) -> Type:
@@ -35,33 +128,54 @@ def _extreme_type(call: Call) -> Type:
     return TupleType((ty, like(ty, DataType("int64"))))
 
 
-def _extreme(largest: bool) -> Callable[..., Any]:
-    def wins(new: Expr, old: Expr) -> Expr:
-        better = build.ge(new, old) if largest else build.le(new, old)
-        if not build.dtype_of(new).is_float:
-            return better
-        return build.logical_or(build.ne(new, new), better)
+def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
+    """Carries the value and its place: what vectors of lines can do."""
 
+    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+        new = read(data, i)
+        wins = build.ge(new, old[0]) if largest else build.le(new, old[0])
+        if data.dtype.is_float:
+            wins = build.logical_or(build.ne(new, new), wins)
+        return [build.select(wins, take, keep) for take, keep in zip((new, i[axis]), old)]
+
+    return Carried([data.dtype, DataType("int64")], lambda i: [read(data, i), ZERO], step)
+
+
+def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
+    """Carries an integer that orders as the value, and its place, where the value is read again: comparing floats takes long."""
+
+    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+        new = read(keys, i)
+        return [build.select(build.ge(new, old[0]), take, keep) for take, keep in zip((new, i[axis]), old)]
+
+    def results(i: list[Expr], carried: list[Expr]) -> list[Expr]:
+        return [read(data, [carried[1] if a == axis else v for a, v in enumerate(i)]), carried[1]]
+
+    return Carried([keys.dtype, DataType("int64")], lambda i: [read(keys, i), ZERO], step, results, LINES)
+
+
+def _extreme(largest: bool) -> Callable[..., Any]:
     def lower(call: Call, x: te.Tensor) -> Any:
         axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
         kind = x.data_type
         source = te.compute(x.shape, lambda *i: x[i].astype("int8"), "wide") if kind.is_bool else x
+        last = axis == x.ndim - 1
+
+        def key(*i: te.Value) -> te.Value:
+            return te.Value(ordered_key(source[i].expr, descending=not largest, nan_first=False))
+
+        keys = te.compute(x.shape, key, "keys")
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-            data, values, places = ins[0], outs[0], outs[1]
-
-            def body(i: list[Var]) -> Stmt:
-                before: list[Expr] = list(i)
-                before[axis] = build.sub(i[axis], 1)
-                new, old = read(data, i), read(values, before)
-                take = seq(BufferStore(values, new, tuple(i)), BufferStore(places, i[axis], tuple(i)))
-                hold = seq(BufferStore(values, old, tuple(i)), BufferStore(places, read(places, before), tuple(i)))
-                return IfThenElse(build.eq(i[axis], ZERO), take, IfThenElse(wins(new, old), take, hold))
-
-            return loops(data.shape, body)
+            carried = _by_key(ins[0], ins[1], axis) if last else _by_value(ins[0], axis, largest)
+            return running_lines(outs, axis, carried)
 
         values, places = te.extern(
-            [x.shape, x.shape], [source], emit, short_name(call), [source.data_type, DataType("int64")]
+            [x.shape, x.shape],
+            [source, keys] if last else [source],
+            emit,
+            short_name(call),
+            [source.data_type, DataType("int64")],
         )
         return cast_tensor(values, kind, "cast"), places
 
@@ -116,15 +230,13 @@ def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     wide = DataType("float32") if x.dtype in SMALL_FLOATS else x.data_type
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        def body(i: list[Var]) -> Stmt:
-            before: list[Expr] = list(i)
-            before[axis] = build.sub(i[axis], 1)
-            value = read(ins[0], i)
-            more = _add_in_logs(read(outs[0], before), value)
-            first = BufferStore(outs[0], value, tuple(i))
-            return IfThenElse(build.eq(i[axis], ZERO), first, BufferStore(outs[0], more, tuple(i)))
+        def begin(i: list[Expr]) -> list[Expr]:
+            return [read(ins[0], i)]
 
-        return loops(ins[0].shape, body)
+        def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+            return [_add_in_logs(old[0], read(ins[0], i))]
+
+        return running_lines(outs, axis, Carried([wide], begin, step, together=LANES))
 
     made = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, "logcumsumexp", wide)
     return cast_tensor(made, result_dtype(call), "cast")

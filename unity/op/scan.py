@@ -1,4 +1,4 @@
-"""Scans and scatters: results that are built up in order, written as loops over buffers.
+"""Scatters: results that are written in order, as loops over buffers. Running sums and their like: running.py.
 
 Writes with indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
 """
@@ -11,28 +11,24 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Call, Var
 from ..ir.relation import dims, tensor_type, unequal
 from ..ir.scalar import BufferLoad
-from ..ir.stmt import BufferStore, For, IfThenElse, Stmt, seq
+from ..ir.stmt import BufferStore, For, Stmt, seq
 from ..ir.types import Expr, TensorType, Type, prim_type
 from .index import check_pick, check_room, in_range, index_tensor
-from .lowering import SMALL_FLOATS, load, result_dims, result_dtype, short_name
-from .manipulate import reorder
+from .lowering import load, result_dims, short_name
 from .rules import (
     ZERO,
     attr,
     bool_attr,
     broadcast_dims,
-    dtype_value,
     fail,
     int_attr,
     is_one,
     normal_axis,
-    product,
     same_dtype,
     tensor_arg,
     tensor_tuple,
@@ -52,91 +48,6 @@ def loops(shape: Sequence[Expr], body: Callable[[list[Var]], Stmt], hint: str = 
 def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
     """Element of a buffer."""
     return BufferLoad(buffer, tuple(indices), prim_type(buffer.dtype))
-
-
-def _scan_type(call: Call) -> Type:
-    ty = tensor_arg(call, 0, "data")
-    dtype = dtype_value(call, attr(call, "dtype")) or ty.dtype
-    bool_attr(call, "exclusive")
-    if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
-    if attr(call, "axis") is None:
-        known = dims(ty)
-        return (
-            tensor_type((product(known),), dtype, vdevice=ty.vdevice)
-            if known is not None
-            else TensorType(None, dtype, 1, ty.vdevice)
-        )
-    normal_axis(call, int_attr(call, "axis"), ty.ndim)
-    return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
-
-
-def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
-    def lower(call: Call, x: te.Tensor) -> te.Tensor:
-        dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
-        if attr(call, "axis") is None:
-            x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
-        else:
-            axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-        wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
-        source = te.compute(x.shape, lambda *i: x[i].astype(wide), "wide") if x.data_type is not wide else x
-
-        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-            data, out = ins[0], outs[0]
-
-            def body(i: list[Var]) -> Stmt:
-                before: list[Expr] = list(i)
-                before[axis] = build.sub(i[axis], 1)
-                first = build.eq(i[axis], ZERO)
-                value = read(data, before if exclusive else i)
-                started = build.const(start, wide) if exclusive else value
-                return IfThenElse(
-                    first,
-                    BufferStore(out, started, tuple(i)),
-                    BufferStore(out, combine(read(out, before), value), tuple(i)),
-                )
-
-            return loops(data.shape, body)
-
-        made: te.Tensor = te.extern(source.shape, [source], emit, short_name(call), wide)
-        return te.compute(made.shape, lambda *i: made[i].astype(dtype), "cast") if wide is not dtype else made
-
-    return lower
-
-
-def _scan_ref(fn: Any, start: int) -> Any:
-    def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
-        kind = DataType(str(dtype)).numpy if dtype else x.dtype
-        small = str(kind) in SMALL_FLOATS
-        made = fn(x.astype(np.float32 if small else kind), axis=axis, dtype=np.float32 if small else kind)
-        if exclusive:
-            place = 0 if axis is None else axis
-            made = np.roll(made, 1, place)
-            np.moveaxis(made, place, 0)[:1] = start
-        return made.astype(kind)  # type: ignore[no-any-return]
-
-    return ref
-
-
-_SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
-cumsum = row(
-    "cumsum",
-    _SCAN,
-    _scan_type,
-    "Running sum along an axis; None flattens first.",
-    family="reduce",
-    lower=_scan(build.add, 0),
-    ref=_scan_ref(np.cumsum, 0),
-)
-cumprod = row(
-    "cumprod",
-    _SCAN,
-    _scan_type,
-    "Running product along an axis; None flattens first.",
-    family="reduce",
-    lower=_scan(build.mul, 1),
-    ref=_scan_ref(np.cumprod, 1),
-)
 
 
 def _for_bool(

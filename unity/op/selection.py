@@ -24,7 +24,8 @@ Element = Callable[[Expr], Expr]
 """Place in a line -> the element there."""
 
 
-def _key_type(dtype: DataType) -> DataType:
+def key_type(dtype: DataType) -> DataType:
+    """Type of ``ordered_key`` of a value."""
     return DataType(f"int{max(32, dtype.bits) if dtype.is_float else max(8, dtype.bits)}")
 
 
@@ -32,20 +33,22 @@ def _greatest(kind: DataType) -> Expr:
     return build.const(2 ** (kind.bits - 1) - 1, kind)
 
 
-def ordered_key(value: Expr, descending: bool = False) -> Expr:
-    """A signed integer that orders as the value does; backwards with ``descending``."""
+def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = None) -> Expr:
+    """A signed integer that orders as the value does; backwards with ``descending``. NaN is the greatest value, or the least or
+    greatest key as ``nan_first`` says."""
     dtype = build.dtype_of(value)
-    kind = _key_type(dtype)
+    kind = key_type(dtype)
     if dtype.is_float:
         value = value if dtype.bits >= 32 else build.cast(value, "float32")
-        plain = build.select(
-            build.eq(value, build.const(0.0, build.dtype_of(value))), build.const(0.0, build.dtype_of(value)), value
-        )
-        raw = build.intrinsic("reinterpret", plain, dtype=kind)
+        zero = build.const(0.0, build.dtype_of(value))
+        raw = build.intrinsic("reinterpret", build.select(build.eq(value, zero), zero, value), dtype=kind)
         sign = build.intrinsic("shift_right", raw, build.const(kind.bits - 1, kind))
-        folded = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, _greatest(kind)))
-        key = build.select(build.eq(value, value), folded, _greatest(kind))
-    elif dtype.is_uint and not dtype.is_bool:
+        key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, _greatest(kind)))
+        key = build.intrinsic("bitwise_not", key) if descending else key
+        first = descending if nan_first is None else nan_first
+        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else _greatest(kind)
+        return build.select(build.eq(value, value), key, edge)
+    if dtype.is_uint and not dtype.is_bool:
         key = build.cast(build.intrinsic("bitwise_xor", value, build.const(1 << (dtype.bits - 1), dtype)), kind)
     else:
         key = build.cast(value, kind)
@@ -57,7 +60,7 @@ class Selection:
 
     def __init__(self, dtype: DataType, length: Expr, descending: bool = False) -> None:
         self.length, self.descending = length, descending
-        self.kind = _key_type(dtype)
+        self.kind = key_type(dtype)
         counter = "int32" if type(length) is IntImm and length.value < 2**31 else "int64"
         self.keys = local_buffer("keys", self.kind, length)
         self.found = local_buffer("found", self.kind, 1)

@@ -27,7 +27,8 @@ from ..recurrent_backward import linear_recurrence
 from ..reduce import collapse_sum_to, mean, std, sum_
 from ..resize import resize1d
 from ..rules import attr, axes_attr, bool_attr, int_attr, normal_axis, product
-from ..scan import cumprod, scatter_elements
+from ..running import cumprod
+from ..scan import scatter_elements
 from ..slicing import concat, strided_slice
 from ..table import constant
 from .parts import field_of, operand_sizes

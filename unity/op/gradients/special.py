@@ -46,7 +46,7 @@ def _logcumsumexp(call: Call, g: Expr) -> list[Any]:
     x, axis = call.args[0], _axis(call)
     high = max_(x, axis=[axis], keepdims=True)
     away = multiply(g, exp(subtract(high, running.logcumsumexp(x, axis=axis))))
-    behind = flip(scan.cumsum(flip(away, axis=axis), axis=axis), axis=axis)
+    behind = flip(running.cumsum(flip(away, axis=axis), axis=axis), axis=axis)
     return [multiply(exp(subtract(x, high)), behind)]
 
 

@@ -1,0 +1,55 @@
+"""Running values of many shapes: lines that fill groups and those left over, along each axis, with NaN and both zeros, fixed and symbolic."""
+
+import numpy as np
+import pytest
+import torch
+
+import unity
+from unity.script import parse
+
+SHAPES = [(1,), (37,), (5, 7), (16, 3), (17, 9), (33, 70), (2, 300), (300, 2), (3, 5, 18), (1, 19, 4), (0, 3), (3, 0)]
+NAMES = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")
+
+
+def _text(name: str, dims: str, axis: int) -> str:
+    symbols = [d for d in dims.split(", ") if d.isalpha()]
+    made = "".join([f"        {d} = T.int64()\n" for d in symbols])
+    return f"""@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(({dims},), "float32")):
+{made}        with R.dataflow():
+            gv = R.{name}(x, axis={axis})
+            R.output(gv)
+        return gv
+"""
+
+
+def _input(shape: tuple[int, ...]) -> np.ndarray:
+    x = np.random.default_rng(0).choice(np.array([0, -0.0, 1, -1, 2, 0.5, -1.5, 1.25], "float32"), shape)
+    if x.size > 20:
+        x.reshape(-1)[[7, 11]] = np.inf, -np.inf
+        x.reshape(-1)[-1] = np.nan
+    return x
+
+
+def _agrees(name: str, dims: str, shape: tuple[int, ...], axis: int) -> None:
+    x = _input(shape)
+    expected = getattr(torch, name)(torch.from_numpy(x), axis)
+    got = unity.VirtualMachine(unity.compile(parse(_text(name, dims, axis))))["main"](x)
+    for a, b in zip(got, expected) if isinstance(expected, tuple) else [(got, expected)]:
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_fixed(name: str, shape: tuple[int, ...]) -> None:
+    for axis in range(len(shape)):
+        _agrees(name, ", ".join([str(d) for d in shape]), shape, axis)
+
+
+@pytest.mark.parametrize("shape", [(17, 9), (33, 300), (0, 3)], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_symbolic(name: str, shape: tuple[int, ...]) -> None:
+    for axis in (0, 1):
+        _agrees(name, "n, m", shape, axis)
