@@ -309,6 +309,47 @@ def _embedding_bag(c: Context, a: Args) -> Result:
         return [op.zeros(ShapeExpr((bags, width)), c.dtype), None, None, None]
     refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
+    size = _bag_size(c, bags, count)
+    return [_even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width), None, None, None]
+
+
+def _bag_size(c: Context, bags: Expr, count: Expr) -> int:
+    """Indices of each bag where the offsets are a range that gives all of them as many (what two axes of indices become), or 0."""
+    offsets = c.node.args[2]
+    if str(offsets.target) != "aten.arange.start_step" or offsets.args[0] != 0 or type(offsets.args[2]) is not int:
+        return 0
+    step: int = offsets.args[2]
+    return step if step > 0 and build.is_int(build.sub(build.mul(bags, step), count), 0) else 0
+
+
+def _padding(c: Context, a: Args) -> int | None:
+    """The row that counts as missing."""
+    padding: int | None = a.padding_idx
+    if padding is not None and padding < 0:
+        return padding + static(shape_of(a.weight)[0], "the number of rows") if "padding_idx" in c.node_target else None
+    return padding
+
+
+def _even_bags(c: Context, a: Args, bags: Expr, size: int) -> Expr:
+    """Bags of one size: reductions along an axis."""
+    rows: Expr = op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0)
+    padding = _padding(c, a)
+    if a.per_sample_weights is not None:
+        rows = op.multiply(rows, c.reshape(a.per_sample_weights, [bags, size, 1]))
+    if padding is None:
+        return c.emit((op.sum, op.mean, op.max)[a.mode](rows, axis=1))
+    kept = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
+    rows = op.where(kept, rows, number(-math.inf if a.mode == 2 else 0, c.dtype))
+    made = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
+    counted = c.emit(op.sum(c.cast(kept, c.dtype), axis=1))
+    if a.mode == 1:
+        return op.divide(made, op.maximum(counted, number(1, c.dtype)))
+    return made if a.mode == 0 else op.where(op.equal(counted, number(0, c.dtype)), number(0, c.dtype), made)
+
+
+def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
+    """Bags that begin where the offsets say: each row is added to its bag."""
+    count = shape_of(a.indices)[0]
     offsets = cut(a.offsets, 0, to_dim(0), bags) if a.include_last_offset else a.offsets
     begins = op.scatter_elements(
         op.zeros(ShapeExpr((build.add(count, 1),)), "int64"), c.cast(offsets, "int64"), op.ones(ShapeExpr((bags,)), "int64"),
@@ -317,18 +358,16 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, to_dim(0), count)
     bag = c.emit(op.subtract(begun, number(1, "int64")))
     rows: Expr = op.take(a.weight, a.indices, axis=0)
-    padding = a.padding_idx
-    if padding is not None and padding < 0 and "padding_idx" in c.node_target:
-        padding += static(shape_of(a.weight)[0], "the number of rows")
+    padding = _padding(c, a)
     if a.per_sample_weights is not None:
         rows = op.multiply(rows, c.reshape(a.per_sample_weights, [count, 1]))
     valid: Expr = op.ones(ShapeExpr((count,)), "bool")
-    if padding is not None and padding >= 0:
+    if padding is not None:
         valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
     kept = c.emit(valid)
     column = c.reshape(kept, [count, 1])
     low = number(-math.inf if a.mode == 2 else 0, c.dtype)
-    rows = rows if padding is None or padding < 0 else op.where(column, rows, low)
+    rows = rows if padding is None else op.where(column, rows, low)
     area = c.broadcast(low, [bags, width])
     made: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
     zeros = op.zeros(ShapeExpr((bags,)), "int64")
@@ -338,4 +377,4 @@ def _embedding_bag(c: Context, a: Args) -> Result:
         made = op.divide(made, c.cast(sizes, c.dtype))
     elif a.mode == 2:
         made = op.where(op.equal(made, low), number(0, c.dtype), made)
-    return [made, None, None, None]
+    return made
