@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import op
-from ..ir.expr import If, ShapeExpr, Tuple, TupleGetItem
+from ..ir.expr import If, ShapeExpr, Tuple, TupleGetItem, Var
 from ..ir.relation import Answer, is_subtype
-from ..ir.types import Expr, PrimType, ShapeType
-from .context import Context, dtype_of, rank_of, refuse, to_dim
+from ..ir.types import Expr, PrimType, ShapeType, prim_type
+from .context import Context, dtype_of, number, rank_of, refuse, to_dim
 from .report import Gap
 
 Nodes = Callable[[Any], None]
@@ -32,10 +32,11 @@ def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
     if str(node.target) in READS:
         made = c.reshape(c.cast(args[0], "float64"), [])
     else:
-        fn = FLOAT_ARITHMETIC.get(node.target)
-        if fn is None:
-            raise Gap(f"{getattr(node.target, '__name__', node.target)} of a float that depends on the data")
-        made = fn(*[c.cast(v, "float64") for v in args])
+        fn, name = FLOAT_ARITHMETIC.get(node.target), getattr(node.target, "__name__", str(node.target))
+        values = [c.cast(v, "float64") for v in args]
+        if fn is None and name != "sym_float":
+            raise Gap(f"{name} of a float that depends on the data")
+        made = values[0] if fn is None else fn(*values)
     found = c.emit(made)
     c.numbers.add(found)
     return found
@@ -49,6 +50,38 @@ def read_number(c: Context, x: Expr) -> Expr:
     symbol = c.symbols.bind_flag(c.value) if flag else c.symbols.bind(c.value)
     c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
     return c.symbols.expr(c.value) if flag else symbol
+
+
+_FLOATS: dict[str, Callable[..., Expr]] = {
+    "Add": op.add, "Mul": op.multiply, "FloatTrueDiv": op.divide, "IntTrueDiv": op.divide, "FloatPow": op.power,
+}  # fmt: skip
+_ROUNDED = {"TruncToInt": op.trunc, "FloorToInt": op.floor, "CeilToInt": op.ceil}
+
+
+def rounded_size(c: Context, e: Any) -> Expr:
+    """A size rounded from floats, computed in float64 as torch does and read when the program runs. Raises Gap."""
+
+    def value(part: Any) -> Expr:
+        kind = type(part).__name__
+        if part.is_Float or part.is_Integer:
+            return number(float(part), "float64")
+        if part.is_integer:
+            return c.cast(c.symbols.convert(part), "float64")
+        if kind == "ToFloat":
+            return value(part.args[0])
+        fn = _FLOATS.get(kind)
+        refuse(fn is None, f"sizes with {kind} are not expressible: {part}")
+        assert fn is not None
+        made = value(part.args[0])
+        for other in part.args[1:]:
+            made = fn(made, value(other))
+        return made
+
+    rounded = c.cast(c.emit(_ROUNDED[type(e).__name__](value(e.args[0]))), "int64")
+    symbol = Var("size", prim_type("int64"))
+    values = c.emit(op.reshape(rounded, ShapeExpr((to_dim(1),))))
+    c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
+    return symbol
 
 
 def is_cond(node: Any) -> bool:

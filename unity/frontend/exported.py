@@ -31,6 +31,7 @@ from .control import READS, is_cond
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
+from .guards import guard_conditions
 from .index_checks import check_indices
 from .loops import is_loop
 from .report import FallbackWarning, Gap, ImportReport
@@ -108,6 +109,7 @@ class _Import:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
         self._squeezed()
+        self.symbols.contracts += guard_conditions(self.program, self._guarded)
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
@@ -221,6 +223,15 @@ class _Import:
                 found.append((str(symbol), low, high))
         return found
 
+    def _guarded(self, name: str, axis: int | None) -> Expr:
+        """A size that a guard of torch speaks of. Raises Gap."""
+        value = next(
+            (n.meta["val"] for n in self.program.graph.nodes if n.op == "placeholder" and n.name == name), None
+        )
+        if value is None or isinstance(value, self.context.torch.Tensor) != (axis is not None):
+            raise Gap(f"no input is called {name}")
+        return self.symbols.expr(value if axis is None else value.shape[axis])
+
     def _squeezed(self) -> None:
         """``squeeze`` of an axis of symbolic size keeps it, as torch exported it: then the size may not be one."""
         for node in self.program.graph.nodes:
@@ -234,23 +245,28 @@ class _Import:
 
     def _check_ranges(self, ranges: Sequence[tuple[str, int | None, int | None]]) -> None:
         for name, low, high in ranges:
-            var = self.symbols.known(name)
-            assert var is not None
-            checks = [build.ge(var, low)] if low is not None else []
-            checks += [build.le(var, high)] if high is not None else []
+            size = self.symbols.known(name)
+            assert size is not None
+            checks = [build.ge(size, low)] if low is not None else []
+            checks += [build.le(size, high)] if high is not None else []
             cond = checks[0] if len(checks) == 1 else build.logical_and(checks[0], checks[1])
             limits = " and ".join([t for t in (f"at least {low}" if low is not None else "",
                                                f"at most {high}" if high is not None else "") if t])  # fmt: skip
-            text = f"{self._dimension(var)} must be {limits}, got {{}}"
-            self.builder.emit(op.assert_op(cond, var, format=text))
+            text = f"{self._in_words(size)} must be {limits}, got {{}}"
+            self.builder.emit(op.assert_op(cond, size, format=text))
 
         for contract in self.symbols.contracts:
-            text = str(contract)
-            for var in free_vars(contract):
-                text = re.sub(rf"\b{re.escape(var.name)}\b", self._dimension(var), text)
-            self.builder.emit(op.assert_op(contract, format=f"the sizes of the inputs do not fit: expected {text}"))
+            text = f"the sizes of the inputs do not fit: expected {self._in_words(contract)}"
+            self.builder.emit(op.assert_op(contract, format=text))
 
-    def _dimension(self, var: Expr) -> str:
+    def _in_words(self, e: Expr) -> str:
+        """An expression with sizes called by the inputs that have them."""
+        text = str(e)
+        for var in free_vars(e):
+            text = re.sub(rf"\b{re.escape(var.name)}\b", self._dimension(var), text)
+        return text
+
+    def _dimension(self, var: Var) -> str:
         for param in self.inputs:
             if param is var:
                 return param.name

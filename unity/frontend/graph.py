@@ -11,6 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
 from .aten.complex import evaluate
 from .context import Args, Context, Result
-from .control import READS, conditional, float_number, is_cond, read_number
+from .control import READS, conditional, float_number, is_cond, read_number, rounded_size
 from .fallback import Deferred, call_torch, holds_deferred
 from .flex import flex_attention, is_flex
 from .loops import is_loop, loop
@@ -41,6 +42,7 @@ class GraphImporter:
 
     def __init__(self, context: Context, strict: bool, report: ImportReport, trains: bool = False) -> None:
         self.context = context
+        context.symbols.read = partial(rounded_size, context)
         self.trains = trains
         """Operators of training are taken; those that draw random numbers run in torch."""
         self.strict = strict

@@ -36,12 +36,24 @@ _FUNCTIONS: dict[str, Callable[[list[Expr]], Expr]] = {
 }  # fmt: skip
 
 
+_ROUNDINGS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "TruncToInt": build.floordiv, "FloorToInt": build.floordiv, "CeilToInt": build.ceildiv,
+}  # fmt: skip
+"""How a quotient from 0 becomes an integer."""
+_EXACT_BITS = 20
+"""A float whose numerator has no more bits gives exact products with all sizes below 2^33."""
+
+
 class Symbols:
-    """Expressions of the sympy symbols met so far, and what must hold for them (``contracts``)."""
+    """Expressions of the sympy symbols met so far, and what must hold for them (``contracts``).
+
+    ``read``: makes a symbol of a size that is rounded from floats, by a computation when the program runs.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Expr] = {}
         self.contracts: list[Expr] = []
+        self.read: Callable[[Any], Expr] | None = None
 
     def bind(self, value: Any) -> Expr:
         """Expression of a size that stands in a parameter: its symbols become known.
@@ -71,7 +83,7 @@ class Symbols:
         if len(unknown) > 1 or not factor.is_Integer or factor == 0 or size != factor * symbol + rest:
             raise Gap(f"the size {size} does not determine its symbols")
         var = Var(f"{symbol}_size", prim_type("int64"))
-        offset, times = self._convert(rest), build.const(int(factor), "int64")
+        offset, times = self.convert(rest), build.const(int(factor), "int64")
         found = self._known[str(symbol)] = build.floordiv(build.sub(var, offset), times)
         self.contracts.append(build.eq(build.add(build.mul(found, times), offset), var))
         return var
@@ -110,13 +122,14 @@ class Symbols:
             return build.const(value, "bool")
         if isinstance(value, int):
             return build.const(value, "int64")
-        return self._convert(value.node.expr)
+        return self.convert(value.node.expr)
 
     def dims(self, shape: Sequence[Any]) -> tuple[Expr, ...]:
         """Expressions of a shape. Raises Gap."""
         return tuple([self.expr(d) for d in shape])
 
-    def _convert(self, e: Any) -> Expr:
+    def convert(self, e: Any) -> Expr:
+        """Expression of what sympy wrote. Raises Gap."""
         if e.is_Integer:
             return build.const(int(e), "int64")
         kind = type(e).__name__
@@ -128,13 +141,43 @@ class Symbols:
                 raise Gap(f"the size {e} depends on the data")
             return found
         if kind == "Pow" and e.args[1].is_Integer and int(e.args[1]) > 0:
-            return _fold(build.mul)([self._convert(e.args[0])] * int(e.args[1]))
+            return _fold(build.mul)([self.convert(e.args[0])] * int(e.args[1]))
         if kind == "Piecewise":
-            made = self._convert(e.args[-1][0])
+            made = self.convert(e.args[-1][0])
             for value, cond in reversed(e.args[:-1]):
-                made = build.select(self._convert(cond), self._convert(value), made)
+                made = build.select(self.convert(cond), self.convert(value), made)
             return made
+        if kind in _ROUNDINGS:
+            return self._rounded(e)
         fn = _FUNCTIONS.get(kind)
         if fn is None:
             raise Gap(f"sizes with {kind} are not expressible: {e}")
-        return fn([self._convert(a) for a in e.args])
+        return fn([self.convert(a) for a in e.args])
+
+    def _rounded(self, e: Any) -> Expr:
+        """A size such as ``int(0.5 * n)``: by integers where the product is exact, else as torch computes it."""
+        found = self._known.get(str(e))
+        if found is not None:
+            return found
+        quotient = _quotient(e.args[0])
+        if quotient is not None:
+            size, numerator, denominator = quotient
+            over = build.mul(self.convert(size), build.const(numerator, "int64"))
+            return _ROUNDINGS[type(e).__name__](over, build.const(denominator, "int64"))
+        if self.read is None:
+            raise Gap(f"sizes with {type(e).__name__} are not expressible: {e}")
+        found = self._known[str(e)] = self.read(e)
+        return found
+
+
+def _quotient(e: Any) -> tuple[Any, int, int] | None:
+    """(size, numerator, denominator) of a float that is exactly ``size * numerator / denominator``, with a size from 0."""
+    kind = type(e).__name__
+    if kind == "IntTrueDiv" and e.args[1].is_Integer and int(e.args[1]) > 0:
+        size, factor = e.args[0], (1, int(e.args[1]))
+    elif kind == "Mul" and len(e.args) == 2 and e.args[0].is_Float and type(e.args[1]).__name__ == "ToFloat":
+        size, factor = e.args[1].args[0], float(e.args[0]).as_integer_ratio()
+    else:
+        return None
+    exact = 0 <= factor[0] < 1 << _EXACT_BITS and factor[1] < 1 << _EXACT_BITS
+    return (size, *factor) if exact and size.is_nonnegative else None

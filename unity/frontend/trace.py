@@ -22,6 +22,7 @@ from .torch_table import ATEN
 def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
     """``torch.export.export`` without gradients; its failure as FrontendError E016 with torch's words."""
     torch = require("torch")
+    require("torch._dynamo")  # which torch.export imports when it is called
     if isinstance(dynamic_shapes, list):
         names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
         dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
@@ -170,6 +171,9 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
             if isinstance(dim, str):
                 sizes.setdefault(dim, 4 + len(sizes))
                 dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
+            elif not isinstance(dim, int) or dim < 0:
+                raise FrontendError("E013", f"a size is a number from 0, or a name where it varies, got {dim!r}",
+                                    help='for example [(("n", 3, 224, 224), "float32")]')  # fmt: skip
         samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
         shapes.append(dynamic)
     return tuple(samples), shapes if symbols else None

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 
 from .errors import MissingExtraError
+from .interrupts import interrupts_held
 
 EXTRAS = {"torch": "torch", "pycuda": "cuda", "matplotlib": "plot", "rich": "progress"}
 
 
 def require(module: str) -> ModuleType:
-    """Import an optional package or raise MissingExtraError E002 that says which extra to install."""
+    """Import an optional package or raise MissingExtraError E002 that says which extra to install.
+
+    An interrupt waits until the package is imported: half of one cannot be used, nor imported again.
+    """
+    found = sys.modules.get(module)
+    if found is not None:
+        return found
     try:
-        return importlib.import_module(module)
+        with interrupts_held():
+            return importlib.import_module(module)
     except ImportError as error:
         extra = EXTRAS.get(module.partition(".")[0], module)
         raise MissingExtraError(

@@ -1,0 +1,135 @@
+"""What torch.export took for granted of the sizes (its guards), as conditions of the IR. Not here: ranges of single sizes.
+
+A guard is Python text over inputs, ``L['x'].size()[0] % 2 == 0``: a branch of the model was decided by it. It is read, never run.
+Invariant: what torch assumes of every size by itself, that it is neither zero nor one, is no condition here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import build
+from ..ir.types import Expr
+from .report import Gap
+
+Size = Callable[[str, int | None], Expr]
+"""Expression of a size: name of an input, axis; or the input itself, a number, without an axis. Raises Gap."""
+
+_ARITHMETIC: dict[type, Callable[[Any, Any], Expr]] = {
+    ast.Add: build.add, ast.Sub: build.sub, ast.Mult: build.mul, ast.FloorDiv: build.floordiv, ast.Mod: build.floormod,
+}  # fmt: skip
+_COMPARISONS: dict[type, Callable[[Any, Any], Expr]] = {
+    ast.Eq: build.eq, ast.NotEq: build.ne, ast.Lt: build.lt, ast.LtE: build.le, ast.Gt: build.gt, ast.GtE: build.ge,
+}  # fmt: skip
+_CALLS = {"max": build.maximum, "min": build.minimum}
+_QUOTIENTS = {"math.trunc": build.floordiv, "math.floor": build.floordiv, "math.ceil": build.ceildiv}
+"""Roundings of a quotient of sizes, which are not negative."""
+_SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
+"""Comparisons with a constant that torch adds by itself."""
+_MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.NotEq: ast.NotEq}
+
+
+def guard_conditions(program: Any, size: Size) -> list[Expr]:
+    """The conditions that a program was exported under, without those that torch always adds and those of single sizes."""
+    found = []
+    for text in getattr(program, "_guards_code", None) or ():
+        tree = ast.parse(text, mode="eval").body
+        if _is_special(tree) or _is_range(tree):
+            continue
+        try:
+            condition = _Reader(size).read(tree)
+        except Gap:  # a condition on strides or objects: inputs are made compact, objects are compared with the example
+            continue
+        if not build.is_const(condition):
+            found.append(condition)
+    return found
+
+
+def _parts(tree: ast.expr) -> tuple[ast.expr, type, ast.expr] | None:
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        return tree.left, type(tree.ops[0]), tree.comparators[0]
+    return None
+
+
+def _is_special(tree: ast.expr) -> bool:
+    parts = _parts(tree)
+    if parts is None:
+        return False
+    left, kind, right = parts
+    if isinstance(left, ast.Constant):
+        left, kind, right = right, _MIRRORED.get(kind, kind), left
+    return isinstance(right, ast.Constant) and (kind, right.value) in _SPECIAL
+
+
+def _is_range(tree: ast.expr) -> bool:
+    """Is one size compared with constants? Such bounds stand in the ranges."""
+    if not isinstance(tree, ast.Compare) or not all([type(o) in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) for o in tree.ops]):
+        return False
+    sides = [tree.left, *tree.comparators]
+    return sum([not isinstance(s, ast.Constant) for s in sides]) == 1 and any([_size_of(s) is not None for s in sides])
+
+
+def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
+    """(input, axis) of ``x.size()[axis]``."""
+    match tree:
+        case ast.Subscript(
+            value=ast.Call(func=ast.Attribute(value=source, attr="size"), args=[]), slice=ast.Constant(value=int(axis))
+        ):
+            return source, axis
+    return None
+
+
+def _name(tree: ast.expr) -> str:
+    """``pair_a_0`` of ``L['pair']['a'][0]``: what torch calls the input. Raises Gap."""
+    match tree:
+        case ast.Subscript(value=ast.Name(id="L"), slice=ast.Constant(value=str(key))):
+            return key
+        case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
+            return f"{_name(inner)}_{key}"
+    raise Gap(f"the guard speaks of {ast.unparse(tree)}")
+
+
+class _Reader:
+    def __init__(self, size: Size) -> None:
+        self._size = size
+
+    def read(self, tree: ast.expr) -> Expr:
+        """Expression of a guard's part. Raises Gap."""
+        match tree:
+            case ast.Constant(value=bool(flag)):
+                return build.const(flag, "bool")
+            case ast.Constant(value=int(number)):
+                return build.const(number, "int64")
+            case ast.BoolOp(op=kind, values=values):
+                join = build.logical_and if isinstance(kind, ast.And) else build.logical_or
+                return self._joined(join, [self.read(v) for v in values])
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return build.logical_not(self.read(inner))
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return build.sub(build.const(0, "int64"), self.read(inner))
+            case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
+                return _ARITHMETIC[type(kind)](self.read(left), self.read(right))
+            case ast.Compare(left=left, ops=kinds, comparators=others) if all([type(k) in _COMPARISONS for k in kinds]):
+                sides = [self.read(side) for side in (left, *others)]
+                made = [_COMPARISONS[type(k)](a, b) for k, a, b in zip(kinds, sides, sides[1:])]
+                return self._joined(build.logical_and, made)
+            case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLS:
+                return self._joined(_CALLS[name], [self.read(a) for a in args])
+            case ast.Call(func=called, args=[ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int(by)))]):
+                rounding = _QUOTIENTS.get(ast.unparse(called))
+                if rounding is not None and by > 0:
+                    return rounding(self.read(left), build.const(by, "int64"))
+        axis = _size_of(tree)
+        return self._size(_name(tree), None) if axis is None else self._size(_name(axis[0]), axis[1])
+
+    @staticmethod
+    def _joined(join: Callable[[Any, Any], Expr], values: list[Expr]) -> Expr:
+        made = values[0]
+        for value in values[1:]:
+            made = join(made, value)
+        return made
+
+
+__all__ = ["guard_conditions"]
