@@ -29,6 +29,7 @@ from .remove_no_op import remove_no_op
 from .rewrite_unsafe_select import rewrite_unsafe_select
 from .share_loops import share_loops
 from .simplify import simplify
+from .split_periods import split_periods
 from .split_reductions import split_reductions
 from .storage_rewrite import storage_rewrite
 from .tile_reductions import tile_reductions
@@ -59,6 +60,7 @@ CPU_PIPELINE = Pipeline((
     flatten_buffer,
     simplify,
     coalesce_loops,
+    split_periods,
     storage_rewrite,
     legalize_narrow_float,
     vectorize_loop,
