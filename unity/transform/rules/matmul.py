@@ -23,6 +23,7 @@ from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ...support.late import late_function
 from ..tir.nests import slope
+from ..tir.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 from ..tir.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .borders import spread_copy
@@ -54,6 +55,8 @@ DEEP = 128
 """Steps of a reduction from which on transposing tiles costs little beside it."""
 NEAR = 1 << 18
 """Bytes of weights that stay in a core's cache while it goes through the rows."""
+FETCHED = 3 << 18
+"""Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
 PACKED_ROWS = 16
 """Rows from which on an operand that is no constant is worth packing in the program."""
 
@@ -231,7 +234,8 @@ def _tile(
         sch.unroll(loop)
     if dot is None:
         sch.vectorize(j2)
-    place = _shared(sch, outer) if _work(what) >= PARALLEL_WORK else outer[-1]
+    panels = outer[-1] is not j0 and _depth(what) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
+    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _work(what) >= PARALLEL_WORK else outer[-1]
     sch.reverse_compute_at(after, place)
     for part in on_tile:
         *others, last = sch.get_loops(part)[-2 - len(inner) :]
@@ -252,8 +256,12 @@ def _weights_near(what: Contraction) -> bool:
         return False
     rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
     columns = extent_of(what.columns) or 1
-    depth = math.prod([extent_of(axis) or 1 for axis in what.reductions])
-    return rows > columns and columns * depth * what.weights.buffer.dtype.itemsize <= NEAR
+    return rows > columns and columns * _depth(what) * what.weights.buffer.dtype.itemsize <= NEAR
+
+
+def _depth(what: Contraction) -> int:
+    """Steps of the reductions; symbols count as one."""
+    return math.prod([extent_of(axis) or 1 for axis in what.reductions])
 
 
 def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
@@ -276,15 +284,19 @@ def _worth_turning(what: Contraction, lanes: int) -> bool:
     return steps >= DEEP and line is not None and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
 
 
-def _shared(sch: Schedule, outer: list[LoopRV]) -> LoopRV:
+def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
-    proved of a fused one): those before them are shared where they are enough, else the first of them is."""
+    proved of a fused one): those before them are shared where they are enough, else the first of them is. The first ``panels``
+    loops go over panels of weights, the others over tiles that read one: where the loops allow, panels are fetched ahead."""
     extents = [sch.get(loop).extent for loop in outer]
     fixed = [e.value if type(e) is IntImm else 0 for e in extents]
     count = fixed.index(0) if 0 in fixed else len(outer)
     first = sch.fuse(*outer[:count]) if count > 1 else outer[0]
     enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= SHARED_TILES)
     sch.parallel(first if enough else outer[count])
+    tiles = math.prod(fixed[panels:count])
+    if 0 < panels <= count and (tiles > 1 or count < len(outer)):
+        sch.annotate(first, SOFTWARE_PREFETCH_PANEL, tiles)
     return first if count == len(outer) else outer[-1]
 
 

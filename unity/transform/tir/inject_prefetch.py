@@ -5,22 +5,24 @@ place it has ``d`` iterations later (that of the last iteration near the end). F
 
 Rewrite: ``for i in T.serial(n, annotations={"software_prefetch": 8}): s(A[i])`` ->
 ``for i in range(n): { T.prefetch(T.address_of(A[min(i + 8, n - 1)]), 0, 3, 1); s(A[i]) }``.
+A loop over tiles with ``software_prefetch_panel: n`` fetches panels ahead (``prefetch_panels.py``).
 """
 
 from __future__ import annotations
 
 from ...ir.buffer import Buffer
-from ...ir.build import add, dtype_of, int_imm, intrinsic, minimum, sub
-from ...ir.expr import Call, IntImm, op
+from ...ir.build import add, dtype_of, int_imm, minimum, sub
+from ...ir.expr import Call, IntImm
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad, Ramp
-from ...ir.stmt import AllocBuffer, Bind, Evaluate, For, Stmt, seq
+from ...ir.stmt import AllocBuffer, Bind, For, Stmt, seq
 from ...ir.structural import structural_equal
-from ...ir.types import Expr, PointerType, prim_type
+from ...ir.types import Expr, prim_type
 from ...ir.walk import collect, rewrite, substitute, used_vars
 from ...support.errors import PassError
 from ..base import prim_func_pass
+from .prefetch_panels import fetch_panels, prefetch_of
 
 SOFTWARE_PREFETCH = "software_prefetch"
 """Annotation of a loop: how many iterations ahead."""
@@ -64,15 +66,13 @@ def _loop(loop: For) -> Stmt:
         places.append(BufferLoad(load.buffer, (index,), prim_type(load.buffer.dtype)))
     fetches: list[Stmt] = []
     for place in places:
-        pointer = PointerType(prim_type(place.buffer.dtype), place.buffer.scope)
         there = replace(place, indices=(substitute(place.indices[0], {loop.loop_var: ahead}),))
-        where = Call(op("T.address_of"), (there,), {}, (), pointer)
-        fetches.append(Evaluate(intrinsic("prefetch", where, 0, 3, 1)))
+        fetches.append(prefetch_of(there, 3))
     return replace(bare, body=seq(*fetches, loop.body))
 
 
 @prim_func_pass()
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
     """Fetch ahead where loops ask for it."""
-    body = rewrite(func.body, {For: _loop})
+    body = rewrite(rewrite(func.body, {For: _loop}), {For: fetch_panels})
     return func if body is func.body else replace(func, body=body)
