@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import te
 from ..ffi.dtype import DataType
+from ..ir import build
 from ..ir.expr import Call
 from ..ir.op import Param
 from ..ir.types import Expr, TensorType, TupleType, Type
@@ -38,43 +39,49 @@ def _with_indices(rule: Callable[[Call], Type]) -> Callable[[Call], Type]:
     return found
 
 
-def _better(x: Any, y: Any) -> te.Value:
-    """Does the pair (index, value) x win? An index of -1 never does."""
-    (i, a), (j, b) = x, y
-    wins = te.any(a > b, te.all(a == b, i < j))
-    if a.dtype.is_float:
-        nan_a, nan_b = a != a, b != b
-        wins = te.any(te.all(nan_a, te.any(~nan_b, i > j)), te.all(~nan_b, wins))
-    return te.all(i >= 0, te.any(j < 0, wins))
-
-
-def _combine(x: Any, y: Any) -> tuple[te.Value, te.Value]:
-    first = _better(x, y)
-    return te.select(first, x[0], y[0]), te.select(first, x[1], y[1])
-
-
-_largest = te.comm_reducer(_combine, lambda i, v: (te.const(-1, i), te.lowest(v)), "argmax_in_window")
-
-
 def _pick(
     x: te.Tensor,
     shape: Sequence[Expr],
     reach: Sequence[Any],
     place: Callable[[Sequence[te.Value], int, te.Value], Place],
 ) -> tuple[te.Tensor, te.Tensor]:
-    """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis."""
+    """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis.
+
+    Two reductions that need no pairs: the value, then the least index of an element that is it. Of NaNs it is the greatest: they
+    count as the negative of their index. A window without elements has the index -1.
+    """
     rank = x.ndim - 2
-    rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
-    def body(*i: te.Value) -> Any:
-        places = [place(i, n, rs[n]) for n in range(rank)]
-        inside = te.all(*[ok for _, ok in places])
-        at = [p for p, _ in places]
-        value = te.if_then_else(inside, x[[i[0], i[1], *at]], te.lowest(x.dtype))
-        return _largest((te.select(inside, ravel(at, x.shape[2:]), te.const(-1, "int64")), value), axis=rs)
+    def reduced(reducer: Any, element: Callable[..., te.Value], neutral: te.Value, name: str) -> te.Tensor:
+        rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
-    places, values = te.compute(shape, body, "largest")
-    return values, places
+        def body(*i: te.Value) -> Any:
+            places = [place(i, n, rs[n]) for n in range(rank)]
+            at = [p for p, _ in places]
+            inside = te.all(*[ok for _, ok in places])
+            return reducer(te.if_then_else(inside, element(i, at), neutral), axis=rs)
+
+        return te.compute(shape, body, name)  # type: ignore[no-any-return]
+
+    none = te.const((1 << 63) - 1, "int64")
+    values = reduced(te.max, lambda i, at: x[[i[0], i[1], *at]], te.lowest(x.dtype), "largest")
+
+    def index(i: Sequence[te.Value], at: list[te.Value]) -> te.Value:
+        value, top, flat = x[[i[0], i[1], *at]], values[i], ravel(at, x.shape[2:])
+        if not x.data_type.is_float:
+            return te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
+        nan = te.all(value != value, top != top)
+        return te.select(
+            nan, te.const(0, "int64") - flat, te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
+        )
+
+    first = reduced(te.min, index, none, "first")
+
+    def found(*i: te.Value) -> te.Value:
+        nothing = te.select(te.Value(build.eq(first[i].expr, none.expr)), te.const(-1, "int64"), first[i])
+        return te.select(first[i] < te.const(0, "int64"), te.const(0, "int64") - first[i], nothing)
+
+    return values, te.compute(shape, found, "place")
 
 
 def largest_in_windows(call: Call, x: te.Tensor, shape: Sequence[Expr]) -> tuple[te.Tensor, te.Tensor]:
