@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,18 @@ def array_from_torch(value: torch.Tensor) -> np.ndarray:
     return shared
 
 
+@cache
+def _carried(dtype: np.dtype) -> tuple[np.dtype, torch.dtype] | None:
+    """The integers that numpy hands to torch for a type, and what torch makes of them; None for types both have."""
+    kind = from_numpy(dtype)
+    target = getattr(require("torch"), kind.name, None)
+    return (
+        (np.dtype(np.int16 if kind.itemsize == 2 else np.uint8), target)
+        if _is_carried(kind) and target is not None
+        else None
+    )
+
+
 def torch_from_array(array: np.ndarray) -> torch.Tensor:
     """A torch tensor over a numpy array's memory. Raises FFIError E704 (type unknown to torch), E712 (read-only)."""
     torch_module = sys.modules.get("torch") or require("torch")
@@ -63,15 +76,13 @@ def torch_from_array(array: np.ndarray) -> torch.Tensor:
         return plain
     if not array.flags.writeable:
         raise FFIError("E712", "torch cannot share read-only memory", help="copy first: tensor.numpy().copy()")
-    if any(step < 0 for step in array.strides):
+    if any([step < 0 for step in array.strides]):
         raise FFIError("E704", "torch has no negative strides", help="copy first: tensor.numpy().copy()")
-    dtype = from_numpy(array.dtype)
-    target = getattr(torch_module, dtype.name, None)
-    if target is None:
-        raise FFIError("E704", f"torch has no data type {dtype.name}")
-    if _is_carried(dtype):
-        carrier = np.int16 if dtype.itemsize == 2 else np.uint8
-        result: torch.Tensor = torch_module.from_numpy(array.view(carrier)).view(target)
-        return result
+    carried = _carried(array.dtype)
+    if carried is not None:
+        return torch_module.from_numpy(array.view(carried[0])).view(carried[1])  # type: ignore[no-any-return]
+    name = from_numpy(array.dtype).name
+    if getattr(torch_module, name, None) is None:
+        raise FFIError("E704", f"torch has no data type {name}")
     shared: torch.Tensor = torch_module.from_numpy(array)
     return shared
