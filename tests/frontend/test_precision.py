@@ -9,7 +9,7 @@ from unity.frontend.precision import reduction_of
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import FrontendError, UnityError
-from unity.transform.relax.quantize_weights import quantize_weights
+from unity.transform.relax.quantize_weights import quantize_weights, rounded
 
 torch = pytest.importorskip("torch")
 
@@ -141,6 +141,25 @@ def test_weights_in_few_bits(precision, worst, n):
     if n:
         exact = unity.compile(mod)["main"](x)
         assert 1e-4 < compare(precision, [(exact, found)]).relative < worst
+
+
+@pytest.mark.parametrize("shape", [(96,), (1, 96), (2, 7, 96), (2, 3, 1, 96), ("b", 5, 96), (3, "n", 96)])
+@pytest.mark.parametrize("columns", [16, 48, 128])
+def test_four_bits_for_any_rows(shape, columns):
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((96, columns)).astype("float32")
+    text = f'@R.function\ndef main(x: R.Tensor({shape}, "float32")):\n    y = R.matmul(x, w)\n    return y\n'
+    text = text.replace("'", '"')
+    f = unity.compile(unity.IRModule({"main": parse(text, scope={"w": w})}, {}, {}), precision="int4")["main"]
+    whole, scale = rounded(w.reshape(3, 32, columns), 7)
+    used = (whole * scale[:, None]).reshape(96, columns)
+    for size in (0, 1, 4, 6):
+        x = rng.standard_normal([size if isinstance(n, str) else n for n in shape]).astype("float32")
+        np.testing.assert_allclose(f(x).numpy(), x @ used, rtol=1e-4, atol=1e-4)
+    x = np.zeros(x.shape, "float32")
+    x[..., 5] = np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(f(x).numpy(), x @ used)
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -27,6 +27,8 @@ from ...op.table import constant
 from ...support.errors import PassError
 from ...te.sharing import KernelTable
 from ..base import module_pass
+from ..rules.base import SCHEDULED
+from .four_bits import four_bit_product
 from .rewriting import GraphRewriter, each_binding
 
 PANELS = (64, 48, 32, 16)
@@ -106,8 +108,8 @@ def _eight(weights: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray]:
     rows, columns = weights.shape
     whole, scale = rounded(weights.reshape(rows // group, group, columns), 7)
-    codes = (whole.reshape(rows, columns) + 8).astype("uint8")
-    return in_panels(codes[0::2] | (codes[1::2] << 4), width), in_panels(scale, width)
+    codes = whole.reshape(rows, columns).view("uint8") & 15
+    return in_panels((codes[0::2] | (codes[1::2] << 4)).view("int8"), width), in_panels(scale, width)
 
 
 def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, rows: int, bits: int, group: int) -> Any:
@@ -121,18 +123,12 @@ def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, row
     def eight(*i: te.Value) -> te.Value:
         return te.sum(x[(*i[:-2], k)] * w[i[-2], k, i[-1]].astype("float32"), axis=[k])
 
-    def four(*i: te.Value) -> te.Value:
-        pair = w[i[-2], k, i[-1]].astype("int32")
-        low, high = ((pair & 15) - 8).astype("float32"), ((pair >> 4) - 8).astype("float32")
-        total = x[(*i[:-2], k * 2)] * low + x[(*i[:-2], k * 2 + 1)] * high
-        return te.sum(total * s[i[-2], k // (group // 2), i[-1]], axis=[k])
-
-    k = te.reduce_axis((0, rows if bits == 8 else rows // 2), "k")
-    if bits == 8:
-        total = te.compute(shape, eight, "product")
-        result = te.compute(shape, lambda *i: total[i] * s[i[-2], i[-1]], "scaled")
-    else:
-        result = te.compute(shape, four, "product")
+    if bits == 4:
+        result = four_bit_product(x, w, s, group)
+        return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True, SCHEDULED: True})
+    k = te.reduce_axis((0, rows), "k")
+    total = te.compute(shape, eight, "product")
+    result = te.compute(shape, lambda *i: total[i] * s[i[-2], i[-1]], "scaled")
     return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True})
 
 
