@@ -2,7 +2,7 @@
 
 Rewrite: ``y = R.matmul(x, w)`` with a float32 constant ``w`` of shape (k, n) -> a tensor program that reads ``w`` as integers in
 panels ``[n / 64, k, 64]`` and multiplies by scales: one for each column with 8 bits, one for each column of a group of rows with
-4 (two rows in one byte). Symmetric: an integer is ``round(w / scale)``. Products of few rows are bound by reading the weights, and
+4 (two rows in one byte). An integer is ``round(w / scale)``. Products of few rows are bound by reading the weights, and
 that is a quarter or an eighth now. Results change by rounding: it is the user's choice, never a default.
 
 Left in float32: columns that are no multiple of 16, weights that are not finite, with 4 bits an odd number of rows.
@@ -94,6 +94,15 @@ def rounded(weights: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(whole, -limit, limit).astype("int8"), scale
 
 
+def rounded_to_nibbles(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Integers in [-8, 7] along the second last axis, and the scale of each column: the weight furthest from zero stands at -8,
+    whatever its sign, so that all sixteen numbers serve (as in llama.cpp's Q4_0)."""
+    far = np.take_along_axis(weights, np.abs(weights).argmax(axis=-2, keepdims=True), axis=-2).squeeze(-2)
+    scale = np.where(far != 0, far / np.float32(-8), np.float32(1)).astype("float32")
+    whole = np.rint(weights / scale[..., None, :])
+    return np.clip(whole, -8, 7).astype("int8"), scale
+
+
 def in_panels(array: np.ndarray, width: int) -> np.ndarray:
     """(rows, columns) -> (columns / width, rows, width), compact."""
     rows, columns = array.shape
@@ -107,7 +116,7 @@ def _eight(weights: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray]:
     rows, columns = weights.shape
-    whole, scale = rounded(weights.reshape(rows // group, group, columns), 7)
+    whole, scale = rounded_to_nibbles(weights.reshape(rows // group, group, columns))
     codes = whole.reshape(rows, columns).view("uint8") & 15
     return in_panels((codes[0::2] | (codes[1::2] << 4)).view("int8"), width), in_panels(scale, width)
 
@@ -169,4 +178,12 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
     return mod.with_functions({**changes, **kernels.added}) if changes else mod
 
 
-__all__ = ["Product", "QuantizeWeightsOptions", "constants_of", "product_of", "quantize_weights", "rounded"]
+__all__ = [
+    "Product",
+    "QuantizeWeightsOptions",
+    "constants_of",
+    "product_of",
+    "quantize_weights",
+    "rounded",
+    "rounded_to_nibbles",
+]
