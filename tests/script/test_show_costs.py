@@ -41,3 +41,30 @@ def test_costs_of_constant_sizes():
         .replace("        n = 4\n", "")
     )["mm"]
     assert "operations: 1024" in fn.script(costs=True) or "operations: T.int64(1024)" in fn.script(costs=True)
+
+
+def test_calls_of_operators_say_their_work_in_the_symbols_of_the_function():
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", "m"), "float32"), w: R.Tensor(("m", 32), "float32"), s: R.Shape(ndim=2)):
+        n, m = T.int64(), T.int64()
+        with R.dataflow():
+            y = R.matmul(x, w)
+            f = R.flatten(x)
+            g = R.concat((f, f))
+            q = R.reshape(y, s)
+            R.output(g, q)
+        return (g, q)
+""")
+    text = mod.script(costs=True)
+    works = [line.strip() for line in text.splitlines() if line.strip().startswith("#")]
+    assert works[:3] == [
+        "# operations: n * m * 64",
+        "# bytes read: n * m * 4 + m * 128 + n * 128",
+        "# bytes written: n * 128",
+    ], works
+    assert "# bytes written: n * m * 8" in works and len(works) % 3 == 0
+    assert "        q: " in text.split("n * m * 8\n")[1]  # a reshape to a shape that nobody knows says nothing
+    assert structural_equal(parse(text), mod)

@@ -34,10 +34,11 @@ from ...ir.function import Function, PrimFunc
 from ...ir.op import OPS, REQUIRED, OpInfo
 from ...ir.types import Expr
 from ...ir.walk import used_vars
+from ...op.call_inputs import call_cost
 from .attr import attr, attr_dict
 from .core import EXPRS, INDEX, VALUE, Printer, quote
 from .intrinsic import intrinsic
-from .tir import declarations, prim_func
+from .tir import costs, declarations, prim_func
 from .types import same_type, types
 
 LEAVES = (Var, DataflowVar, Constant, ShapeExpr, Tuple, StringImm, DataTypeImm, GlobalVar, ExternFunc, IntImm, FloatImm)
@@ -246,6 +247,10 @@ def _binding(p: Printer, binding: Any, target: str | None = None) -> None:
         if place != p.place:
             p.place = place
             p.line(f"# {place}")
+    if p.costs and type(binding.value) is Call:
+        work = call_cost(binding.value)
+        if work is not None:
+            costs(p, work)
     if p.underline and (id(binding) in p.underline or id(binding.value) in p.underline):
         start = len(p.out)
         _write_binding(p, binding, target)

@@ -53,7 +53,7 @@ def script(
     """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
     many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
     come from as comments. ``show_meta=False`` leaves large constants out: ``metadata["relax.expr.Constant"][0]`` stands for
-    them, and ``metadata(node)`` holds them. ``costs`` writes the work of
+    them, and ``metadata(node)`` holds them. ``costs`` writes the work of operator calls and
     tensor programs as comments. Raises VerifyError E348 for what is too large."""
     marked: tuple[Node, ...] = ()
     if underline is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...arith.cost import cost_of
+from ...arith.cost import Cost, cost_of
 from ...ir import stmt as st
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, IntImm, Op, Var
@@ -120,7 +120,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         buffer_arguments(p, buffer)
         p.out.append(")")
     if p.costs:
-        _costs(p, fn)
+        costs(p, cost_of(fn))
     p.stmt(fn.body)
     p.out[slot] = declarations(p, "T")
     p.free = outer_free
@@ -128,12 +128,11 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     p.level = before
 
 
-def _costs(p: Printer, fn: PrimFunc) -> None:
-    """A comment with the work of a program, in terms of its symbols."""
-    work = cost_of(fn)
+def costs(p: Printer, work: Cost) -> None:
+    """Comments with an amount of work, in terms of its symbols."""
     for what, amount in (("operations", work.flops), ("bytes read", work.read), ("bytes written", work.written)):
         p.line(f"# {what}: ")
-        p.expr(amount)
+        p.expr(amount, INDEX)
 
 
 def declarations(p: Printer, level: str) -> str:

@@ -11,61 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import te
-from ...ir.expr import Call, Constant, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, Tuple, Var, op
+from ...ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple, op
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.op import OPS, OpInfo
-from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType
-from ...op.lowering import known_dims
+from ...ir.types import Expr, TupleType
+from ...op.call_inputs import CallInputs
 from ...support.errors import UnityError
 from ...te.sharing import KernelTable
 from ..base import module_pass
 from .call_key import call_key
 from .rewriting import GraphRewriter, Replaced
-
-
-class _Inputs:
-    """Graph arguments as inputs of a lowering, with the kernel's parameters and the values passed for them."""
-
-    def __init__(self, call: Call, info: OpInfo, rewriter: GraphRewriter) -> None:
-        self.call = call
-        self.info = info
-        self.rewriter = rewriter
-        self.params: list[Any] = []
-        self.values: list[Expr] = []
-        self.by_tensor: dict[te.Tensor, Expr] = {}
-        self.placeholders: dict[Expr, te.Tensor] = {}
-
-    def convert(self, arg: Expr, name: str) -> Any:
-        ty = arg.ty
-        if isinstance(ty, TensorType):
-            return self.tensor(arg, ty, name)
-        if isinstance(ty, TupleType):
-            fields = [self.rewriter.field(arg, i) for i in range(len(ty.fields))]
-            return [self.convert(f, f"{name}{i}") for i, f in enumerate(fields)]
-        if isinstance(ty, ShapeType):
-            return arg.values if type(arg) is ShapeExpr else ty.values
-        if isinstance(ty, PrimType) and type(arg) not in (IntImm, FloatImm):
-            scalar = Var(name, ty)
-            self.params.append(scalar)
-            self.values.append(arg)
-            return te.Value(scalar)
-        return te.Value(arg) if isinstance(ty, PrimType) else arg
-
-    def tensor(self, arg: Expr, ty: TensorType, name: str) -> Any:
-        if type(arg) is Constant and arg.data.ndim == 0 and self.info.extra.get("scalars"):
-            return te.const(arg.data.numpy()[()].item(), arg.data.dtype)
-        shape = known_dims(self.call, ty)
-        if ty.dtype is None:
-            known_dims(self.call, TensorType(None, None))
-        if arg in self.placeholders:
-            return self.placeholders[arg]
-        made = te.placeholder(shape, ty.dtype or "float32", name)
-        self.params.append(made)
-        self.values.append(arg)
-        self.by_tensor[made] = arg
-        self.placeholders[arg] = made
-        return made
 
 
 class Lowered:
@@ -77,9 +33,8 @@ class Lowered:
 
 def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable, lowered: Lowered) -> Any:
     """The call as call_dps of a kernel, or what it simply is (an argument)."""
-    inputs = _Inputs(call, info, rewriter)
-    names = [p.name for p in info.params if p.kind != "attr"]
-    converted = [inputs.convert(a, names[min(i, len(names) - 1)]) for i, a in enumerate(call.args)]
+    inputs = CallInputs(call, info, rewriter.field)
+    converted = inputs.all()
     key = call_key(call)
     if key in lowered.known:
         return _call_kernel(call, *lowered.known[key], inputs.values)
