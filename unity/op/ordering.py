@@ -11,12 +11,13 @@ from collections.abc import Callable
 from .. import te
 from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.expr import Var
+from ..ir.expr import IntImm, Var
 from ..ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ..ir.types import Expr, prim_type
 from .nests import local_buffer, reduced, serial_loop
 from .rules import ZERO
 from .scan import loops, read
+from .sort_keys import key_type, ordered_key
 
 MOST_INSERTED = 32
 """Elements up to which the first of a line are kept in order by insertion."""
@@ -43,21 +44,28 @@ def at_place(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
 
 
 class Merging:
-    """The sort of one line: keys beside their indices, both twice, from one side to the other and back."""
+    """The sort of one line: keys (see sort_keys.py) beside their indices, both twice, from one side to the other and back."""
 
     def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
-        self.data, self.length, self.descending = data, length, descending
+        self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
         self.padded = build.mul(build.ceildiv(length, RUN), RUN)
-        self.keys = local_buffer("keys", data.dtype, 2, self.padded)
+        self.keys = local_buffer("keys", self.kind, 2, self.padded)
         self.places = local_buffer("places", "int64", 2, self.padded)
         self.rank = local_buffer("rank", "int32", RUN)
         self.width, self.side = _counter("width"), _counter("side")
 
     def emit(self, load: Callable[[Expr], Expr], store: Callable[[Expr, Expr], Stmt]) -> Stmt:
         """``load(n)`` is the element at a place of the line; ``store(m, n)`` says that the element at n comes m-th."""
-        last, span, side = build.sub(self.length, 1), read(self.width, (ZERO,)), read(self.side, (ZERO,))
+
+        def key(n: Expr) -> Stmt:
+            value = load(build.minimum(n, build.sub(self.length, 1)))
+            return BufferStore(self.keys, ordered_key(value, self.descending), (ONE, n))
+
+        begin = serial_loop(self.padded, key, "n")
+        if type(self.length) is IntImm and self.length.value <= RUN:
+            return self.single(begin, store)
+        span, side = read(self.width, (ZERO,)), read(self.side, (ZERO,))
         runs = build.ceildiv(self.length, build.mul(span, 2))
-        begin = serial_loop(self.padded, lambda n: BufferStore(self.keys, load(build.minimum(n, last)), (ONE, n)), "n")
         return seq(
             *[AllocBuffer(b) for b in (self.keys, self.places, self.width, self.side)],
             begin,
@@ -75,30 +83,47 @@ class Merging:
             serial_loop(self.length, lambda m: store(m, read(self.places, (side, m))), "m"),
         )
 
-    def run(self, k: Var) -> Stmt:
-        """A short run: the place of an element is the number of those that come before it."""
-        start, count = build.index_var("start"), build.index_var("count")
+    def single(self, begin: Stmt, store: Callable[[Expr, Expr], Stmt]) -> Stmt:
+        """A line that is one short run: no element moves more than once."""
+        return seq(
+            AllocBuffer(self.keys),
+            AllocBuffer(self.rank),
+            begin,
+            self.ranked(ZERO, self.length),
+            serial_loop(self.length, lambda n: store(build.cast(read(self.rank, (n,)), "int64"), n), "n"),
+        )
+
+    def ranked(self, start: Expr, count: Expr) -> Stmt:
+        """The place of an element of a short run is the number of those that come before it."""
 
         def key(i: Expr) -> Expr:
             return read(self.keys, (ONE, build.add(start, i)))
 
         def first(i: Expr, j: Expr) -> Expr:
-            not_after = build.logical_not(before(key(i), key(j), self.descending))
-            earlier = build.select(build.lt(j, i), not_after, before(key(j), key(i), self.descending))
+            earlier = build.logical_and(
+                build.le(key(j), key(i)), build.logical_or(build.lt(key(j), key(i)), build.lt(j, i))
+            )
             return build.select(earlier, build.const(1, "int32"), build.const(0, "int32"))
 
+        return reduced(self.rank, [count], first, start=0)
+
+    def run(self, k: Var) -> Stmt:
+        """Sort a short run."""
+        start, count = build.index_var("start"), build.index_var("count")
+
         def put(i: Var) -> Stmt:
+            place = build.add(start, i)
             to = (ZERO, build.add(start, build.cast(read(self.rank, (i,)), "int64")))
             return seq(
-                BufferStore(self.keys, key(i), to),
-                BufferStore(self.places, build.add(start, i), to),
+                BufferStore(self.keys, read(self.keys, (ONE, place)), to),
+                BufferStore(self.places, place, to),
             )
 
         return seq(
             AllocBuffer(self.rank),
             Bind(start, build.mul(k, RUN)),
             Bind(count, build.minimum(build.sub(self.length, start), RUN)),
-            reduced(self.rank, [count], first, start=0),
+            self.ranked(start, count),
             serial_loop(count, put, "i"),
         )
 
@@ -132,7 +157,7 @@ class Merging:
         """The n-th element from the front."""
 
         def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
-            ahead = _both(_flag(build.lt(r, end)), self.stands_before(b, a))
+            ahead = _both(_flag(build.lt(r, end)), _flag(build.lt(b, a)))
             return _either(_flag(build.ge(l, middle)), ahead)
 
         def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
@@ -144,20 +169,13 @@ class Merging:
         """The n-th element from the back: of equal ones the right."""
 
         def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
-            not_before = build.sub(1, self.stands_before(b, a))
+            not_before = build.sub(1, _flag(build.lt(b, a)))
             return _both(_flag(build.ge(r, middle)), _either(_flag(build.lt(l, start)), not_before))
 
         def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
             return build.maximum(l, start), build.minimum(build.maximum(r, middle), build.sub(end, 1))
 
         return self.step(counters, inside, source, build.sub(build.sub(end, 1), n), -1, right)
-
-    def stands_before(self, first: Expr, second: Expr) -> Expr:
-        """``before`` as a number."""
-        if not self.data.dtype.is_float:
-            return _flag(before(first, second, self.descending))
-        a, b = (second, first) if self.descending else (first, second)
-        return _both(_flag(build.eq(a, a)), build.sub(1, _flag(build.le(b, a))))
 
     def step(
         self, counters: list[Buffer], inside: Callable[[Expr, Expr], tuple[Expr, Expr]], source: Expr, to: Expr, by: int,
@@ -166,7 +184,7 @@ class Merging:
         """Move one element; ``right(left place, right place, left key, right key)`` is one where it is the right one. All of it is
         arithmetic: a branch would be guessed wrong every other time."""
         l, r, left, right_, moved, taken = [build.index_var(n) for n in ("l", "r", "left", "right", "moved", "taken")]
-        a, b = [Var(n, prim_type(self.data.dtype)) for n in ("a", "b")]
+        a, b = [Var(n, prim_type(self.kind)) for n in ("a", "b")]
         target = (build.sub(ONE, source), to)
         return seq(
             *[Bind(var, read(c, (ZERO,))) for var, c in zip((l, r), counters)],

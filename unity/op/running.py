@@ -37,7 +37,7 @@ from .rules import (
 )
 from .running_lines import LANES, LINES, Carried, running_lines
 from .scan import read
-from .selection import ordered_key
+from .sort_keys import ordered_key
 from .table import Operator, attribute, row
 
 FAMILY = "reduce"

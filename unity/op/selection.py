@@ -19,40 +19,10 @@ from .nests import local_buffer, reduced, serial_loop
 from .ordering import Merging, at_place, shared
 from .rules import ZERO
 from .scan import loops, read
+from .sort_keys import greatest_key, key_type, ordered_key
 
 Element = Callable[[Expr], Expr]
 """Place in a line -> the element there."""
-
-
-def key_type(dtype: DataType) -> DataType:
-    """Type of ``ordered_key`` of a value."""
-    return DataType(f"int{max(32, dtype.bits) if dtype.is_float else max(8, dtype.bits)}")
-
-
-def _greatest(kind: DataType) -> Expr:
-    return build.const(2 ** (kind.bits - 1) - 1, kind)
-
-
-def ordered_key(value: Expr, descending: bool = False, nan_first: bool | None = None) -> Expr:
-    """A signed integer that orders as the value does; backwards with ``descending``. NaN is the greatest value, or the least or
-    greatest key as ``nan_first`` says."""
-    dtype = build.dtype_of(value)
-    kind = key_type(dtype)
-    if dtype.is_float:
-        value = value if dtype.bits >= 32 else build.cast(value, "float32")
-        zero = build.const(0.0, build.dtype_of(value))
-        raw = build.intrinsic("reinterpret", build.select(build.eq(value, zero), zero, value), dtype=kind)
-        sign = build.intrinsic("shift_right", raw, build.const(kind.bits - 1, kind))
-        key = build.intrinsic("bitwise_xor", raw, build.intrinsic("bitwise_and", sign, _greatest(kind)))
-        key = build.intrinsic("bitwise_not", key) if descending else key
-        first = descending if nan_first is None else nan_first
-        edge = build.const(-(2 ** (kind.bits - 1)), kind) if first else _greatest(kind)
-        return build.select(build.eq(value, value), key, edge)
-    if dtype.is_uint and not dtype.is_bool:
-        key = build.cast(build.intrinsic("bitwise_xor", value, build.const(1 << (dtype.bits - 1), dtype)), kind)
-    else:
-        key = build.cast(value, kind)
-    return build.intrinsic("bitwise_not", key) if descending else key
 
 
 class Selection:
@@ -163,7 +133,7 @@ def median_place(lines: te.Tensor) -> te.Tensor:
             prepared = chosen.prepare(lambda n: read(ins[0], (*i, n)))
             if not ins[0].dtype.is_float:
                 return seq(prepared, chosen.place(build.floordiv(last, 2), outs[0], tuple(i)))
-            nans = chosen.counted(lambda key: build.eq(key, _greatest(chosen.kind)))
+            nans = chosen.counted(lambda key: build.eq(key, greatest_key(chosen.kind)))
             wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, build.floordiv(last, 2)))
             return seq(prepared, nans, wanted, chosen.place(rank, outs[0], tuple(i)))
 

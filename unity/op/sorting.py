@@ -12,7 +12,7 @@ from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.relation import dims, tensor_type
 from ..ir.types import Expr, TensorType, TupleType, Type
-from .ordering import MOST_INSERTED, first_along, order_along
+from .ordering import MOST_INSERTED, RUN, first_along, order_along
 from .rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .selection import first_sorted
 from .table import attribute, row
@@ -114,10 +114,12 @@ def _topk(call: Call, x: te.Tensor) -> Any:
     largest = bool_attr(call, "largest", True)
     shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
     kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
-    if 0 < count <= MOST_INSERTED:
+    length = x.shape[axis]
+    most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once
+    if 0 < count <= MOST_INSERTED and not most:
         values, order = first_along(x, axis, largest, shape[axis])
     else:
-        order = first_sorted(x, axis, largest, shape[axis]) if count else order_along(x, axis, largest)
+        order = first_sorted(x, axis, largest, shape[axis]) if count and not most else order_along(x, axis, largest)
         values = gathered(x, order, axis, shape, "topk")
     indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
     return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]

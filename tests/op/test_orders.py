@@ -1,0 +1,67 @@
+"""Compiled sorts, first elements and medians of lines of many lengths, with equal elements, NaN and both zeros, against numpy."""
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+
+LENGTHS = (1, 2, 31, 32, 33, 63, 64, 65, 100, 257, 1000)
+
+
+def _text(length: str, dtype: str, descending: bool) -> str:
+    symbol = "        n = T.int64()\n" if length == "n" else ""
+    return f"""@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((3, {length}), "{dtype}")):
+{symbol}        with R.dataflow():
+            order = R.argsort(x, axis=1, descending={descending}, dtype="int64")
+            first = R.topk(x, k=40, axis=1, ret_type="indices", largest={descending}, dtype="int64")
+            middle = R.median(x, axis=1)
+            gv = (order, first, middle)
+            R.output(gv)
+        return gv
+"""
+
+
+def _lines(length: int, dtype: str) -> np.ndarray:
+    random = np.random.default_rng(length)
+    drawn = random.integers(-40, 40, (3, length)).astype(dtype)
+    if drawn.dtype.kind == "f":
+        drawn[random.random(drawn.shape) < 0.1] = -0.0
+        drawn[2, random.random(length) < 0.1] = np.nan
+        drawn[1, 0] = -np.inf
+    return drawn
+
+
+def _order(x: np.ndarray, descending: bool) -> np.ndarray:
+    if not descending:
+        return np.argsort(x, axis=1, kind="stable")
+    turned = x.shape[1] - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")
+    return turned[:, ::-1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_any_length(dtype: str, descending: bool) -> None:
+    main = unity.VirtualMachine(unity.compile(parse(_text("n", dtype, descending))))["main"]
+    for length in LENGTHS:
+        _check(main, _lines(length, dtype), descending)
+
+
+@pytest.mark.parametrize("length", [40, 64, 77])
+def test_known_length(length: int) -> None:
+    main = unity.VirtualMachine(unity.compile(parse(_text(str(length), "float32", True))))["main"]
+    _check(main, _lines(length, "float32"), True)
+
+
+def _check(main: object, x: np.ndarray, descending: bool) -> None:
+    order, first, (middle, place) = main(x)  # type: ignore[operator]
+    expected = _order(x, descending)
+    np.testing.assert_array_equal(order.numpy(), expected)
+    np.testing.assert_array_equal(first.numpy(), expected[:, :40])
+    rising, nan = _order(x, False), np.isnan(x.astype("float64")).any(1)
+    chosen = np.where(nan, rising[:, -1], rising[:, (x.shape[1] - 1) // 2])
+    np.testing.assert_array_equal(place.numpy(), chosen)
+    np.testing.assert_array_equal(middle.numpy(), x[np.arange(3), chosen])
