@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .compiled_model import CompiledModel
     from .dynamo import unity_backend
     from .exported import detach_params, from_exported_program, from_fx
+    from .remember import ExportNotRemembered
     from .report import Fallback, FallbackWarning, ImportReport
     from .torch_table import supported
 
@@ -22,6 +23,7 @@ _PLACES = {
         "from_fx",
     ),
     ".vm.torch_model.operators": ("register_torch_operator",),
+    "remember": ("ExportNotRemembered",),
     "report": (
         "Fallback",
         "FallbackWarning",
@@ -34,6 +36,7 @@ __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 __all__ = [
     "CompiledModel",
+    "ExportNotRemembered",
     "Fallback",
     "FallbackWarning",
     "ImportReport",

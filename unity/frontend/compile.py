@@ -42,6 +42,7 @@ def compile(
     choose: str = "analytic",
     calibration: Any = None,
     discard_parameters: bool = False,
+    remember_export: bool = False,
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
@@ -59,6 +60,9 @@ def compile(
     ``discard_parameters=True`` halves the memory of a torch model: weights that the program keeps in another form (folded, packed)
     are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
     compiling fails later; the constants of a module are emptied likewise. The saved program holds no module text then.
+
+    ``remember_export=True`` keeps what ``torch.export`` gave of a torch model between processes and leaves exporting out where the
+    model, its code and the examples are as they were (docs/torch.md says what counts, and what you promise).
     Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E693, E961, E962, E980, E981,
     PassError E987.
     """
@@ -77,7 +81,7 @@ def compile(
         return compile_chosen(mod, target, choose, exec_mode, pipeline, tir_pipeline, discard_parameters)
     return compile_model(
         mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline,
-        reduction, choose, discard_parameters,
+        reduction, choose, discard_parameters, remember_export,
     )  # fmt: skip
 
 

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
-from ..ffi.torch_bridge import shared_with_torch
 from ..ffi.trim import trim_heap
 from ..ir.expr import Constant, Var
 from ..ir.module import IRModule
-from ..ir.types import Expr, TensorType
-from ..ir.walk import collect, rewrite
+from ..ir.types import Expr
+from ..ir.walk import rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
 from ..target.target import Target
@@ -22,18 +21,19 @@ from ..transform.base import Pipeline
 from ..transform.releases import Releases
 from ..vm.build import Passes
 from ..vm.executable import Executable
-from ..vm.torch_model.interface import Interface
 from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
 from .calibration import Quantization
 from .compile import compile_chosen
 from .discard import eraser
-from .exported import Options, float_outputs, import_program, output_constants, state_updates
+from .exported import Options
+from .imported import Imported, imported
 from .inputs import forward_signature
 from .precision import Reduction
 from .reduced import model_accuracy, model_results
-from .report import FallbackWarning, ImportReport
-from .trace import export, functional, least_promised
+from .remember import remembered_export
+from .report import FallbackWarning
+from .trace import export, least_promised
 
 
 def compile_model(
@@ -49,9 +49,11 @@ def compile_model(
     reduction: Reduction | None = None,
     choose: str = "analytic",
     discard_parameters: bool = False,
+    remember_export: bool = False,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
-    program, names, inputs, named = mod, [], example_inputs, dict(example_kwargs or {})
+    inputs, named = example_inputs, dict(example_kwargs or {})
+    options = Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True)
     if not hasattr(mod, "graph_signature"):
         if example_inputs is None and example_kwargs is None:
             raise FrontendError("E013", "a torch model is compiled for example inputs",
@@ -65,26 +67,28 @@ def compile_model(
         signature = forward_signature(mod)
         names = list(signature.parameters) if signature is not None else []
         inputs = tuple(example_inputs or ())
-        program = export(mod, inputs, dynamic_shapes, named)
-    elif inputs is None and mod.example_inputs is not None:
-        inputs, named = mod.example_inputs
-    exported, program = program, functional(program)
-    report = ImportReport()
-    module = import_program(
-        program, Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True), report
-    )
+        place = remembered_export(mod, inputs, named, dynamic_shapes, options) if remember_export else None
+        recalled = place.recall() if place is not None else None
+        found = recalled or imported(export(mod, inputs, dynamic_shapes, named), options, names)
+        if place is not None and recalled is None:
+            place.keep(found)
+    else:
+        if inputs is None and mod.example_inputs is not None:
+            inputs, named = mod.example_inputs
+        found = imported(mod, options)
+    module, report = found.module, found.report
     if report.fallbacks:
         warnings.warn(str(report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
     decided = None
-    erase = eraser(mod, (exported, program), report.weights) if discard_parameters else None
+    erase = eraser(mod, found.held, report.weights) if discard_parameters else None
     if reduction is not None:
         probes: dict[IRModule, CompiledModel] = {}
 
         def run(probed: IRModule, given: Any, *more: Any) -> Any:
             if probed not in probes:
                 executable = compile_chosen(probed, target, "analytic", exec_mode, None, None)
-                probes[probed] = CompiledModel(program, probed, executable, exec_mode, report, names)
+                probes[probed] = CompiledModel(found, probed, executable, exec_mode)
             return probes[probed].results(as_inputs(given), more)
 
         module, decided = reduction.apply(module, run)
@@ -92,7 +96,7 @@ def compile_model(
     if erase is not None:
         Releases(report.weights.values(), erase).sweep(executable.program.constants)
         trim_heap()
-    made = CompiledModel(program, module, executable, exec_mode, report, names)
+    made = CompiledModel(found, module, executable, exec_mode)
     made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
@@ -122,19 +126,13 @@ def _trains(module: Any) -> bool:
 class CompiledModel(TorchModel):
     """A compiled torch model: call it as the model. ``module`` is the imported IRModule, ``report`` says what runs in torch."""
 
-    def __init__(
-        self, program: Any, module: IRModule, executable: Executable, exec_mode: str, report: ImportReport,
-        names: list[str],
-    ) -> None:  # fmt: skip
-        interface = interface_of(program, module, names)
-        targets = [t for t in interface.updates if isinstance(t, str)]
-        state = {t: program.state_dict.get(t, program.constants.get(t)) for t in targets}
-        super().__init__(executable, interface, state, exec_mode)
+    def __init__(self, found: Imported, module: IRModule, executable: Executable, exec_mode: str) -> None:
+        super().__init__(executable, found.interface, found.state, exec_mode)
         self.module = module
         self.accuracy: Accuracy | None = None
         self.quantization: Quantization | None = None
         self.choices = executable.choices
-        self.report = report
+        self.report = found.report
 
     def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
         """What ``main`` returns for the arguments of a call (and further ones of ``main``), as it stands: state is not updated,
@@ -144,22 +142,6 @@ class CompiledModel(TorchModel):
     def script(self, **options: Any) -> str:
         """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""
         return readable(self.module, self.report.weights, **options)
-
-
-def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
-    """What callers see of an exported program; ``names`` are the parameters of the model's ``forward``."""
-    inputs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
-    places = [s.arg.name for s in inputs]
-    return Interface(
-        names,
-        program.call_spec.in_spec,
-        program.call_spec.out_spec,
-        [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in inputs],
-        output_constants(program),
-        float_outputs(program),
-        [places.index(t) if kind == "USER_INPUT_MUTATION" else t for kind, t in state_updates(program)],
-        all([shared_with_torch(ty.dtype) for ty in collect(module["main"].ret_ty, TensorType)]),
-    )
 
 
 def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> str:

@@ -8,6 +8,7 @@ model and entries of the exported program whose own elements were imported are r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -18,18 +19,29 @@ from ..support.extras import require
 Memory = tuple[Any, ...]
 
 
+@dataclass(slots=True, frozen=True)
+class Held:
+    """Tensors of a model by name, as an ``ExportedProgram`` holds them."""
+
+    state_dict: dict[str, Any]
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    def tensor(self, name: str) -> Any:
+        """A tensor of either table."""
+        found = self.state_dict.get(name)
+        return self.constants.get(name) if found is None else found
+
+
 def memory_key(value: Any) -> Memory:
     """What tells whether two torch tensors are the same elements in the same order."""
     return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
 
 
-def eraser(model: Any, programs: tuple[Any, ...], weights: Mapping[str, Tensor]) -> Callable[[Tensor], None]:
+def eraser(model: Any, programs: tuple[Held, ...], weights: Mapping[str, Tensor]) -> Callable[[Tensor], None]:
     """A function that erases the parameters behind a tensor; ``weights`` are those of an import by the names of the program."""
-    program = programs[-1]
     read: dict[Memory, Tensor] = {}
     for name, data in weights.items():
-        value = program.state_dict.get(name)
-        value = program.constants.get(name) if value is None else value
+        value = programs[-1].tensor(name)
         if value is not None and value.numel():
             read[memory_key(value)] = data
     tables: list[tuple[str, dict[str, Any], Callable[[str, Any], None]]] = []
@@ -90,4 +102,4 @@ def _erased_class() -> Any:
     return ErasedParameter
 
 
-__all__ = ["eraser", "memory_key"]
+__all__ = ["Held", "eraser", "memory_key"]
