@@ -145,6 +145,15 @@ def test_the_bound_holds_for_a_process_that_stores_much(tmp_path, monkeypatch):
     assert store.load(content_key("huge")) is None and store.load(content_key("99")) is not None
 
 
+def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_module, "MOST_FILES", 12)
+    store = ObjectCache(tmp_path)
+    for number in range(40):
+        store.store(content_key(str(number)), bytes(10))
+        assert len(files(tmp_path)) <= 12
+    assert store.load(content_key("39")) is not None
+
+
 def test_what_a_killed_writer_left_is_removed(tmp_path):
     store = ObjectCache(tmp_path)
     store.path(content_key("a")).parent.mkdir(parents=True)

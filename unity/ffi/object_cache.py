@@ -3,7 +3,8 @@
 Invariant: a read returns exactly the bytes that were stored under the key, or nothing. Files are written to a
 temporary name and renamed, so any number of processes may share a folder; a damaged file is noticed by its checksum,
 removed, and rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error. The folder's size
-stays below ``UNITY_CACHE_BYTES`` (what other processes add is counted at the next look): entries used longest ago go first.
+stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MOST_FILES`` (what other processes add is counted at the
+next look): entries used longest ago go first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,8 @@ _MAGIC = b"UNITYOBJ1\n"
 _DIGEST = 32
 _STALE_SECONDS = 3600.0
 """Age after which a temporary file belongs to a writer that died."""
+MOST_FILES = 1 << 15
+"""Files of a folder: a process that stores something looks at each of them once."""
 
 
 def cache_folder() -> Path | None:
@@ -48,11 +52,12 @@ def content_key(*parts: str | bytes) -> str:
 class ObjectCache:
     """Objects by key in one folder. A folder that cannot be written makes a cache that never holds anything."""
 
-    __slots__ = ("_size", "folder")
+    __slots__ = ("_files", "_size", "folder")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._size: int | None = None  # bytes in the folder, once this process has looked
+        self._files = 0
 
     def path(self, key: str) -> Path:
         """File of a key."""
@@ -83,9 +88,11 @@ class ObjectCache:
             return
         try:
             self._write(self.path(key), _MAGIC + hashlib.sha256(body).digest() + body)
-            self._size = self._trim(limit) if self._size is None else self._size + size
-            if self._size > limit:
-                self._size = self._trim(limit)
+            known = self._size
+            if known is None or known + size > limit or self._files >= MOST_FILES:
+                self._size, self._files = self._trim(limit)
+            else:
+                self._size, self._files = known + size, self._files + 1
         except OSError:
             return
 
@@ -101,30 +108,37 @@ class ObjectCache:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
 
-    def _trim(self, limit: int) -> int:
-        """Remove what dead writers left and, above the limit, the entries used longest ago, down to three quarters of it.
+    def _trim(self, limit: int) -> tuple[int, int]:
+        """Remove what dead writers left and, above a limit, the entries used longest ago, down to three quarters of it.
 
-        Returns the bytes that stay.
+        Returns the bytes and the files that stay.
         """
         files = []
         now = time.time()
-        for path in self.folder.glob("??/*"):
+        for entry in self._entries():
             with contextlib.suppress(OSError):  # another process may remove files at the same time
-                status = path.stat()
-                if path.suffix == ".bin":
-                    files.append((status.st_mtime, status.st_size, path))
-                elif path.suffix == ".part" and now - status.st_mtime > _STALE_SECONDS:
-                    path.unlink()
-        total = sum([size for _, size, _ in files])
-        if total <= limit:
-            return total
-        for _, size, path in sorted(files):
-            if total <= limit * 3 // 4:
-                break
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
-                total -= size
-        return total
+                status = entry.stat()
+                if entry.name.endswith(".bin"):
+                    files.append((status.st_mtime, status.st_size, entry.path))
+                elif entry.name.endswith(".part") and now - status.st_mtime > _STALE_SECONDS:
+                    os.unlink(entry.path)
+        total, count = sum([size for _, size, _ in files]), len(files)
+        if total > limit or count > MOST_FILES:
+            for _, size, path in sorted(files):
+                if total <= limit * 3 // 4 and count <= MOST_FILES * 3 // 4:
+                    break
+                with contextlib.suppress(OSError):
+                    Path(path).unlink(missing_ok=True)
+                    total, count = total - size, count - 1
+        return total, count
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        """What lies in the folders of the keys."""
+        with os.scandir(self.folder) as folders:
+            names = [folder.path for folder in folders if len(folder.name) == 2 and folder.is_dir()]
+        for name in names:
+            with os.scandir(name) as entries:
+                yield from entries
 
 
 _CACHES: dict[Path, ObjectCache] = {}

@@ -15,6 +15,7 @@ from ...ffi.dtype import DataType
 from .. import bytecode as bc
 from .checks import CheckWriter
 from .ir import quoted
+from .segments import Segment, cut_places
 
 RELEASE_BYTES = 512 << 10
 """A kernel whose tensors have this many bytes or more runs without the GIL (never one that calls back into Python)."""
@@ -27,9 +28,14 @@ class BodyWriter(CheckWriter):
     def instructions(self) -> None:
         """All instructions; a label before each target."""
         targets = {i.target for i in self.fn.code if isinstance(i, (bc.Goto, bc.If))}
+        cuts = cut_places(self.fn.code)
+        self.segments: list[Segment] = []
         self.records: dict[int, str] = {}
         open_block = True
         for number, instruction in enumerate(self.fn.code):
+            if number in cuts:
+                self.do("br label %next")
+                self.cut()
             if number in targets:
                 if open_block:
                     self.do(f"br label %L{number}")
@@ -59,6 +65,13 @@ class BodyWriter(CheckWriter):
                 open_block = False
         if open_block:
             self.do("unreachable")
+        self.cut()
+
+    def cut(self) -> None:
+        """End a segment: what was computed in it is not known behind it."""
+        self.segments.append(Segment(self.lines, self.allocas, self.scratch))
+        self.lines, self.allocas, self.scratch, self.records = [], [], 1, {}
+        self.forget()
 
     def is_done(self, instruction: bc.Call) -> bool:
         """Has the checked entry done this check."""

@@ -1,6 +1,6 @@
-"""The native driver of a program: one LLVM module. Here: the frame of a function, its three entries, the arena.
+"""The native driver of a program: one LLVM module. Here: the module, and two of the three entries of a function.
 
-Invariant: every reference a frame holds is dropped at its one exit, and the arena's lock is given back there.
+Not here: the third, which does the work (``frame.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...ffi.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
 from ...ffi.runtime_table import SLOTS
 from .. import bytecode as bc
 from ..entry import Param
-from .body import BodyWriter
+from .frame import Frame
 from .ir import DECLARATIONS, FIXED, EnvLayout, FunctionWriter, quoted
 from .support import SUPPORT_IR
 
@@ -47,119 +47,6 @@ define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
 }}
 """
     return body + drive + InternalEntry(program, fn, index, layout, used).text()
-
-
-class Frame(BodyWriter):
-    """``body.F``: registers and slots in the frame, parameters from their records, one exit."""
-
-    def text(self) -> str:
-        """The function."""
-        self.parameters()
-        self.instructions()
-        fn, uses_arena = self.fn, not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
-        head = [
-            f"define internal ptr {quoted('body.' + fn.name)}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit) noinline {{",
-            "entry:",
-        ]
-        head += [
-            "  %at = alloca i64",
-            "  %result = alloca ptr",
-            "  %arena = alloca [4 x i64]",
-            f"  %args = alloca [{self.scratch} x ptr]",
-        ]
-        head += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
-        head += [f"  call void @unity.clear(ptr %slots, i64 {len(fn.slots)})"]
-        head += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
-        holding = [k for k in range(len(fn.registers)) if self.may_hold(k)]
-        places = [place for k in holding for place in self.references(k)]
-        head += [
-            f"  %refs = alloca [{len(places) + 1} x ptr]"
-        ]  # one more, always null, for registers that never hold any
-        head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(places)]
-        for k in sorted(set(range(len(fn.registers))) - set(holding)):
-            head += [f"  {place} = getelementptr ptr, ptr %refs, i64 {len(places)}" for place in self.references(k)]
-        for k, register in enumerate(fn.registers):
-            if register.kind != "object":
-                head += [f"  %p{k} = alloca ptr", f"  store ptr null, ptr %p{k}"]
-            if register.kind == "storage":
-                head += [f"  %z{k} = alloca i64", f"  store i64 0, ptr %z{k}"]
-        head += ["  %code = alloca i64", "  %first = alloca i64", "  %second = alloca i64"]
-        head += [f"  call void @unity.clear(ptr %refs, i64 {len(places) + 1})"]
-        head += [*self.allocas, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
-        if uses_arena:
-            head.append("  call void @unity.arena.enter(ptr %env, ptr %arena)")
-        tail = [
-            "explain:  ; a fast check that failed: the same check in Python raises",
-            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'recheck')}",
-            "  %recheck.f = load ptr, ptr %recheckp",
-            "  %recheck.at = load i64, ptr %at",
-            "  %recheck.v = load ptr, ptr %value",
-            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.index}, i64 %recheck.at, ptr %recheck.v, "
-            f"ptr %slots, i64 {len(fn.slots)})",
-            "  store i64 9, ptr %code",
-            "  store i64 0, ptr %first",
-            "  %refused = icmp eq ptr %unexpected, null",
-            "  br i1 %refused, label %fail, label %report",
-            "failed:  ; a kernel: a status below zero means that a Python error is set",
-            "  %status = load i64, ptr %second",
-            "  %raised = icmp slt i64 %status, 0",
-            "  br i1 %raised, label %fail, label %report",
-            "report:",
-            f"  %reportp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'report')}",
-            "  %report.f = load ptr, ptr %reportp",
-            "  %code.v = load i64, ptr %code",
-            "  %first.v = load i64, ptr %first",
-            "  %second.v = load i64, ptr %second",
-            "  call void @unity_raise_by(ptr %report.f, i64 %code.v, i64 %first.v, i64 %second.v)",
-            "  br label %fail",
-            "fail:",
-        ]
-        note = self.layout.word("fixed", "note")
-        tail += [
-            f"  %notep = getelementptr i8, ptr %env, i64 {note}",
-            "  %note = load ptr, ptr %notep",
-            "  %where = load i64, ptr %at",
-        ]
-        tail += [
-            f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)",
-            "  store ptr null, ptr %result",
-            "  br label %exit",
-            "exit:",
-        ]
-        tail.append(f"  call void @unity.drop(ptr %refs, i64 {len(places)})")
-        if uses_arena:
-            tail.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
-        tail += ["  %returned = load ptr, ptr %result", "  ret ptr %returned", "}"]
-        return "\n".join([*head, *self.lines, *tail]) + "\n"
-
-    def may_hold(self, index: int) -> bool:
-        """May the register hold references at the exit."""
-        if self.kind(index).kind != "tensor":
-            return True
-        if self.covered(index):
-            return False
-        names = [self.row_name(i) for i in self.writers.get(index, ())]
-        return index < len(self.plan.params) or self.owned_storage or any([name != "tensor_in" for name in names])
-
-    def parameters(self) -> None:
-        """Depth of recursion, slots, and parameters."""
-        here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
-        place = self.emit(f"ptrtoint ptr {here} to i64")
-        self.report_unless(self.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.index))
-        for number, slot in enumerate(self.plan.slots):
-            self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
-        for index, param in enumerate(self.plan.params):
-            leaf = self.leaf(index)
-            if param.kind == "tensor":
-                self.do(f"store ptr {self.load(leaf, 0)}, ptr %p{index}")
-                continue
-            obj = self.load(leaf, 8)
-            self.do(f"call void @unity_incref(ptr {obj})")
-            if param.kind == "object":
-                obj = self.normal(obj)
-            elif param.slot is not None and param.dtype == "bool":
-                self.set_slot_value(param.slot, self.load(leaf, 0, "i64"))
-            self.do(f"store ptr {obj}, ptr %o{index}")
 
 
 class InternalEntry(FunctionWriter):

@@ -1,0 +1,191 @@
+"""The native driver of a program: ``body.F``, the frame of a function around its instructions, its errors and its exit.
+
+Invariant: every reference a frame holds is dropped at its one exit, and the arena's lock is given back there.
+"""
+
+from __future__ import annotations
+
+from .body import BodyWriter
+from .ir import quoted
+from .segments import Layout, Segment
+
+
+class Frame(BodyWriter):
+    """``body.F``: registers and slots in the frame, parameters from their records, one exit."""
+
+    def text(self) -> str:
+        """The function, and its segments where it has several."""
+        self.parameters()
+        self.instructions()
+        self.holding = [k for k in range(len(self.fn.registers)) if self.may_hold(k)]
+        self.places = [place for k in self.holding for place in self.references(k)]
+        """Where references are held; one more, always null, is for registers that never hold any."""
+        if len(self.segments) > 1:
+            return self.segmented()
+        (only,) = self.segments
+        lines = [self.definition(), *self.own_places(), *self.space(only), *self.clear(), *self.enter(), *only.lines]
+        return self.written([*lines, *self.errors(), *self.leave()])
+
+    def written(self, lines: list[str]) -> str:
+        """Text of lines."""
+        return "\n".join(lines) + "\n}\n"
+
+    def definition(self) -> str:
+        """The head of the function."""
+        name = quoted("body." + self.fn.name)
+        return f"define internal ptr {name}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit) noinline {{\nentry:"
+
+    def segmented(self) -> str:
+        """A function for each segment, which says whether the function is done, and one that calls them."""
+        layout = self.layout_of_frame()
+        made, lines = [], [self.definition(), f"  %frame = alloca [{layout.words} x i64], align 16"]
+        lines.append(f"  call void @unity.clear(ptr %frame, i64 {layout.words})")
+        lines += [
+            *layout.addresses(["%result %arena"]),
+            f"  %refs = getelementptr i64, ptr %frame, i64 {self.first_reference}",
+        ]
+        lines += self.enter()
+        for number, segment in enumerate(self.segments):
+            name = quoted(f"segment.{number}.{self.fn.name}")
+            parameters = ("ptr %env", "ptr %leaves", "ptr %symbols", "i64 %limit", "ptr %frame")
+            body = [*segment.lines, *self.errors(), "exit:", "  ret i1 true", "next:", "  ret i1 false"]
+            head = f"define internal i1 {name}({', '.join(parameters)}) noinline {{\nentry:"
+            made.append(self.written([head, *layout.addresses(body), *self.space(segment), *body]))
+            lines.append(f"  %done{number} = call i1 {name}({', '.join(parameters)})")
+            lines += [f"  br i1 %done{number}, label %exit, label %after{number}", f"after{number}:"]
+        lines += ["  br label %exit", *self.leave()]
+        return "".join([*made, self.written(lines)])
+
+    def layout_of_frame(self) -> Layout:
+        """The frame in memory."""
+        layout, registers = Layout(), self.fn.registers
+        for name in ("%at", "%result", "%value", "%code", "%first", "%second"):
+            layout.add(name)
+        layout.add("%arena", 4)
+        slots = layout.add("%slots", len(self.fn.slots) + 1)
+        layout.offsets |= {f"%s{k}": slots + k for k in range(len(self.fn.slots))}
+        for k, register in enumerate(registers):
+            for letter in {"object": "", "storage": "pz"}.get(register.kind, "p"):
+                layout.add(f"%{letter}{k}")
+        self.first_reference = layout.words
+        for place in self.places:
+            layout.add(place)
+        nothing = layout.add("%nothing")
+        layout.offsets |= dict.fromkeys(self.idle_places(), nothing)
+        return layout
+
+    def idle_places(self) -> list[str]:
+        """Where registers that never hold references would."""
+        return [
+            place
+            for k in sorted(set(range(len(self.fn.registers))) - set(self.holding))
+            for place in self.references(k)
+        ]
+
+    def own_places(self) -> list[str]:
+        """The places of a function of one segment, each by itself, so that most of them are no memory at all."""
+        fn = self.fn
+        lines = ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]"]
+        lines += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
+        lines += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
+        lines.append(f"  %refs = alloca [{len(self.places) + 1} x ptr]")
+        lines += [f"  {place} = getelementptr ptr, ptr %refs, i64 {number}" for number, place in enumerate(self.places)]
+        lines += [f"  {place} = getelementptr ptr, ptr %refs, i64 {len(self.places)}" for place in self.idle_places()]
+        for k, register in enumerate(fn.registers):
+            if register.kind != "object":
+                lines += [f"  %p{k} = alloca ptr", f"  store ptr null, ptr %p{k}"]
+            if register.kind == "storage":
+                lines += [f"  %z{k} = alloca i64", f"  store i64 0, ptr %z{k}"]
+        return [*lines, "  %code = alloca i64", "  %first = alloca i64", "  %second = alloca i64"]
+
+    def space(self, segment: Segment) -> list[str]:
+        """What a segment needs beside the places."""
+        return [f"  %args = alloca [{segment.scratch} x ptr]", *segment.allocas]
+
+    def clear(self) -> list[str]:
+        """The places at the start."""
+        slots, references = len(self.fn.slots), len(self.places) + 1
+        lines = [
+            f"  call void @unity.clear(ptr %slots, i64 {slots})",
+            f"  call void @unity.clear(ptr %refs, i64 {references})",
+        ]
+        return [*lines, "  store i64 0, ptr %at", "  store ptr null, ptr %result"]
+
+    def uses_arena(self) -> bool:
+        """Does storage lie in the arena."""
+        return not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
+
+    def enter(self) -> list[str]:
+        """Take the arena."""
+        return ["  call void @unity.arena.enter(ptr %env, ptr %arena)"] if self.uses_arena() else []
+
+    def leave(self) -> list[str]:
+        """The one exit."""
+        lines = ["exit:", f"  call void @unity.drop(ptr %refs, i64 {len(self.places)})"]
+        if self.uses_arena():
+            lines.append("  call void @unity.arena.leave(ptr %env, ptr %arena)")
+        return [*lines, "  %returned = load ptr, ptr %result", "  ret ptr %returned"]
+
+    def errors(self) -> list[str]:
+        """Where errors are raised and noted."""
+        return [
+            "explain:  ; a fast check that failed: the same check in Python raises",
+            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'recheck')}",
+            "  %recheck.f = load ptr, ptr %recheckp",
+            "  %recheck.at = load i64, ptr %at",
+            "  %recheck.v = load ptr, ptr %value",
+            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.index}, i64 %recheck.at, ptr %recheck.v, "
+            f"ptr %slots, i64 {len(self.fn.slots)})",
+            "  store i64 9, ptr %code",
+            "  store i64 0, ptr %first",
+            "  %refused = icmp eq ptr %unexpected, null",
+            "  br i1 %refused, label %fail, label %report",
+            "failed:  ; a kernel: a status below zero means that a Python error is set",
+            "  %status = load i64, ptr %second",
+            "  %raised = icmp slt i64 %status, 0",
+            "  br i1 %raised, label %fail, label %report",
+            "report:",
+            f"  %reportp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'report')}",
+            "  %report.f = load ptr, ptr %reportp",
+            "  %code.v = load i64, ptr %code",
+            "  %first.v = load i64, ptr %first",
+            "  %second.v = load i64, ptr %second",
+            "  call void @unity_raise_by(ptr %report.f, i64 %code.v, i64 %first.v, i64 %second.v)",
+            "  br label %fail",
+            "fail:",
+            f"  %notep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'note')}",
+            "  %note = load ptr, ptr %notep",
+            "  %where = load i64, ptr %at",
+            f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)",
+            "  store ptr null, ptr %result",
+            "  br label %exit",
+        ]
+
+    def may_hold(self, index: int) -> bool:
+        """May the register hold references at the exit."""
+        if self.kind(index).kind != "tensor":
+            return True
+        if self.covered(index):
+            return False
+        names = [self.row_name(i) for i in self.writers.get(index, ())]
+        return index < len(self.plan.params) or self.owned_storage or any([name != "tensor_in" for name in names])
+
+    def parameters(self) -> None:
+        """Depth of recursion, slots, and parameters."""
+        here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
+        place = self.emit(f"ptrtoint ptr {here} to i64")
+        self.report_unless(self.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.index))
+        for number, slot in enumerate(self.plan.slots):
+            self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
+        for index, param in enumerate(self.plan.params):
+            leaf = self.leaf(index)
+            if param.kind == "tensor":
+                self.do(f"store ptr {self.load(leaf, 0)}, ptr %p{index}")
+                continue
+            obj = self.load(leaf, 8)
+            self.do(f"call void @unity_incref(ptr {obj})")
+            if param.kind == "object":
+                obj = self.normal(obj)
+            elif param.slot is not None and param.dtype == "bool":
+                self.set_slot_value(param.slot, self.load(leaf, 0, "i64"))
+            self.do(f"store ptr {obj}, ptr %o{index}")
