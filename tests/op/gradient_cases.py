@@ -44,6 +44,12 @@ CASES += [
     ("linalg.matrix_exp", [f(2, 2) * 4], {}),
 ]
 
+CASES += [
+    ("igamma", [f(2, 3), f(3)], {}),
+    ("igammac", [f(3), f(2, 3)], {}),
+    ("ndtri", [f(4)], {}),
+]
+
 # ---- recurrent layers
 
 for reverse in (False, True):

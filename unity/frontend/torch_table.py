@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .aten import (
+    counts,
     factors,
     index,
     linalg,
@@ -24,7 +25,7 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    factors, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
+    counts, factors, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
     scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""

@@ -20,7 +20,7 @@ from .special import bound, float_operand, in_float64, in_numpy, number, polynom
 from .table import attribute, row
 
 TERMS = 9
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 """B2, B4, ..."""
 
 
@@ -36,7 +36,7 @@ def _type(call: Call) -> Type:
 
 def _rest(n: int) -> list[float]:
     """Coefficients of w^-(n + 2 j), j >= 1, of the Euler-Maclaurin series of zeta(n + 1, w)."""
-    return [b * math.prod(range(n + 1, n + 2 * j)) / math.factorial(2 * j) for j, b in enumerate(_BERNOULLI, 1)]
+    return [b * math.prod(range(n + 1, n + 2 * j)) / math.factorial(2 * j) for j, b in enumerate(BERNOULLI, 1)]
 
 
 def cotangent_polynomial(n: int) -> list[float]:

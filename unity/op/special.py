@@ -88,7 +88,8 @@ def _expm1(x: te.Value) -> te.Value:
     return bound(te.exp(x), body)
 
 
-def _lgamma(x: te.Value) -> te.Value:
+def log_gamma(x: te.Value) -> te.Value:
+    """Logarithm of the absolute value of the gamma function of a float64."""
     mirrored = x < number(0.5)
 
     def body(z: te.Value) -> te.Value:
@@ -161,7 +162,7 @@ lgamma = unary(
     "lgamma",
     float_operand,
     in_numpy(math.lgamma, math.inf),
-    in_float64(_lgamma),
+    in_float64(log_gamma),
     "Logarithm of the absolute value of the gamma function.",
 )
 digamma = unary(

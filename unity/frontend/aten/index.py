@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import op
 from ...ir import build
+from ...ir.expr import ShapeExpr
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, ShapeType
 from ..context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
@@ -132,7 +133,10 @@ def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
 
 @aten("nonzero.default")
 def _nonzero(c: Context, a: Args) -> Expr:
-    refuse(rank_of(a.self) == 0, "a scalar")  # no column tells how many rows there are
+    if rank_of(a.self) == 0:  # the column of a vector of one tells how many rows there are
+        line = c.reshape(a.self, [1])
+        (column,) = chosen(c, op.not_equal(line, number(0, dtype_of(line))), c.value.shape[0])
+        return op.zeros(ShapeExpr((shape_of(column)[0], to_dim(0))), "int64")
     columns = chosen(c, op.not_equal(a.self, number(0, dtype_of(a.self))), c.value.shape[0])
     return op.stack(columns, axis=1)
 

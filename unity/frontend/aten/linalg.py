@@ -221,9 +221,15 @@ def _tensordot(c: Context, a: Args) -> Expr:
     x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
     left, right = [[axis_of(d, rank_of(t)) for d in dims] for t, dims in ((x, a.dims_self), (y, a.dims_other))]
     rows, columns = [[n for n in range(rank_of(t)) if n not in dims] for t, dims in ((x, left), (y, right))]
-    inner = product([shape_of(x)[n] for n in left])
     if any([build.is_int(d, 0) for d in (*shape_of(x), *shape_of(y))]):
         return op.zeros(c.shape, c.dtype)
+    for n, m in zip(left, right):  # torch sums over an axis that the other tensor has only once
+        sizes = [shape_of(x)[n], shape_of(y)[m]]
+        if build.is_int(sizes[0], 1) and not build.is_int(sizes[1], 1):
+            y = c.emit(op.sum(y, axis=(m,), keepdims=True))
+        elif build.is_int(sizes[1], 1) and not build.is_int(sizes[0], 1):
+            x = c.emit(op.sum(x, axis=(n,), keepdims=True))
+    inner = product([shape_of(x)[n] for n in left])
     first = c.reshape(permute(x, rows + left), [product([shape_of(x)[n] for n in rows]), inner])
     second = c.reshape(permute(y, right + columns), [inner, product([shape_of(y)[n] for n in columns])])
     return c.reshape(op.matmul(first, second))

@@ -93,6 +93,8 @@ def _prelu(c: Context, a: Args) -> Expr:
     weight = a.weight
     if rank >= 2 and rank_of(weight) == 1:
         weight = c.reshape(weight, [shape_of(weight)[0], *([1] * (rank - 2))])
+    elif rank == 0:
+        weight = c.reshape(weight, [])
     x = a.self
     return op.where(op.greater(x, number(0, c.dtype)), x, op.multiply(x, weight))
 
@@ -210,7 +212,8 @@ def _cosine(c: Context, a: Args) -> Expr:
     """The product of both over their lengths, each at least eps; both are brought to one shape before."""
     x, y = c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)
     shape = shape_of(op.add(x, y))
-    refuse(not shape, "scalars")
+    if not shape:
+        x, y, shape = c.reshape(x, [1]), c.reshape(y, [1]), (const(1, "int64"),)
     axis = axis_of(a.dim, len(shape))
     parts = []
     for v in (c.emit(c.broadcast(x, shape)), c.emit(c.broadcast(y, shape))):

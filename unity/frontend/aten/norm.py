@@ -9,6 +9,7 @@ from ...ir import build
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.types import Expr
 from ..context import Args, Context, aten, dtype_name, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from .index import has_none
 from .view import product
 
 
@@ -59,6 +60,8 @@ def _group_norm(c: Context, a: Args) -> Expr:
 @aten("native_group_norm.default")
 def _native_group_norm(c: Context, a: Args) -> list[Any]:
     a.num_groups = a.group
+    if has_none(a.input) and not (c.uses(1) or c.uses(2)):
+        return [op.zeros(c.shape, c.dtype), None, None]
     made = [_group_norm(c, a), None, None]
     if c.uses(1) or c.uses(2):
         batch = shape_of(a.input)[0]

@@ -69,7 +69,7 @@ def _neutral(c: Context, how: str) -> Any:
     return info.min if how == "max" else info.max
 
 
-def _reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: str, include: bool) -> Expr:
+def reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: str, include: bool) -> Expr:
     """Scatter with a reduction; without the old values these are first replaced where something is written."""
     how = _REDUCTIONS[reduce]
     if has_none(index):
@@ -97,7 +97,7 @@ def _reduced(c: Context, x: Expr, axis: int, index: Expr, source: Expr, reduce: 
 def _scatter_reduce(c: Context, a: Args) -> Expr:
     index = at_least_vector(c, a.index)
     source = _fitted(at_least_vector(c, a.src), index)
-    return _reduced(c, a.self, axis_of(a.dim, rank_of(a.self)), index, source, a.reduce, a.include_self)
+    return reduced(c, a.self, axis_of(a.dim, rank_of(a.self)), index, source, a.reduce, a.include_self)
 
 
 def _lined_up(c: Context, x: Expr, axis: int, index: Expr, source: Expr) -> tuple[Expr, Expr, Expr]:
@@ -117,7 +117,7 @@ def _index_reduce(c: Context, a: Args) -> Expr:
     if has_none(a.index) or has_none(a.source):
         return c.cast(a.self, c.dtype)
     data, index, source = _lined_up(c, a.self, axis, a.index, a.source)
-    made = _reduced(c, data, axis, index, source, a.reduce, a.include_self)
+    made = reduced(c, data, axis, index, source, a.reduce, a.include_self)
     return made if rank_of(a.self) else c.reshape(made)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from ... import op
+from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
 from ..context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse, static, to_dim
 
@@ -15,7 +16,7 @@ _FLOAT = {
     "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
     "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
     "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
-    "special_erfcx": op.erfcx,
+    "special_erfcx": op.erfcx, "special_ndtri": op.ndtri,
 }  # fmt: skip
 
 
@@ -244,6 +245,43 @@ def _round_decimals(c: Context, a: Args) -> Expr:
 def _polygamma(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     return op.digamma(x) if a.n == 0 else op.polygamma(x, n=a.n)
+
+
+def _binary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+aten("nextafter.default")(_binary(op.nextafter))
+aten("igamma.default", "special_gammainc.default")(_binary(op.igamma))
+aten("igammac.default", "special_gammaincc.default")(_binary(op.igammac))
+aten("special_zeta.default", "special_zeta.self_scalar", "special_zeta.other_scalar")(_binary(op.zeta))
+
+
+@aten("frexp.Tensor")
+def _frexp(c: Context, a: Args) -> Result:
+    made = c.emit(op.frexp(a.self))
+    return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+
+
+def _polynomial(kind: str, shifted: bool) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        x = c.cast(a.x, c.dtype)
+        if shifted:
+            x = op.subtract(op.multiply(x, number(2, c.dtype)), number(1, c.dtype))
+        shape = [c.broadcast(v, c.shape) for v in (x, c.cast(a.n, c.dtype))]
+        return op.orthogonal_polynomial(*shape, kind=kind)
+
+    return translate
+
+
+_POLYNOMIALS = {
+    **{f"special_chebyshev_polynomial_{k}": (f"chebyshev_{k}", False) for k in "tuvw"},
+    **{f"special_shifted_chebyshev_polynomial_{k}": (f"chebyshev_{k}", True) for k in "tuvw"},
+    "special_hermite_polynomial_h": ("hermite_h", False), "special_hermite_polynomial_he": ("hermite_he", False),
+    "special_laguerre_polynomial_l": ("laguerre_l", False), "special_legendre_polynomial_p": ("legendre_p", False),
+}  # fmt: skip
+for _name, (_kind, _shifted) in _POLYNOMIALS.items():
+    aten(*[f"{_name}.{o}" for o in ("default", "x_scalar", "n_scalar")])(_polynomial(_kind, _shifted))
 
 
 @aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")

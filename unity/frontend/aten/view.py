@@ -78,6 +78,20 @@ def _as_strided(c: Context, a: Args) -> Expr:
     return strided(c, a.self, c.shape, a.stride, a.storage_offset or 0)
 
 
+@aten("as_strided_scatter.default")
+def _as_strided_scatter(c: Context, a: Args) -> Expr:
+    """The places of a view, written over."""
+    base = c.node.args[0].meta["val"]
+    refuse(not base.is_contiguous() or base.storage_offset() != 0, "the memory behind a view")
+    if _has_none(a.size) or _has_none(shape_of(a.self)):
+        return c.cast(a.self, c.dtype)
+    total = product(shape_of(a.self))
+    index = c.emit(places(c, a.size, a.stride, a.storage_offset or 0))
+    count = product(shape_of(index))
+    line, values = c.reshape(index, [count]), c.reshape(a.src, [count])
+    return c.reshape(op.scatter_elements(c.reshape(a.self, [total]), line, values, axis=0))
+
+
 def diagonal_places(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
     """Sizes, strides and offset of the view of a diagonal, whose axis comes last."""
     rank, dims, steps = rank_of(x), shape_of(x), strides_of(x)

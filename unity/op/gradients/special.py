@@ -9,16 +9,16 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import bessel, error_functions, gamma, grad, pool_indices, running, scan, special
+from .. import bessel, error_functions, gamma, grad, incomplete, pool_indices, running, scan, special
 from ..binary import add, divide, equal, multiply, subtract, where
 from ..create import zeros_like
-from ..elementwise import exp, negative, sign, square
+from ..elementwise import exp, log, negative, sign, square
 from ..manipulate import flip, reshape
 from ..reduce import max_
 from ..rules import int_attr, normal_axis, product
 from ..table import Operator, constant
 from .parts import operand_shape
-from .rules import GRADIENTS, Rule
+from .rules import GRADIENTS, Rule, reduce_to
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -73,6 +73,13 @@ def _gauss(x: Expr) -> Expr:
     return exp(negative(square(x)))
 
 
+def _density(call: Call) -> Expr:
+    """x^(a-1) exp(-x) / gamma(a), the derivative of igamma in x; it has none in a, as in torch."""
+    a, x = call.args
+    less = multiply(subtract(a, _number(1.0, a)), log(x))
+    return exp(subtract(subtract(less, x), special.lgamma(a)))
+
+
 SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.log1p": _unary(lambda g, x: divide(g, add(x, _number(1.0, x)))),
     "R.expm1": _unary(lambda g, x: multiply(g, exp(x))),
@@ -97,6 +104,13 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.erfcx": _unary(
         lambda g, x: multiply(
             g, subtract(multiply(_number(2.0, x), multiply(x, bessel.erfcx(x))), _number(2 / math.sqrt(math.pi), x))
+        )
+    ),
+    "R.igamma": lambda call, g: [None, reduce_to(multiply(g, _density(call)), call.args[1])],
+    "R.igammac": lambda call, g: [None, reduce_to(negative(multiply(g, _density(call))), call.args[1])],
+    "R.ndtri": _unary(
+        lambda g, x: multiply(
+            g, multiply(exp(multiply(_number(0.5, x), square(incomplete.ndtri(x)))), _number(math.sqrt(2 * math.pi), x))
         )
     ),
     "R.cummax": _extreme,
