@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import unity
-from unity.ir import Call, op, replace, rewrite
+from unity.ir import Call, op, replace, rewrite, structural_equal
 from unity.script import parse
-from unity.support.errors import PassError
+from unity.support.errors import InternalError, PassError, VMError
 from unity.transform import (
+    CheckInstrument,
+    DumpInstrument,
     Instrument,
     PassContext,
     Pipeline,
@@ -22,6 +26,7 @@ from unity.transform import (
     module_pass,
     prim_func_pass,
 )  # fmt: skip
+from unity.transform.check_dumps import main as run_dumps
 
 MOD = parse("""
 @I.ir_module
@@ -120,3 +125,39 @@ def test_refusals() -> None:
         with pytest.raises(PassError, match=words) as caught:
             call()
         assert caught.value.code == code
+
+
+@function_pass(name="test_forms.ill_formed")
+def ill_formed(func):
+    """Drops the bindings and keeps what reads them."""
+    return replace(func, body=replace(func.body, blocks=()))
+
+
+def test_the_check_names_a_pass_that_breaks_the_form(tmp_path) -> None:
+    with (
+        pytest.raises(InternalError, match=r"pass test_forms.ill_formed broke the module") as caught,
+        PassContext(CheckInstrument(folder=tmp_path)),
+    ):
+        Pipeline([fold_constant, ill_formed])(MOD)
+    assert caught.value.code == "E904"
+    saved = re.search(r"saved in (\S+\.py)", caught.value.help)
+    assert saved is not None and "report" not in caught.value.help
+    assert structural_equal(parse(Path(saved[1]).read_text()), MOD)
+    Path(saved[1]).unlink()
+
+
+def test_a_dump_with_a_broken_module_still_runs(tmp_path, capsys) -> None:
+    with PassContext(DumpInstrument(tmp_path)):
+        Pipeline([legalize_ops, ill_formed])(MOD)
+    assert run_dumps(tmp_path) == 1
+    said = capsys.readouterr().out
+    assert (
+        "001_legalize_ops.py  main: agrees" in said
+        and "002_test_forms.ill_formed.py  is no program: error[E110]" in said
+    )
+
+
+def test_choices_of_no_build() -> None:
+    with pytest.raises(VMError, match="got IRModule") as caught:
+        unity.explain_choices(MOD)
+    assert caught.value.code == "E695"

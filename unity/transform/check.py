@@ -1,7 +1,8 @@
 """Translation validation: a module before and after each pass runs in the reference interpreter on generated inputs.
 
 ``UNITY_CHECK=1``, or ``with PassContext(CheckInstrument()): ...``. Where results differ beyond rounding, the pass is named
-(PassError E555), the module is made smaller while it still shows the difference, and a file that shows it again is saved.
+(PassError E555), the module is made smaller while it still shows the difference, and a file that shows it again is saved. A pass
+after which the module is no program at all is named too (InternalError E904).
 Nothing is checked silently half: ``records`` says for every pass and function what was run and what was skipped and why.
 
 Not run: functions with effects (registered functions called through call_packed, printing), functions whose parameters a pass
@@ -23,6 +24,7 @@ from ..ir.expr import Call, ExternFunc, Op, StringImm
 from ..ir.function import Function, PrimFunc, has_global_symbol
 from ..ir.module import IRModule
 from ..ir.walk import collect
+from ..script import parse
 from ..support.deep import deep_recursion
 from ..support.errors import PassError, UnityError
 from ..support.options import int_option, str_option
@@ -31,6 +33,7 @@ from .check_inputs import KINDS, Inputs, NoInput, make_inputs
 from .check_run import Memo, Outcome, estimated_steps, outcome, outcomes_differ
 from .check_save import save_failure
 from .check_shrink import shrink
+from .instruments import internal_error
 
 _PURE_CALLS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad", "R.call_pure_packed", "R.call_inplace_packed"}
 _EFFECTS = {"R.call_packed", "R.call_py_func", "R.call_builtin_with_ctx"}
@@ -57,6 +60,15 @@ class CheckRecord:
         ran = f" on {len(self.inputs)} inputs ({'; '.join(self.inputs)})" if self.inputs else ""
         why = f"; not judged: {'; '.join(dict.fromkeys(self.reasons))}" if self.reasons else ""
         return f"check {self.step}: {self.function} {self.verdict}{ran}{why}, {self.seconds:.2f} s"
+
+
+def _require_program(step: Pass, old: IRModule, new: IRModule) -> None:
+    """Raise InternalError E904 for a module whose text nobody can read: it cannot be saved as one that runs."""
+    try:
+        with deep_recursion():
+            parse(str(new))
+    except UnityError as error:
+        raise internal_error("E904", f"pass {step.name} broke the module: {error}", old, step) from error
 
 
 @dataclass(slots=True)
@@ -115,6 +127,7 @@ class CheckInstrument(Instrument):
             if self.show:
                 print(record, file=sys.stderr)
             if failure is not None:
+                _require_program(step, old, new)
                 raise self._report(step, old, new, name, failure)
         self._outcomes = (new, fresh)
 

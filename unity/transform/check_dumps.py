@@ -16,6 +16,7 @@ from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc, has_global_symbol
 from ..ir.module import IRModule
 from ..script import parse
+from ..support.errors import UnityError
 from .check_inputs import Inputs, NoInput, make_inputs
 from .check_run import Memo, Outcome, outcome, outcomes_differ
 
@@ -30,7 +31,12 @@ def main(folder: Path, files: Sequence[str] = (), kind: str = "plain") -> int:
     known: dict[str, tuple[Inputs, Outcome, str]] = {}
     code = 0
     for path in paths:
-        mod = parse(path.read_text(), name=path.name, scope=scope)
+        try:
+            mod = parse(path.read_text(), name=path.name, scope=scope)
+        except UnityError as error:  # what a wrong pass made
+            print(f"{path.name}  is no program: {error}")
+            code = 1
+            continue
         assert isinstance(mod, IRModule)
         if path.stem.endswith("_input"):
             known = {}

@@ -142,7 +142,9 @@ class PassContext:
             raise
         except Exception as error:  # the one place where any failure inside a pass gets the pass's name
             self._failed(step, mod)
-            raise internal_error("E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod) from error
+            raise internal_error(
+                "E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod, step
+            ) from error
         seconds = time.perf_counter() - start
         for instrument in self.instruments:
             instrument.after(step, mod, result, seconds)

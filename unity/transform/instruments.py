@@ -201,11 +201,13 @@ class VerifyInstrument(Instrument):
         try:
             self.verify(new)
         except UnityError as error:
-            raise internal_error("E904", f"pass {step.name} broke the module: {error}", old) from error
+            raise internal_error("E904", f"pass {step.name} broke the module: {error}", old, step) from error
 
 
-def internal_error(code: str, message: str, mod: IRModule) -> InternalError:
-    """An InternalError that says where the module before the pass is saved."""
+def internal_error(code: str, message: str, mod: IRModule, step: Pass) -> InternalError:
+    """An InternalError that says where the module before the pass is saved; passes of the package are asked to be reported."""
     with tempfile.NamedTemporaryFile("w", prefix="unity_failed_", suffix=".py", delete=False) as file:
         file.write(str(mod) + "\n")
-    return InternalError(code, message, help=f"the module before the pass is saved in {file.name}; please report it")
+    own = step.function.__module__.startswith(__name__.partition(".")[0] + ".")
+    hint = f"the module before the pass is saved in {file.name}{'; please report it' if own else ''}"
+    return InternalError(code, message, help=hint)

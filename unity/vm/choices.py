@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..support.errors import VMError
+
 
 @dataclass(slots=True, frozen=True)
 class Choice:
@@ -59,9 +61,14 @@ class Choices:
 def explain_choices(compiled: Any) -> str:
     """The table of a build as text: operator, shape, candidate, microseconds, reason; ``*`` marks what computes the call.
 
-    ``compiled`` is what ``unity.compile`` gave. A loaded file has no table: the text is then empty.
+    ``compiled`` is what ``unity.compile`` gave. A loaded file has no table: the text is then empty. Raises VMError E695.
     """
     executable = getattr(compiled, "executable", compiled)
+    if not hasattr(executable, "choices"):
+        raise VMError(
+            "E695", f"explain_choices takes what unity.compile gave, got {type(compiled).__name__}",
+            help="unity.explain_choices(unity.compile(mod))",
+        )  # fmt: skip
     return "" if executable.choices is None else str(executable.choices)
 
 
