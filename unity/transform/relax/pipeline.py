@@ -22,6 +22,7 @@ from .dead_code import dead_code
 from .eliminate_common_subexpr import eliminate_common_subexpr
 from .fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .fold_constant import fold_constant
+from .fuse_attention import fuse_attention
 from .fuse_ops import fuse_ops
 from .fuse_tir import fuse_tir
 from .kill_after_last_use import kill_after_last_use
@@ -43,6 +44,7 @@ DEFAULT_PIPELINE = Pipeline(
         fold_batch_norm_to_conv2d,
         canonicalize,
         convert_layout,
+        fuse_attention,
         remove_redundant_reshape,
         eliminate_common_subexpr,
         fold_constant,
