@@ -157,13 +157,13 @@ class GraphImporter:
                 if not c.holds_number([args, kwargs]):
                     raise
                 reason = "it takes a number that only the data knows"
+        pure = c.torch.Tag.nondeterministic_seeded not in target.tags
+        if _is_complex(c.value) and pure:
+            return Deferred(target, args, kwargs, c.value)
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
-            pure = c.torch.Tag.nondeterministic_seeded not in target.tags
-            if _is_complex(c.value) and pure:
-                return Deferred(target, args, kwargs, c.value)
             made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers), node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
@@ -179,7 +179,10 @@ class GraphImporter:
         c.value = c.torch.view_as_real(value.value.resolve_conj())
         try:
             return c.emit(evaluate(c, target, ([value], {}), self._bind))
-        except Gap:
+        except Gap as gap:
+            if self.strict:
+                raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
+                                    help="without strict=True it runs in torch") from gap  # fmt: skip
             return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
 
     def _bytes(self, node: Any) -> int:

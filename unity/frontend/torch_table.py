@@ -5,6 +5,7 @@ from __future__ import annotations
 from .aten import (
     counts,
     factors,
+    fourier,
     index,
     linalg,
     loss,
@@ -25,7 +26,7 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    counts, factors, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
+    counts, factors, fourier, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
     scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""

@@ -206,17 +206,22 @@ def functional(exported_program: Any) -> Any:
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
-    targets = {n.target for n in exported_program.graph.nodes if n.op == "call_function"}
-    operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
-    wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT)}
-    known = torch.export.default_decompositions() if wanted else {}
-    table = {t: known[t] for t in wanted if t in known}
-    if table or any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets]):
-        return _decomposed(exported_program, table)
+    tried: set[Any] = set()
+    while True:  # what one operator is decomposed into may need to be decomposed in turn
+        # what stands under no_grad or autocast, in branches and in loops is a graph of its own
+        parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+        targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
+        operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
+        wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT) and t not in tried}
+        known = torch.export.default_decompositions() if wanted else {}
+        table = {t: known[t] for t in wanted if t in known}
+        nested = any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets])
+        if not table and (tried or not nested):
+            break
+        exported_program = _decomposed(exported_program, table)
+        tried |= {None, *table}
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and _is_mutable(n.target)]
-    return (
-        exported_program if all([_overwrites_own_value(n) for n in written]) else _decomposed(exported_program, table)
-    )
+    return exported_program if all([_overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
 
 
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 from ... import op
 from ...ir import build
-from ...ir.expr import IntImm, TupleGetItem
-from ...ir.types import Expr
-from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of
+from ...ir.expr import IntImm, ShapeExpr, TupleGetItem
+from ...ir.types import Expr, ShapeType
+from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
 
 
 def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
@@ -266,6 +266,20 @@ def _histc(c: Context, a: Args) -> Expr:
     index = op.astype(op.where(inside, op.floor(place), number(0, c.dtype)), "int64")
     index = op.minimum(index, number(a.bins - 1, "int64"))
     return op.scatter_elements(op.zeros(c.shape, c.dtype), index, c.cast(inside, c.dtype), axis=0, reduction="add")
+
+
+@aten("bincount.default")
+def _bincount(c: Context, a: Args) -> Expr:
+    """How often each number from 0 on occurs, or the sum of its weights; the greatest and ``minlength`` say how many there are."""
+    size = c.value.shape[0]
+    x = c.emit(c.cast(a.self, "int64"))
+    if not c.symbols.knows([size]):
+        least = op.full(ShapeExpr((to_dim(1),)), number(a.minlength - 1, "int64"), "int64")
+        total = op.add(op.max(op.concat([x, least], axis=0), axis=0, keepdims=True), number(1, "int64"))
+        c.builder.match_cast(c.emit(op.tensor_to_shape(c.emit(total))), ShapeType((c.symbols.bind(size),), 1))
+    amounts = op.ones(ShapeExpr(shape_of(x)), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
+    zeros = op.zeros(ShapeExpr((c.symbols.expr(size),)), c.dtype)
+    return op.scatter_elements(zeros, x, amounts, axis=0, reduction="add")
 
 
 # ---- scans

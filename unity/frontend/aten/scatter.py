@@ -149,6 +149,21 @@ def _in_lines(c: Context, axis: int, index: Expr, source: Expr, data: Expr, how:
     return made if rank_of(data) == len(c.shape) else c.reshape(made)
 
 
+@aten("unfold_backward.default")
+def _unfold_backward(c: Context, a: Args) -> Expr:
+    """Windows laid over each other and added, as the inverse of a short-time transform does."""
+    given = shape_of(a.grad_in)
+    rank = len(given) - 1
+    axis = axis_of(a.dim, rank)
+    count, size = given[axis], to_dim(a.size)
+    starts = op.multiply(op.arange(0, count, 1, dtype="int64"), number(a.step, "int64"))
+    places = op.add(c.reshape(starts, [count, to_dim(1)]), op.arange(0, size, 1, dtype="int64"))
+    turned = permute(a.grad_in, [*range(axis + 1), rank, *range(axis + 1, rank)])
+    total = build.mul(count, size)
+    source = c.reshape(turned, [*given[:axis], total, *given[axis + 1 : rank]])
+    return _in_lines(c, axis, c.reshape(places, [total]), source, op.zeros(ShapeExpr(c.shape), c.dtype), "add")
+
+
 @aten("put.default")
 def _put(c: Context, a: Args) -> Expr:
     if has_none(a.index):
@@ -172,18 +187,23 @@ def _masked_scatter(c: Context, a: Args) -> Expr:
     """The n-th place of the mask takes the n-th element of the source."""
     if any([build.is_int(d, 0) for d in c.shape]) or has_none(a.source):
         return c.broadcast(a.self)
-    return _by_mask(c, c.broadcast(a.self), c.broadcast(a.mask), a.source)
+    source = c.reshape(a.source, [product(shape_of(a.source))])
+    return _by_mask(c, c.broadcast(a.self), c.emit(c.broadcast(a.mask)), source)
 
 
 def _by_mask(c: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
-    count = product(c.shape)
-    mask = c.emit(c.reshape(mask, [count]))
-    order = op.subtract(op.cumsum(c.cast(mask, "int64"), axis=0), number(1, "int64"))
-    flat = c.reshape(source, [product(shape_of(source))])
-    if type(shape_of(flat)[0]) is not IntImm:  # there may be nothing to take when the program runs
-        flat = op.concat([flat, op.zeros(ShapeExpr((to_dim(1),)), dtype_of(source))], axis=0)
-    taken = op.take(flat, op.maximum(order, number(0, "int64")), axis=0)
-    return c.reshape(op.where(mask, taken, c.reshape(x, [count])))
+    """Slices for the places of a mask of the leading axes: one for all of them, or the n-th for the n-th place."""
+    inner = rank_of(x) - rank_of(mask)
+    if rank_of(source) > inner and build.is_int(shape_of(source)[0], 1):
+        source = c.reshape(source, shape_of(source)[1:])
+    if rank_of(source) > inner:
+        order = op.cumsum(c.cast(c.reshape(mask, [product(shape_of(mask))]), "int64"), axis=0)
+        rest = shape_of(source)[1:]
+        if type(shape_of(source)[0]) is not IntImm:  # there may be nothing to take when the program runs
+            source = op.concat([source, op.zeros(ShapeExpr((to_dim(1), *rest)), dtype_of(source))], axis=0)
+        place = op.maximum(op.subtract(order, number(1, "int64")), number(0, "int64"))
+        source = c.reshape(op.take(source, place, axis=0), [*shape_of(mask), *rest])
+    return op.where(c.reshape(mask, [*shape_of(mask), *[to_dim(1)] * inner]), source, x)
 
 
 # ---- index_put
@@ -203,9 +223,7 @@ def _index_put(c: Context, a: Args) -> Expr:
     ):
         return _where_mask(c, a, given[0], c.reshape(values, []))
     if len(given) == 1 and is_mask(given[0]) and not a.accumulate and a.indices[0] is not None:
-        whole = rank_of(given[0]) == rank_of(a.self)
-        refuse(not whole or rank_of(values) != 1, "slices for the places of a mask")
-        return _by_mask(c, a.self, c.cast(given[0], "bool"), values)
+        return _by_mask(c, a.self, c.emit(c.cast(given[0], "bool")), values)
     refuse(any([is_mask(t) for t in given]), "values for the places of a mask")
     indices = spread(c, list(a.indices), None)
     axes = [n for n, t in enumerate(indices) if t is not None]

@@ -156,6 +156,18 @@ def _first_choice(value: Expr) -> tuple[Expr, int]:
     return (choices[-1].args[0], len(choices)) if choices else (value, 0)
 
 
+def _outside(cond: Expr, value: Expr) -> Expr | None:
+    """A condition of ``value`` as it reads around it: variables that are bound inside stand for what they are bound to."""
+    ana = Analyzer()
+    known: dict[Any, Expr] = {}
+    for let in reversed(collect(value, Let)):  # from the outermost on
+        if is_plain(let.value):
+            known[let.var] = ana.simplify(substitute(let.value, known))
+    made: Expr = substitute(cond, known)
+    bound = {let.var for let in collect(value, Let)}
+    return None if any([v in bound for v in used_vars(made)]) else made
+
+
 class _Copies(Rewriter):
     """Cuts nests that copy."""
 
@@ -174,8 +186,9 @@ class _Copies(Rewriter):
         store = _copied(loop)
         if type(loop) is not For or store is None:
             return loop
-        cond, choices = _first_choice(store.value)
-        if not choices or budget < 2 or len(atoms_of(cond)) != 1 or not is_plain(cond):
+        chosen, choices = _first_choice(store.value)
+        cond = _outside(chosen, store.value) if choices and budget >= 2 else None
+        if cond is None or len(atoms_of(cond)) != 1 or not is_plain(cond):
             return loop
         if loop.loop_var not in used_vars(cond):
             body = self.cut(loop.body, budget)
@@ -185,7 +198,7 @@ class _Copies(Rewriter):
         if found is None or loop.step is not None or not is_int(loop.min, 0) or loop.kind not in ("serial", "parallel"):
             return loop
         first = (found.high is not None) == found.value  # the condition's value in the iterations before the border
-        bodies = [Assume({cond: value})(loop.body) for value in (first, not first)]
+        bodies = [Assume({chosen: value})(loop.body) for value in (first, not first)]
         rest = max(1, budget * (1 + _first_choice(_value(bodies[0]))[1]) // (1 + choices))
         if loop.kind == "parallel":
             before, behind = [self.cut_inside(loop, body, share) for body, share in zip(bodies, (rest, budget - rest))]

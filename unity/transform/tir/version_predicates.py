@@ -16,14 +16,14 @@ from typing import Any
 from ...arith.analyzer import Analyzer
 from ...arith.intset import eval_set
 from ...ir.build import const, ge, gt, logical_and, sub
-from ...ir.expr import IntImm
+from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import Node, replace
-from ...ir.scalar import GE, GT, LE, LT, And
-from ...ir.stmt import For, IfThenElse, SeqStmt, seq
+from ...ir.scalar import GE, GT, LE, LT, And, Let
+from ...ir.stmt import Bind, For, IfThenElse, SeqStmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, children, fresh_copy, used_vars
+from ...ir.walk import Rewriter, children, collect, fresh_copy, used_vars
 from ..base import prim_func_pass
 from .hoist_if_then_else import is_plain
 from .nests import is_choice
@@ -57,10 +57,11 @@ def difference_of(atom: Expr) -> tuple[Expr, bool] | None:
 
 
 class _Checks:
-    """Finds the checks inside the body of a loop."""
+    """Finds the checks inside the body of a loop; ``bound``: variables that have no value before it."""
 
-    def __init__(self, done: set[Node]) -> None:
+    def __init__(self, done: set[Node], bound: set[Var]) -> None:
         self.done = done
+        self.bound = bound
         self.ana = Analyzer()
         self.found: list[_Check] = []
 
@@ -82,7 +83,8 @@ class _Checks:
     def atom(self, atom: Expr, loops: tuple[For, ...]) -> None:
         """Keep an atom that inner loops change, if its worst case can be written."""
         variables = {loop.loop_var for loop in loops}
-        if not is_plain(atom) or not any([v in variables for v in used_vars(atom)]):
+        used = used_vars(atom)
+        if not is_plain(atom) or not any([v in variables for v in used]) or any([v in self.bound for v in used]):
             return
         difference = difference_of(atom)
         if difference is None:
@@ -109,7 +111,7 @@ class _Version(Rewriter):
     def leave(self, node: Any) -> Any:
         if type(node) is not For or node.kind in ("vectorized", "unrolled", "thread_binding"):
             return node
-        finder = _Checks(self.done)
+        finder = _Checks(self.done, {part.var for part in collect(node.body, (Bind, Let))})
         finder.visit(node.body, ())
         checks = [c for c in finder.found if node.loop_var in used_vars(c.whole)]
         if not checks or statement_count(node.body) > self.options.max_statements:
