@@ -1,11 +1,11 @@
 """Constant right operands of products stored in 8 or 4 bits, widened in registers: ``quantize_weights.with_options(bits=4)``.
 
 Rewrite: ``y = R.matmul(x, w)`` with a float32 constant ``w`` of shape (k, n) -> a tensor program that reads ``w`` as integers in
-panels ``[n / 64, k, 64]`` and multiplies by scales: one for each column with 8 bits, one for each column of a group of rows with
-4 (two rows in one byte). An integer is ``round(w / scale)``. Products of few rows are bound by reading the weights, and
-that is a quarter or an eighth now. Results change by rounding: it is the user's choice, never a default.
+panels ``[n / 64, k, 64]`` (the last filled with zeros) and multiplies by scales: one for each column with 8 bits, one for each
+column of a group of rows with 4 (two rows in one byte). An integer is ``round(w / scale)``. Products of few rows are bound by
+reading the weights, and that is a quarter or an eighth now. Results change by rounding: it is the user's choice, never a default.
 
-Left in float32: columns that are no multiple of 16, weights that are not finite, with 4 bits an odd number of rows.
+Left in float32: fewer than 16 columns, weights that are not finite, with 4 bits an odd number of rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType
 from ...op.manipulate import reshape
+from ...op.slicing import strided_slice
 from ...op.table import constant
 from ...support.errors import PassError
 from ...te.sharing import KernelTable
@@ -32,7 +33,7 @@ from .four_bits import four_bit_product
 from .rewriting import GraphRewriter, each_binding
 
 PANELS = (64, 48, 32, 16)
-"""Columns of a panel: the first that divides their number."""
+"""Columns of a panel."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,15 +104,23 @@ def rounded_to_nibbles(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(whole, -8, 7).astype("int8"), scale
 
 
+def panel_width(columns: int) -> int:
+    """Columns of a panel: the wider the better, where little of the last one is filled up; 0 where they fill no vector."""
+    if columns < PANELS[-1]:
+        return 0
+    return min(PANELS, key=lambda width: (columns + -columns % width) * (1 + 4 / width))
+
+
 def in_panels(array: np.ndarray, width: int) -> np.ndarray:
-    """(rows, columns) -> (columns / width, rows, width), compact."""
+    """(rows, columns) -> (panels, rows, width), compact, the last panel filled with zeros."""
+    array = np.pad(array, ((0, 0), (0, -array.shape[1] % width)))
     rows, columns = array.shape
     return np.ascontiguousarray(array.reshape(rows, columns // width, width).transpose(1, 0, 2))
 
 
 def _eight(weights: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     whole, scale = rounded(weights, 127)
-    return in_panels(whole, width), scale.reshape(-1, width)
+    return in_panels(whole, width), in_panels(scale[None], width)[:, 0]
 
 
 def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +163,7 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
         if found is None:
             return value
         rows, columns = found.weights.shape
-        width = next((p for p in PANELS if columns % p == 0), 0)
+        width = panel_width(columns)
         if not width or (options.bits == 4 and rows % 2):
             return value
         group = options.group if rows % options.group == 0 else rows
@@ -166,9 +175,12 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
         target = kernels.add(func, f"matmul_int{options.bits}")
         values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
         args: tuple[Expr, ...] = (target, Tuple(values))
-        ty = tensor_type((*found.lead, const(columns // width, "int64"), const(width, "int64")), "float32")
+        ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")
         call = Call(op("R.call_dps"), (*args, ShapeExpr(tuple(symbols))) if symbols else args, {}, (ty,), ty)
-        return reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(columns, "int64"))))
+        whole = reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
+        if columns % width == 0:
+            return whole
+        return strided_slice(rewriter.emit(whole), axes=[len(found.lead)], begin=[0], end=[columns])
 
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
