@@ -3,5 +3,16 @@
 from __future__ import annotations
 
 SLOW = 0.9
-REASONS: dict[str, str] = {}
+"""Share of torch's speed below which a row needs a reason."""
+REASONS: dict[str, str] = {
+    "bincount, small": "the size of the result depends on the data: the call goes back into torch",
+    "bfloat16 gelu, large": "computed in float32 with float32's polynomials, then rounded: a fifth more work than float32",
+    "broadcast_to, large": "stores alone, 4 MB through the cache; torch writes past it",
+    "cummax, axis 1, large": "keys that order as the values do are written to memory first, so that a step compares integers",
+    "cummin, axis 1, large": "as cummax",
+    "concat, axis 0, large": "a copy of 4 MB, bound by memory; the call of torch's is the same to 20 %",
+    "bfloat16 exp, small": "numpy has no bfloat16: results go to torch as integers, two views more than for float32",
+    "take, axis 1, large": "gathered reads of single elements; the indices are checked in a pass of their own",
+    "adaptive_max_pool 7, large": "windows of five and six elements: bounds are masks, the index is found in a second pass",
+}
 """``"case, size"`` -> what limits it."""

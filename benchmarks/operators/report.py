@@ -49,7 +49,7 @@ def table(timings: Sequence[Timing], reasons: bool = False) -> list[str]:
 
 def page(timings: Sequence[Timing]) -> str:
     """``docs/operator_speed.md``."""
-    slow = sorted([t for t in timings if t.failed or t.ratio < SLOW], key=lambda t: t.ratio)
+    slow = sorted([t for t in timings if t.failed or round(t.ratio, 2) < SLOW], key=lambda t: t.ratio)
     covered = {row for t in timings for row in t.rows}
     missing = sorted([name for name, info in OPS.items() if info.family in MEASURED and name not in covered])
     parts = [
