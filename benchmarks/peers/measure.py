@@ -1,4 +1,9 @@
-"""How it is measured: all runtimes of one workload in one process, outputs checked, calls interleaved, medians."""
+"""How it is measured: all runtimes of one workload in one process, outputs checked, bursts of calls in turn, medians.
+
+The same for every runtime: a burst begins when the threads of the one before sleep (pools of threads spin for a while after their
+last region, on the core that the next runtime needs), with one call that is not counted (its weights come back into cache, its
+threads awake). With several threads unity is also measured with one, in the same turns: its ``alone`` seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 
+import unity
+
 from .runtimes import RUNTIMES, Run
 from .workloads import Workload
 
 
 @dataclass(slots=True)
 class Result:
-    """One workload: seconds per call and to build by runtime; ``failed`` says why a runtime has none."""
+    """One workload: seconds per call and to build by runtime; ``failed`` says why a runtime has none; ``alone`` is unity with one
+    thread in the run with several, 0 where that was not measured."""
 
     workload: str
     group: str
@@ -26,6 +34,7 @@ class Result:
     seconds: dict[str, float]
     build: dict[str, float]
     failed: dict[str, str]
+    alone: float = 0.0
 
     def json(self) -> dict[str, Any]:
         """As plain data."""
@@ -36,6 +45,29 @@ def _array(value: Any) -> np.ndarray:
     while isinstance(value, (tuple, list)):
         value = value[0]
     return value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+
+
+PAUSE = 2e-3
+"""Seconds between two looks at what the other threads do."""
+PATIENCE = 0.25
+"""Seconds that a burst waits for them at most."""
+
+
+def _quiet() -> None:
+    """Return when the other threads of the process sleep: while this one does, the process uses next to no processor time."""
+    end = time.perf_counter() + PATIENCE
+    while time.perf_counter() < end:
+        used = time.process_time()
+        time.sleep(PAUSE)
+        if time.process_time() - used < PAUSE / 10:
+            return
+
+
+def _burst(run: Run, inputs: tuple[torch.Tensor, ...], calls: int) -> float:
+    """Seconds per call of a burst."""
+    _quiet()
+    run(*inputs)
+    return _time(run, inputs, calls)
 
 
 def _time(run: Run, inputs: tuple[torch.Tensor, ...], calls: int) -> float:
@@ -79,8 +111,14 @@ def measure(workload: Workload, names: Sequence[str], threads: int, rounds: int,
             calls = max(1, min(10_000, int(budget / rounds / max(once, 1e-7))))
             ready[runtime.name] = (run, calls)
         samples: dict[str, list[float]] = {name: [] for name in ready}
+        alone: list[float] = []
         for _ in range(rounds):
             for name, (run, calls) in ready.items():
-                samples[name].append(_time(run, inputs, calls))
+                samples[name].append(_burst(run, inputs, calls))
+                if name == "unity" and threads > 1:
+                    unity.set_num_threads(1)
+                    alone.append(_burst(run, inputs, calls))
+                    unity.set_num_threads(threads)
         found.seconds |= {name: statistics.median(times) for name, times in samples.items()}
+        found.alone = statistics.median(alone) if alone else 0.0
     return found
