@@ -85,3 +85,35 @@ def test_symbolic_loops_around():
     for b,""",
     )
     assert schedule_function("main", parse(text), set(), Machine(16, 32)) is not None
+
+
+REDUCTIONS = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor({x}, "float32"), w: R.Tensor({w}, "float32")):
+        with R.dataflow():
+            y = {call}
+            R.output(y)
+        return y
+"""
+
+
+@pytest.mark.parametrize("rows", ["16384", "5003", '"n"'])
+def test_sums_over_rows(rows):
+    """Values of one sign: the error of one running sum would grow with their number."""
+    f = build(REDUCTIONS.format(x=f"({rows}, 70)", w="(1,)", call="R.add(R.sum(x, axis=0), w)"))
+    count = 9001 if rows == '"n"' else int(rows)
+    x = np.random.default_rng(0).uniform(0, 1, (count, 70)).astype("float32")
+    assert error(f(x, np.zeros(1, "float32")).numpy(), x.astype("float64").sum(0)) < 3e-7
+
+
+def test_a_reduction_that_is_not_scheduled():
+    """Fewer columns than the default schedule takes, several loops, a consumer, a last chunk that is shorter."""
+    call = "R.nn.relu(R.nn.conv2d(x, w, groups=2))"
+    f = build(REDUCTIONS.format(x="(1, 514, 9, 9)", w="(24, 257, 3, 3)", call=call))
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 514, 9, 9)).astype("float32"), rng.standard_normal((24, 257, 3, 3)).astype("float32")
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype("float64"), (3, 3), axis=(2, 3))
+    halves = [np.einsum("nchwij,ocij->nohw", windows[:, 257 * g :][:, :257], w[12 * g : 12 * g + 12]) for g in range(2)]
+    assert error(f(x, w).numpy(), np.maximum(np.concatenate(halves, 1), 0)) < 3e-7

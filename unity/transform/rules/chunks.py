@@ -1,27 +1,20 @@
 """Long sums in chunks: partial sums over neighbours along the reduction, and their sum.
 
-The rounding error of one running sum of K products grows with the root of K; with chunks it grows with the root of a chunk and
-hardly with K. Source: Blanchard, Higham, Mary, "A class of fast and accurate summation algorithms", SIAM J. Sci. Comput. 42(3),
-2020; the chunk is as long as the blocks of the reduction in vendors' libraries. Not here: the order of the other loops
-(``matmul.py``). Invariant: partial sums live in one tile of registers, which is added to the tile of totals after each chunk.
+Not here: how long a chunk is (``tir/chunk_sizes.py``), the order of the other loops (``matmul.py``). Invariant: partial sums live
+in one tile of registers, which is added to the tile of totals after each chunk.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from ...ir.expr import IntImm
+from ..tir.chunk_sizes import chunk_of
 from ..tir.loop_partition import HINT
 from .contraction import Contraction
 
 if TYPE_CHECKING:
     from ..schedule import BlockRV, LoopRV, Schedule
-
-CHUNK = 192
-"""Most steps of a chunk."""
-LONG = 256
-"""Steps from which on a reduction is worth chunks."""
 
 
 def wants_chunks(what: Contraction) -> bool:
@@ -32,31 +25,19 @@ def wants_chunks(what: Contraction) -> bool:
 
 def cut_into_chunks(sch: Schedule, steps: list[LoopRV]) -> tuple[list[LoopRV], list[LoopRV]]:
     """The loops of a reduction, outermost first, as loops over chunks and loops over the steps of one; the former are none where
-    the reduction is short. A chunk is made of whole loops and of a part of the loop around them: a divisor of its extent where one
-    is long enough, else the last chunk of that loop is shorter."""
+    the reduction is short, or where nothing could be proved of them fused: of parts of a symbolic loop in others."""
     extents = [e.value if type(e := sch.get(loop).extent) is IntImm else None for loop in steps]
-    if None not in extents and math.prod([e or 1 for e in extents]) < LONG:
+    found = chunk_of(extents)
+    if found is None:
         return [], steps
-    inside, first = 1, len(steps)
-    while (extent := extents[first - 1]) is not None and inside * extent <= CHUNK:
-        inside, first = inside * extent, first - 1
-    size = _size(extent, CHUNK // inside)
-    if extent is None and first > 1:
-        size = 1  # of a loop fused with such a part nothing could be proved
-    if size == 1:
+    first, size = found
+    extent = extents[first - 1]
+    if size == 1 or (extent is None and first > 1):
         return (steps[:first], steps[first:]) if first < len(steps) else ([], steps)
     chunk, step = sch.split(steps[first - 1], [None, size])
     if extent is None or extent % size:
         sch.annotate(step, HINT, 1)
     return [*steps[: first - 1], chunk], [step, *steps[first:]]
-
-
-def _size(extent: int | None, most: int) -> int:
-    """Steps of a loop in one chunk."""
-    if extent is None:
-        return most
-    divisor = max([n for n in range(1, most + 1) if extent % n == 0])
-    return divisor if 2 * divisor > most or most < 4 else -(-extent // -(-extent // most))
 
 
 def sum_chunks(sch: Schedule, block: BlockRV, chunks: list[LoopRV], step: LoopRV, name: str) -> list[BlockRV]:

@@ -2,7 +2,8 @@
 
 For a perfect nest over one reduction block (`nests.point_update`) of constant output axes: one output axis along which memory is
 contiguous becomes vectors, another becomes rows; a tile of rows x vectors (`tile_shape.py`) is accumulated in a local buffer
-through all reduction loops and stored once. Every cell is accumulated in the written order. A consumer that does no more than
+through all reduction loops and stored once. Every cell is accumulated in the written order; a long sum of floats in chunks of it
+(`chunk_sizes.py`), whose sums are added to a tile of totals. A consumer that does no more than
 compute cell by cell from the result follows at the tile (`epilogues.py`): the result is then never stored.
 
 Rewrite: ``for i, j, k: [init C[i, j]]; C[i, j] += A[i, k] * B[k, j]`` ->
@@ -16,15 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...ir.buffer import Buffer
-from ...ir.build import add, const, dtype_of, if_then_else, int_imm, lt, mul
+from ...ir.build import add, const, dtype_of, floordiv, if_then_else, int_imm, lt, minimum, mul, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad
+from ...ir.scalar import Add, BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
+from .chunk_sizes import chunk_of
 from .epilogues import follow, tile_outermost
 from .lower_init_block import REDUCTION
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
@@ -139,20 +141,60 @@ class _Tile:
         block = plan.nest.realize.block
         assert type(block.init) is BufferStore
         self.initial = block.init.value
-        dtype = self.store.buffer.dtype
-        lanes = -(-self.width // plan.lanes) * plan.lanes
-        data = Var(f"{self.store.buffer.name}_tile", PointerType(prim_type(dtype), "local"))
-        self.buffer = Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
+        self.buffer = self.total = self.tile("tile")
+
+    def tile(self, name: str) -> Buffer:
+        """A buffer for the cells of the tile."""
+        dtype, lanes = self.store.buffer.dtype, -(-self.width // self.plan.lanes) * self.plan.lanes
+        data = Var(f"{self.store.buffer.name}_{name}", PointerType(prim_type(dtype), "local"))
+        return Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
 
     def write(self) -> Stmt:
         """All of it."""
-        body = self.over(self.accumulate)
-        for depth, loop in enumerate(reversed(self.plan.loops("R"))):
+        loops = self.plan.loops("R")
+        float_sum = type(self.store.value) is Add and self.buffer.dtype.is_float and self.buffer.dtype.bits >= 32
+        cut = chunk_of([extent_of(s) if type(s.extent) is IntImm else None for s in loops]) if float_sum else None
+        body = self.steps(loops, self.over(self.accumulate)) if cut is None else self.chunks(loops, *cut)
+        parts = [AllocBuffer(self.total), self.over(self.start), body, self.over(self.finish)]
+        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+
+    def steps(self, loops: list[For], body: Stmt) -> Stmt:
+        """Reduction loops around a step, the innermost written out."""
+        for depth, loop in enumerate(reversed(loops)):
             small = depth == 0 and type(loop.extent) is IntImm and extent_of(loop) <= 4
             notes = {"unroll": 4} if depth == 0 and not small else None
             body = replace(loop, body=body, kind="unrolled" if small else "serial", annotations=notes)
-        parts = [AllocBuffer(self.buffer), self.over(self.start), body, self.over(self.finish)]
-        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+        return body
+
+    def chunks(self, loops: list[For], first: int, size: int) -> Stmt:
+        """The reduction in chunks: ``size`` steps of the loop before ``first`` and all loops from there on."""
+        self.buffer = self.tile("chunk")
+        step = self.over(self.accumulate)
+        outer, inner = loops[:first], loops[first:]
+        if size > 1:
+            loop = outer[-1]
+            ty = prim_type(dtype_of(loop.loop_var))
+            chunk, here, most = Var("chunk", ty), Var(loop.loop_var.name, ty), int_imm(size, ty)
+            start = mul(chunk, most)
+            whole = type(loop.extent) is IntImm and extent_of(loop) % size == 0
+            count = most if whole else minimum(most, sub(loop.extent, start))
+            step = substitute(step, {loop.loop_var: add(start, here)})
+            inner = [replace(loop, loop_var=here, extent=count), *inner]
+            number = floordiv(add(loop.extent, int_imm(size - 1, ty)), most)
+            outer[-1] = replace(loop, loop_var=chunk, extent=number)
+        body = seq(AllocBuffer(self.buffer), self.over(self.clear), self.steps(inner, step), self.over(self.add_chunk))
+        for loop in reversed(outer):
+            body = replace(loop, body=body)
+        return body
+
+    def clear(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The sum of no step."""
+        return BufferStore(self.buffer, const(0.0, self.buffer.dtype), cell)
+
+    def add_chunk(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The sum of a chunk added to the total."""
+        total, part = [BufferLoad(buffer, cell, prim_type(buffer.dtype)) for buffer in (self.total, self.buffer)]
+        return BufferStore(self.total, add(total, part), cell)
 
     def over(self, make: Callable[[Corner, tuple[Expr, ...], Expr | None], Stmt]) -> Stmt:
         """Loops over the cells of the tile with ``make(values of iterators, cell, condition)`` inside; the condition tells
@@ -187,7 +229,7 @@ class _Tile:
 
     def start(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The initial value of a cell."""
-        return BufferStore(self.buffer, substitute(self.initial, places), cell)
+        return BufferStore(self.total, substitute(self.initial, places), cell)
 
     def accumulate(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
@@ -207,14 +249,12 @@ class _Tile:
 
     def finish(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""
-        ty = prim_type(self.buffer.dtype)
+        ty = prim_type(self.total.dtype)
         result = Var("result", ty)
         made: Stmt = substitute(replace(self.store, value=result), places)
         if self.plan.epilogue is not None:
             made = follow(self.plan.epilogue, self.store, result, places)
-        return seq(
-            Bind(result, BufferLoad(self.buffer, cell, ty)), made if inside is None else IfThenElse(inside, made)
-        )
+        return seq(Bind(result, BufferLoad(self.total, cell, ty)), made if inside is None else IfThenElse(inside, made))
 
 
 @prim_func_pass(options=TileOptions)
