@@ -23,9 +23,6 @@ from .table import Operator, attribute, row
 FAMILY = "reduce"
 _AXES = ("x", attribute("axis", None), attribute("keepdims", False))
 
-_or = te.comm_reducer(lambda x, y: te.any(x, y), lambda dtype: te.const(False), "any")
-_and = te.comm_reducer(lambda x, y: te.all(x, y), lambda dtype: te.const(True), "all")
-
 
 def _truth_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
@@ -33,13 +30,16 @@ def _truth_type(call: Call) -> Type:
 
 
 def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
+    """The greatest or least of numbers, which are reduced in vectors."""
+
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(call, x)
 
         def holds(value: te.Value, _: list[Any]) -> te.Value:
-            return value if value.dtype.is_bool else value != te.const(0, value.dtype)
+            return (value if value.dtype.is_bool else value != te.const(0, value.dtype)).astype("uint8")
 
-        return reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, holds, short_name(call))
+        found = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, holds, "truth")
+        return te.compute(found.shape, lambda *i: found[i] != te.const(0, "uint8"), short_name(call))  # type: ignore[no-any-return]
 
     def meaning(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
         return np.asarray(ref(x, axis=numpy_axis(axis), keepdims=bool(keepdims)))
@@ -47,8 +47,8 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
     return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning)
 
 
-any_ = _truth("any", _or, np.any, "Is any element over axes not 0.")
-all_ = _truth("all", _and, np.all, "Are all elements over axes not 0.")
+any_ = _truth("any", te.max, np.any, "Is any element over axes not 0.")
+all_ = _truth("all", te.min, np.all, "Are all elements over axes not 0.")
 
 
 def _floats(call: Call) -> Type:
