@@ -80,6 +80,8 @@ CASES += [
     (nn.Unflatten(1, (2, 3)), (r(2, 6),)),
     (nn.Fold((4, 5), 2), (r(1, 8, 12),)),
     (nn.Unfold(2, stride=2, padding=1), (r(1, 2, 4, 5),)),
+    (nn.FractionalMaxPool2d(2, (3, 4), _random_samples=u(2, 3, 2)), (r(*P),)),
+    (nn.FractionalMaxPool3d(2, (2, 3, 2), return_indices=True, _random_samples=u(1, 2, 3)), (r(*V),)),
     (nn.GLU(1), (r(2, 6),)),
     (nn.GroupNorm(2, 4), (r(2, 4, 3),)),
     (nn.LayerNorm((3, 4)), (r(2, 3, 4),)),
@@ -129,6 +131,9 @@ CASES += [
     (nn.CosineEmbeddingLoss(0.1), (r(3, 4), r(3, 4), sign(3))),
     (nn.CrossEntropyLoss(label_smoothing=0.1), (r(3, 5), k(3))),
     (nn.CrossEntropyLoss(), (r(3, 5, 2), u(3, 5, 2))),
+    (nn.GaussianNLLLoss(), (r(3, 2), r(3, 2), u(3, 2))),
+    (nn.GaussianNLLLoss(full=True, reduction="sum"), (r(3, 2), r(3, 2), u(3))),
+    (nn.LinearCrossEntropyLoss(4, 5), (r(3, 4), k(3))),
     (nn.HingeEmbeddingLoss(), (r(3), sign(3))),
     (nn.HuberLoss(delta=0.7), (r(3), r(3))),
     (nn.KLDivLoss(), (r(3), u(3))),
@@ -152,13 +157,9 @@ NOT_CALLED = {
     "Container": "abstract", "Module": "abstract", "RNNBase": "abstract", "RNNCellBase": "abstract",
     "ModuleDict": "holds modules, has no forward", "ModuleList": "holds modules, has no forward",
     "ParameterDict": "holds parameters, has no forward", "ParameterList": "holds parameters, has no forward",
-    "FractionalMaxPool2d": "draws random numbers in evaluation mode too",
-    "FractionalMaxPool3d": "draws random numbers in evaluation mode too",
     "LinearCrossEntropyOptions": "options, no module",
-    "LinearCrossEntropyLoss": "needs its own weights: see op_db",
     "CrossMapLRN2d": "sets the storage of a tensor, which torch.export cannot follow",
     "CTCLoss": "torch.export refuses it: the lengths are read from tensors",
-    "GaussianNLLLoss": "torch.export refuses it: a branch on data",
     "AdaptiveLogSoftmaxWithLoss": "its forward asserts the range of the targets with item(): torch.export refuses it",
 }  # fmt: skip
 
@@ -183,6 +184,13 @@ def prepared(module: Any, inputs: Any) -> Any:
         with torch.no_grad():
             module(*inputs)
     return module.eval()
+
+
+def test_a_variance_below_zero_is_refused_when_the_program_runs() -> None:
+    inputs = (r(3), r(3), u(3))
+    compiled = unity.compile(nn.GaussianNLLLoss().eval(), example_inputs=inputs, strict=True)
+    with pytest.raises(unity.UnityError, match="var has negative"):
+        compiled(r(3), r(3), -u(3))
 
 
 def test_all_modules_of_torch_stand_in_the_table() -> None:

@@ -20,6 +20,9 @@ READS = ("aten._local_scalar_dense.default", "aten.item.default")
 """Operators that read a number out of a tensor."""
 
 
+ASSERTIONS = ("aten._assert_async.default", "aten._assert_async.msg")
+"""Operators that stop unless a tensor of one element holds."""
+
 FLOAT_ARITHMETIC: dict[Any, Callable[..., Expr]] = {
     operator.add: op.add, operator.sub: op.subtract, operator.mul: op.multiply, operator.truediv: op.divide,
     operator.pow: op.power, operator.mod: op.floor_mod, operator.floordiv: op.floor_divide, operator.neg: op.negative,
@@ -118,4 +121,4 @@ def conditional(
     return [c.emit(TupleGetItem(made, i)) for i in range(len(node.meta["val"]))]
 
 
-__all__ = ["FLOAT_ARITHMETIC", "READS", "conditional", "float_number", "is_cond", "read_number"]
+__all__ = ["ASSERTIONS", "FLOAT_ARITHMETIC", "READS", "conditional", "float_number", "is_cond", "read_number"]

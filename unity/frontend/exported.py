@@ -27,7 +27,7 @@ from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from ..vm.torch_model.arguments import refuse_tensor
 from .context import Context, dtype_name
-from .control import READS, is_cond
+from .control import ASSERTIONS, READS, is_cond
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
@@ -131,7 +131,11 @@ class _Import:
         """False where an operator draws random numbers or asserts: its binding cannot stand in a dataflow block."""
         seeded = self.context.torch.Tag.nondeterministic_seeded
         for node in self.program.graph.nodes:
-            if str(node.target) in ("aten._assert_scalar.default", *READS) or is_cond(node) or is_loop(node):
+            if (
+                str(node.target) in ("aten._assert_scalar.default", *ASSERTIONS, *READS)
+                or is_cond(node)
+                or is_loop(node)
+            ):
                 return False
             if seeded in getattr(node.target, "tags", ()) and "dropout" not in str(node.target):
                 return False

@@ -24,7 +24,7 @@ from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
 from .aten.complex import evaluate
 from .context import Args, Context, Result
-from .control import READS, conditional, float_number, is_cond, read_number, rounded_size
+from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
 from .fallback import Deferred, call_torch, holds_deferred
 from .flex import flex_attention, is_flex
 from .loops import is_loop, loop
@@ -89,6 +89,8 @@ class GraphImporter:
         try:
             if name == "aten._assert_scalar.default":
                 return self._assert(node)
+            if name in ASSERTIONS:
+                return self._assert_tensor(node)
             if (
                 name in READS
                 and isinstance(c.value, (c.torch.SymInt, c.torch.SymBool))
@@ -126,6 +128,12 @@ class GraphImporter:
         cond = self.value_of(raw) if type(raw).__name__ == "Node" else raw
         if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
             self.context.emit(op.assert_op(cond, format=str(node.args[1])))
+
+    def _assert_tensor(self, node: Any) -> None:
+        """A tensor of one bool that must hold when the program runs."""
+        c = self.context
+        cond = c.reshape(c.cast(self.value_of(node.args[0]), "bool"), [])
+        c.emit(op.assert_op(c.emit(cond), format=str(node.args[1]) if len(node.args) > 1 else "an assertion failed"))
 
     def _operator(self, node: Any) -> Result:
         c = self.context

@@ -17,6 +17,7 @@ from ..vm.torch_model.arguments import refuse_tensor
 from ..vm.torch_model.structures import known_results, register_classes
 from .inputs import check_examples
 from .torch_table import ATEN
+from .traceable import traceable
 
 
 def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
@@ -35,7 +36,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     check_examples(model, args, kwargs or {})
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
     dynamic_shapes = _spread(dynamic_shapes, args, kwargs)
-    with known_results(model), _counted_from_the_front(torch), no_collection():
+    with known_results(model), traceable(torch), no_collection():
         try:
             with torch.no_grad():
                 return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
@@ -49,19 +50,6 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
                 return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
         except Exception as error:
             raise _explained(error, model) from error
-
-
-def _counted_from_the_front(torch: Any) -> Any:
-    """While it lasts, ``unique_consecutive`` sees no negative axis: torch infers a wrong shape for one."""
-
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            axis = (kwargs or {}).get("dim")
-            if getattr(fn, "__name__", "") == "unique_consecutive" and axis is not None and axis < 0 and args[0].dim():
-                return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
-            return fn(*args, **(kwargs or {}))
-
-    return Mode()
 
 
 def _distinct(torch: Any, model: Any, inputs: Any) -> Any:

@@ -10,7 +10,6 @@ from ...ir.build import add, minimum, mul
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ..context import Args, Context, Result, aten, axis_of, rank_of, refuse, shape_of, to_dim
-from .index import has_none
 from .linalg import factors, identity, lead_axes, solution, unit_matrices
 from .shape import cut, permute, swap
 
@@ -43,14 +42,12 @@ def _parts(c: Context, lu: Expr) -> tuple[Expr, Expr]:
 @aten("linalg_lu.default")
 def _lu(c: Context, a: Args) -> Result:
     refuse(not a.pivot, "no exchange of rows")
-    refuse(has_none(a.A), "an empty matrix")
     lu, pivots = factors(c, a.A)
     return [_permutation(c, lu, pivots), *_parts(c, lu)]
 
 
 @aten("lu_unpack.default")
 def _lu_unpack(c: Context, a: Args) -> Result:
-    refuse(has_none(a.LU_data), "an empty matrix")
     lu = c.emit(a.LU_data)
     moved = _permutation(c, lu, a.LU_pivots) if a.unpack_pivots else None
     return [moved, *_parts(c, lu)] if a.unpack_data else [moved, None, None]

@@ -1,0 +1,45 @@
+"""Functions of torch that torch.export refuses or infers wrongly, replaced while a model is exported.
+
+Not here: export itself (``trace.py``). Invariant: a replacement gives what the function gives.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def traceable(torch: Any) -> Any:
+    """A mode: while it lasts, the functions below stand in for torch's."""
+
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            axis = kwargs.get("dim")
+            if getattr(fn, "__name__", "") == "unique_consecutive" and axis is not None and axis < 0 and args[0].dim():
+                # torch infers a wrong shape for a negative axis
+                return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
+            if fn is torch.nn.functional.gaussian_nll_loss:
+                return _gaussian_nll_loss(torch, *args, **kwargs)
+            return fn(*args, **kwargs)
+
+    return Mode()
+
+
+def _gaussian_nll_loss(
+    torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """torch's own, with an assertion that runs later instead of a branch on the data."""
+    if isinstance(var, (int, float)):
+        var = var * torch.ones_like(input)
+    torch._assert_async(torch.logical_not(torch.any(var < 0)), "var has negative entry/entries")
+    if var.size() != input.size() and input.size()[:-1] == var.size():
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+__all__ = ["traceable"]
