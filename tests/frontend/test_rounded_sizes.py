@@ -125,3 +125,27 @@ def test_sizes_of_zero_and_one_stay_allowed() -> None:
     for size in (1, 2, 3):
         x, y = torch.randn(size), torch.randn(1)
         torch.testing.assert_close(f(x, y), Broadcasts()(x, y))
+
+
+@pytest.mark.parametrize(("mode", "factor"), [("nearest", 1.3), ("nearest", 2.6), ("nearest-exact", 0.7)])
+def test_the_nearest_pixel_is_the_one_torch_takes(mode, factor) -> None:
+    x = torch.arange(100.0).reshape(1, 1, 100)
+    model = Resize(factor, mode).eval()
+    torch.testing.assert_close(unity.compile(model, example_inputs=(x,))(x), model(x), rtol=0, atol=0)
+
+
+class ToSize(torch.nn.Module):
+    def __init__(self, size, mode):
+        super().__init__()
+        self.size, self.mode = size, mode
+
+    def forward(self, x):
+        return torch.nn.functional.interpolate(x, size=self.size, mode=self.mode)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize(("size", "wanted"), [(2, (82, 83)), (41, (100, 82)), (5, (210, 7))])
+def test_the_nearest_pixel_of_a_given_size(size, wanted, mode) -> None:
+    x = torch.arange(float(size * size)).reshape(1, 1, size, size)
+    model = ToSize(wanted, mode).eval()
+    torch.testing.assert_close(unity.compile(model, example_inputs=(x,))(x), model(x), rtol=0, atol=0)

@@ -86,7 +86,7 @@ def _name(tree: ast.expr) -> str:
     match tree:
         case ast.Subscript(value=ast.Name(id="L"), slice=ast.Constant(value=str(key))):
             return key
-        case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
+        case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
             return f"{_name(inner)}_{key}"
     raise Gap(f"the guard speaks of {ast.unparse(tree)}")
 

@@ -82,12 +82,21 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
     return rule
 
 
+def single_step(scale: float) -> float:
+    """Source pixels for one target pixel, rounded to float32: which pixel is the nearest one torch decides in float32."""
+    return float(np.float32(1.0 / scale))
+
+
 def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
     """Source coordinate of a target pixel along one axis, float64."""
     mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
     at = place.astype("float64")
     old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
     if scale is not None and mode != "align_corners":
+        if _choice(call, "method", "linear", _METHODS) == "nearest_neighbor":
+            start = te.const(0.0 if mode == "asymmetric" else 0.5, "float32")
+            reached = (place.astype("float32") + start) * te.const(single_step(scale), "float32")
+            return reached.astype("float64") - start.astype("float64")
         if mode == "asymmetric":
             return at * (1.0 / scale)
         half = (at + 0.5) * (1.0 / scale) - 0.5
@@ -210,6 +219,9 @@ def _axis_matrix(
     for y in range(m):
         if mode == "align_corners":
             x = y * (n - 1) / (m - 1) if m > 1 else 0.0
+        elif scale is not None and method == "nearest_neighbor":
+            start = np.float32(0.0 if mode == "asymmetric" else 0.5)
+            x = float((np.float32(y) + start) * np.float32(single_step(scale))) - float(start)
         elif mode == "asymmetric":
             x = y * n / m if scale is None else y / scale
         else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import op
-from ...ir.expr import ShapeExpr
+from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
 from ..context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of, static
 from .shape import permute
@@ -31,11 +32,27 @@ def _scales(a: Args, rank: int) -> tuple[float, ...] | None:
     return tuple([float(s) for s in given])
 
 
+def _rounded_scales(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[float, ...] | None:
+    """Scales where torch's float32 quotient of two sizes leads to another pixel than the exact one; None elsewhere."""
+    pairs = [(n.value, m.value) for n, m in zip(old, new) if type(n) is IntImm and type(m) is IntImm and m.value]
+    if len(pairs) < len(old):
+        return None
+    steps = [np.float32(n) / np.float32(m) for n, m in pairs]
+    places = [np.arange(m) for _, m in pairs]
+    exact = [at * n // m for at, (n, m) in zip(places, pairs)]
+    torch = [np.floor(at.astype(np.float32) * step) for at, step in zip(places, steps)]
+    if all([np.array_equal(a, b) for a, b in zip(exact, torch)]):
+        return None
+    return tuple([1.0 / float(step) for step in steps])
+
+
 def _resized(c: Context, a: Args, method: str, mode: str, rounding: str = "round") -> Expr:
     rank = _rank(c)
     x = getattr(a, "input", None)
     x = a.self if x is None else x
     scales = _scales(a, rank) if mode != "align_corners" else None
+    if scales is None and mode == "asymmetric":
+        scales = _rounded_scales(shape_of(x)[-rank:], c.shape[-rank:])
     refuse(not is_float(x) and method != "nearest_neighbor", "images of integers")
     made: Expr = _RESIZE[rank](
         x, ShapeExpr(c.shape[-rank:]), method=method, coordinate_transformation_mode=mode,
