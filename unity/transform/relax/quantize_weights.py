@@ -10,6 +10,7 @@ Left in float32: fewer than 16 columns, weights that are not finite, with 4 bits
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from ... import te
 from ...ffi.tensor import Tensor
 from ...ir.build import const
-from ...ir.expr import Call, Constant, Op, ShapeExpr, Tuple, Var, VarBinding, op
+from ...ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBinding, op
 from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType
@@ -29,7 +30,7 @@ from ...support.errors import PassError
 from ...te.sharing import KernelTable
 from ..base import module_pass
 from ..rules.base import SCHEDULED
-from .four_bits import four_bit_product
+from .few_bits import MOST_ROWS, few_bit_product
 from .rewriting import GraphRewriter, each_binding
 
 PANELS = (64, 48, 32, 16)
@@ -120,7 +121,7 @@ def in_panels(array: np.ndarray, width: int) -> np.ndarray:
 
 def _eight(weights: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     whole, scale = rounded(weights, 127)
-    return in_panels(whole, width), in_panels(scale[None], width)[:, 0]
+    return in_panels(whole, width), in_panels(scale[None], width)
 
 
 def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +131,13 @@ def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.n
     return in_panels((codes[0::2] | (codes[1::2] << 4)).view("int8"), width), in_panels(scale, width)
 
 
-def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, rows: int, bits: int, group: int) -> Any:
+def _few(lead: tuple[Expr, ...]) -> bool:
+    """Are there so few rows of data, or may there be, that widening weights for each tile of them costs nothing."""
+    known = [n.value for n in lead if type(n) is IntImm]
+    return len(known) < len(lead) or math.prod(known) <= MOST_ROWS
+
+
+def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, rows: int, bits: int) -> Any:
     """The tensor program and its symbols: data, stored weights, scales -> (.., panels, width)."""
     panels, _, width = stored.shape
     x = te.placeholder((*lead, rows), "float32", "x")
@@ -141,12 +148,12 @@ def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, row
     def eight(*i: te.Value) -> te.Value:
         return te.sum(x[(*i[:-2], k)] * w[i[-2], k, i[-1]].astype("float32"), axis=[k])
 
-    if bits == 4:
-        result = four_bit_product(x, w, s, group)
+    if bits == 4 or (rows % 2 == 0 and _few(lead)):
+        result = few_bit_product(x, w, s, bits)
         return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True, SCHEDULED: True})
     k = te.reduce_axis((0, rows), "k")
     total = te.compute(shape, eight, "product")
-    result = te.compute(shape, lambda *i: total[i] * s[i[-2], i[-1]], "scaled")
+    result = te.compute(shape, lambda *i: total[i] * s[i[-2], 0, i[-1]], "scaled")
     return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True})
 
 
@@ -171,7 +178,7 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
         if key not in made:
             made[key] = _eight(found.weights, width) if options.bits == 8 else _four(found.weights, width, group)
         stored, scales = made[key]
-        func, symbols = _program(found.lead, stored, scales, rows, options.bits, group)
+        func, symbols = _program(found.lead, stored, scales, rows, options.bits)
         target = kernels.add(func, f"matmul_int{options.bits}")
         values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
         args: tuple[Expr, ...] = (target, Tuple(values))

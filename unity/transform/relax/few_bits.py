@@ -1,6 +1,6 @@
-"""The tensor program of a product with weights of 4 bits, two rows in a byte, a scale for each column of a group of rows.
+"""The tensor program of a product of few rows with weights of 8 or 4 bits (two rows in a byte), a scale for each column of a group.
 
-Nibbles are signed; they are widened to float32 by two shifts and summed without their scale, which is multiplied once for each
+Integers are widened to float32 (signed nibbles by two shifts) and summed without their scale, which is multiplied once for each
 group. The sums of a tile stay in registers (few rows times vectors of a panel). Not here: how weights are rounded
 (``quantize_weights.py``).
 """
@@ -15,11 +15,13 @@ from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
+from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
 from ...op.nests import serial_loop
 from ...op.scan import read
 from ..tir.lower_init_block import REDUCTION
+from ..tir.prefetch_panels import prefetch_of
 from ..tir.sharing import SHARED_WORK
 
 LANES = 16
@@ -27,6 +29,9 @@ MOST_ROWS = 4
 """Rows of data that share widened weights."""
 SUMS = 16
 """Vectors of sums of a group in a tile: they stay in registers, those of all groups rest in cache in the meantime."""
+AHEAD = 16
+"""Steps by which the weights are fetched ahead."""
+_BYTE = prim_type("int8")
 _FLOAT = prim_type("float32")
 _INT = prim_type("int32")
 
@@ -60,13 +65,15 @@ def _in_vectors(buffer: Buffer, value: Callable[[Var, Var, Var], Expr], rows: in
 class _Tile:
     """``rows`` rows of data by the columns of some vectors of a panel."""
 
-    def __init__(self, ins: list[Buffer], outs: list[Buffer], rows: int, group: int) -> None:
+    def __init__(self, ins: list[Buffer], outs: list[Buffer], rows: int, bits: int) -> None:
         self.x, self.weights, self.scales = ins
         self.out = outs[0]
         self.flat = self.x.ndim == 1
-        self.rows, self.group = rows, group
-        width = self.weights.shape[-1]
-        assert type(width) is IntImm
+        self.rows, self.bits = rows, bits
+        lines, width = self.weights.shape[1:]
+        groups = self.scales.shape[1]
+        assert type(lines) is IntImm and type(width) is IntImm and type(groups) is IntImm
+        self.pairs = lines.value * (8 // bits) // 2 // groups.value
         most = max(1, SUMS // rows)
         self.vectors = max([n for n in range(1, most + 1) if width.value // LANES % n == 0])
         self.parts = width.value // LANES // self.vectors
@@ -74,6 +81,27 @@ class _Tile:
     def write(self, lead: tuple[Expr, ...], first: Expr, panel: Expr) -> Stmt:
         """The tile that begins at row ``first`` of the last leading axis."""
         return _times(self.parts, lambda part: self.part(lead, first, panel, part), "part", "serial")
+
+    def pair(self, line: Callable[[Expr], Expr], place: Expr) -> tuple[tuple[Var, Var], list[Stmt]]:
+        """The weights of two neighbouring rows as float32, and what binds them; ``line`` reads a byte."""
+        low, high, byte = Var("low", _FLOAT), Var("high", _FLOAT), Var("byte", _INT)
+        if self.bits == 8:
+            lines = [build.add(build.mul(place, 2), n) for n in (0, 1)]
+            return (low, high), [Bind(w, build.cast(line(at), "float32")) for w, at in zip((low, high), lines)]
+        return (low, high), [
+            Bind(byte, build.cast(line(place), "int32")),
+            Bind(low, build.cast(_shifted("right", _shifted("left", byte, 28), 28), "float32")),
+            Bind(high, build.cast(_shifted("right", byte, 4), "float32")),
+        ]
+
+    def fetched(self, panel: Expr, place: Expr) -> list[Stmt]:
+        """Fetches what is read `AHEAD` steps later, of this panel or the next, which lies behind it: so few bytes are read for each
+        instruction that the processor does not come to them early enough by itself."""
+        lines = 2 if self.bits == 8 else 1
+        panels, count = self.weights.shape[:2]
+        last = build.sub(build.mul(build.sub(panels, panel), count), 1)
+        at = [build.minimum(build.add(build.mul(build.add(place, AHEAD), lines), n), last) for n in range(lines)]
+        return [prefetch_of(BufferLoad(self.weights, (panel, line, _number(0)), _BYTE), 3) for line in at]
 
     def part(self, lead: tuple[Expr, ...], first: Expr, panel: Expr, part: Var) -> Stmt:
         """The tile on some vectors of its panel."""
@@ -87,31 +115,28 @@ class _Tile:
         def column(v: Expr, i: Expr) -> Expr:
             return build.add(build.mul(build.add(build.mul(part, self.vectors), v), LANES), i)
 
-        def pair(g: Var, k: Var, v: Var, i: Var) -> Stmt:
-            byte, low, high = Var("byte", _INT), Var("low", _FLOAT), Var("high", _FLOAT)
-            line = build.add(build.mul(g, self.group // 2), k)
-            stored = build.cast(read(self.weights, (panel, line, column(v, i))), "int32")
+        def step(g: Var, k: Var, v: Var, i: Var) -> Stmt:
+            place = build.add(build.mul(g, self.pairs), k)
+            weights, binds = self.pair(lambda line: read(self.weights, (panel, line, column(v, i))), place)
 
             def row(r: Var) -> Stmt:
                 parts = []
-                for offset, weight in enumerate((low, high)):
-                    data = read(self.x, (*at(r), build.add(build.mul(line, 2), offset)))
+                for offset, weight in enumerate(weights):
+                    data = read(self.x, (*at(r), build.add(build.mul(place, 2), offset)))
                     chain = some[offset % len(some)]
                     value = build.add(read(chain, (r, v, i)), build.mul(data, weight))
                     store = BufferStore(chain, value, (r, v, i))
                     parts.append(AttrStmt(build.const(0, "int32"), REDUCTION, 1, store))
                 return seq(*parts)
 
-            return seq(
-                Bind(byte, stored),
-                Bind(low, build.cast(_shifted("right", _shifted("left", byte, 28), 28), "float32")),
-                Bind(high, build.cast(_shifted("right", byte, 4), "float32")),
-                _times(self.rows, row, "row"),
-            )
+            return seq(*binds, _times(self.rows, row, "row"))
 
         def sums(g: Var, k: Var) -> Stmt:
-            return _times(
-                self.vectors, lambda v: _times(LANES, lambda i: pair(g, k, v, i), "lane", "vectorized"), "vector"
+            return seq(
+                *self.fetched(panel, build.add(build.mul(g, self.pairs), k)),
+                _times(
+                    self.vectors, lambda v: _times(LANES, lambda i: step(g, k, v, i), "lane", "vectorized"), "vector"
+                ),
             )
 
         def joined(g: Var, r: Var, v: Var, i: Var) -> Expr:
@@ -121,7 +146,7 @@ class _Tile:
         def grouped(g: Var) -> Stmt:
             return seq(
                 *[_in_vectors(chain, lambda r, v, i: zero, self.rows, self.vectors) for chain in some],
-                _times(self.group // 2, lambda k: sums(g, k), "k", "serial"),
+                _times(self.pairs, lambda k: sums(g, k), "k", "serial"),
                 _in_vectors(total, lambda r, v, i: joined(g, r, v, i), self.rows, self.vectors),
             )
 
@@ -146,9 +171,9 @@ def _over(extents: list[Expr], body: Callable[..., Stmt]) -> Stmt:
     return serial_loop(extents[0], lambda i: _over(extents[1:], lambda *rest: body(i, *rest)), "i")
 
 
-def four_bit_product(x: te.Tensor, weights: te.Tensor, scales: te.Tensor, group: int) -> te.Tensor:
-    """``x`` (.., rows) by ``weights`` (panels, rows / 2, width) int8 with ``scales`` (panels, rows / group, width) ->
-    (.., panels, width)."""
+def few_bit_product(x: te.Tensor, weights: te.Tensor, scales: te.Tensor, bits: int) -> te.Tensor:
+    """``x`` (.., rows) by int8 ``weights`` (panels, lines, width) with ``scales`` (panels, groups, width) -> (.., panels, width). A
+    line holds one row of 8 ``bits``, two of 4; the rows of a group are even."""
     lead = x.shape[:-1]
     panels, _, width = weights.shape
 
@@ -158,7 +183,7 @@ def four_bit_product(x: te.Tensor, weights: te.Tensor, scales: te.Tensor, group:
 
         def tiles(panel: Var, *outer: Var) -> Stmt:
             def tile(rows: int, first: Expr) -> Stmt:
-                return _Tile(ins, outs, rows, group).write(outer, first, panel)
+                return _Tile(ins, outs, rows, bits).write(outer, first, panel)
 
             if not lead:
                 return tile(1, _number(0))
@@ -182,5 +207,5 @@ def four_bit_product(x: te.Tensor, weights: te.Tensor, scales: te.Tensor, group:
             "parallel" if large else "serial",
         )
 
-    made = te.extern([(*lead, panels, width)], [x, weights, scales], emit, "matmul_int4", "float32")
+    made = te.extern([(*lead, panels, width)], [x, weights, scales], emit, f"matmul_int{bits}", "float32")
     return made[0]  # type: ignore[no-any-return]
