@@ -154,9 +154,13 @@ _POINTWISE = (
     "R.astype", "R.clip",
 )  # fmt: skip
 
+BY_ELEMENT = frozenset([name for name, info in OPS.items() if info.family in ("unary", "binary", "compare")]) | {
+    *_POINTWISE
+}
+"""Operators whose results are computed element by element, of operands that are broadcast."""
+
 RULES: dict[str, LayoutRule] = {
-    **{name: _elementwise for name, info in OPS.items() if info.family in ("unary", "binary", "compare")},
-    **dict.fromkeys(_POINTWISE, _elementwise),
+    **dict.fromkeys(BY_ELEMENT, _elementwise),
     **{f"R.nn.{kind}_pool{rank}d": _pool for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)},
     **{f"R.image.resize{rank}d": _pool for rank in (1, 2, 3)},
     **{f"R.{name}": _reduce for name in ("sum", "prod", "max", "min", "mean", "variance", "std")},

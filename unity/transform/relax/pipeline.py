@@ -25,6 +25,7 @@ from .fold_constant import fold_constant
 from .fuse_attention import fuse_attention
 from .fuse_ops import fuse_ops
 from .fuse_tir import fuse_tir
+from .keep_unit_axes import keep_unit_axes
 from .kill_after_last_use import kill_after_last_use
 from .lambda_lift import lambda_lift
 from .legalize_ops import legalize_ops
@@ -45,6 +46,7 @@ DEFAULT_PIPELINE = Pipeline(
         canonicalize,
         convert_layout,
         fuse_attention,
+        keep_unit_axes,
         remove_redundant_reshape,
         eliminate_common_subexpr,
         fold_constant,
