@@ -28,7 +28,7 @@ _QUOTIENTS = {"math.trunc": build.floordiv, "math.floor": build.floordiv, "math.
 """Roundings of a quotient of sizes, which are not negative."""
 _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
 """Comparisons with a constant that torch adds by itself."""
-_MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.NotEq: ast.NotEq}
+_MIRRORED: dict[type, type] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.NotEq: ast.NotEq}
 
 
 def guard_conditions(program: Any, size: Size) -> list[Expr]:
