@@ -88,7 +88,7 @@ def _flat_of(value: Call, flat: dict[Var, _Flat], changed: set[Var]) -> _Flat | 
         return _Flat(given) if plain and given is not None and len(given) > 2 and _same_rows(given, shape) else None
     parts = [a for a in value.args if isinstance(a, Var) and a in flat]
     if name == "R.matmul":
-        if parts != [value.args[0]] or _rank(value.args[1]) != 2:
+        if len(parts) != 1 or parts[0] is not value.args[0] or _rank(value.args[1]) != 2:
             return None
         return _Flat((*flat[parts[0]].shape[:-1], shape[-1]), parts)
     if name not in BY_ELEMENT or not parts or any([_rank(a) > 1 for a in value.args if a not in flat]):
