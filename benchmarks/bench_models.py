@@ -1,10 +1,13 @@
 """Models from torch: seconds from the model to its first result, against a cold and a warm object cache; run time against torch.
 
-Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--memory] [--threads N]. Importing packages (what torch
-imports for its first export among them) and making the model are not counted; next to the seconds stand those of the processor,
-which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is torch's own
-time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole
+Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--memory] [--whole] [--threads N]. Importing packages
+(what torch imports for its first export among them) and making the model are not counted; next to the seconds stand those of the
+processor, which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is
+torch's own time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole
 process, next to the weights.
+
+``--whole`` prints the seconds of ``unity.compile`` to the first result instead, each in a fresh process: cold, warm, warm with
+``remember_export=True``, and of ``unity.load_model`` on a saved file.
 
 ``--memory`` prints another table: the peak of building and of one call in a fresh process, over what it held before, which is the
 model and the code of torch and of the compiler (a small convolution was built before). ``share`` is the weights and what was added
@@ -157,6 +160,47 @@ def memory(name: str, discard: bool) -> dict[str, float]:
 "share": (weights + added - planned) / weights}  # fmt: skip
 
 
+WAYS = ("cold", "warm", "remember", "load")
+
+
+def whole(name: str, way: str, threads: int) -> dict[str, float]:
+    """Seconds from a model to its first result in this process, in one of ``WAYS``; a file is left for the last."""
+    warnings.simplefilter("ignore")
+    import torch  # noqa: PLC0415
+
+    import unity  # noqa: PLC0415
+    from unity.frontend import compiled_model, trace  # noqa: F401, PLC0415
+
+    torch.manual_seed(0)
+    torch.set_num_threads(threads)
+    model, inputs = make(name)
+    with torch.no_grad():
+        expected = leaf(model(**inputs))
+    trace.export(torch.nn.Identity(), (torch.ones(2),), None, {})
+    path = Path(os.environ["UNITY_CACHE"]) / f"{name}.unity"
+    start, used = time.perf_counter(), cpu()
+    if way == "load":
+        compiled = unity.load_model(path)
+    else:
+        compiled = unity.compile(model, example_kwargs=inputs, remember_export=way == "remember")
+    found = leaf(compiled(**inputs))
+    seconds_taken, cpu_taken = time.perf_counter() - start, cpu() - used
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    if way == "warm":
+        unity.compile(model, example_kwargs=inputs, remember_export=True).save(path)
+    return {"seconds": seconds_taken, "cpu": cpu_taken}
+
+
+def whole_table(names: list[str], threads: int) -> None:
+    """Print the table of ``--whole``."""
+    print(f"{'model (s, cpu s)':<17}{''.join([f'{way:>10}    cpu' for way in WAYS])}")
+    for name in names:
+        with tempfile.TemporaryDirectory() as cache:
+            found = [in_process(f"{name} {way}", cache, threads, "--whole") for way in WAYS]
+        row = "".join([f"{one['seconds']:>10.2f}{one['cpu']:>7.2f}" for one in found])
+        print(f"{name:<17}{row}", flush=True)
+
+
 def leaf(results: Any) -> Any:
     """The first tensor of a model's results."""
     return results[0] if not hasattr(results, "shape") else results
@@ -193,14 +237,18 @@ def main(arguments: list[str]) -> None:
     threads = int(arguments[arguments.index("--threads") + 1]) if "--threads" in arguments else 1
     if "--one" in arguments:
         name, option = [*arguments[arguments.index("--one") + 1].split(), ""][:2]
-        print(json.dumps(memory(name, option == "discard") if "--memory" in arguments else measure(name, threads)))
+        if "--whole" in arguments:
+            print(json.dumps(whole(name, option, threads)))
+        else:
+            print(json.dumps(memory(name, option == "discard") if "--memory" in arguments else measure(name, threads)))
         return
     names = [a for a in arguments if not a.startswith("--") and not a.isdigit()] or list(DEFAULT)
     if "--layers" in arguments:
         names = [n for name in names for n in SCALED.get(name, (name,))]
-    if "--memory" in arguments:
-        memory_table(names, threads)
-        return
+    for flag, table in (("--memory", memory_table), ("--whole", whole_table)):
+        if flag in arguments:
+            table(names, threads)
+            return
     titles = (
         "cold s",
         "cpu s",

@@ -173,3 +173,47 @@ def test_a_discarded_tensor_knows_its_shape() -> None:
     for use in (tensor.numpy, tensor.torch, lambda: np.asarray(tensor), lambda: tensor[0]):
         with pytest.raises(FFIError):
             use()
+
+
+def test_a_deleted_model_gives_the_memory_of_its_weights_back() -> None:
+    model, x = stack(), torch.randn(5, 96)
+    expected = model(x).detach()
+    f = unity.compile(model, example_inputs=(x,))
+    memory = {name: weakref.ref(t.numpy().base) for name, t in f.report.weights.items()}
+    assert not any([is_discarded(t) for t in f.report.weights.values()])
+    del model
+    gc.collect()
+    assert {name for name, t in f.report.weights.items() if is_discarded(t)} == {"0.weight", "2.weight"}
+    assert {name for name, ref in memory.items() if ref() is None} == {"0.weight", "2.weight"}
+    same(f(x), expected)
+    with pytest.raises(FFIError) as caught:
+        unity.compile(f.module)
+    assert caught.value.code == "E714"
+
+
+def test_a_weight_that_is_replaced_goes_and_what_the_export_made_stays() -> None:
+    class Table(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch.nn.Linear(64, 64)
+
+        def forward(self, x):
+            return self.first(x) @ torch.tensor([[float(i + j) for i in range(16)] for j in range(64)])
+
+    model, x = Table().eval(), torch.randn(5, 64)
+    f = unity.compile(model, example_inputs=(x,))
+    expected = f(x)
+    model.first.weight = torch.nn.Parameter(torch.zeros(64, 64))
+    gc.collect()
+    assert [name for name, t in f.report.weights.items() if is_discarded(t)] == ["first.weight"]
+    assert torch.equal(f(x), expected)
+
+
+def test_a_compiled_model_that_goes_first_leaves_nothing_behind() -> None:
+    model, x = stack(), torch.randn(5, 96)
+    f = unity.compile(model, example_inputs=(x,))
+    data = [weakref.ref(t) for t in f.report.weights.values()]
+    del f
+    gc.collect()
+    assert not any([ref() for ref in data])
+    same(unity.compile(model, example_inputs=(x,))(x), model(x).detach())

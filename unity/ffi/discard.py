@@ -21,8 +21,9 @@ class DiscardedTensor(Tensor):
     def _gone(self, *args: Any, **options: Any) -> NoReturn:
         raise FFIError(
             "E714",
-            f"the elements of this {self.dtype} tensor of shape {self.shape} were discarded when the module was built",
-            help="build without discard_parameters=True to keep them",
+            f"the elements of this {self.dtype} tensor of shape {self.shape} were discarded: the module was built "
+            "with discard_parameters=True, or the torch model they belonged to is gone",
+            help="build without discard_parameters=True, and keep the torch model as long as its module is used",
         )
 
     numpy = torch = item = __array__ = __dlpack__ = __getitem__ = __reduce__ = _gone

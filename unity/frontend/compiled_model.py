@@ -25,7 +25,7 @@ from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
 from .calibration import Quantization
 from .compile import compile_chosen
-from .discard import eraser
+from .discard import eraser, follow
 from .exported import Options
 from .imported import Imported, imported
 from .inputs import forward_signature
@@ -96,6 +96,8 @@ def compile_model(
     if erase is not None:
         Releases(report.weights.values(), erase).sweep(executable.program.constants)
         trim_heap()
+    else:
+        follow(mod, found.held[-1], report.weights, executable.program.constants)
     made = CompiledModel(found, module, executable, exec_mode)
     made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:

@@ -1,4 +1,5 @@
-"""``discard_parameters=True``: a torch model gives up the weights its compiled program keeps in another form.
+"""Weights that a compiled program keeps in another form: a torch model gives them up (``discard_parameters=True``), or takes them
+with it when it goes.
 
 A parameter or buffer of the model is replaced by one without memory that fails clearly; memory is never freed by force, so that
 what others hold (another model with the same parameter, a view) stays theirs. Invariant: only parameters and buffers of the
@@ -7,11 +8,13 @@ model and entries of the exported program whose own elements were imported are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+from ..ffi.discard import discard
 from ..ffi.tensor import Tensor
 from ..support.errors import FrontendError
 from ..support.extras import require
@@ -67,6 +70,26 @@ def eraser(model: Any, programs: tuple[Held, ...], weights: Mapping[str, Tensor]
     return erase
 
 
+def follow(model: Any, held: Held, weights: Mapping[str, Tensor], kept: Iterable[Tensor]) -> None:
+    """Let imported weights live as long as the model's own tensors, but for those ``kept``, which the program reads as they are.
+
+    So a model that is deleted gives its memory back though the module it became is still there.
+    """
+    exported = hasattr(model, "graph_signature")
+    own = {id(t) for t in (model.state_dict.values() if exported else [*model.parameters(), *model.buffers()])}
+    left = {id(tensor) for tensor in kept}
+    for name, data in weights.items():
+        value = held.tensor(name)
+        if id(value) in own and id(data) not in left:  # what the export made itself is nobody's: the module keeps it
+            weakref.finalize(value, _discard_if_alive, weakref.ref(data)).atexit = False
+
+
+def _discard_if_alive(reference: weakref.ref[Tensor]) -> None:
+    data = reference()
+    if data is not None:
+        discard(data)
+
+
 def _erase(path: str, table: dict[str, Any], put: Callable[[str, Any], None], name: str) -> None:
     put(name, _erased_class()(table[name], f"{path}{name}".lstrip(".")))
 
@@ -102,4 +125,4 @@ def _erased_class() -> Any:
     return ErasedParameter
 
 
-__all__ = ["Held", "eraser", "memory_key"]
+__all__ = ["Held", "eraser", "follow", "memory_key"]

@@ -102,7 +102,10 @@ class Executable:
 
     def save(self, path: str | Path, source: bool = True) -> None:
         """Write everything to one file; without ``source`` the module's text and constants are left out: the file is smaller, and
-        cannot be compiled again for another processor. Raises ArtifactError E801."""
+        cannot be compiled again for another processor. They are left out too where constants were discarded.
+
+        Raises ArtifactError E801.
+        """
         self.count_work()
         text, module_constants = self.describe() if source and self.describe is not None else ("", [])
         loaded = [*self.program.constants, *self.state]
