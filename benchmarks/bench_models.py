@@ -3,8 +3,8 @@
 Run: python -m benchmarks.bench_models [resnet18 bert gpt2 ...] [--layers] [--memory] [--whole] [--threads N]. Importing packages
 (what torch imports for its first export among them) and making the model are not counted; next to the seconds stand those of the
 processor, which a busy machine changes less. ``cold`` and ``warm`` are two processes that share one fresh cache. ``export`` is
-torch's own time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of the whole
-process, next to the weights.
+torch's own time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of
+the whole process, next to the weights.
 
 ``--whole`` prints the seconds of ``unity.compile`` to the first result instead, each in a fresh process: cold, warm, warm with
 ``remember_export=True``, and of ``unity.load_model`` on a saved file.
