@@ -52,7 +52,7 @@ from .scalar import (
     Select,
     Sub,
 )  # fmt: skip
-from .types import Expr, PointerType, PrimType, prim_type
+from .types import ARITHMETIC, Expr, PointerType, PrimType, prim_type
 
 __all__ = [
     "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
@@ -323,3 +323,6 @@ def call_extern(dtype: DataType | str, name: str, *args: Operand, pure: bool = F
 def index_var(name: str, dtype: str = "int64") -> Var:
     """A fresh integer variable."""
     return Var(name, prim_type(dtype))
+
+
+ARITHMETIC.update({"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 from ..ffi.dtype import DataType
 from .node import Def, Node, node
@@ -19,6 +20,51 @@ class Expr(Node):
 
     __slots__ = ()
     ty: Type
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return _combine("add", self, other)
+
+    def __radd__(self, other: float) -> Expr:
+        return _combine("add", other, self)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return _combine("sub", self, other)
+
+    def __rsub__(self, other: float) -> Expr:
+        return _combine("sub", other, self)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return _combine("mul", self, other)
+
+    def __rmul__(self, other: float) -> Expr:
+        return _combine("mul", other, self)
+
+    def __floordiv__(self, other: Expr | float) -> Expr:
+        return _combine("floordiv", self, other)
+
+    def __rfloordiv__(self, other: float) -> Expr:
+        return _combine("floordiv", other, self)
+
+    def __mod__(self, other: Expr | float) -> Expr:
+        return _combine("floormod", self, other)
+
+    def __rmod__(self, other: float) -> Expr:
+        return _combine("floormod", other, self)
+
+    def __neg__(self) -> Expr:
+        return _combine("sub", 0, self)
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {}
+"""What Python's operators on scalar expressions make: ``build.py`` fills it."""
+
+
+def _combine(name: str, a: Any, b: Any) -> Expr:
+    """``n * 2`` for scalars and numbers; other operands (tensors, te.Values) are not for here."""
+    for value in (a, b):
+        if not (isinstance(value.ty, PrimType) if isinstance(value, Expr) else isinstance(value, (int, float))):
+            return cast(Expr, NotImplemented)
+    return ARITHMETIC[name](a, b)
 
 
 @node

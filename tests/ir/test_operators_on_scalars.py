@@ -1,0 +1,40 @@
+"""Python's operators on scalar expressions, for shapes written in Python."""
+
+import numpy as np
+import pytest
+
+import unity
+from unity import relax, te, tir
+from unity.ir.build import const
+
+
+def test_arithmetic_makes_expressions() -> None:
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    made = [n + 1, 2 * n, n - m, 7 - n, n // 2, n % m, 9 // n, 9 % n, -n]
+    assert [str(e) for e in made] == ["n + 1", "2 * n", "n - m", "7 - n", "n // 2", "n % m", "9 // n", "9 % n", "0 - n"]
+    assert all(e.ty.dtype.name == "int64" for e in made)
+    assert str(const(3, "int64") * const(4, "int64")) == "T.int64(12)" and (n == n) is True and len({n, m}) == 2
+
+
+def test_shapes_are_written_with_them() -> None:
+    n = tir.Var("n", "int64")
+    bb = relax.BlockBuilder()
+    x, y = relax.Var("x", relax.TensorType((n, 4))), relax.Var("y", relax.TensorType((n * 2 + 1, 4)))
+    with bb.function("main", [x, y]):
+        bb.emit_func_output(bb.emit(relax.op.concat((x, y), axis=0)))
+    mod = bb.get()
+    assert '"n + (n * 2 + 1)"' in mod.script() or '"n * 3 + 1"' in mod.script()
+    vm = unity.VirtualMachine(unity.compile(mod))
+    assert vm["main"](np.ones((2, 4), "float32"), np.ones((5, 4), "float32")).shape == (7, 4)
+    with pytest.raises(unity.UnityError, match=r"expected \(n \* 2\) \+ 1 = 5"):
+        vm["main"](np.ones((2, 4), "float32"), np.ones((6, 4), "float32"))
+
+
+def test_tensors_and_texts_have_no_operators() -> None:
+    x = relax.Var("x", relax.TensorType((4,)))
+    for wrong in (lambda: x * 2, lambda: tir.Var("n") + x, lambda: tir.Var("n") + "1", lambda: [1] - tir.Var("n")):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            wrong()
+    k, n = te.var("k", "int64"), tir.Var("n", "int64")
+    value = k * n + (n + k)
+    assert isinstance(value, te.Value) and str(value.expr) == "k * n + (n + k)"
