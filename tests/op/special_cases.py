@@ -24,6 +24,10 @@ for name in ("i0", "i0e", "i1", "i1e", "erfcx"):
     CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=-12, high=12)], {}), (name, [f(0, 2)], {})]
     CASES += [(name, [f(9, dtype="float64", low=-9, high=9)], {}), (name, [f(4, dtype="float16")], {})]
     CASES += [(name, [np.array([1e-30, 7.99, 8, 8.01, 60, 87, -87, 1e6, -1e6, 3e38], "float32")], {})]
+for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "k0", "k1", "k0e", "k1e"):
+    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=0.01, high=12)], {}), (name, [f(0, 2)], {})]
+    CASES += [(name, [f(9, dtype="float64", low=0.1, high=20)], {}), (name, [f(4, dtype="float16", low=0.5)], {})]
+    CASES += [(name, [np.array([1e-3, 1.99, 2, 2.01, 7.99, 8, 8.01, 60, 500], "float32")], {})]
 for n in (1, 2, 3, 7):
     CASES += [("polygamma", [EDGES], {"n": n}), ("polygamma", [f(3, 5, low=-4, high=9)], {"n": n})]
     CASES += [("polygamma", [f(4, dtype="float64", low=0.1, high=3)], {"n": n}), ("polygamma", [f(0, 2)], {"n": n})]

@@ -6,6 +6,7 @@
 from . import (
     attention,
     bessel,
+    bessel_kinds,
     binary,
     channel,
     channel_norm,
@@ -89,6 +90,7 @@ _FAMILIES = (
     special,
     error_functions,
     bessel,
+    bessel_kinds,
     gamma,
     running,
     recurrent,

@@ -51,7 +51,7 @@ _FAR_1 = (
 """sqrt(x) exp(-x) I1(x) from 8 on."""
 
 
-def _scaled(order: int, x: te.Value, a: te.Value) -> te.Value:
+def scaled_bessel(order: int, x: te.Value, a: te.Value) -> te.Value:
     """exp(-a) I(x) for a = |x|."""
     low, high = ((_NEAR_0, _FAR_0), (_NEAR_1, _FAR_1))[order]
     near = bound(te.minimum(a, number(8.0)) * 0.25 - 1.0, lambda t: polynomial(t, low))
@@ -64,7 +64,7 @@ def _scaled(order: int, x: te.Value, a: te.Value) -> te.Value:
 def _bessel(order: int, whole: bool) -> Callable[[te.Value], te.Value]:
     def body(x: te.Value) -> te.Value:
         def of(a: te.Value) -> te.Value:
-            made = _scaled(order, x, a)
+            made = scaled_bessel(order, x, a)
             if whole:
                 half = te.exp(a * 0.5)
                 made = made * half * half

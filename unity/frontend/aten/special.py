@@ -16,7 +16,10 @@ _FLOAT = {
     "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
     "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
     "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
-    "special_erfcx": op.erfcx, "special_ndtri": op.ndtri,
+    "special_erfcx": op.erfcx, "special_ndtri": op.ndtri, "special_bessel_j0": op.bessel_j0, "special_bessel_j1": op.bessel_j1,
+    "special_bessel_y0": op.bessel_y0, "special_bessel_y1": op.bessel_y1, "special_modified_bessel_k0": op.k0,
+    "special_modified_bessel_k1": op.k1, "special_scaled_modified_bessel_k0": op.k0e,
+    "special_scaled_modified_bessel_k1": op.k1e,
 }  # fmt: skip
 
 
@@ -25,7 +28,8 @@ def _float(c: Context, a: Args, name: str = "self") -> Expr:
 
 
 def _unary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: fn(c.cast(a.self, c.dtype))
+    """An operator of one tensor, which torch calls self or x."""
+    return lambda c, a: fn(c.cast(a.self if hasattr(a, "self") else a.x, c.dtype))
 
 
 for _name, _fn in _FLOAT.items():
@@ -245,6 +249,14 @@ def _round_decimals(c: Context, a: Args) -> Expr:
 def _polygamma(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     return op.digamma(x) if a.n == 0 else op.polygamma(x, n=a.n)
+
+
+@aten("special_spherical_bessel_j0.default")
+def _spherical(c: Context, a: Args) -> Expr:
+    """sin(x) / x: 1 at 0 and 0 at infinity."""
+    x = _float(c, a, "x")
+    made = op.where(op.equal(x, number(0, c.dtype)), number(1, c.dtype), op.divide(op.sin(x), x))
+    return op.where(op.isinf(x), number(0, c.dtype), made)
 
 
 def _binary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:

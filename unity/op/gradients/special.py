@@ -9,7 +9,7 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import bessel, error_functions, gamma, grad, incomplete, pool_indices, running, scan, special
+from .. import bessel, bessel_kinds, error_functions, gamma, grad, incomplete, pool_indices, running, scan, special
 from ..binary import add, divide, equal, multiply, subtract, where
 from ..create import zeros_like
 from ..elementwise import exp, log, negative, sign, square
@@ -99,6 +99,22 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.i1e": _unary(
         lambda g, x: multiply(
             g, subtract(subtract(bessel.i0e(x), _over(bessel.i1e(x), x)), multiply(sign(x), bessel.i1e(x)))
+        )
+    ),
+    "R.bessel_j0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.bessel_j1(x)))),
+    "R.bessel_j1": _unary(
+        lambda g, x: multiply(g, subtract(bessel_kinds.bessel_j0(x), _over(bessel_kinds.bessel_j1(x), x)))
+    ),
+    "R.bessel_y0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.bessel_y1(x)))),
+    "R.bessel_y1": _unary(
+        lambda g, x: multiply(g, subtract(bessel_kinds.bessel_y0(x), divide(bessel_kinds.bessel_y1(x), x)))
+    ),
+    "R.k0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.k1(x)))),
+    "R.k1": _unary(lambda g, x: negative(multiply(g, add(bessel_kinds.k0(x), divide(bessel_kinds.k1(x), x))))),
+    "R.k0e": _unary(lambda g, x: multiply(g, subtract(bessel_kinds.k0e(x), bessel_kinds.k1e(x)))),
+    "R.k1e": _unary(
+        lambda g, x: multiply(
+            g, subtract(subtract(bessel_kinds.k1e(x), bessel_kinds.k0e(x)), divide(bessel_kinds.k1e(x), x))
         )
     ),
     "R.erfcx": _unary(
