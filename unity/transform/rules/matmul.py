@@ -226,6 +226,9 @@ def _tile(
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
+    panels = outer[-1] is not j0 and _depth(what) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
+    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _work(what) >= PARALLEL_WORK else outer[-1]
+    sch.reverse_compute_at(after, place)
     if chunks:
         on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
     else:
@@ -234,9 +237,6 @@ def _tile(
         sch.unroll(loop)
     if dot is None:
         sch.vectorize(j2)
-    panels = outer[-1] is not j0 and _depth(what) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
-    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _work(what) >= PARALLEL_WORK else outer[-1]
-    sch.reverse_compute_at(after, place)
     for part in on_tile:
         *others, last = sch.get_loops(part)[-2 - len(inner) :]
         sch.vectorize(last)
