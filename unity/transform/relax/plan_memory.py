@@ -62,6 +62,8 @@ class _Planner:
     def __init__(self, fn: Function, mod: IRModule) -> None:
         self.mod = mod
         self.names = NameSupply([v.name for v in used_vars(fn)])
+        self.places: list[tuple[Expr, Expr]] = []
+        """Devices and scopes met, one of each."""
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         live = Liveness(seq, self.mod)
@@ -113,15 +115,23 @@ class _Planner:
                         if len(value.args) > 3
                         else (const(0, "int64"), StringImm("global"))
                     )
-                    storage = self.choose(free, size, place)
+                    storage = self.choose(free, size, self.known(place))
                     storage.tensors.append(binding.var)
                     homes[binding.var] = storage
                     ends.setdefault(live.last_use[binding.var], []).append(storage)
             free.extend(ends.pop(index, ()))
         return homes
 
+    def known(self, place: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        """The one of equal places."""
+        for old in self.places:
+            if all([structural_equal(x, y) for x, y in zip(old, place)]):
+                return old
+        self.places.append(place)
+        return place
+
     def choose(self, free: list[Storage], size: Expr, place: tuple[Expr, Expr]) -> Storage:
-        near = [s for s in free if all([structural_equal(x, y) for x, y in zip(s.place, place)])]
+        near = [s for s in free if s.place is place]
         picked: Storage | None = None
         if type(size) is IntImm:
             fixed = [s for s in near if type(s.size) is IntImm]
