@@ -117,7 +117,7 @@ def schedule_repeated(fn: PrimFunc, constants: Collection[int], machine: Machine
     changed = {fn.params[place]: panels for place, (panels, _) in products.panels.items()}
     made = replace(shared, body=body, buffer_map={**fn.buffer_map, **changed})
     packed = {place: layout for place, (_, layout) in products.panels.items()}
-    return Scheduled(mark(made), f"repeated {'; '.join(products.reasons)}", packed)
+    return Scheduled(mark(made), "; ".join(products.reasons), packed)
 
 
 REPEATED = Rule("repeated", schedule_repeated)
