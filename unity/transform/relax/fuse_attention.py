@@ -49,7 +49,9 @@ def fuse_attention(fn: Function) -> Function:
         if name in ATTENTION:
             return chains.with_shared_heads(value, rewriter.var)
         made = chains.attention(value, rewriter) if name == "R.matmul" else None
-        return made if made is not None and structural_equal(made.ty, value.ty) else value
+        if made is None or not structural_equal(made.ty, value.ty):
+            return value
+        return chains.with_shared_heads(made, rewriter.var) if op_called(made) in ATTENTION else made
 
     made: Function = GraphRewriter(rule).function(fn)
     return made
@@ -83,7 +85,7 @@ class _Chains:
             isinstance(value, Var) and value not in self.sources.fixed and self.visible.allows(value, at)
         )
 
-    def attention(self, product: Call, rewriter: GraphRewriter) -> Expr | None:
+    def attention(self, product: Call, rewriter: GraphRewriter) -> Call | None:
         """What replaces the second product of a chain; None where there is none."""
         weights, value = product.args
         weights, narrow = self.without_cast(weights)
@@ -173,9 +175,18 @@ class _Chains:
             return call
         return replace(call, args=(args[0], key, value, *args[3:])) if _heads(key) == _heads(value) else call
 
+    def before_idle(self, value: Expr) -> Expr:
+        """The value before reshapes and broadcasts that change nothing."""
+        while (idle := self.call(value, "R.broadcast_to", *_RESHAPES)) is not None:
+            own, given = dims(idle.ty), dims(idle.args[0].ty)
+            if own is None or given is None or same_dims(own, given) is not Answer.YES:
+                break
+            value = idle.args[0]
+        return value
+
     def unrepeated(self, value: Expr) -> Expr | None:
         """k of (batch, heads, sequence, width) where the value has each of its heads several times, one after the other."""
-        joined = self.call(value, *_RESHAPES)
+        joined = self.call(self.before_idle(value), *_RESHAPES)
         wide = self.call(joined.args[0], "R.broadcast_to") if joined is not None else None
         apart = self.call(wide.args[0], *_RESHAPES) if wide is not None else None
         if joined is None or wide is None or apart is None:
