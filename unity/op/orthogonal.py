@@ -161,7 +161,9 @@ def _product_type(call: Call) -> Type:
         if unequal_shapes(known[:-2], scales[:-1]):
             raise fail(call, "E213", f"tau {tau} does not fit a {a}", None, call.args[1])
         if exceeds(known[-1], known[-2]) or exceeds(scales[-1], known[-1]):
-            raise fail(call, "E213", f"a {a} needs at least as many rows as columns as reflections ({tau})", None, call)
+            raise fail(
+                call, "E213", f"a {a} needs at least as many rows as columns as reflections ({tau})", None, call.args[0]
+            )
     return like(a, a.dtype)
 
 

@@ -47,7 +47,7 @@ KINDS = {
 
 
 def _type(call: Call) -> Type:
-    if attr(call, "kind") not in KINDS:
+    if str(attr(call, "kind")) not in KINDS:
         raise fail(call, "E214", f"kind must be one of {', '.join(KINDS)}, got {attr(call, 'kind')!r}")
     return two_floats(call)
 
