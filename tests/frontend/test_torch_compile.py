@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch_models import same  # noqa: E402
 
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
+from unity.frontend.dynamo import compile_graph  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -185,3 +187,16 @@ def test_a_graph_with_an_unknown_function_of_functions_runs_in_torch() -> None:
     x, run = torch.ones(3, 3, dtype=torch.int8), compiled(forward)
     with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*out_dtype"):
         same(run(x), forward(x))
+
+
+def test_a_size_handed_over_twice() -> None:
+    """Generation with a cache does so: the same symbol as two numbers and as an axis."""
+    make = make_fx(lambda x: (x.view(-1, x.shape[0]).sum(0) * x.shape[0],), tracing_mode="symbolic")
+    graph = make(torch.randn(5, 3))
+    first = next(iter(graph.graph.nodes))
+    with graph.graph.inserting_before(first):
+        for name in ("length", "again"):
+            graph.graph.placeholder(name).meta["val"] = first.meta["val"].shape[0]
+    graph.recompile()
+    x = torch.randn(7, 3)
+    torch.testing.assert_close(compile_graph(graph, [])([7, 7, x])[0], x.view(-1, 7).sum(0) * 7)

@@ -120,7 +120,7 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     params = []
     for node in nodes:
         if node.op == "placeholder":
-            params.append(_parameter(context, node))
+            params.append(_parameter(context, node, params))
             graph.values[node] = _seen(params[-1], node.meta["val"])
         elif node.op == "get_attr":
             value = operator.attrgetter(node.target)(graph_module)
@@ -160,7 +160,8 @@ def _layout(context: Context, value: Any) -> ShapeExpr | None:
         return None
 
 
-def _parameter(context: Context, node: Any) -> Var:
+def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
+    """The parameter of a placeholder; a size that torch hands over twice is a number of its own the second time."""
     value = node.meta["val"]
     try:
         if isinstance(value, context.torch.Tensor):
@@ -170,7 +171,8 @@ def _parameter(context: Context, node: Any) -> Var:
     except Gap as gap:
         raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
     bound = context.symbols.bind(value)
-    return bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
+    own = isinstance(bound, Var) and not any([bound is other for other in others])
+    return bound if own else Var(node.name, prim_type("int64"))
 
 
 def _seen(expr: Expr, value: Any) -> Expr | Deferred:
