@@ -204,6 +204,18 @@ def atan2(x1: Any, x2: Any) -> Any:
 def atanh(x: Any) -> Any:
     """Inverse hyperbolic tangent."""
 
+def bessel_j0(x: Any) -> Any:
+    """Bessel function of the first kind of order 0."""
+
+def bessel_j1(x: Any) -> Any:
+    """Bessel function of the first kind of order 1."""
+
+def bessel_y0(x: Any) -> Any:
+    """Bessel function of the second kind of order 0."""
+
+def bessel_y1(x: Any) -> Any:
+    """Bessel function of the second kind of order 1."""
+
 def bitwise_and(x1: Any, x2: Any) -> Any:
     """Bits set in both."""
 
@@ -326,6 +338,9 @@ def floor_divide(x1: Any, x2: Any) -> Any:
 def floor_mod(x1: Any, x2: Any) -> Any:
     """Remainder with the sign of x2; integers by 0 give 0."""
 
+def frexp(x: Any) -> Any:
+    """Mantissa, at least 0.5 and below 1 in size, and exponent of 2 whose product is x; exponent 0 for 0, NaN and infinities."""
+
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """A tensor of one value."""
 
@@ -368,6 +383,12 @@ def i1(x: Any) -> Any:
 def i1e(x: Any) -> Any:
     """exp(-|x|) times R.i1 of x."""
 
+def igamma(x1: Any, x2: Any) -> Any:
+    """Regularised lower incomplete gamma function of shape x1 at x2."""
+
+def igammac(x1: Any, x2: Any) -> Any:
+    """Regularised upper incomplete gamma function of shape x1 at x2: 1 - R.igamma."""
+
 def index_put(data: Any, indices: Any, values: Any, accumulate: builtins.bool = False) -> Any:
     """data with the elements at index tensors set to values, or added to."""
 
@@ -382,6 +403,18 @@ def isinf(x: Any) -> Any:
 
 def isnan(x: Any) -> Any:
     """Not a number."""
+
+def k0(x: Any) -> Any:
+    """Modified Bessel function of the second kind of order 0."""
+
+def k0e(x: Any) -> Any:
+    """exp(x) times R.k0 of x."""
+
+def k1(x: Any) -> Any:
+    """Modified Bessel function of the second kind of order 1."""
+
+def k1e(x: Any) -> Any:
+    """exp(x) times R.k1 of x."""
 
 def layout_transform(
     x: Any,
@@ -473,8 +506,14 @@ def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any
 def multiply(x1: Any, x2: Any) -> Any:
     """x1 * x2."""
 
+def ndtri(x: Any) -> Any:
+    """Inverse of the standard normal distribution function."""
+
 def negative(x: Any) -> Any:
     """-x."""
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The float next to x1 on the way to x2."""
 
 def nonzero(x: Any) -> Any:
     """Indices of the elements that are not 0, one row for each axis and one column for each element."""
@@ -493,6 +532,11 @@ def ones(shape: Any, dtype: Any) -> Any:
 
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """A tensor of ones in the shape of another."""
+
+def orthogonal_polynomial(x1: Any, x2: Any, kind: Any) -> Any:
+    """The orthogonal polynomial of degree x2 at x1, of a kind: chebyshev_t, chebyshev_u, chebyshev_v, chebyshev_w,
+    hermite_h, hermite_he, laguerre_l, legendre_p.
+    """
 
 def outer(x1: Any, x2: Any) -> Any:
     """Products of all pairs of elements of two vectors."""
@@ -669,6 +713,9 @@ def zeros(shape: Any, dtype: Any) -> Any:
 
 def zeros_like(x: Any, dtype: Any = None) -> Any:
     """A tensor of zeros in the shape of another."""
+
+def zeta(x1: Any, x2: Any) -> Any:
+    """Hurwitz's zeta function: the sum of (x2 + k)^-x1 over all k >= 0, for x1 above 1."""
 
 class builtin:
     """Operators ``R.builtin.*``."""
@@ -880,16 +927,42 @@ class linalg:
         """Lower triangular factor l of positive definite matrices a = l l^T; only the lower triangle is read."""
 
     @staticmethod
+    def eigh(a: Any, UPLO: builtins.str = "L") -> Any:
+        """Eigenvalues of symmetric matrices in rising order and the eigenvectors as columns; only one triangle is read."""
+
+    @staticmethod
+    def geqrf(a: Any) -> Any:
+        """Householder's reflections that make matrices upper triangular: R with the vectors below its diagonal, and the
+        scales tau.
+        """
+
+    @staticmethod
+    def householder_product(a: Any, tau: Any) -> Any:
+        """The first columns (as many as a has) of the product of the reflections that R.linalg.geqrf gives."""
+
+    @staticmethod
     def lu_factor(a: Any) -> Any:
-        """LU factors of square matrices in one tensor (the unit diagonal of L left out) and the row exchanges."""
+        """LU factors of matrices in one tensor (the unit diagonal of L left out) and the row exchanges."""
 
     @staticmethod
     def lu_solve(a: Any, pivots: Any, b: Any) -> Any:
         """Solution x of a x = b, with a given by lu_factor."""
 
     @staticmethod
+    def matrix_exp(a: Any) -> Any:
+        """Exponential of square matrices: the sum of the powers a^k / k!."""
+
+    @staticmethod
+    def qr(a: Any, mode: builtins.str = "reduced") -> Any:
+        """Orthogonal q and upper triangular r with a = q r; mode complete gives a square q."""
+
+    @staticmethod
     def solve_triangular(a: Any, b: Any, upper: builtins.bool = False, unitriangular: builtins.bool = False) -> Any:
         """Solution x of a x = b for triangular a; the other triangle is not read."""
+
+    @staticmethod
+    def svd(a: Any, full_matrices: builtins.bool = True) -> Any:
+        """Singular values in falling order between orthogonal u and vh: a = u diag(s) vh; full_matrices makes both square."""
 
 class memory:
     """Operators ``R.memory.*``."""
