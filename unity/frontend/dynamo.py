@@ -117,7 +117,7 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
     context = Context(builder, symbols)
     graph = GraphImporter(context, strict, report, trains=True)
     nodes = list(graph_module.graph.nodes)
-    params = []
+    params: list[Var] = []
     for node in nodes:
         if node.op == "placeholder":
             params.append(_parameter(context, node, params))
@@ -171,8 +171,9 @@ def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
     except Gap as gap:
         raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
     bound = context.symbols.bind(value)
-    own = isinstance(bound, Var) and not any([bound is other for other in others])
-    return bound if own else Var(node.name, prim_type("int64"))
+    if isinstance(bound, Var) and not any([bound is other for other in others]):
+        return bound
+    return Var(node.name, prim_type("int64"))
 
 
 def _seen(expr: Expr, value: Any) -> Expr | Deferred:
