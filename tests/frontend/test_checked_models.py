@@ -58,7 +58,11 @@ def test_every_pass_agrees(name):
         graph = DEFAULT_PIPELINE(MODELS[name]())
         CPU_PIPELINE(IRModule(graph.prim_funcs(), {}, {}))
     judged = [r for r in checker.records if r.verdict == "agrees"]
-    assert len(judged) > 20 and len(judged) >= 0.9 * len(checker.records), "\n".join(map(str, checker.records))
+    left = {r.function for r in checker.records if r.verdict != "agrees"}
+    assert len(judged) > 20 and left <= {"attention"}, "\n".join(
+        map(str, checker.records)
+    )  # whole blocks are many steps
+    assert {"attention"} & left == {r.function for r in judged} & left  # judged once its empty parts are gone
 
 
 @function_pass(name="wrong_epsilon_of_norms")

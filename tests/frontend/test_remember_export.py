@@ -22,6 +22,9 @@ torch = pytest.importorskip("torch")
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("UNITY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(remember, "_BEGAN", time.time() + 1e6)  # files of this checkout may be new
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", __file__, raising=False
+    )  # a worker of pytest-xdist has none
 
 
 class Config:

@@ -43,9 +43,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(shape, dtype)
     pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_HUGEPAGE)
     memory = np.frombuffer(pages, np.uint8)
     first = -int(memory.__array_interface__["data"][0]) % HUGE_PAGE
+    pages.madvise(mmap.MADV_HUGEPAGE, first, size // HUGE_PAGE * HUGE_PAGE)  # what is left over would hold a whole page
     return memory[first : first + size].view(dtype).reshape(shape)
 
 

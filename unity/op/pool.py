@@ -193,8 +193,14 @@ def adaptive_type(rank: int) -> Any:
     return rule
 
 
+def window_divisor(size: Expr) -> Expr:
+    """The number of windows along an axis as a divisor: none are no reason to divide by zero."""
+    return size if type(size) is IntImm else build.maximum(size, 1)
+
+
 def adaptive_reach(span: Expr, size: Expr) -> Expr:
     """Most elements a window of adaptive pooling holds along an axis."""
+    size = window_divisor(size)
     if build.is_int(build.floormod(span, size), 0):
         return build.floordiv(span, size)
     return build.add(build.floordiv(build.sub(build.add(span, size), 1), size), 1)
@@ -204,7 +210,7 @@ def _adaptive(rank: int) -> Any:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
         shape = known_dims(call, call.ty)
-        sizes, spans = [te.Value(shape[a]) for a in axes], [te.Value(x.shape[a]) for a in axes]
+        sizes, spans = [te.Value(window_divisor(shape[a])) for a in axes], [te.Value(x.shape[a]) for a in axes]
         reach = [adaptive_reach(x.shape[a], shape[a]) for a in axes]
         rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 

@@ -21,7 +21,7 @@ from ..ir.types import Expr, TensorType, TupleType, Type
 from .conv import many, pads, spatial
 from .lowering import known_dims
 from .manipulate import ravel
-from .pool import adaptive_reach, adaptive_type, pool_type
+from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
 from .rules import like
 from .table import Operator, attribute, row
 
@@ -108,7 +108,7 @@ def _adaptive(rank: int) -> Callable[..., Any]:
         shape = known_dims(call, call.ty.fields[0])
 
         def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
-            span, size = te.Value(x.shape[2 + n]), te.Value(shape[2 + n])
+            span, size = te.Value(x.shape[2 + n]), te.Value(window_divisor(shape[2 + n]))
             start = (i[2 + n] * span) // size
             return start + r, start + r < ((i[2 + n] + 1) * span + size - 1) // size
 

@@ -64,6 +64,8 @@ def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
 
 
 def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.ndarray:
+    if data.shape[1:] != (2, 3):
+        raise ValueError(f"data must be (batch, 2, 3), got {data.shape}")
     if align_corners:
         ys, xs = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in size]
     else:

@@ -10,7 +10,7 @@ import shlex
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +72,12 @@ class _Entered(threading.local):
 _ENTERED = _Entered()
 
 
+@cache
+def _enabled(features: str) -> frozenset[str]:
+    """The features that a list has with a plus; kept without a lock, for processes fork while their threads compile."""
+    return frozenset([item[1:] for item in features.split(",") if item.startswith("+")])
+
+
 @dataclass(frozen=True, init=False)
 class Target:
     """A target: ``kind`` and its options. ``with target:`` makes it the current one.
@@ -116,18 +122,17 @@ class Target:
         """Feature list for LLVM, e.g. ``+avx2,+fma``; "" means those of the processor."""
         return str(self.get("mattr", ""))
 
-    @cached_property
+    @property
     def num_cores(self) -> int:
         """Processor cores to use."""
         return int(self.get("num-cores", os.cpu_count() or 1))
 
-    @cached_property
+    @property
     def features(self) -> frozenset[str]:
         """Enabled LLVM features; those of this machine where no processor is named."""
-        text = self.mattr or ("" if self.mcpu else host_features())
-        return frozenset([item[1:] for item in text.split(",") if item.startswith("+")])
+        return _enabled(self.mattr or ("" if self.mcpu else host_features()))
 
-    @cached_property
+    @property
     def required_features(self) -> str:
         """LLVM features that a processor must have to run code for this target, ``+avx2,+fma``: those of ``mattr`` and of the
         processor. Of a processor outside the table of levels the code uses at most what this machine has."""
@@ -135,7 +140,7 @@ class Target:
         base = [f"+{name}" for name in _LEVELS[self.mcpu]] if self.mcpu in _LEVELS else here
         return ",".join(base + (self.mattr.split(",") if self.mattr else []))
 
-    @cached_property
+    @property
     def vector_bits(self) -> int:
         """Width of vectors to generate."""
         width = self.get("vector-width")
