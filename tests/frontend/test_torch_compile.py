@@ -200,3 +200,22 @@ def test_a_size_handed_over_twice() -> None:
     graph.recompile()
     x = torch.randn(7, 3)
     torch.testing.assert_close(compile_graph(graph, [])([7, 7, x])[0], x.view(-1, 7).sum(0) * 7)
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda x, n: x[1 - n :] * 1,
+        lambda x, n: x[n - 6 : n] * 1,
+        lambda x, n: x[n - 6 :: 2] * 1,
+        lambda x, n: torch.slice_scatter(x, torch.zeros_like(x[1 - n :]), 0, 1 - n),
+    ],
+    ids=["window", "both_ends", "step", "scatter"],
+)
+def test_a_slice_from_a_number_of_either_sign(cut: Any) -> None:
+    """A cache with a sliding window begins so: from the end, and from the front while it is shorter than the window."""
+    run = compiled(cut, dynamic=True)
+    with torch.no_grad():
+        for size, number in ((9, 4), (5, 4), (3, 4), (2, 5), (9, 7), (4, 8), (12, 10)):
+            x = torch.randn(size, 2)
+            torch.testing.assert_close(run(x, number), cut(x, number), rtol=0, atol=0)

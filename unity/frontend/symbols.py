@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..arith import Analyzer
 from ..ir import build
 from ..ir.expr import Var
 from ..ir.types import Expr, prim_type
@@ -52,6 +53,7 @@ class Symbols:
 
     def __init__(self) -> None:
         self._known: dict[str, Expr] = {}
+        self._analyzer = Analyzer()
         self.contracts: list[Expr] = []
         self.read: Callable[[Any], Expr] | None = None
 
@@ -65,7 +67,9 @@ class Symbols:
         size = value.node.expr
         unknown = [s for s in size.free_symbols if str(s) not in self._known]
         if size.is_Symbol and unknown:
-            self._known[str(size)] = Var(str(size), prim_type("int64"))
+            self._known[str(size)] = var = Var(str(size), prim_type("int64"))
+            if value.node.shape_env.bound_sympy(size).lower >= 0:
+                self._analyzer.bind_size(var)
         elif unknown:
             return self._solve(size, unknown)
         return self.expr(value)
@@ -96,6 +100,10 @@ class Symbols:
     def known(self, name: str) -> Expr | None:
         """Expression of a symbol by name."""
         return self._known.get(name)
+
+    def is_nonnegative(self, size: Expr) -> bool:
+        """Does torch's range of every symbol show that an expression is never below zero?"""
+        return self._analyzer.can_prove_greater_equal(size, 0)
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -76,16 +76,17 @@ def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
 
-def _begin(value: Any, extent: Expr) -> Expr:
-    """First element of a slice as torch (and Python) takes it."""
+def _begin(c: Context, value: Any, extent: Expr) -> Expr:
+    """First element of a slice as torch (and Python) takes it; the sign of a number may be known at run time only."""
     if value is None:
         return build.const(0, "int64")
     start = to_dim(value)
-    if type(start) is IntImm:
-        if start.value < 0:
-            return build.maximum(build.add(extent, start), build.const(0, "int64"))
+    if type(start) is IntImm and start.value >= 0:
         return start if type(extent) is not IntImm else build.minimum(start, extent)
-    return start
+    if c.symbols.is_nonnegative(start):
+        return start
+    from_end = build.maximum(build.add(extent, start), build.const(0, "int64"))
+    return build.select(build.lt(start, 0), from_end, start)
 
 
 @aten("slice.Tensor")
@@ -94,13 +95,13 @@ def _slice(c: Context, a: Args) -> Expr:
     size = c.shape[axis]
     if type(size) is IntImm and size.value == 0:
         return op.zeros(ShapeExpr(c.shape), c.dtype)
-    return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), size, static(to_dim(a.step), "the step"))
+    return cut(a.self, axis, _begin(c, a.start, shape_of(a.self)[axis]), size, static(to_dim(a.step), "the step"))
 
 
 @aten("narrow.default", "narrow_copy.default")
 def _narrow(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    return cut(a.self, axis, _begin(a.start, shape_of(a.self)[axis]), c.shape[axis])
+    return cut(a.self, axis, _begin(c, a.start, shape_of(a.self)[axis]), c.shape[axis])
 
 
 def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
@@ -318,7 +319,7 @@ def _window(c: Context, a: Args) -> Expr:
 @aten("slice_scatter.default")
 def _slice_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    begin, step = _begin(a.start, shape_of(a.self)[axis]), static(to_dim(a.step), "the step")
+    begin, step = _begin(c, a.start, shape_of(a.self)[axis]), static(to_dim(a.step), "the step")
     if any([build.is_int(d, 0) for d in shape_of(a.src)]):
         return c.cast(a.self, c.dtype)
     if step == 1:
