@@ -60,6 +60,11 @@ def _scan_type(call: Call) -> Type:
     return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
 
 
+def _carried_type(wide: DataType) -> DataType:
+    """Sums of float32 are carried in float64, as torch does: rounding errors of a long line would add up."""
+    return DataType("float64") if wide.name == "float32" else wide
+
+
 def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
@@ -68,16 +73,21 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
         else:
             axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
         wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+        carried = _carried_type(wide)
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             def begin(i: list[Expr]) -> list[Expr]:
-                return [build.const(start, wide) if exclusive else read(ins[0], i)]
+                return [build.const(start, carried) if exclusive else build.cast(read(ins[0], i), carried)]
 
             def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
                 at = [build.sub(v, 1) if a == axis and exclusive else v for a, v in enumerate(i)]
-                return [combine(old[0], read(ins[0], at))]
+                return [combine(old[0], build.cast(read(ins[0], at), carried))]
 
-            return running_lines(outs, axis, Carried([wide], begin, step, together=LINES if wide.is_float else 1))
+            def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
+                return [build.cast(values[0], wide)]
+
+            together = LINES if wide.is_float else 1
+            return running_lines(outs, axis, Carried([carried], begin, step, results, together))
 
         made: te.Tensor = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, short_name(call), wide)
         return cast_tensor(made, dtype, "cast")
@@ -88,8 +98,8 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
 def _scan_ref(fn: Any, start: int) -> Any:
     def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
         kind = DataType(str(dtype)).numpy if dtype else x.dtype
-        small = str(kind) in SMALL_FLOATS
-        made = fn(x.astype(np.float32 if small else kind), axis=axis, dtype=np.float32 if small else kind)
+        wide = np.float64 if str(kind) in (*SMALL_FLOATS, "float32") else kind
+        made = fn(x.astype(kind).astype(wide), axis=axis, dtype=wide)
         if exclusive:
             place = 0 if axis is None else axis
             made = np.roll(made, 1, place)
@@ -219,24 +229,30 @@ def _log_type(call: Call) -> Type:
     return TensorType(ty.shape, ty.dtype, ty.ndim, ty.vdevice)
 
 
-def _add_in_logs(a: Expr, b: Expr) -> Expr:
+def _add_in_logs(a: Expr, b: Expr, wide: DataType) -> Expr:
+    """log(exp(a) + exp(b)) of carried values; what the larger grows by needs no more digits than the elements have."""
     high, low = build.maximum(a, b), build.minimum(a, b)
-    grown = build.add(high, build.intrinsic("log1p", build.intrinsic("exp", build.sub(low, high))))
+    growth = build.intrinsic("log1p", build.intrinsic("exp", build.cast(build.sub(low, high), wide)))
+    grown = build.add(high, build.cast(growth, build.dtype_of(high)))
     return build.select(build.intrinsic("isinf", high), high, grown)
 
 
 def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
     wide = DataType("float32") if x.dtype in SMALL_FLOATS else x.data_type
+    carried = _carried_type(wide)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def begin(i: list[Expr]) -> list[Expr]:
-            return [read(ins[0], i)]
+            return [build.cast(read(ins[0], i), carried)]
 
         def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
-            return [_add_in_logs(old[0], read(ins[0], i))]
+            return [_add_in_logs(old[0], build.cast(read(ins[0], i), carried), wide)]
 
-        return running_lines(outs, axis, Carried([wide], begin, step, together=LANES))
+        def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
+            return [build.cast(values[0], wide)]
+
+        return running_lines(outs, axis, Carried([carried], begin, step, results, LANES))
 
     made = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, "logcumsumexp", wide)
     return cast_tensor(made, result_dtype(call), "cast")
@@ -249,5 +265,5 @@ logcumsumexp = row(
     "Logarithm of the running sum of exponentials along an axis, without overflow.",
     family=FAMILY,
     lower=_logcumsumexp,
-    ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis)),
+    ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
 )
