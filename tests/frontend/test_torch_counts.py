@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
+from torch_models import Calls  # noqa: E402
 
 import unity  # noqa: E402
 
@@ -40,19 +41,10 @@ CASES = {
 }  # fmt: skip
 
 
-class Model(torch.nn.Module):
-    def __init__(self, fn: Any) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, x: Any) -> Any:
-        return self.fn(x)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_against_torch(name: str) -> None:
     torch.manual_seed(0)
-    model, x = Model(CASES[name]), torch.randn(5, 3)
+    model, x = Calls(CASES[name]), torch.randn(5, 3)
     compiled = unity.compile(model, example_inputs=(x,), strict=True)
     for made, wanted in zip(compiled(x), model(x), strict=True):
         torch.testing.assert_close(made, wanted, rtol=1e-4, atol=1e-5, equal_nan=True)

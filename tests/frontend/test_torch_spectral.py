@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch_models import Calls  # noqa: E402
 
 import unity  # noqa: E402
 
@@ -36,19 +37,10 @@ CASES = {
 }
 
 
-class Model(torch.nn.Module):
-    def __init__(self, fn: Any) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, x: Any) -> Any:
-        return self.fn(x)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_against_torch(name: str) -> None:
     torch.manual_seed(0)
-    model, x = Model(CASES[name]), torch.randn(2, 5, 3, dtype=torch.float64)
+    model, x = Calls(CASES[name]), torch.randn(2, 5, 3, dtype=torch.float64)
     compiled = unity.compile(model, example_inputs=(x,), strict=True)
     for made, wanted in zip(compiled(x), model(x), strict=True):
         torch.testing.assert_close(made, wanted, rtol=1e-8, atol=1e-8)

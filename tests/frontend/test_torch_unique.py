@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch_models import Calls  # noqa: E402
 
 import unity  # noqa: E402
 
@@ -14,17 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 X = torch.tensor([[1.0, 1, 2, 2, 2, 0], [1, 1, 2, 2, 2, 0], [3, 3, 3, 3, 2, 0], [1, 1, 2, 2, 2, 0]])
 
 
-class Model(torch.nn.Module):
-    def __init__(self, fn: Any) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, x: Any) -> Any:
-        return self.fn(x)
-
-
 def check(fn: Any, x: Any, *others: Any, **options: Any) -> None:
-    compiled = unity.compile(Model(fn).eval(), example_inputs=(x,), strict=True, **options)
+    compiled = unity.compile(Calls(fn).eval(), example_inputs=(x,), strict=True, **options)
     for given in (x, *others):
         leaves = torch.utils._pytree.tree_leaves
         torch.testing.assert_close(leaves(compiled(given)), leaves(fn(given)), equal_nan=True)

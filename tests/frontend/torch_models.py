@@ -20,6 +20,19 @@ class MLP(nn.Module):
         return self.second(torch.relu(self.first(x)))
 
 
+class Calls(nn.Module):
+    """A module of one function, with the tensors that the function takes before the input."""
+
+    def __init__(self, fn: Any, *held: torch.Tensor) -> None:
+        super().__init__()
+        self.fn = fn
+        for number, tensor in enumerate(held):
+            self.register_buffer(f"held{number}", tensor)
+
+    def forward(self, x: Any) -> Any:
+        return self.fn(*self.buffers(), x)
+
+
 class EncoderLayer(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

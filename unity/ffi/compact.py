@@ -18,14 +18,34 @@ from .copy_ir import ROWS, SIZES, TURNED, copy_ir, side
 from .engine import CompileOptions, Engine
 from .layout import immortal
 from .pool import ParallelFor, ensure_pool, num_threads
+from .trim import trim_heap
 
 LEAST_NATIVE = 1 << 16
 """Smaller arrays are copied by numpy."""
 HUGE_PAGE = 2 << 20
+TRIM_BYTES = 16 << 20
+"""Own pages after which the heap gives back what was freed meanwhile: what was packed, for example."""
 RUN = 256
 """Rows in a unit of work."""
 Axis = tuple[int, int, int]
 """Extent, stride in the target, stride in the source, in bytes."""
+
+
+class _Fresh:
+    """Bytes of own pages since the heap was trimmed."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count pages, and trim the heap when they are many."""
+        self.bytes += size
+        if self.bytes >= TRIM_BYTES:
+            self.bytes = 0
+            trim_heap()
+
+
+_FRESH = _Fresh()
 
 
 def compact(array: np.ndarray) -> np.ndarray:
@@ -42,6 +62,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     size = math.prod(shape) * dtype.itemsize
     if size < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(shape, dtype)
+    _FRESH.add(size)
     pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory = np.frombuffer(pages, np.uint8)
     first = -int(memory.__array_interface__["data"][0]) % HUGE_PAGE

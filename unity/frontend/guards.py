@@ -7,12 +7,13 @@ Invariant: what torch assumes of every size by itself, that it is neither zero n
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..ir import build
 from ..ir.types import Expr
-from .report import Gap
+from .report import FallbackWarning, Gap
 
 Size = Callable[[str, int | None], Expr]
 """Expression of a size: name of an input, axis; or the input itself, a number, without an axis. Raises Gap."""
@@ -40,8 +41,10 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
             continue
         try:
             condition = _Reader(size).read(tree)
-        except Gap:  # a condition on strides or objects: inputs are made compact, objects are compared with the example
-            continue
+        except Gap:
+            if _is_of_sizes(tree):
+                warnings.warn(f"a condition of the export is not checked: {text}", FallbackWarning, stacklevel=2)
+            continue  # a condition on strides or objects: inputs are made compact, objects are compared with the example
         if not build.is_const(condition):
             found.append(condition)
     return found
@@ -79,6 +82,13 @@ def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
         ):
             return source, axis
     return None
+
+
+def _is_of_sizes(tree: ast.expr) -> bool:
+    """Does a condition speak of sizes, and of no strides?"""
+    nodes = list(ast.walk(tree))
+    sizes = [n for n in nodes if isinstance(n, ast.expr) and _size_of(n) is not None]
+    return bool(sizes) and not any([isinstance(n, ast.Attribute) and n.attr != "size" for n in nodes])
 
 
 def _name(tree: ast.expr) -> str:
