@@ -219,3 +219,15 @@ def test_a_slice_from_a_number_of_either_sign(cut: Any) -> None:
         for size, number in ((9, 4), (5, 4), (3, 4), (2, 5), (9, 7), (4, 8), (12, 10)):
             x = torch.randn(size, 2)
             torch.testing.assert_close(run(x, number), cut(x, number), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+def test_attention_of_groups_stays_inside(keys: int) -> None:
+    def run(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, heads, 5, 8) for heads in (4, keys, keys)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        same(compiled(run)(*inputs), run(*inputs))

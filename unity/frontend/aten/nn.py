@@ -261,5 +261,6 @@ def _grouped(x: Expr, heads: int) -> Expr:
 
 @aten("_scaled_dot_product_flash_attention_for_cpu.default")
 def _flash_attention(c: Context, a: Args) -> list[Any]:
-    a.enable_gqa = False
+    """Keys and values of fewer heads serve groups of queries, without being asked to."""
+    a.enable_gqa = True
     return [_attention(c, a), None]
