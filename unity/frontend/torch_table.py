@@ -12,6 +12,7 @@ from .aten import (
     math,
     nn,
     norm,
+    pad,
     reduce,
     resize,
     rnn,
@@ -26,8 +27,8 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    counts, factors, fourier, index, linalg, loss, math, nn, norm, reduce, resize, rnn,
-    scatter, shape, special, spectral, unique, view, window,
+    counts, factors, fourier, index, linalg, loss, math, nn, norm, pad, reduce, resize,
+    rnn, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from ... import op
 from ...ir import build
-from ...ir.expr import ShapeExpr
+from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import tensor_type
+from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
 from ..context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 from .shape import cut, permute
@@ -205,16 +206,27 @@ def _argsort(c: Context, a: Args) -> Expr:
 
 @aten("topk.default")
 def _topk(c: Context, a: Args) -> list[Expr]:
-    count = static(to_dim(a.k), "k")
+    count = to_dim(a.k)
     if rank_of(a.self) == 0:
-        refuse(count == 0, "no element")
+        refuse(not build.is_int(count, 1), "no element")
         return [a.self, number(0, "int64")]
     axis = axis_of(a.dim, rank_of(a.self))
-    if count == 0:
+    if build.is_int(count, 0):
         return [op.zeros(c.shape, kind) for kind in (c.dtype, "int64")]
-    x = _orderable(c, a.self)
-    made = c.emit(op.topk(x, k=count, axis=axis, ret_type="indices", largest=a.largest, dtype="int64"))
+    made = c.emit(_first_places(_orderable(c, a.self), count, axis, a.largest))
     return [_along(a.self, made, axis), made]
+
+
+def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
+    """Places of the first ``count`` elements in order; of a count that only a call knows, all are put in order."""
+    known = count
+    if type(count) is Min:  # ``topk`` takes all of an axis that is shorter
+        known = next(
+            (v for v, extent in ((count.a, count.b), (count.b, count.a)) if extent == shape_of(x)[axis]), count
+        )
+    if type(known) is IntImm:
+        return op.topk(x, k=known.value, axis=axis, ret_type="indices", largest=largest, dtype="int64")
+    return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, to_dim(0), count)
 
 
 @aten("kthvalue.default")

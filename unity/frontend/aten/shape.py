@@ -9,7 +9,7 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ..context import Args, Context, aten, axis_of, is_float, number, rank_of, refuse, shape_of, static, to_dim
+from ..context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
 @aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unsqueeze.default",
@@ -345,34 +345,3 @@ def _replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
     pieces = [cut(x, axis, to_dim(0), begin), c.cast(part, c.dtype), cut(x, axis, after, build.sub(extent, after))]
     kept = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
     return kept[0] if len(kept) == 1 else op.concat(kept, axis=axis)
-
-
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
-
-
-@aten("constant_pad_nd.default", "pad.default")
-def _pad(c: Context, a: Args) -> Expr:
-    mode = _PAD_MODES[getattr(a, "mode", "constant")]
-    widths = [static(to_dim(w), "the width of a border") for w in a.pad]
-    rank = rank_of(a.self)
-    before, after = [0] * rank, [0] * rank
-    if any([build.is_int(d, 0) for d in c.shape]):
-        return op.zeros(ShapeExpr(c.shape), c.dtype)
-    x, later = a.self, []
-    for i in range(len(widths) // 2):
-        axis = rank - 1 - i
-        low, high = widths[2 * i], widths[2 * i + 1]
-        before[axis], after[axis] = max(low, 0), max(high, 0)
-        if mode == "circular" and (low < 0 or high < 0):
-            extent = build.add(shape_of(x)[axis], min(low, 0) + min(high, 0))
-            x = cut(x, axis, to_dim(max(-low, 0)), extent)
-        elif low < 0 or high < 0:
-            later.append((axis, max(-low, 0)))
-    value = a.value or 0.0
-    pads = tuple([w for both in zip(before, after) for w in both])
-    made = (
-        op.nn_pad(x, pad_width=pads, pad_mode=mode, pad_value=value if is_float(x) else int(value)) if any(pads) else x
-    )
-    for axis, begin in later:  # a border grows from the whole tensor; what is cut away goes afterwards
-        made = cut(made, axis, to_dim(begin), c.shape[axis])
-    return made
