@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 from dataclasses import dataclass
 from typing import Any
@@ -133,6 +134,24 @@ def test_objects_in_and_out() -> None:
     same(found.rest[0]["cache"].layers, expected.rest[0]["cache"].layers)
     with pytest.raises(unity.UnityError, match="E017"):
         compiled(x, Cache())
+
+
+def test_objects_of_programs_that_are_traced_again() -> None:
+    """torch copies the structure of results where it decomposes a program: here for the write to a view."""
+
+    class Writes(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            cache = Cache()
+            cache.add(torch.zeros_like(x))
+            cache.layers[0][1:] = x[1:]
+            return cache
+
+    x = torch.randn(3)
+    found = unity.compile(Writes(), example_inputs=(x,))(x)
+    assert type(found) is Cache
+    same(found.layers, Writes()(x).layers)
+    template = take_apart(found)[1]
+    assert put_together([x], copy.deepcopy(template)).layers == [x]
 
 
 def test_objects_that_hold_no_data() -> None:

@@ -21,10 +21,13 @@ _MAX_DEPTH = 32
 
 
 class _Leaf:
-    """Stands for a tensor in a template."""
+    """Stands for a tensor in a template. There is one, known by identity: copies and pickles of a template keep it."""
 
     def __repr__(self) -> str:
         return "*"
+
+    def __reduce__(self) -> str:
+        return "LEAF"
 
 
 LEAF = _Leaf()
