@@ -303,3 +303,30 @@ def test_difference():
     assert "became" in difference(x, x.astype("float64")) and "results" in difference((x, x), x)
     assert difference(np.array([np.nan, np.inf]), np.array([np.nan, np.inf])) is None
     assert difference(np.array([np.nan]), np.array([1.0])) and difference(np.array([np.inf]), np.array([-np.inf]))
+
+
+def test_a_large_constant_is_saved_with_the_failure(tmp_path):
+    """Its text is cut where modules are shown, not where they are saved; strided data is what a kernel reads."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((te.var("n"), 64), "float32"))
+    data = np.random.default_rng(0).standard_normal((40, 64)).astype("float32").T
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(relax.op.matmul(x, relax.const(data)))
+            out = bb.emit_output(relax.op.subtract(y, relax.const(data[:1] + 0)))
+        bb.emit_func_output(out)
+    mod = bb.get()
+    assert "metadata" in str(mod) and not data.flags.c_contiguous
+    checker = CheckInstrument()
+    with PassContext(checker):
+        legalize_ops(mod)
+    assert [r.verdict for r in checker.records] == ["agrees"]
+
+    @function_pass(name="wrong_matmul")
+    def negated(fn):
+        product = op("R.matmul")
+        return rewrite(fn, {Call: lambda c: Call(c.op, (c.args[0], constant(-c.args[1].data.numpy())), {}, (), c.ty)
+                            if c.op is product else c})  # fmt: skip
+
+    scope = saved(caught(negated, mod, tmp_path))
+    assert "metadata" not in scope["BEFORE"] and parse(scope["BEFORE"]) and parse(scope["AFTER"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,6 +65,7 @@ class BlockBuilder:
     def __init__(self, mod: IRModule | None = None) -> None:
         self._module = mod or IRModule({}, {}, {})
         self._frames: list[_Frame] = []
+        self._values: dict[Var, Expr] = {}
         self._names = NameSupply()
         self._result: Expr | None = None
         self._params: Sequence[Var] = ()
@@ -87,7 +88,7 @@ class BlockBuilder:
 
         The parameters may also be given to ``emit_func_output``. When the block ends with an error, the function is forgotten.
         """
-        self._names = NameSupply([p.name for p in params])
+        self.avoid_names([p.name for p in params])
         depth = len(self._frames)
         self._frames.append(_Frame())
         self._result, self._params = None, params
@@ -130,6 +131,46 @@ class BlockBuilder:
         return SeqExpr(tuple(frame.blocks), result)
 
     @contextmanager
+    def new_sequence(self) -> Iterator[Callable[[Expr], SeqExpr]]:
+        """A sequence of its own; what is given makes it of a value: a sequence is itself where nothing was emitted beside it.
+
+        When the block ends with an error, what was begun in it is forgotten.
+        """
+        depth = len(self._frames)
+        self._frames.append(_Frame())
+
+        def finish(value: Expr) -> SeqExpr:
+            frame = self._frames[-1]
+            if type(value) is SeqExpr and not frame.blocks and not frame.bindings:
+                self._frames.pop()
+                return value
+            return self.end_sequence(value)
+
+        try:
+            yield finish
+        finally:
+            del self._frames[depth:]
+
+    def begin_block(self, dataflow: bool = False) -> None:
+        """Open a block that ``end_block`` gives to the caller: it is not part of the sequence that is open."""
+        self._frames.append(_Frame())
+        self._frames[-1].dataflow = dataflow
+
+    def end_block(self) -> BindingBlock:
+        """The block opened last. Raises VerifyError E303 where another block was opened in it."""
+        frame = self._frames.pop() if self._frames else _Frame()
+        dataflow = frame.dataflow
+        frame.close_block()
+        if len(frame.blocks) > 1:
+            raise VerifyError("E303", "a block was opened inside a block", help="end the outer one before")
+        return frame.blocks[0] if frame.blocks else (DataflowBlock if dataflow else BindingBlock)(())
+
+    def _begin_dataflow_block(self) -> None:
+        self.begin_block(True)
+
+    _begin_binding_block, _end_block = begin_block, end_block
+
+    @contextmanager
     def dataflow(self) -> Iterator[None]:
         """Open a dataflow block in the current sequence."""
         self.begin_dataflow()
@@ -161,8 +202,13 @@ class BlockBuilder:
         name = self._names.fresh(name_hint or ("lv" if inside else "gv"))
         span = getattr(expr, "span", None) or self.span
         var = (DataflowVar if inside else Var)(name, value.ty, span)
-        frame.bindings.append(VarBinding(var, value, span))
+        self._append(VarBinding(var, value, span))
         return var
+
+    def _append(self, binding: Binding) -> None:
+        self._frame().bindings.append(binding)
+        if isinstance(binding, (VarBinding, MatchCast)):
+            self._values[binding.var] = binding.value
 
     def emit_output(self, expr: Expr, name_hint: str = "") -> Var:
         """Bind an output of the dataflow block."""
@@ -186,12 +232,14 @@ class BlockBuilder:
         frame = self._frame()
         inside = frame.dataflow and not output
         var = (DataflowVar if inside else Var)(self._names.fresh(name_hint or ("lv" if inside else "gv")), target)
-        frame.bindings.append(MatchCast(var, leaf, target, getattr(value, "span", None) or self.span))
+        self._append(MatchCast(var, leaf, target, getattr(value, "span", None) or self.span))
         return var
 
     def emit_binding(self, binding: Binding) -> None:
         """Append a finished binding as it is."""
-        self._frame().bindings.append(binding)
+        self._append(binding)
+
+    emit_normalized = emit_binding
 
     # ---- normal form
 
@@ -282,7 +330,7 @@ class BlockBuilder:
     def _inline_sequence(self, expr: SeqExpr) -> Expr:
         for block in expr.blocks:
             for binding in block.bindings:
-                self._frame().bindings.append(binding)
+                self._append(binding)
         return self._normalize(expr.body)
 
     def current_block_is_dataflow(self) -> bool:
@@ -290,12 +338,8 @@ class BlockBuilder:
         return self._frame().dataflow
 
     def lookup_binding(self, var: Var) -> Expr | None:
-        """The value bound to a variable in the sequences that are open, None if there is none."""
-        for frame in reversed(self._frames):
-            for binding in [*[b for block in frame.blocks for b in block.bindings], *frame.bindings]:
-                if binding.var is var and isinstance(binding, (VarBinding, MatchCast)):
-                    return binding.value
-        return None
+        """The value bound to a variable in the function being built, None if there is none."""
+        return self._values.get(var)
 
     # ---- module
 
@@ -309,15 +353,19 @@ class BlockBuilder:
         """A variable name not used before in the open function."""
         return self._names.fresh(prefix)
 
+    def avoid_names(self, taken: Iterable[str]) -> None:
+        """Begin anew with the names of variables: these are taken. Values bound before are forgotten."""
+        self._names, self._values = NameSupply(taken), {}
+
     def add_func(self, fn: Any, name_hint: str) -> GlobalVar:
         """Add a function under a fresh name and return the reference to it."""
         name = self._module.fresh_name(name_hint)
         self._module = self._module.with_functions({name: fn})
         return self._module.get_global_var(name)
 
-    def update_func(self, ref: GlobalVar, fn: Any) -> None:
-        """Replace a function of the module."""
-        self._module = self._module.with_functions({ref.name: fn})
+    def update_func(self, ref: GlobalVar | str, fn: Any) -> None:
+        """Replace a function of the module, given by a reference or its name."""
+        self._module = self._module.with_functions({ref if isinstance(ref, str) else ref.name: fn})
 
 
 UNKNOWN = Type()

@@ -52,6 +52,8 @@ class Expr(Node):
         return _combine("floormod", other, self)
 
     def __neg__(self) -> Expr:
+        if not isinstance(self.ty, PrimType):
+            raise TypeError(f"bad operand type for unary -: a value of type {type(self.ty).__name__}")
         return _combine("sub", 0, self)
 
 

@@ -1,4 +1,5 @@
-"""``unity.relax``: TVM's ``tvm.relax`` by its names: expressions, ``op``, ``BlockBuilder``, ``transform``, ``dpl``, ``frontend``.
+"""``unity.relax``: TVM's ``tvm.relax`` by its names: expressions, ``op``, ``BlockBuilder``, visitors, ``analysis``, ``transform``,
+``dpl``, ``frontend``.
 
 Front door: nothing is defined here but names. Expressions are in ``unity.op.relax``, passes in ``unity.transform``. The packages
 below are loaded when they are first used.
@@ -23,4 +24,4 @@ __all__ = [*_EXPRESSIONS, "Executable", "VirtualMachine", "build", "get_pipeline
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "dpl", "frontend", "transform"])
+    return sorted([*__all__, "analysis", "dpl", "expr_functor", "frontend", "transform"])

@@ -66,7 +66,7 @@ def _require_program(step: Pass, old: IRModule, new: IRModule) -> None:
     """Raise InternalError E904 for a module whose text nobody can read: it cannot be saved as one that runs."""
     try:
         with deep_recursion():
-            parse(str(new))
+            parse(new.script(show_meta=True))
     except UnityError as error:
         raise internal_error("E904", f"pass {step.name} broke the module: {error}", old, step) from error
 

@@ -55,7 +55,7 @@ def _input_text(value: Any) -> str:
 
 
 def _script_text(mod: IRModule) -> str:
-    text = str(mod)
+    text = mod.script(show_meta=True)
     return f'r"""\n{text}\n"""' if '"""' not in text and not text.endswith("\\") else repr(text)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...ffi.registry import get_global_func
 from ...ffi.tensor import Tensor
 from ...support.errors import FFIError, InterpreterError, UnityError
@@ -112,7 +114,8 @@ class GraphEvaluator:
     def _constant(self, expr: Constant, env: Env) -> View:
         view = self.constants.get(expr)
         if view is None:
-            view = view_of_array(expr.data.numpy(), "constant")
+            rows = np.asarray(expr.data.numpy(), order="C")  # kernels take row-major memory
+            view = view_of_array(rows, "constant")
             view.memory.raw = view.memory.raw.view()
             view.memory.raw.flags.writeable = False
             self.constants[expr] = view
