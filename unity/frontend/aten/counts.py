@@ -15,6 +15,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import ShapeExpr
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import (
     Args,
     Context,
@@ -33,7 +34,6 @@ from ..context import (
 from .index import has_none
 from .scatter import reduced
 from .shape import cut
-from .view import product
 
 
 @aten("mode.default")

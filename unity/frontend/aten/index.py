@@ -10,6 +10,7 @@ from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import tensor_type
 from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
+from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 from .shape import cut, permute
 
@@ -161,21 +162,14 @@ def _take_along(c: Context, a: Args) -> Expr:
     if nothing is not None:
         return nothing
     if a.dim is None:
-        x = c.reshape(a.self, [_elements(a.self)])
-        return op.gather_elements(x, c.reshape(a.indices, [_elements(a.indices)]), axis=0)
+        x = c.reshape(a.self, [product(shape_of(a.self))])
+        return op.gather_elements(x, c.reshape(a.indices, [product(shape_of(a.indices))]), axis=0)
     axis = axis_of(a.dim, rank_of(a.self))
     shape = list(shape_of(a.self))
     shape[axis] = c.shape[axis]
     lines = list(c.shape)
     lines[axis] = shape_of(a.self)[axis]
     return op.gather_elements(c.broadcast(a.self, lines), c.broadcast(a.indices), axis=axis)
-
-
-def _elements(x: Expr) -> Expr:
-    made: Expr = to_dim(1)
-    for dim in shape_of(x):
-        made = build.mul(made, dim)
-    return made
 
 
 @aten("one_hot.default")

@@ -13,6 +13,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import (
     ATEN,
     Args,
@@ -31,7 +32,7 @@ from ..context import (
 from .index import has_none
 from .reduce import matrix_norm, norm
 from .shape import cut, permute, swap
-from .view import diagonal_places, product, strided
+from .view import diagonal_places, strided
 
 
 def factors(c: Context, a: Expr) -> tuple[Expr, Expr]:

@@ -9,10 +9,10 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
 from .index import at_least_vector, has_none, is_mask, spread
 from .shape import cut, permute
-from .view import product
 
 _REDUCTIONS = {
     "sum": "add",

@@ -9,6 +9,7 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
@@ -182,7 +183,7 @@ def _stack(c: Context, a: Args) -> Expr:
 @aten("roll.default")
 def _roll(c: Context, a: Args) -> Expr:
     if not a.dims:
-        flat = c.reshape(a.self, [_elements(a.self)])
+        flat = c.reshape(a.self, [product(shape_of(a.self))])
         return c.reshape(_rolled(c, flat, 0, a.shifts[0]))
     x: Expr = a.self
     for shift, dim in zip(a.shifts, a.dims):
@@ -199,13 +200,6 @@ def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
     x = c.emit(x)
     rest = build.sub(extent, by)
     return op.concat([cut(x, axis, rest, by), cut(x, axis, to_dim(0), rest)], axis=axis)
-
-
-def _elements(x: Expr) -> Expr:
-    made: Expr = to_dim(1)
-    for dim in shape_of(x):
-        made = build.mul(made, dim)
-    return made
 
 
 @aten("flip.default")
@@ -267,9 +261,14 @@ def _pixel_unshuffle(c: Context, a: Args) -> Expr:
 def _arange(c: Context, a: Args) -> Expr:
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
     step = 1 if step is None else step
-    if isinstance(step, float) or isinstance(start, float) or isinstance(a.end, float):
-        return c.constant(c.torch.arange(start, a.end, step, dtype=getattr(c.torch, c.dtype)))
-    return op.arange(start, a.end, step, dtype=c.dtype)
+    given = (start, a.end, step)
+    if not c.holds_number(given) and not any([isinstance(v, float) for v in given]):
+        return op.arange(start, a.end, step, dtype=c.dtype)
+    if not any([isinstance(v, Expr) for v in given]):
+        return c.constant(c.torch.arange(*given, dtype=getattr(c.torch, c.dtype)))
+    refuse(c.dtype.startswith(("int", "uint")), "a range of integers between floats")
+    steps = op.multiply(op.arange(0, c.shape[0], 1, dtype="float64"), c.cast(step, "float64"))
+    return c.cast(op.add(steps, c.cast(start, "float64")), c.dtype)
 
 
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")

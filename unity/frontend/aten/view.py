@@ -9,6 +9,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import (
     ATEN,
     Args,
@@ -22,14 +23,6 @@ from ..context import (
     to_dim,
 )  # fmt: skip
 from .shape import cut, permute
-
-
-def product(dims: Sequence[Expr]) -> Expr:
-    """Number of elements of a shape."""
-    made = to_dim(1)
-    for dim in dims:
-        made = build.mul(made, dim)
-    return made
 
 
 def strides_of(x: Expr) -> list[Expr]:

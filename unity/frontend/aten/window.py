@@ -13,9 +13,9 @@ from ... import op
 from ...ir.build import mul
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.types import Expr
+from ...op.rules import product
 from ..context import Args, Context, aten, number, pair, rank_of, refuse, shape_of, static, to_dim
 from .shape import cut
-from .view import product
 
 _CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
 _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}
