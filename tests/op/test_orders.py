@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ir.function import PrimFunc
+from unity.ir.stmt import For
+from unity.ir.walk import collect
 from unity.script import parse
+from unity.transform.relax.legalize_ops import legalize_ops
 
 LENGTHS = (1, 2, 31, 32, 33, 63, 64, 65, 100, 257, 1000)
 
@@ -65,3 +69,21 @@ def _check(main: object, x: np.ndarray, descending: bool) -> None:
     chosen = np.where(nan, rising[:, -1], rising[:, (x.shape[1] - 1) // 2])
     np.testing.assert_array_equal(place.numpy(), chosen)
     np.testing.assert_array_equal(middle.numpy(), x[np.arange(3), chosen])
+
+
+@pytest.mark.parametrize("call", ["topk(x, k=3, largest=False)", "topk(x, k=40)", "argsort(x)", "median(x, axis=0)"])
+@pytest.mark.parametrize("length", [7, 33, 90])
+def test_one_line_is_not_shared_between_threads(call: str, length: int) -> None:
+    """Each step of a line needs the one before; only the loops over several lines may be shared."""
+    if "40" in call and length < 40:
+        call = call.replace("40", "4")
+    text = f"""@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor(({length},), "float32")):
+        gv = R.{call}
+        return gv
+"""
+    funcs = [f for f in legalize_ops(parse(text)).functions.values() if type(f) is PrimFunc]
+    assert funcs
+    assert not [loop for func in funcs for loop in collect(func.body, For) if loop.kind == "parallel"]

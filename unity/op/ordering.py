@@ -6,12 +6,13 @@ walked side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .. import te
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import IntImm, Var
+from ..ir.node import replace
 from ..ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
 from ..ir.types import Expr, prim_type
 from .nests import local_buffer, reduced, serial_loop
@@ -223,14 +224,15 @@ def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
                 lambda n: read(ins[0], at_place(i, axis, n)), lambda m, n: BufferStore(outs[0], n, at_place(i, axis, m))
             )
 
-        return shared(loops(rest, line))
+        return over_lines(rest, line)
 
     return te.extern(x.shape, [x], emit, "order", "int64")  # type: ignore[no-any-return]
 
 
-def shared(nest: Stmt) -> Stmt:
-    """A nest with its outermost loop shared between threads."""
-    return For(nest.loop_var, nest.min, nest.extent, "parallel", nest.body) if type(nest) is For else nest
+def over_lines(shape: Sequence[Expr], line: Callable[[list[Var]], Stmt]) -> Stmt:
+    """Loops over lines, of which threads share the outermost; what is done inside one line stays in order."""
+    nest = loops(shape, line)
+    return replace(nest, kind="parallel") if shape and type(nest) is For else nest
 
 
 def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple[te.Tensor, te.Tensor]:
@@ -274,7 +276,7 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
             return seq(Bind(value, read(data, at(n))), IfThenElse(belongs, insert))
 
         if axis == len(x.shape) - 1:
-            return shared(loops(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n")))
+            return over_lines(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n"))
         return serial_loop(length, lambda n: loops(rest, lambda i: element(i, n)), "n")
 
     made: tuple[te.Tensor, te.Tensor] = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])

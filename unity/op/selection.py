@@ -16,9 +16,9 @@ from ..ir.expr import IntImm, Var
 from ..ir.stmt import AllocBuffer, Bind, BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr
 from .nests import local_buffer, reduced, serial_loop
-from .ordering import Merging, at_place, shared
+from .ordering import Merging, at_place, over_lines
 from .rules import ZERO
-from .scan import loops, read
+from .scan import read
 from .sort_keys import greatest_key, key_type, ordered_key
 
 Element = Callable[[Expr], Expr]
@@ -137,7 +137,7 @@ def median_place(lines: te.Tensor) -> te.Tensor:
             wanted = Bind(rank, build.select(build.gt(chosen.counts, ZERO), last, build.floordiv(last, 2)))
             return seq(prepared, nans, wanted, chosen.place(rank, outs[0], tuple(i)))
 
-        return shared(loops(lines.shape[:-1], line))
+        return over_lines(lines.shape[:-1], line)
 
     return te.extern(lines.shape[:-1], [lines], emit, "median_place", "int64")  # type: ignore[no-any-return]
 
@@ -159,6 +159,6 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
             prepared = chosen.prepare(lambda n: read(ins[0], at_place(i, axis, n)))
             return seq(AllocBuffer(places), prepared, chosen.first(count, places), merged)
 
-        return shared(loops(rest, line))
+        return over_lines(rest, line)
 
     return te.extern(shape, [x], emit, "first_sorted", "int64")  # type: ignore[no-any-return]
