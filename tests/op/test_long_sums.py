@@ -17,7 +17,7 @@ class M:
     @R.function
     def main(x: R.Tensor(({dims},), "float32")):
 {symbols}        with R.dataflow():
-            gv = R.{call}
+            gv = {call}
             R.output(gv)
         return gv
 """
@@ -35,5 +35,40 @@ def test_running(name: str, shape: tuple[int, ...], axis: int) -> None:
     fn = {"cumsum": np.cumsum, "cumprod": np.cumprod, "logcumsumexp": np.logaddexp.accumulate}[name]
     x = x * np.float32(0.001) + np.float32(0.9995) if name == "cumprod" else x
     exact = fn(x.astype("float64"), axis=axis)
-    made = _compiled(f"{name}(x, axis={axis})", ", ".join([str(d) for d in shape]))(x).numpy()
+    made = _compiled(f"R.{name}(x, axis={axis})", ", ".join([str(d) for d in shape]))(x).numpy()
     np.testing.assert_allclose(made, exact, rtol=2 * HALF_ULP, atol=2 * HALF_ULP)
+
+
+SUMS = [
+    ("R.sum(x)", "300000", (300000,)),
+    ("R.sum(x)", "n", (300000,)),
+    ("R.sum(x, axis=[1])", "3, n", (3, 100000)),
+    ("R.sum(x, axis=[0])", "n, 24", (60000, 24)),
+    ("R.sum(x, axis=[0])", "60000, 520", (60000, 520)),
+    ("R.sum(x, axis=[0, 2])", "40, 3, 3000", (40, 3, 3000)),
+    ("R.sum(x, axis=[0, 2])", "n, 3, m", (40, 3, 3000)),
+    ("R.variance(x, axis=[0])", "n, 24", (60000, 24)),
+    (
+        "R.mean(R.multiply(R.subtract(x, R.const(0.25, 'float32')), R.subtract(x, R.const(0.25, 'float32'))))",
+        "400000",
+        (400000,),
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "dims", "shape"), SUMS, ids=[f"{c}-{d}" for c, d, _ in SUMS])
+def test_reduced(call: str, dims: str, shape: tuple[int, ...]) -> None:
+    """Running sums of all elements in float32 would be wrong by many times as much."""
+    x = _uniform(shape)
+    wide = x.astype("float64")
+    axis = tuple([int(d) for d in call.partition("[")[2].partition("]")[0].split(",") if d]) or None
+    exact = {"sum": np.sum, "var": np.var, "mea": lambda v, axis: np.mean((v - 0.25) ** 2)}[call[2:5]](wide, axis=axis)
+    made = _compiled(call.replace("'", '"'), dims)(x).numpy()
+    np.testing.assert_allclose(made, exact, rtol=4 * HALF_ULP)
+
+
+def test_sum_of_infinities() -> None:
+    """Totals of chunks may be infinite."""
+    x = np.full((2000, 16), 1e38, "float32")
+    made = _compiled("R.sum(x, axis=[0])", "2000, 16")(x).numpy()
+    np.testing.assert_array_equal(made, np.full(16, np.inf, "float32"))

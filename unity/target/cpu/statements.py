@@ -284,7 +284,14 @@ def _accumulations(value: Expr) -> set[Expr]:
         value = value.value if isinstance(value, Cast) else value.body
     if type(value) is not Add and type(value) is not Sub:
         return set()
-    return {value, *[part for part in (value.a, value.b) if type(part) is Mul]}
+    return {value, *[part for part in (_unbound(value.a), _unbound(value.b)) if type(part) is Mul]}
+
+
+def _unbound(value: Expr) -> Expr:
+    """The value under local bindings."""
+    while type(value) is Let:
+        value = value.body
+    return value
 
 
 def _store(w: FunctionWriter, stmt: BufferStore) -> None:

@@ -22,7 +22,7 @@ from ...ir.structural import structural_equal, structural_hash
 from ...ir.types import Expr
 from ...ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
 from ...support.errors import PassError
-from .nests import calls_are_pure
+from .nests import JOINS, calls_are_pure
 
 NOTHING = SeqStmt(())
 
@@ -318,8 +318,19 @@ def inline_value(expr: Expr, found: Definition, outer: _Places | None = None) ->
         if region.places.counts[var] == 1 or is_trivial(value):
             once[var] = value
         else:
-            made = Let(var, value, made)
+            made = _bound(var, value, made)
     return _resolve(made, once)
+
+
+def _bound(var: Var, value: Expr, expr: Expr) -> Expr:
+    """The expression with a variable bound; what joins a value to a cell keeps that form, with the binding inside."""
+    if type(expr) in JOINS:
+        a, b = expr.a, expr.b  # type: ignore[attr-defined]
+        if var not in used_vars(a):
+            return replace(expr, b=Let(var, value, b))
+        if var not in used_vars(b):
+            return replace(expr, a=Let(var, value, a))
+    return Let(var, value, expr)
 
 
 def _resolve(expr: Expr, values: Mapping[Var, Expr]) -> Expr:

@@ -3,7 +3,7 @@
 For a perfect nest over one reduction block (`nests.point_update`) of constant output axes: one output axis along which memory is
 contiguous becomes vectors, another becomes rows; a tile of rows x vectors (`tile_shape.py`) is accumulated in a local buffer
 through all reduction loops and stored once. Every cell is accumulated in the written order; a long sum of floats in chunks of it
-(`chunk_sizes.py`), whose sums are added to a tile of totals. A consumer that does no more than
+(`chunk_sizes.py`), whose sums are added to a tile of totals in float64. A consumer that does no more than
 compute cell by cell from the result follows at the tile (`epilogues.py`): the result is then never stored.
 
 Rewrite: ``for i, j, k: [init C[i, j]]; C[i, j] += A[i, k] * B[k, j]`` ->
@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer
-from ...ir.build import add, const, dtype_of, floordiv, if_then_else, int_imm, lt, minimum, mul, sub
+from ...ir.build import add, cast, const, dtype_of, if_then_else, int_imm, lt, mul
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
@@ -26,6 +27,7 @@ from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
+from .chunk_loops import cut_loop, nested
 from .chunk_sizes import chunk_of
 from .epilogues import follow, tile_outermost
 from .lower_init_block import REDUCTION
@@ -141,11 +143,11 @@ class _Tile:
         block = plan.nest.realize.block
         assert type(block.init) is BufferStore
         self.initial = block.init.value
-        self.buffer = self.total = self.tile("tile")
+        self.buffer = self.total = self.tile("tile", self.store.buffer.dtype)
 
-    def tile(self, name: str) -> Buffer:
+    def tile(self, name: str, dtype: DataType) -> Buffer:
         """A buffer for the cells of the tile."""
-        dtype, lanes = self.store.buffer.dtype, -(-self.width // self.plan.lanes) * self.plan.lanes
+        lanes = -(-self.width // self.plan.lanes) * self.plan.lanes
         data = Var(f"{self.store.buffer.name}_{name}", PointerType(prim_type(dtype), "local"))
         return Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
 
@@ -168,24 +170,15 @@ class _Tile:
 
     def chunks(self, loops: list[For], first: int, size: int) -> Stmt:
         """The reduction in chunks: ``size`` steps of the loop before ``first`` and all loops from there on."""
-        self.buffer = self.tile("chunk")
+        self.buffer, self.total = self.tile("chunk", self.buffer.dtype), self.tile("total", DataType("float64"))
         step = self.over(self.accumulate)
         outer, inner = loops[:first], loops[first:]
         if size > 1:
             loop = outer[-1]
-            ty = prim_type(dtype_of(loop.loop_var))
-            chunk, here, most = Var("chunk", ty), Var(loop.loop_var.name, ty), int_imm(size, ty)
-            start = mul(chunk, most)
-            whole = type(loop.extent) is IntImm and extent_of(loop) % size == 0
-            count = most if whole else minimum(most, sub(loop.extent, start))
-            step = substitute(step, {loop.loop_var: add(start, here)})
-            inner = [replace(loop, loop_var=here, extent=count), *inner]
-            number = floordiv(add(loop.extent, int_imm(size - 1, ty)), most)
-            outer[-1] = replace(loop, loop_var=chunk, extent=number)
+            outer[-1], here, at = cut_loop(loop, size)
+            step, inner = substitute(step, {loop.loop_var: at}), [here, *inner]
         body = seq(AllocBuffer(self.buffer), self.over(self.clear), self.steps(inner, step), self.over(self.add_chunk))
-        for loop in reversed(outer):
-            body = replace(loop, body=body)
-        return body
+        return nested(outer, body)
 
     def clear(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The sum of no step."""
@@ -194,7 +187,7 @@ class _Tile:
     def add_chunk(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The sum of a chunk added to the total."""
         total, part = [BufferLoad(buffer, cell, prim_type(buffer.dtype)) for buffer in (self.total, self.buffer)]
-        return BufferStore(self.total, add(total, part), cell)
+        return BufferStore(self.total, add(total, cast(part, self.total.dtype)), cell)
 
     def over(self, make: Callable[[Corner, tuple[Expr, ...], Expr | None], Stmt]) -> Stmt:
         """Loops over the cells of the tile with ``make(values of iterators, cell, condition)`` inside; the condition tells
@@ -229,7 +222,7 @@ class _Tile:
 
     def start(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The initial value of a cell."""
-        return BufferStore(self.total, substitute(self.initial, places), cell)
+        return BufferStore(self.total, cast(substitute(self.initial, places), self.total.dtype), cell)
 
     def accumulate(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
@@ -249,12 +242,13 @@ class _Tile:
 
     def finish(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
         """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""
-        ty = prim_type(self.total.dtype)
-        result = Var("result", ty)
+        dtype = self.store.buffer.dtype
+        result = Var("result", prim_type(dtype))
         made: Stmt = substitute(replace(self.store, value=result), places)
         if self.plan.epilogue is not None:
             made = follow(self.plan.epilogue, self.store, result, places)
-        return seq(Bind(result, BufferLoad(self.total, cell, ty)), made if inside is None else IfThenElse(inside, made))
+        total = cast(BufferLoad(self.total, cell, prim_type(self.total.dtype)), dtype)
+        return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
 
 
 @prim_func_pass(options=TileOptions)

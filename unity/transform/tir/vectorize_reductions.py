@@ -36,6 +36,8 @@ from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import fresh_copy, substitute
 from ..base import prim_func_pass
+from .chunk_loops import cut_loop, nested
+from .chunk_sizes import chunk_of
 from .epilogues import follow, tile_outermost
 from .lower_init_block import REDUCTION
 from .nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
@@ -146,13 +148,16 @@ class _Tile:
         block = plan.nest.realize.block
         assert type(block.init) is BufferStore
         self.initial = block.init.value
-        dtype = plan.update.store.buffer.dtype
         self.operation = type(plan.update.store.value)
         self.width = plan.side_by_side * plan.lanes
-        shape = [*self.pieces.values(), self.width]
-        data = Var(f"{plan.update.store.buffer.name}_lanes", PointerType(prim_type(dtype), "local"))
-        self.buffer = Buffer(data, dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
+        self.buffer = self.lanes("lanes")
         self.ty = prim_type(dtype_of(plan.along.loop_var))
+
+    def lanes(self, name: str) -> Buffer:
+        """A buffer for the lanes of all outputs."""
+        target, shape = self.plan.update.store.buffer, [*self.pieces.values(), self.width]
+        data = Var(f"{target.name}_{name}", PointerType(prim_type(target.dtype), "local"))
+        return Buffer(data, target.dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
 
     def write(self) -> Stmt:
         """Start, accumulate, join, store."""
@@ -215,35 +220,66 @@ class _Tile:
         return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
 
     def accumulate(self) -> Stmt:
-        """The reduction loops: whole strides, then what is left of the contiguous axis."""
-        plan, lanes = self.plan, int_imm(self.plan.lanes, self.ty)
-        stride = int_imm(self.width, self.ty)
-        var = Var(f"{plan.along.loop_var.name}_vector", self.ty)
-        start = mul(var, stride)
-        main = self.sides(lambda first: self.step(add(start, first), first, None))
-        parts: list[Stmt] = []
-        strides = floordiv(plan.along.extent, stride)
-        if not (type(strides) is IntImm and strides.value == 0):
-            parts.append(For(var, int_imm(0, self.ty), strides, "serial", main))
-        done = mul(strides, stride)
-        zero = int_imm(0, self.ty)
+        """The reduction loops; a long sum of floats in chunks of them (`chunk_sizes.py`), each added to the totals."""
+        plan = self.plan
+        loops = [loop for loop in plan.loops("R") if loop is not plan.along]
+        number = floordiv(plan.along.extent, int_imm(self.width, self.ty))
+        strides = For(Var(f"{plan.along.loop_var.name}_vector", self.ty), int_imm(0, self.ty), number, "serial", seq())
+        float_sum = self.operation is Add and self.buffer.dtype.is_float
+        extents = [extent_of(s) if type(s.extent) is IntImm else None for s in (*loops, strides)]
+        cut = chunk_of(extents) if float_sum else None
+        if cut is None:
+            return nested(loops, seq(self.strides(strides), *self.rest(number)))
+        first, size = cut
+        total, self.buffer = self.buffer, self.lanes("chunk")
+        if first > len(loops):
+            outer, inner, at = cut_loop(strides, size)
+            steps = self.strides(inner, at)
+        else:
+            outer, inner, at = cut_loop(loops[first - 1], size)
+            whole = nested([inner, *loops[first:]], seq(self.strides(strides), *self.rest(number)))
+            steps = substitute(whole, {loops[first - 1].loop_var: at})
+        chunk = seq(AllocBuffer(self.buffer), self.start(), steps, self.add_chunk(total))
+        self.buffer = total
+        body: Stmt = replace(outer, body=chunk)
+        return nested(loops, seq(body, *self.rest(number))) if first > len(loops) else nested(loops[: first - 1], body)
+
+    def strides(self, loop: For, at: Expr | None = None) -> Stmt:
+        """A loop over whole strides, whose number is ``at`` if not the loop variable."""
+        start = mul(loop.loop_var if at is None else at, int_imm(self.width, self.ty))
+        body = self.sides(lambda first: self.step(add(start, first), first, None))
+        return seq() if type(loop.extent) is IntImm and extent_of(loop) == 0 else replace(loop, body=body)
+
+    def rest(self, strides: Expr) -> list[Stmt]:
+        """What is left of the contiguous axis after whole strides."""
+        plan, lanes, zero = self.plan, int_imm(self.plan.lanes, self.ty), int_imm(0, self.ty)
         if type(plan.along.extent) is IntImm:
             left = plan.along.extent.value % self.width
             at = plan.along.extent.value - left
+            parts: list[Stmt] = []
             for n in range(-(-left // plan.lanes)):
                 count = min(plan.lanes, left - n * plan.lanes)
                 inside = int_imm(count, self.ty) if count < plan.lanes else None
                 parts.append(self.step(int_imm(at + n * plan.lanes, self.ty), int_imm(n * plan.lanes, self.ty), inside))
-        else:
-            rest = Var(f"{plan.along.loop_var.name}_rest", self.ty)
-            whole = floordiv(floormod(plan.along.extent, stride), lanes)
-            parts.append(For(rest, zero, whole, "serial", self.step(add(done, mul(rest, lanes)), zero, None)))
-            position = add(done, mul(whole, lanes))
-            parts.append(self.step(position, zero, floormod(plan.along.extent, lanes)))
-        body = seq(*parts)
-        for loop in reversed([loop for loop in plan.loops("R") if loop is not plan.along]):
-            body = replace(loop, body=body)
-        return body
+            return parts
+        stride = int_imm(self.width, self.ty)
+        rest = Var(f"{plan.along.loop_var.name}_rest", self.ty)
+        whole = floordiv(floormod(plan.along.extent, stride), lanes)
+        done = mul(strides, stride)
+        return [
+            For(rest, zero, whole, "serial", self.step(add(done, mul(rest, lanes)), zero, None)),
+            self.step(add(done, mul(whole, lanes)), zero, floormod(plan.along.extent, lanes)),
+        ]
+
+    def add_chunk(self, total: Buffer) -> Stmt:
+        """The sums of a chunk added to the totals."""
+        ty = prim_type(total.dtype)
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            old, part = [BufferLoad(buffer, (*cell, lane), ty) for buffer in (total, self.buffer)]
+            return BufferStore(total, add(old, part), (*cell, lane))
+
+        return self.outputs(make, lanes=self.width)
 
     def join(self) -> list[Stmt]:
         """Halve the vectors until one lane is left."""
