@@ -231,3 +231,51 @@ def test_attention_of_groups_stays_inside(keys: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
         same(compiled(run)(*inputs), run(*inputs))
+
+
+def test_operators_torch_decomposes_run_without_torch() -> None:
+    """``torch.compile`` hands out other operators than ``torch.export``: those of paddings, of losses, of masked softmax."""
+    nn, F = torch.nn, torch.nn.functional
+    parts = [nn.ReflectionPad2d(1), nn.ReplicationPad2d(2), nn.PReLU(), nn.LogSigmoid(), nn.ChannelShuffle(2)]
+
+    def forward(x: Any, mask: Any) -> Any:
+        q = x.flatten(0, 1)
+        loss = F.soft_margin_loss(x, x.sign())
+        return [p(x) for p in parts], F.scaled_dot_product_attention(q, q, q, attn_mask=mask), loss
+
+    x, mask = torch.randn(1, 4, 5, 6), torch.tensor([[True] * 5, [False] * 5] + [[True, False] * 2 + [True]] * 3)
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad), warnings.catch_warnings():
+            warnings.simplefilter("error", FallbackWarning)
+            same(compiled(forward)(x, mask), forward(x, mask))
+
+
+def test_modes_and_options() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), torch.randn(2, 4)
+    with torch.no_grad():
+        for options in ({"mode": "reduce-overhead"}, {"mode": "max-autotune"}, {"options": {"exec_mode": "bytecode"}}):
+            same(compiled(model, **options)(x), model(x))
+        for options in ({"mode": "fastest"}, {"options": {"epilogue_fusion": True}}):
+            with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="E733"):
+                compiled(model, **options)(x)
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="E010"):
+            compiled(torch.special.airy_ai, options={"strict": True})(x)
+
+
+def test_a_graph_that_gives_a_quantised_tensor_runs_in_torch() -> None:
+    def forward(x: Any) -> Any:
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+
+    x = torch.randn(3)
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch: .*quantised"):
+        same(compiled(forward)(x).int_repr(), forward(x).int_repr())
+
+
+def test_ranges_of_floats_with_sizes() -> None:
+    def forward(x: Any) -> Any:
+        n = x.shape[0]
+        return torch.arange(n, -1, -1.0), torch.arange(n * 0.3, n + 1), torch.arange(0, 2 * n, n // 2 + 0.5)
+
+    run = compiled(forward, dynamic=True)
+    for size in (4, 7, 33):
+        same(run(torch.randn(size)), forward(torch.randn(size)))

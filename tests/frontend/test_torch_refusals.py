@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch_models import CNN, MLP, same  # noqa: E402
 
 import unity  # noqa: E402
-from unity.frontend import FallbackWarning, ImportReport, from_exported_program, from_fx  # noqa: E402
+from unity.frontend import FallbackWarning, ImportReport, detach_params, from_exported_program, from_fx  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -130,6 +130,75 @@ def test_data_dependent_branch_names_line_and_module() -> None:
     assert "E016" in text and "in 1.0" in text and "if x.sum() > 0:" in text and "torch.cond" in text
 
 
+def test_other_control_flow_says_what_to_write_instead() -> None:
+    class Repeat(torch.nn.Module):
+        def forward(self, x: Any, n: Any) -> Any:
+            for _ in range(int(n)):
+                x = x * 2
+            return x
+
+    class Checked(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            assert x.max() < 100
+            return x
+
+    assert "torch.while_loop" in message_of(Repeat(), example_inputs=(torch.randn(3), torch.tensor(2)))
+    text = message_of(Checked(), example_inputs=(torch.randn(3),))
+    assert "torch._assert_async" in text and text.count("assert x.max() < 100") == 1
+
+
+class Part(torch.nn.Module):
+    """A model that keeps something and hands its input to it."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x) if isinstance(self.inner, torch.nn.Module) else self.inner @ x
+
+
+class Renamed(torch.nn.BatchNorm1d):
+    """Its name does not say what it is."""
+
+
+Renamed.__name__ = "Scaling"
+
+
+@pytest.mark.parametrize(
+    ("inner", "code", "text"),
+    [
+        (torch.jit.script(torch.nn.ReLU()), "E013", "inner is a torch.jit module"),
+        (torch.nn.LazyLinear(3), "E015", "inner is a LazyLinear whose weight has no size yet"),
+        (torch.eye(3).to_sparse_csr(), "E015", "inner is a sparse_csr tensor"),
+        (torch.eye(3, device="meta"), "E015", "inner is a tensor on meta"),
+        (Renamed(3), "E011", "inner (Scaling)"),
+    ],
+    ids=["jit", "lazy", "csr", "meta", "statistics"],
+)
+def test_parts_of_the_wrong_kind(inner: Any, code: str, text: str) -> None:
+    message = message_of(Part(inner), example_inputs=(torch.randn(3, 3),))
+    assert code in message and text in message
+
+
+def test_sparse_and_quantised_tensors_inside_a_model_run_in_torch() -> None:
+    class Inside(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            steps = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+            return x.to_sparse() @ x, steps.dequantize()
+
+    class Given(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.to_sparse()
+
+    x = torch.randn(3, 3)
+    with pytest.warns(FallbackWarning, match="not dense"):
+        compiled = unity.compile(Inside(), example_inputs=(x,))
+    same(compiled(x), Inside()(x))
+    text = message_of(Given(), example_inputs=(x,))
+    assert "E015" in text and "sparse or quantised" in text and "return x.to_sparse()" in text
+
+
 def test_models_of_the_wrong_kind() -> None:
     x = torch.randn(3)
     assert code_of(MLP().eval()) == "E013"
@@ -146,6 +215,33 @@ def test_models_of_the_wrong_kind() -> None:
         from_fx(3, [])  # type: ignore[arg-type]
     with pytest.raises(unity.UnityError, match="E013"):
         from_exported_program(3)
+    with pytest.raises(unity.UnityError, match="the graph has the inputs x, input_info has 0 entries"):
+        from_fx(torch.fx.symbolic_trace(MLP().eval()), [])
+    with pytest.raises(unity.UnityError, match="expected an IRModule, got MLP"):
+        detach_params(MLP())  # type: ignore[arg-type]
+    assert 'torch.compile(f, backend="unity")' in message_of(lambda x: x, example_inputs=(x,))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        (({5: torch.export.Dim("n")},), r"axis 5 of x, which has shape (3, 8)"),
+        ({"x": {2: torch.export.Dim("n")}}, r"axis 2 of x"),
+        (({0: torch.export.Dim("n")}, None), "dynamic_shapes has 2 entries, the example inputs are 1"),
+        (({0: torch.export.Dim("n", min=5, max=9)},), "the example's x.shape[0] is 3, outside the range 5 to 9 of n"),
+        (True, "dynamic_shapes is a bool"),
+    ],
+)
+def test_dynamic_shapes_that_do_not_fit(shapes: Any, text: str) -> None:
+    message = message_of(MLP().eval(), example_inputs=(torch.randn(3, 8),), dynamic_shapes=shapes)
+    assert "E732" in message and text in message
+
+
+def test_dynamic_shapes_of_what_has_its_sizes_or_a_single_row() -> None:
+    x, shapes = torch.randn(1, 8), ({0: torch.export.Dim("n")},)
+    assert "give an example with a larger one" in message_of(MLP().eval(), example_inputs=(x,), dynamic_shapes=shapes)
+    program = torch.export.export(MLP().eval(), (x,))
+    assert "E693" in message_of(program, dynamic_shapes=shapes)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +288,21 @@ def test_wrong_inputs_at_the_call() -> None:
         ((torch.randn(3, 9),), r"argument x.shape\[1\]: expected 8, got 9"),
         ((torch.randn(4, 8),), "expected 3, got 4"),
         ((x.double(),), "expected float32, got float64"),
-        ((torch.eye(8).to_sparse(),), "sparse_coo"),
-        ((x.to("meta"),), "meta"),
+        ((torch.eye(8).to_sparse(),), "the input x is a sparse_coo"),
+        ((x.to("meta"),), "the input x is a tensor on meta"),
+        ((torch.randn(3, 8, dtype=torch.cfloat),), "the input x is complex"),
         (([x],), r"the inputs are \(\[\*\]\), the model was exported for \(\*\)"),
         ((), "E017"),
         ((None,), "expected a tensor"),
     ):
         with pytest.raises(unity.UnityError, match=text):
             compiled(*wrong)
+
+
+def test_calls_inside_of_transformations_of_torch() -> None:
+    compiled = unity.compile(MLP().eval(), example_inputs=(torch.randn(3, 8),))
+    with pytest.raises(unity.UnityError, match="E704"):
+        torch.vmap(compiled)(torch.randn(2, 3, 8))
 
 
 def test_modules_compile_without_importing_torch() -> None:

@@ -48,12 +48,18 @@ def array_from_torch(value: torch.Tensor) -> np.ndarray:
                        help="call .to_dense() or .resolve_neg() first")  # fmt: skip
     name = str(plain.dtype).removeprefix("torch.")
     dtype = DataType(name)
-    if _is_carried(dtype):
-        carrier = torch_module.int16 if dtype.itemsize == 2 else torch_module.uint8
-        result: np.ndarray = plain.view(carrier).numpy().view(dtype.numpy)
-        return result
-    shared: np.ndarray = plain.numpy()
-    return shared
+    try:
+        if _is_carried(dtype):
+            carrier = torch_module.int16 if dtype.itemsize == 2 else torch_module.uint8
+            result: np.ndarray = plain.view(carrier).numpy().view(dtype.numpy)
+            return result
+        shared: np.ndarray = plain.numpy()
+        return shared
+    except RuntimeError as error:  # tensors torch.export, torch.vmap and the like trace with
+        raise FFIError(
+            "E704", f"a torch {type(value).__name__} without memory of its own cannot be shared: {error}",
+            help="call compiled functions outside of torch.export, torch.vmap and other transformations of torch",
+        ) from error  # fmt: skip
 
 
 @cache

@@ -26,14 +26,16 @@ from .accuracy import Accuracy, as_inputs
 from .calibration import Quantization
 from .compile import compile_chosen
 from .discard import eraser, follow
+from .dynamic import least_promised
 from .exported import Options
 from .imported import Imported, imported
 from .inputs import forward_signature
 from .precision import Reduction
 from .reduced import model_accuracy, model_results
+from .refusals import refuse_training
 from .remember import remembered_export
 from .report import FallbackWarning
-from .trace import export, least_promised
+from .trace import export
 
 
 def compile_model(
@@ -73,6 +75,9 @@ def compile_model(
         if place is not None and recalled is None:
             place.keep(found)
     else:
+        if dynamic_shapes is not None:
+            raise FrontendError("E693", "dynamic_shapes= is for a torch.nn.Module, got an ExportedProgram",
+                                help="give it to torch.export.export")  # fmt: skip
         if inputs is None and mod.example_inputs is not None:
             inputs, named = mod.example_inputs
         found = imported(mod, options)
@@ -103,26 +108,6 @@ def compile_model(
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
     return made
-
-
-def refuse_training(model: Any) -> None:
-    """Raise FrontendError E011 where a submodule in training mode would behave differently; names them."""
-    found = [f"{path or 'the model'} ({type(m).__name__})" for path, m in model.named_modules() if _trains(m)]
-    if found:
-        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
-        raise FrontendError("E011", f"in training mode: {', '.join(found[:4])}{more}", help="call model.eval() first")
-
-
-def _trains(module: Any) -> bool:
-    """Does a module in training mode draw random numbers or change its statistics?"""
-    if not module.training:
-        return False
-    name = type(module).__name__
-    if "Norm" in name:
-        return bool(getattr(module, "track_running_stats", False))
-    if "Drop" in name or name == "RReLU":
-        return bool(getattr(module, "p", getattr(module, "drop_prob", 1)))
-    return isinstance(getattr(module, "dropout", None), float) and module.dropout > 0
 
 
 class CompiledModel(TorchModel):
@@ -159,4 +144,4 @@ def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> st
         return str(rewrite(mod, {Constant: shown}).script(**options))
 
 
-__all__ = ["CompiledModel", "compile_model", "readable", "refuse_training"]
+__all__ = ["CompiledModel", "compile_model", "readable"]

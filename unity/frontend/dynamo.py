@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from .. import op
@@ -20,20 +21,50 @@ from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
 from ..support.errors import FrontendError
 from ..support.extras import require
-from ..vm import build
+from ..target.target import Target
 from ..vm.machine import VirtualMachine
+from .compile import compile_chosen
 from .context import Context, dtype_name
 from .fallback import Deferred, complex_of
-from .fast_paths import fast_paths
+from .fast_paths import decompositions
 from .graph import GraphImporter
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
 
+_MODES: dict[str | None, dict[str, Any]] = {
+    None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"choose": "measured"},
+    "max-autotune-no-cudagraphs": {"choose": "measured"},
+}  # fmt: skip
+"""What the modes of ``torch.compile`` mean here."""
 
-def unity_backend(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """The backend function torch calls for each captured graph. Backward graphs (training) run in torch."""
+
+@dataclass(slots=True, frozen=True)
+class BackendOptions:
+    """What ``torch.compile(..., options={...})`` may say; each as in ``unity.compile``."""
+
+    strict: bool = False
+    target: str | Target | None = None
+    exec_mode: str = "native"
+    choose: str = "analytic"
+
+
+def unity_backend(
+    graph_module: Any, example_inputs: Sequence[Any], mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend function torch calls for each captured graph. Backward graphs (training) run in torch.
+
+    ``options``: those of ``BackendOptions``; ``mode``: "max-autotune" measures kernels (``choose="measured"``), others change
+    nothing. Raises FrontendError E733.
+    """
+    known = [f.name for f in fields(BackendOptions)]
+    unknown = [f"option {name!r}" for name in options or () if name not in known]
+    unknown += [f"mode {mode!r}"] if mode not in _MODES else []
+    if unknown:
+        raise FrontendError("E733", f"the backend does not know the {', '.join(unknown)}",
+                            help=f"options: {', '.join(known)}; modes: {', '.join([m for m in _MODES if m])}")  # fmt: skip
+    chosen = BackendOptions(**{**_MODES[mode], **(options or {})})
     make = require("torch._dynamo.backends.common").aot_autograd(
-        fw_compiler=compile_graph, bw_compiler=_in_torch, decompositions=fast_paths()
+        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_in_torch, decompositions=decompositions()
     )
     compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
     return compiled
@@ -44,23 +75,27 @@ def _in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[...,
     return boxed
 
 
-def compile_graph(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_graph(
+    graph_module: Any, example_inputs: Sequence[Any], options: BackendOptions = BackendOptions()
+) -> Callable[..., Any]:
     """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks.
 
-    A graph with an operator of operators that is not known runs in torch, with a FallbackWarning.
+    A graph that cannot be imported (an unknown operator of operators, a quantised result) runs in torch, with a FallbackWarning;
+    with ``strict`` that is the FrontendError.
     """
     torch = require("torch")
     with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
         try:
-            module, places, report = import_graph(graph_module)
+            module, places, report = import_graph(graph_module, options.strict)
         except FrontendError as error:
-            if error.code != "E012":
+            if options.strict:
                 raise
             warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
             return _in_torch(graph_module, example_inputs)
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
-        main = VirtualMachine(build.compile(module))["main"]
+        executable = compile_chosen(module, options.target, options.choose, options.exec_mode, None, None)
+        main = VirtualMachine(executable, exec_mode=options.exec_mode)["main"]
     boxed = require("functorch.compile").make_boxed_func
 
     def run(*args: Any) -> list[Any]:
@@ -135,7 +170,7 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
             value = graph.value_of(node)
             paired = isinstance(value, Deferred)
             if paired:
-                value = graph.as_real(value)
+                value = graph.as_real(value, node)
             if not isinstance(value, Expr):
                 places.append(Place(value))
                 continue
@@ -181,4 +216,4 @@ def _seen(expr: Expr, value: Any) -> Expr | Deferred:
     return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr
 
 
-__all__ = ["compile_graph", "import_graph", "unity_backend"]
+__all__ = ["BackendOptions", "compile_graph", "import_graph", "unity_backend"]

@@ -287,7 +287,9 @@ class _Import:
         for raw in output.args[0]:
             value = self.graph.value_of(raw)
             if isinstance(value, Deferred):
-                raise FrontendError("E015", f"the result {raw.name} is complex", help="return torch.view_as_real of it")
+                self.graph.require_complex(value, raw)
+                raise FrontendError("E015", f"the result {raw.name} is complex", self.graph.span(raw),
+                                    help="return torch.view_as_real of it")  # fmt: skip
             if isinstance(value, Expr):
                 leaves.append(value)
         if self.options.unwrap_unit_return_tuple and len(leaves) == 1:
@@ -344,7 +346,14 @@ def from_fx(
     if not isinstance(graph_module, torch.nn.Module):
         raise FrontendError("E013", f"expected a torch.fx.GraphModule, got {type(graph_module).__name__}",
                             help="trace the model first: torch.fx.symbolic_trace(model)")  # fmt: skip
-    program = export(graph_module, *sample_inputs(torch, input_info))
+    samples, shapes = sample_inputs(torch, input_info)
+    if hasattr(graph_module, "graph"):
+        wanted = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
+        least = len([node for node in wanted if not node.args])  # others have a default
+        if not least <= len(samples) <= len(wanted):
+            raise FrontendError("E013", f"the graph has the inputs {', '.join([n.name for n in wanted]) or 'none'}, input_info has "
+                                f"{len(samples)} entries", help="give one (shape, dtype) for each input")  # fmt: skip
+    program = export(graph_module, samples, shapes)
     return from_exported_program(
         program, keep_params_as_input=keep_params_as_input, unwrap_unit_return_tuple=unwrap_unit_return_tuple,
         no_bind_return_tuple=no_bind_return_tuple, strict=strict, report=report,
@@ -352,7 +361,13 @@ def from_fx(
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
-    """The module without the values of its parameters, and these by function: ``mod, params = detach_params(mod)``."""
+    """The module without the values of its parameters, and these by function: ``mod, params = detach_params(mod)``.
+
+    Raises FrontendError E013.
+    """
+    if not isinstance(mod, IRModule):
+        raise FrontendError("E013", f"expected an IRModule, got {type(mod).__name__}",
+                            help="import the model first: from_exported_program(program, keep_params_as_input=True)")  # fmt: skip
     params: dict[str, list[Tensor]] = {}
     changed = {}
     for name, fn in mod.graph_functions().items():

@@ -1,20 +1,37 @@
-"""Operators torch fuses for its own kernels, as graphs of ordinary ones: layers of transformer encoders without gradients.
+"""Operators ``torch.compile`` hands out whole, as graphs of ordinary ones.
 
-``torch.compile`` hands them out whole; ``torch.export`` does not meet them. Source: torch/csrc ``transformer.cpp``.
+They are those torch decomposes by itself, and layers of transformer encoders, which torch fuses for its own kernels (source:
+torch/csrc ``transformer.cpp``); ``torch.export`` does not meet the latter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from ..support.extras import require
+from .torch_table import ATEN
 
 
-def fast_paths() -> dict[Any, Callable[..., Any]]:
-    """Decompositions by operator, as AOT autograd takes them."""
-    aten = require("torch").ops.aten
-    return {aten._transformer_encoder_layer_fwd.default: encoder_layer}
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Decompositions by operator, as AOT autograd takes them: of those without translation that torch can express by others.
+
+    Not of what computes gradients, which runs in torch, nor of what draws random numbers: they would be others.
+    """
+    torch = require("torch")
+    known = require("torch._decomp").core_aten_decompositions()
+    kept = (torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view)
+    found = {
+        target: fn
+        for target, fn in known.items()
+        if str(target) not in ATEN
+        and "backward" not in str(target)
+        and not target._schema.is_mutable
+        and not any([tag in target.tags for tag in kept])
+    }
+    return {**found, torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer}
 
 
 def encoder_layer(
@@ -61,4 +78,4 @@ def _attention(x: Any, heads: int, qkv: Any, mask: Any, mask_type: int | None) -
     return made.transpose(1, 2).reshape(batch, length, width)
 
 
-__all__ = ["encoder_layer", "fast_paths"]
+__all__ = ["decompositions", "encoder_layer"]

@@ -149,7 +149,7 @@ class GraphImporter:
         reason = "no graph operator expresses it"
         if deferred and not _is_complex(c.value):
             entry = lambda c, _: evaluate(c, target, (args, kwargs), self._bind)  # noqa: E731
-        if entry is not None and not _is_complex(c.value):
+        if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
             try:
                 found = entry(c, self._bind(target, args, kwargs))
                 if target is not node.target and isinstance(found, Expr):
@@ -166,7 +166,7 @@ class GraphImporter:
                     raise
                 reason = "it takes a number that only the data knows"
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
-        if _is_complex(c.value) and pure:
+        if pure and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
             return Deferred(target, args, kwargs, c.value)
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
@@ -180,9 +180,10 @@ class GraphImporter:
             return self._closed(made, c.value)
         return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
 
-    def as_real(self, value: Deferred) -> Expr:
-        """A complex result with real and imaginary part along a last axis."""
+    def as_real(self, value: Deferred, node: Any) -> Expr:
+        """A complex result with real and imaginary part along a last axis. Raises FrontendError E015 for sparse ones."""
         c = self.context
+        self.require_complex(value, node)
         target = c.torch.ops.aten.view_as_real.default
         c.value = c.torch.view_as_real(value.value.resolve_conj())
         try:
@@ -192,6 +193,12 @@ class GraphImporter:
                 raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
                                     help="without strict=True it runs in torch") from gap  # fmt: skip
             return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
+
+    def require_complex(self, value: Deferred, node: Any) -> None:
+        """Raise FrontendError E015 for a result that is sparse or quantised."""
+        if not value.value.is_complex():
+            raise FrontendError("E015", f"the result {node.name} is sparse or quantised", self.span(node),
+                                help="return it after to_dense() or dequantize()")  # fmt: skip
 
     def _bytes(self, node: Any) -> int:
         """What a call reads and writes; symbolic sizes count as in the example."""
@@ -308,6 +315,16 @@ def _asks_offset(node: Any) -> bool:
 
 def _is_complex(value: Any) -> bool:
     return bool(getattr(getattr(value, "dtype", None), "is_complex", False))
+
+
+def _is_dense(value: Any, arguments: Any) -> bool:
+    """Is the result neither sparse nor quantised? What torch infers for the latter says nothing: their dtype is an argument."""
+    if isinstance(arguments, (list, tuple)):
+        return all([_is_dense(value, a) for a in arguments])
+    if isinstance(arguments, dict):
+        return _is_dense(value, list(arguments.values()))
+    quantised = type(arguments).__name__ == "dtype" and str(arguments).startswith(("torch.q", "torch.uint4"))
+    return str(getattr(value, "layout", "torch.strided")) == "torch.strided" and not quantised
 
 
 def _hint(size: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +14,10 @@ from ..support.collector import no_collection
 from ..support.errors import FrontendError, Note
 from ..support.extras import require
 from ..support.source import Source, Span
-from ..vm.torch_model.arguments import refuse_tensor
 from ..vm.torch_model.structures import known_results, register_classes
-from .inputs import check_examples
+from .dynamic import spread
+from .inputs import check_examples, forward_signature
+from .refusals import refuse_foreign
 from .torch_table import ATEN
 from .traceable import traceable
 
@@ -27,15 +29,12 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     if isinstance(dynamic_shapes, list):
         names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
         dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
-    if isinstance(model, torch.jit.ScriptModule):
-        raise FrontendError(
-            "E013", "a torch.jit module cannot be exported", help="compile the Python module it was made from"
-        )
     refuse_foreign(model)
     register_classes((args, kwargs or {}))
     check_examples(model, args, kwargs or {})
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
-    dynamic_shapes = _spread(dynamic_shapes, args, kwargs)
+    signature = forward_signature(model)
+    dynamic_shapes = spread(list(signature.parameters) if signature is not None else [], dynamic_shapes, args, kwargs)
     with known_results(model), traceable(torch), no_collection():
         try:
             with torch.no_grad():
@@ -83,65 +82,38 @@ def _explained(error: Exception, model: Any) -> FrontendError:
             inner = owner
     span = Span(Source(*place, owner=owner_of_line), 0, len(place[1])) if place is not None else None
     first, *rest = str(error).strip().splitlines() or [""]
-    told = [line for line in rest if line.strip() and not line.startswith(_ABOUT_TORCH)][:8]
+    shown = place[1] if place is not None else None
+    spoken = [line for line in rest if line.strip() not in ("", shown)]
+    told = [line for line in spoken if not line.strip().startswith(_ABOUT_TORCH)][:8]
     notes = [Note("\n".join(told))] if told else []
     if inner not in ("", owner_of_line):
         notes.append(Note(f"it fails in {inner} ({kinds[inner]})"))
-    if "data-dependent" in first:
-        hint = "torch.cond expresses a branch on data"
-    elif "must always be equal" in str(error):
-        hint = "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"
-    elif "onstraints violated" in first:
-        hint = "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"
+    if shown is not None and shown.startswith("assert ") and "data-dependent" in first:
+        hint = "torch._assert_async(condition, message) checks a tensor when the model runs"
     else:
-        hint = "call the model itself with the example inputs to see it fail alone"
+        hint = next((hint for words, hint in _HINTS if re.search(words, str(error))), _HINTS[-1][1])
     return FrontendError(
         "E016", f"torch.export does not take this model: {type(error).__name__}: {first}", span, notes, hint
     )
 
 
-_ABOUT_TORCH = ("For ", "If you suspect", "Caused by", "consider using", "The following call", "The error above")
+_HINTS = (
+    ("Could not extract specialized integer",
+     "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows"),
+    ("data-dependent", "torch.cond expresses a branch on data"),
+    ("must always be equal", "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"),
+    (r"specialized it to be a constant \([01]\)",
+     "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
+    ("onstraints violated", "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"),
+    ("on the same device", "compiled models run on the cpu: make tensors in forward with device=x.device"),
+    (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
+    ("", "call the model itself with the example inputs to see it fail alone"),
+)  # fmt: skip
+"""What to do about a failure, by words of torch's message; the first that fits."""
+
+_ABOUT_TORCH = ("For ", "If you suspect", "Caused by", "consider using", "The following call", "The error above", "File ",
+                "While executing", "Original traceback:", "None", "Use tlparse")  # fmt: skip
 """Beginnings of lines with which torch's messages speak to its own developers."""
-
-
-def _spread(dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Dynamic shapes in which one ``{axis: dim}`` given for an object stands for all tensors of the object."""
-    if isinstance(dynamic_shapes, dict) and kwargs and not args:
-        return {k: _spread_one(v, kwargs.get(k)) for k, v in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, tuple):
-        return tuple([_spread_one(v, a) for v, a in zip(dynamic_shapes, [*args, *kwargs.values()])])
-    return dynamic_shapes
-
-
-def _spread_one(shapes: Any, value: Any) -> Any:
-    torch = require("torch")
-    axes = isinstance(shapes, dict) and bool(shapes) and all([isinstance(k, int) for k in shapes])
-    if not axes or isinstance(value, (torch.Tensor, dict)):
-        return shapes
-    if isinstance(value, (list, tuple)):
-        return type(value)([_spread_one(shapes, v) for v in value])
-    return [shapes] * len(torch.utils._pytree.tree_leaves(value))
-
-
-def least_promised(dynamic_shapes: Any) -> int:
-    """The smallest lower bound of a range that is the user's own: 2 where a ``Dim`` says so, else 3.
-
-    torch.export assumes sizes of at least 2 by itself, which is no promise.
-    """
-    leaves = require("torch").utils._pytree.tree_leaves(dynamic_shapes)
-    return 2 if any([getattr(leaf, "min", None) == 2 for leaf in leaves]) else 3
-
-
-def refuse_foreign(model: Any) -> None:
-    """Raise FrontendError E015 for quantised modules, weights on another device or in another layout, with the path."""
-    torch = require("torch")
-    for path, module in model.named_modules():
-        if ".quantized" in type(module).__module__:
-            raise FrontendError(
-                "E015", f"{path or 'the model'} is a quantised {type(module).__name__}, which is not supported"
-            )
-    for path, value in [*model.named_parameters(), *model.named_buffers()]:
-        refuse_tensor(torch, path, value)
 
 
 def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
@@ -271,4 +243,4 @@ def _signature(target: Any) -> set[tuple[str, str]]:
     return {(a.name, str(a.type)) for a in target._schema.arguments}
 
 
-__all__ = ["KEPT_WHOLE", "export", "functional", "least_promised", "out_of_place", "refuse_foreign", "sample_inputs"]
+__all__ = ["KEPT_WHOLE", "export", "functional", "out_of_place", "sample_inputs"]

@@ -168,8 +168,9 @@ def as_module(mod: object) -> IRModule:
         if isinstance(mod, Function):
             return module({name: Function(mod.params, mod.body, mod.ret_ty, mod.pure, attrs, mod.span)})
         return module({name: PrimFunc(mod.params, mod.buffer_map, mod.body, mod.ret_ty, attrs, mod.span)})
-    raise VMError("E625", f"unity.compile takes an IRModule or a function, got {type(mod).__name__}",
-                  help="a torch model is compiled with unity.compile(model, example_inputs=(x,))")  # fmt: skip
+    raise VMError("E625", f"unity.compile takes an IRModule or a function of one, or a torch.nn.Module, got a {type(mod).__name__}",
+                  help='a torch model: unity.compile(model, example_inputs=(x,)); a Python function of torch tensors: '
+                  'torch.compile(f, backend="unity")')  # fmt: skip
 
 
 def kernel_costs(mod: IRModule, program: Program) -> dict[str, tuple[Dim, Dim]]:

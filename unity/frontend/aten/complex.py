@@ -81,6 +81,7 @@ def _resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
     if known is None:
         outer = (c.value, c.node_target)
         refuse(value.value is None, "complex weights")
+        refuse(not value.value.is_complex(), f"{value.target} gives a tensor that is not dense")
         c.value, c.node_target = value.value.real, str(value.target)
         try:
             known = c.pairs[value] = evaluate(c, value.target, (value.args, value.kwargs), bind)

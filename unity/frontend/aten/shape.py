@@ -107,8 +107,9 @@ def _narrow(c: Context, a: Args) -> Expr:
 
 def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
     at = to_dim(index)
-    if type(at) is not IntImm or at.value < 0:
-        refuse(type(at) is not IntImm, "the index is a run-time number")
+    if type(at) is not IntImm:  # only the program knows it, and its sign
+        return op.take(x, at, axis=axis)
+    if at.value < 0:
         at = build.add(shape_of(x)[axis], at)
     return c.reshape(cut(x, axis, at, build.const(1, "int64")), shape)
 

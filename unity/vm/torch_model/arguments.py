@@ -11,21 +11,19 @@ from ...support.errors import FrontendError
 def refuse_tensor(torch: Any, what: str, value: Any) -> None:
     """Raise FrontendError E015 for a tensor that is not dense, not on the cpu, quantised or nested."""
     if value.is_nested or value.is_quantized or value.layout is not torch.strided:
-        kind = (
-            "nested"
-            if value.is_nested
-            else "quantised"
-            if value.is_quantized
-            else str(value.layout).removeprefix("torch.")
-        )
-        raise FrontendError(
-            "E015", f"{what} is a {kind} tensor, expected a dense one", help="call to_dense() or dequantize() first"
-        )
+        if value.is_nested:
+            kind, hint = "nested", "call to_padded_tensor(0.0) first"
+        elif value.is_quantized:
+            kind, hint = "quantised", "call dequantize() first"
+        else:
+            kind, hint = str(value.layout).removeprefix("torch."), "call to_dense() first"
+        raise FrontendError("E015", f"{what} is a {kind} tensor, expected a dense one", help=hint)
     if value.device.type != "cpu":
         meta = value.device.type == "meta"
         raise FrontendError(
             "E015", f"{what} is a tensor on {value.device}, expected the cpu",
-            help='it has no elements: call model.to_empty(device="cpu") and load the weights' if meta else "call .cpu() first",
+            help="it has no elements: give true inputs; a model gets its weights by "
+            'model.to_empty(device="cpu") and load_state_dict' if meta else "call .cpu() first",
         )  # fmt: skip
 
 

@@ -95,13 +95,13 @@ class TorchModel:
         if spec != self._in_spec:
             leaves = self._rearranged(args, kwargs, spec)
         inputs = []
-        for leaf, (fixed, value) in zip(leaves, self._fixed):
+        for place, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
             if not fixed:
-                inputs.append(self._input(leaf))
+                inputs.append(self._input(leaf, place))
             elif leaf is not value and leaf != value:
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
-        inputs += [self._input(t) for t in self._state]
+        inputs += [self._input(t, 0) for t in self._state]
         return leaves, inputs
 
     def _given(self, out: Any) -> tuple[Any, ...]:
@@ -134,12 +134,25 @@ class TorchModel:
                         help="pass a copy: .clone()",
                     )  # fmt: skip
 
-    def _input(self, leaf: Any) -> Any:
+    def _input(self, leaf: Any, place: int) -> Any:
         if isinstance(leaf, self._torch.Tensor):
-            if leaf.layout is not self._torch.strided:
-                refuse_tensor(self._torch, "an input", leaf)
+            if leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized:
+                refuse_tensor(self._torch, f"the input {self._path(place)}", leaf)
+            if leaf.is_complex():
+                raise FrontendError("E015", f"the input {self._path(place)} is complex",
+                                    help="compile a model that takes torch.view_as_real of it")  # fmt: skip
             return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
         return leaf
+
+    def _path(self, place: int) -> str:
+        """Name of an input by the place of its leaf: ``batch['mask'][0]``."""
+        count = self._in_spec.num_leaves
+        args, kwargs = self._tree.tree_unflatten(list(range(count)), self._in_spec)
+        found = {}
+        for name, value in [*zip(self.interface.names or range(count), args), *kwargs.items()]:
+            for path, leaf in self._tree.tree_flatten_with_path(value)[0]:
+                found[leaf] = f"{name}{self._tree.keystr(path)}"
+        return found.get(place, str(place))
 
     @staticmethod
     def _output(value: Any, taken: set[int]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from ...ffi.registry import register_func
 from ...ffi.tensor import Tensor
 from ...support.extras import require
+from .arguments import refuse_tensor
 
 PREFIX = "torch.ops."
 
@@ -79,6 +80,7 @@ def _result(made: Any, taken: set[int], torch: Any) -> Any:
         return tuple([_result(m, taken, torch) for m in made])
     if not isinstance(made, torch.Tensor):
         return made
+    refuse_tensor(torch, "the result of an operator that runs in torch", made)
     plain = made.resolve_conj().resolve_neg().contiguous()
     return Tensor.from_torch(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
 
