@@ -222,7 +222,7 @@ def _overwrites_own_value(node: Any) -> bool:
 
 
 _FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
-          "aten.instance_norm.")  # fmt: skip
+          "aten.instance_norm.", "aten.cross_entropy_loss.")  # fmt: skip
 """Composite operators that give a new tensor; others may give their operand back, as dropout and einsum do."""
 
 

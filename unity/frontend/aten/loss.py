@@ -7,7 +7,7 @@ from typing import Any
 from ... import op
 from ...ir import build
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, number, rank_of, refuse, shape_of, static, to_dim
+from ..context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 from .reduce import norm
 
 
@@ -61,6 +61,45 @@ def _nll(c: Context, a: Args) -> Expr:
 @aten("nll_loss_forward.default", "nll_loss2d_forward.default")
 def _nll_forward(c: Context, a: Args) -> Result:
     return [_nll(c, a), None]
+
+
+@aten("cross_entropy_loss.default")
+def _cross_entropy(c: Context, a: Args) -> Expr:
+    """Targets are classes or, as floats, probabilities; a part of each, ``label_smoothing``, is spread over all classes.
+
+    torch's own decomposition asks how many rows there are, which a selection of rows does not know.
+    """
+    shape = shape_of(a.self)
+    axis = min(1, len(shape) - 1)
+    logs = c.emit(op.nn_log_softmax(c.cast(a.self, c.dtype), axis=axis))
+    smoothing = a.label_smoothing
+    weight = None if a.weight is None else c.reshape(a.weight, [shape[axis], *[1] * (len(shape) - axis - 1)])
+    weighted = logs if weight is None else op.multiply(logs, weight)
+    share = number(smoothing / static(shape[axis], "the number of classes"), c.dtype) if smoothing else None
+    if dtype_of(a.target) == c.dtype:
+        target = a.target
+        if share is not None:
+            target = op.add(op.multiply(target, number(1 - smoothing, c.dtype)), share)
+        lost = op.negative(op.sum(op.multiply(weighted, target), axis=(axis,), keepdims=False))
+        return _reduced(c, lost, a.reduction)
+    a.self, a.target = logs, c.emit(c.cast(a.target, "int64"))
+    exact = _nll(c, a)
+    if share is None:
+        return exact
+    ignored = op.equal(a.target, number(a.ignore_index, "int64"))
+    zero = number(0, c.dtype)
+    spread = op.where(ignored, zero, op.negative(op.sum(weighted, axis=(axis,), keepdims=False)))
+    if a.reduction == 1:
+        own = (
+            number(1, c.dtype)
+            if weight is None
+            else op.take(a.weight, op.where(ignored, number(0, "int64"), a.target), axis=0)
+        )
+        counted = op.sum(op.where(ignored, zero, own), axis=None, keepdims=False)
+        spread = op.divide(op.sum(spread, axis=None, keepdims=False), counted)
+    elif a.reduction == 2:
+        spread = op.sum(spread, axis=None, keepdims=False)
+    return op.add(op.multiply(exact, number(1 - smoothing, c.dtype)), op.multiply(spread, share))
 
 
 @aten("binary_cross_entropy_with_logits.default")
