@@ -9,6 +9,7 @@ from ...ir import build
 from ...ir.types import Expr
 from ..context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 from .reduce import norm
+from .rounding import rounded_once
 
 
 def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
@@ -16,17 +17,20 @@ def _reduced(c: Context, x: Expr, reduction: int) -> Expr:
 
 
 @aten("mse_loss.default")
+@rounded_once
 def _mse(c: Context, a: Args) -> Expr:
     away = c.emit(op.subtract(a.self, a.target))
     return _reduced(c, op.multiply(away, away), a.reduction)
 
 
 @aten("l1_loss.default")
+@rounded_once
 def _l1(c: Context, a: Args) -> Expr:
     return _reduced(c, op.abs(op.subtract(a.self, a.target)), a.reduction)
 
 
 @aten("smooth_l1_loss.default")
+@rounded_once
 def _smooth_l1(c: Context, a: Args) -> Expr:
     refuse(a.beta <= 0, "a threshold of 0")
     away = c.emit(op.abs(op.subtract(a.self, a.target)))
@@ -36,6 +40,7 @@ def _smooth_l1(c: Context, a: Args) -> Expr:
 
 
 @aten("huber_loss.default")
+@rounded_once
 def _huber(c: Context, a: Args) -> Expr:
     away = c.emit(op.abs(op.subtract(a.self, a.target)))
     curved = op.multiply(op.multiply(away, away), number(0.5, c.dtype))
@@ -103,6 +108,7 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
 
 
 @aten("binary_cross_entropy_with_logits.default")
+@rounded_once
 def _bce_logits(c: Context, a: Args) -> Expr:
     """(1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)), the logarithm without overflow."""
     x, t = c.emit(a.self), c.emit(a.target)
@@ -115,6 +121,7 @@ def _bce_logits(c: Context, a: Args) -> Expr:
 
 
 @aten("binary_cross_entropy.default")
+@rounded_once
 def _bce(c: Context, a: Args) -> Expr:
     x, t = c.emit(a.self), c.emit(a.target)
     one, least = number(1, c.dtype), number(-100, c.dtype)

@@ -9,6 +9,7 @@ from typing import Any
 from ... import op
 from ...ir.types import Expr
 from ..context import Args, Context, aten, is_float, number
+from .rounding import exact_numbers, rounded_once
 
 _SAME = {
     "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
@@ -95,6 +96,7 @@ def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
 
 
 @aten("add.Tensor", "add.Scalar")
+@exact_numbers
 def _add(c: Context, a: Args) -> Expr:
     if c.dtype == "bool":
         return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other if a.alpha else False, "bool"))
@@ -102,16 +104,19 @@ def _add(c: Context, a: Args) -> Expr:
 
 
 @aten("sub.Tensor", "sub.Scalar")
+@exact_numbers
 def _sub(c: Context, a: Args) -> Expr:
     return op.subtract(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
 
 
 @aten("rsub.Scalar", "rsub.Tensor")
+@exact_numbers
 def _rsub(c: Context, a: Args) -> Expr:
     return op.subtract(c.cast(a.other, c.dtype), _scaled(c, a.self, a.alpha))
 
 
 @aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+@exact_numbers
 def _mul(c: Context, a: Args) -> Expr:
     if c.dtype == "bool":
         return op.logical_and(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
@@ -119,6 +124,7 @@ def _mul(c: Context, a: Args) -> Expr:
 
 
 @aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+@exact_numbers
 def _div(c: Context, a: Args) -> Expr:
     return op.divide(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
 
@@ -216,8 +222,8 @@ def _addc(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     return translate
 
 
-aten("addcmul.default")(_addc(op.multiply))
-aten("addcdiv.default")(_addc(op.divide))
+aten("addcmul.default")(rounded_once(_addc(op.multiply)))
+aten("addcdiv.default")(rounded_once(_addc(op.divide)))
 
 
 # ---- conversions and copies

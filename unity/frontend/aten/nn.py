@@ -15,6 +15,7 @@ from ..context import (
     Context,
     aten,
     axis_of,
+    dtype_of,
     number,
     rank_of,
     refuse,
@@ -22,6 +23,7 @@ from ..context import (
     static,
     to_dim,
 )  # fmt: skip
+from .rounding import rounded_once, sum_dtype
 from .shape import cut, swap
 
 # ---- products
@@ -40,29 +42,36 @@ def _int_mm(c: Context, a: Args) -> Expr:
 
 @aten("linear.default")
 def _linear(c: Context, a: Args) -> Expr:
-    made = op.matmul(a.input, swap(a.weight, 0, 1) if rank_of(a.weight) == 2 else a.weight)
-    return made if a.bias is None else op.add(made, a.bias)
+    weight = swap(a.weight, 0, 1) if rank_of(a.weight) == 2 else a.weight
+    return op.matmul(a.input, weight) if a.bias is None else _plus(c, _product(c, a.input, weight), a.bias)
+
+
+def _product(c: Context, left: Expr, right: Expr) -> Expr:
+    """A matrix product to which something is added: of 16-bit floats in float32, as it was summed."""
+    return op.matmul(left, right, out_dtype=sum_dtype(c))
+
+
+def _plus(c: Context, product: Expr, added: Expr, beta: float = 1, alpha: float = 1) -> Expr:
+    """``alpha`` times a product plus ``beta`` times a tensor, rounded to the result's type."""
+    kind = dtype_of(product)
+    scaled = product if alpha == 1 else op.multiply(product, number(alpha, kind))
+    if beta == 0:
+        return c.cast(scaled, c.dtype)
+    wide = c.cast(added, kind)
+    return c.cast(op.add(scaled, wide if beta == 1 else op.multiply(wide, number(beta, kind))), c.dtype)
 
 
 @aten("addmm.default", "baddbmm.default", "addmv.default")
 def _addmm(c: Context, a: Args) -> Expr:
     left = next(v for v in (getattr(a, n, None) for n in ("mat1", "batch1", "mat")) if v is not None)
     right = next(v for v in (getattr(a, n, None) for n in ("mat2", "batch2", "vec")) if v is not None)
-    product = op.matmul(left, right)
-    if a.alpha != 1:
-        product = op.multiply(product, number(a.alpha, c.dtype))
-    if a.beta == 0:
-        return product
-    return op.add(product, a.self if a.beta == 1 else op.multiply(a.self, number(a.beta, c.dtype)))
+    return _plus(c, _product(c, left, right), a.self, a.beta, a.alpha)
 
 
 @aten("addbmm.default")
 def _addbmm(c: Context, a: Args) -> Expr:
-    product: Expr = op.sum(op.matmul(a.batch1, a.batch2), axis=(0,), keepdims=False)
-    product = product if a.alpha == 1 else op.multiply(product, number(a.alpha, c.dtype))
-    if a.beta == 0:
-        return product
-    return op.add(product, a.self if a.beta == 1 else op.multiply(a.self, number(a.beta, c.dtype)))
+    product = op.sum(_product(c, a.batch1, a.batch2), axis=(0,), keepdims=False)
+    return _plus(c, product, a.self, a.beta, a.alpha)
 
 
 @aten("outer.default")
@@ -105,6 +114,7 @@ def _softplus(c: Context, a: Args) -> Expr:
 
 
 @aten("mish.default")
+@rounded_once
 def _mish(c: Context, a: Args) -> Expr:
     return op.multiply(a.self, op.tanh(op.nn_softplus(a.self)))
 

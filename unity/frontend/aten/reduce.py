@@ -11,6 +11,7 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr, TupleGetItem
 from ...ir.types import Expr, ShapeType
 from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
+from .rounding import rounded_once
 
 
 def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
@@ -119,8 +120,8 @@ def _variance(c: Context, a: Args) -> Expr:
     return op.multiply(made, op.divide(c.cast(count, c.dtype), left))
 
 
-aten("var.correction", "var.dim", "var.default")(_variance)
-aten("std.correction", "std.dim", "std.default")(lambda c, a: op.sqrt(_variance(c, a)))
+aten("var.correction", "var.dim", "var.default")(rounded_once(_variance))
+aten("std.correction", "std.dim", "std.default")(rounded_once(lambda c, a: op.sqrt(_variance(c, a))))
 
 
 def _with_mean(root: bool) -> Callable[[Context, Args], list[Expr]]:
@@ -132,8 +133,8 @@ def _with_mean(root: bool) -> Callable[[Context, Args], list[Expr]]:
     return translate
 
 
-aten("var_mean.correction", "var_mean.dim", "var_mean.default")(_with_mean(False))
-aten("std_mean.correction", "std_mean.dim", "std_mean.default")(_with_mean(True))
+aten("var_mean.correction", "var_mean.dim", "var_mean.default")(rounded_once(_with_mean(False)))
+aten("std_mean.correction", "std_mean.dim", "std_mean.default")(rounded_once(_with_mean(True)))
 
 
 @aten("logsumexp.default")

@@ -9,6 +9,7 @@ from ... import op
 from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
 from ..context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse, static, to_dim
+from .rounding import rounded_once
 
 _FLOAT = {
     "log1p": op.log1p, "expm1": op.expm1, "log2": op.log2, "log10": op.log10, "exp2": op.exp2, "erfc": op.erfc,
@@ -38,6 +39,7 @@ for _name, _fn in _FLOAT.items():
 
 @aten("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", "special_xlog1py.default", "special_xlogy.default",
       "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")  # fmt: skip
+@rounded_once
 def _xlogy(c: Context, a: Args) -> Expr:
     """x log y; 0 where x is 0 and y no NaN."""
     x, y = _float(c, a), _float(c, a, "other")
@@ -47,6 +49,7 @@ def _xlogy(c: Context, a: Args) -> Expr:
 
 
 @aten("special_entr.default")
+@rounded_once
 def _entr(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     zero = number(0, c.dtype)
@@ -77,6 +80,7 @@ def _ldexp(c: Context, a: Args) -> Expr:
 
 
 @aten("hypot.default")
+@rounded_once
 def _hypot(c: Context, a: Args) -> Expr:
     """The larger times the root of 1 + the quotient squared: no overflow."""
     x, y = c.emit(op.abs(_float(c, a))), c.emit(op.abs(_float(c, a, "other")))
@@ -110,6 +114,7 @@ def _signbit(c: Context, a: Args) -> Expr:
 
 
 @aten("lerp.Scalar", "lerp.Tensor")
+@rounded_once
 def _lerp(c: Context, a: Args) -> Expr:
     """From the nearer end, as torch: exact at both."""
     x, y, w = _float(c, a), _float(c, a, "end"), c.emit(c.cast(a.weight, c.dtype))
@@ -120,6 +125,7 @@ def _lerp(c: Context, a: Args) -> Expr:
 
 
 @aten("logit.default", "special_logit.default")
+@rounded_once
 def _logit(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     one = number(1, c.dtype)
@@ -138,6 +144,7 @@ def _heaviside(c: Context, a: Args) -> Expr:
 
 
 @aten("sinc.default", "special_sinc.default")
+@rounded_once
 def _sinc(c: Context, a: Args) -> Expr:
     x = c.emit(op.multiply(_float(c, a), number(math.pi, c.dtype)))
     zero, one = number(0, c.dtype), number(1, c.dtype)
@@ -145,16 +152,19 @@ def _sinc(c: Context, a: Args) -> Expr:
 
 
 @aten("deg2rad.default")
+@rounded_once
 def _deg2rad(c: Context, a: Args) -> Expr:
     return op.multiply(c.cast(a.self, c.dtype), number(math.pi / 180, c.dtype))
 
 
 @aten("rad2deg.default")
+@rounded_once
 def _rad2deg(c: Context, a: Args) -> Expr:
     return op.multiply(c.cast(a.self, c.dtype), number(180 / math.pi, c.dtype))
 
 
 @aten("logaddexp2.default")
+@rounded_once
 def _logaddexp2(c: Context, a: Args) -> Expr:
     x, y = _float(c, a), _float(c, a, "other")
     high, low = c.emit(op.maximum(x, y)), op.minimum(x, y)
@@ -163,6 +173,7 @@ def _logaddexp2(c: Context, a: Args) -> Expr:
 
 
 @aten("special_ndtr.default")
+@rounded_once
 def _ndtr(c: Context, a: Args) -> Expr:
     """Normal distribution: half of erfc of -x / sqrt 2."""
     x = op.multiply(c.cast(a.self, c.dtype), number(-math.sqrt(0.5), c.dtype))
@@ -170,6 +181,7 @@ def _ndtr(c: Context, a: Args) -> Expr:
 
 
 @aten("mvlgamma.default")
+@rounded_once
 def _mvlgamma(c: Context, a: Args) -> Expr:
     x = _float(c, a)
     made: Expr = number(a.p * (a.p - 1) / 4 * math.log(math.pi), c.dtype)

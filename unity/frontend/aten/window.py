@@ -14,7 +14,8 @@ from ...ir.build import mul
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, number, pair, rank_of, refuse, shape_of, static, to_dim
+from ..context import Args, Context, aten, dtype_of, number, pair, rank_of, refuse, shape_of, static, to_dim
+from .rounding import sum_dtype
 from .shape import cut
 
 _CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
@@ -44,16 +45,27 @@ def _convolve(c: Context, a: Args) -> Expr:
     rank = rank_of(a.weight) - 2
     x = _batched(c, a.input, rank)
     stride, dilation = pair(a.stride, rank), pair(a.dilation, rank)
+    out_dtype = None if a.bias is None else sum_dtype(c)
     if getattr(a, "transposed", False):
         padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
         made: Expr = _TRANSPOSED[rank](
-            x, a.weight, strides=stride, padding=padding * 2, output_padding=extra, dilation=dilation, groups=a.groups
+            x,
+            a.weight,
+            strides=stride,
+            padding=padding * 2,
+            output_padding=extra,
+            dilation=dilation,
+            groups=a.groups,
+            out_dtype=out_dtype,
         )
     else:
         pads = _same(a, rank, stride, dilation) if isinstance(a.padding, str) else pair(a.padding, rank) * 2
-        made = _CONV[rank](x, a.weight, strides=stride, padding=pads, dilation=dilation, groups=a.groups)
+        made = _CONV[rank](
+            x, a.weight, strides=stride, padding=pads, dilation=dilation, groups=a.groups, out_dtype=out_dtype
+        )
     if a.bias is not None:
-        made = op.add(made, c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)]))
+        bias = c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)])
+        made = c.cast(op.add(made, c.cast(bias, dtype_of(made))), c.dtype)
     return _unbatched(c, made, a.input, rank)
 
 

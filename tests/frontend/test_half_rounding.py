@@ -1,0 +1,54 @@
+"""16-bit floats: operators of several steps round once, as torch's do; a second rounding would show in the mean error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+
+import unity  # noqa: E402
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "linear": (F.linear, ((33, 48), (40, 48), (40,))),
+    "addmm": (lambda x, a, b: torch.addmm(x, a, b, beta=0.3, alpha=0.7), ((9, 40), (9, 24), (24, 40))),
+    "baddbmm": (torch.baddbmm, ((3, 9, 40), (3, 9, 24), (3, 24, 40))),
+    "conv2d": (F.conv2d, ((1, 6, 12, 12), (16, 6, 3, 3), (16,))),
+    "conv_transpose2d": (F.conv_transpose2d, ((1, 6, 8, 8), (6, 16, 3, 3), (16,))),
+    "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=0.3), ((40, 40),) * 3),
+    "lerp": (torch.lerp, ((40, 40),) * 3),
+    "add alpha": (lambda x, y: torch.add(x, y, alpha=0.3), ((40, 40),) * 2),
+    "mul number": (lambda x: x * 0.3, ((40, 40),)),
+    "number sub": (lambda x: 0.3 - x, ((40, 40),)),
+    "deg2rad": (torch.deg2rad, ((40, 40),)),
+    "var_mean": (lambda x: torch.var_mean(x, -1), ((300, 40),)),
+    "huber_loss": (lambda x, y: F.huber_loss(x, y, reduction="none"), ((40, 40),) * 2),
+}
+
+
+class Model(torch.nn.Module):
+    """The cases after each other, so that one build serves all."""
+
+    def forward(self, groups: list[list[Any]]) -> list[Any]:
+        return [fn(*group) for (fn, _), group in zip(CASES.values(), groups)]
+
+
+def _errors(made: Any, exact: Any) -> float:
+    pairs = zip(made, exact) if isinstance(made, tuple) else [(made, exact)]
+    return sum([float((m.double() - e).abs().mean() / e.abs().mean()) for m, e in pairs])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_one_rounding(dtype: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    groups = [[torch.randn(s, generator=generator).to(dtype) for s in shapes] for _, shapes in CASES.values()]
+    model = Model().eval()
+    made = unity.compile(model, example_inputs=(groups,))(groups)
+    expected, exact = model(groups), model([[x.double() for x in group] for group in groups])
+    worse = {
+        name: (_errors(m, x), _errors(t, x))
+        for name, m, t, x in zip(CASES, made, expected, exact)
+        if _errors(m, x) > 1.05 * _errors(t, x)
+    }
+    assert not worse
