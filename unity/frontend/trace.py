@@ -15,6 +15,7 @@ from ..support.errors import FrontendError, Note
 from ..support.extras import require
 from ..support.source import Source, Span
 from ..vm.torch_model.structures import known_results, register_classes
+from .control import READS
 from .dynamic import spread
 from .inputs import check_examples, forward_signature
 from .refusals import refuse_foreign
@@ -153,8 +154,8 @@ KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
 """Operators torch could only decompose by unrolling a loop, or into checks with effects."""
 
 
-_KEPT = (*KEPT_WHOLE, "aten.sym_", "aten._assert_")
-"""Those, and questions about sizes, which need no translation."""
+_KEPT = (*KEPT_WHOLE, *READS, "aten.sym_", "aten._assert_")
+"""Those, numbers read out of tensors, and questions about sizes, which need no translation."""
 
 
 def functional(exported_program: Any) -> Any:

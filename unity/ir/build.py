@@ -86,28 +86,28 @@ def _arith(cls: Any, a: Operand, b: Operand, fold: Any, span: Span | None) -> Ex
 
 def add(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a + b``; integer zero disappears."""
-    if isinstance(b, Expr) and is_int(b, 0) and isinstance(a, Expr) and a.ty is b.ty:
-        return a
-    if isinstance(a, Expr) and is_int(a, 0) and isinstance(b, Expr) and a.ty is b.ty:
-        return b
-    return _arith(Add, a, b, lambda p, q: p + q, span)
+    x, y = unify(a, b)
+    if is_int(y, 0):
+        return x
+    if is_int(x, 0):
+        return y
+    return _arith(Add, x, y, lambda p, q: p + q, span)
 
 
 def sub(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a - b``; integer zero disappears."""
-    if isinstance(b, Expr) and is_int(b, 0) and isinstance(a, Expr) and a.ty is b.ty:
-        return a
-    return _arith(Sub, a, b, lambda p, q: p - q, span)
+    x, y = unify(a, b)
+    return x if is_int(y, 0) else _arith(Sub, x, y, lambda p, q: p - q, span)
 
 
 def mul(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a * b``; integer one disappears, integer zero stays zero."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.ty is b.ty:
-        if is_int(b, 1) or is_int(a, 0):
-            return a
-        if is_int(a, 1) or is_int(b, 0):
-            return b
-    return _arith(Mul, a, b, lambda p, q: p * q, span)
+    x, y = unify(a, b)
+    if is_int(y, 1) or is_int(x, 0):
+        return x
+    if is_int(x, 1) or is_int(y, 0):
+        return y
+    return _arith(Mul, x, y, lambda p, q: p * q, span)
 
 
 def div(a: Operand, b: Operand, span: Span | None = None) -> Expr:

@@ -17,6 +17,7 @@ from ..ir import build
 from ..ir.expr import Call, IntImm
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type, unequal
+from ..ir.scalar import Add, Sub
 from ..ir.types import Expr, TensorType, Type
 from .lowering import SMALL_FLOATS, result_dims, result_dtype
 from .reduce import cast_tensor
@@ -52,10 +53,21 @@ def window_size(
 ) -> Expr:
     """Number of places a window fits along an axis."""
     reach = build.add(build.mul(build.sub(kernel, 1), dilation), 1)
-    room = build.sub(build.add(size, before + after), reach)
-    if ceil:
-        room = build.add(room, stride - 1)
-    return build.add(build.floordiv(room, build.const(stride, "int64")), 1)
+    slack = build.sub(before + after + (stride - 1 if ceil else 0), reach)
+    if stride == 1:
+        return _shifted(size, build.add(slack, 1))
+    return build.add(build.floordiv(_shifted(size, slack), build.const(stride, "int64")), 1)
+
+
+def _shifted(size: Expr, by: Expr) -> Expr:
+    """``size + by``, numbers added up: of a row of convolutions the sizes stay short, and those that are equal look it."""
+    if type(by) is not IntImm:
+        return build.add(size, by)
+    number = by.value
+    while type(size) in (Add, Sub) and type(size.b) is IntImm:  # type: ignore[attr-defined]
+        number += size.b.value if type(size) is Add else -size.b.value  # type: ignore[attr-defined]
+        size = size.a  # type: ignore[attr-defined]
+    return build.add(size, number) if number >= 0 else build.sub(size, -number)
 
 
 def layout_order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:

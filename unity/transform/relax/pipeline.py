@@ -30,6 +30,7 @@ from .kill_after_last_use import kill_after_last_use
 from .lambda_lift import lambda_lift
 from .legalize_ops import legalize_ops
 from .lower_call_dps import lower_call_dps
+from .merge_families import merge_families
 from .normalize import normalize
 from .plan_memory import plan_memory
 from .remove_redundant_reshape import remove_redundant_reshape
@@ -62,6 +63,7 @@ DEFAULT_PIPELINE = Pipeline(
         share_blocks,
         auto_inline,
         dead_code,
+        merge_families,
         schedule_default,
         compact_constants,
         to_non_dataflow,

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...arith.analyzer import Analyzer
+from ...arith.poly import PolyKey, poly_key
 from ...ffi.dtype import DataType
 from ...ir.build import const
 from ...ir.expr import (
@@ -42,10 +44,11 @@ from .liveness import Liveness, op_called
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """Memory of ``size`` bytes on one device and scope, and the tensors placed in it."""
+    """Memory of ``size`` bytes on one device and scope, and the tensors placed in it. ``alike``: the one of equal sizes."""
 
     var: Var
     size: Expr
+    alike: Expr
     place: tuple[Expr, Expr]
     tensors: list[Var] = field(default_factory=list)
 
@@ -64,6 +67,9 @@ class _Planner:
         self.names = NameSupply([v.name for v in used_vars(fn)])
         self.places: list[tuple[Expr, Expr]] = []
         """Devices and scopes met, one of each."""
+        self.numbers = Analyzer()
+        self.sizes: dict[PolyKey, Expr] = {}
+        """Symbolic sizes met: the one of those that are equal, by polynomial."""
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
         live = Liveness(seq, self.mod)
@@ -130,9 +136,21 @@ class _Planner:
         self.places.append(place)
         return place
 
+    def one_size(self, size: Expr) -> Expr:
+        """The one of equal symbolic sizes, which are then compared by identity; a number as it is."""
+        if type(size) is IntImm:
+            return size
+        key = poly_key(self.numbers.poly(size))
+        found = self.sizes.get(key)
+        if found is None:
+            found = next((s for s in self.sizes.values() if same_dim(s, size) is Answer.YES), size)
+            self.sizes[key] = found
+        return found
+
     def choose(self, free: list[Storage], size: Expr, place: tuple[Expr, Expr]) -> Storage:
         near = [s for s in free if s.place is place]
         picked: Storage | None = None
+        alike = self.one_size(size)
         if type(size) is IntImm:
             fixed = [s for s in near if type(s.size) is IntImm]
             fitting = [s for s in fixed if s.size.value >= size.value]  # type: ignore[attr-defined]
@@ -142,9 +160,9 @@ class _Planner:
                 picked = max(fixed, key=lambda s: s.size.value)  # type: ignore[attr-defined]
                 picked.size = size
         else:
-            picked = next((s for s in near if same_dim(s.size, size) is Answer.YES), None)
+            picked = next((s for s in near if s.alike is alike), None)
         if picked is None:
-            return Storage(Var(self.names.fresh("storage"), OBJECT), size, place)
+            return Storage(Var(self.names.fresh("storage"), OBJECT), size, alike, place)
         free.remove(picked)
         return picked
 
