@@ -91,3 +91,18 @@ def test_first_elements_of_a_number_in_the_data() -> None:
     f = unity.compile(model, example_inputs=(x, mask))
     for seen in (mask, ~mask, mask | True):
         torch.testing.assert_close(f(x, seen), model(x, seen), rtol=0, atol=0)
+
+
+class Made(torch.nn.Module):
+    def forward(self, x):
+        rows, columns = x.shape
+        return torch.eye(rows) @ x, torch.eye(rows, columns, dtype=torch.int32), x.kthvalue(columns // 2, dim=1)
+
+
+def test_tensors_made_of_a_size() -> None:
+    model, x = Made(), torch.randn(4, 6)
+    f = unity.compile(model, example_inputs=(x,), dynamic_shapes=({0: ANY, 1: ANY},))
+    assert not f.report.fallbacks
+    for shape in ((4, 6), (7, 3), (2, 9)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(f(x), model(x))

@@ -228,9 +228,9 @@ def _kthvalue(c: Context, a: Args) -> list[Expr]:
     if rank_of(a.self) == 0:
         return [a.self, number(0, "int64")]
     axis = axis_of(a.dim, rank_of(a.self))
-    count = static(to_dim(a.k), "k")
-    order = op.topk(_orderable(c, a.self), k=count, axis=axis, ret_type="indices", largest=False, dtype="int64")
-    place = c.emit(cut(order, axis, to_dim(count - 1), to_dim(1)))
+    count = to_dim(a.k)
+    order = _first_places(_orderable(c, a.self), count, axis, False)
+    place = c.emit(cut(order, axis, build.sub(count, 1), to_dim(1)))
     values = _along(a.self, place, axis)
     shapes = [c.symbols.dims(v.shape) for v in c.value]
     return [c.reshape(v, s) for v, s in zip((values, place), shapes)]

@@ -217,10 +217,14 @@ def _triangle(c: Context, a: Args) -> Expr:
     if isinstance(a.diagonal, int) and c.dtype != "bool":
         return (op.tril if lower else op.triu)(a.self, a.diagonal)
     rows, columns = shape_of(a.self)[-2:]
-    i = c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
-    edge = op.add(i, c.cast(a.diagonal, "int64"))
+    edge = op.add(_row_numbers(c, rows), c.cast(a.diagonal, "int64"))
     inside = (op.greater_equal if lower else op.less_equal)(edge, op.arange(0, columns, 1, dtype="int64"))
     return op.logical_and(a.self, inside) if c.dtype == "bool" else op.where(inside, a.self, number(0, c.dtype))
+
+
+def _row_numbers(c: Context, rows: Expr) -> Expr:
+    """0, 1, ... as a column."""
+    return c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
 
 
 @aten("meshgrid.indexing", "meshgrid.default")
@@ -292,8 +296,10 @@ def _ones(c: Context, a: Args) -> Expr:
 
 @aten("eye.default", "eye.m")
 def _eye(c: Context, a: Args) -> Expr:
-    rows, columns = [static(d) for d in c.shape]
-    return op.eye(rows, columns, dtype=c.dtype)
+    rows, columns = c.shape
+    if type(rows) is IntImm and type(columns) is IntImm:
+        return op.eye(rows.value, columns.value, dtype=c.dtype)
+    return c.cast(op.equal(_row_numbers(c, rows), op.arange(0, columns, 1, dtype="int64")), c.dtype)
 
 
 @aten("linspace.default")

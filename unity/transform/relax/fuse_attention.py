@@ -104,7 +104,9 @@ class _Chains:
             return None
         query, turned = first.args
         swap = self.call(turned, "R.permute_dims")
-        if swap is None or tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
+        if swap is None or not isinstance(swap.ty, TensorType) or swap.ty.ndim != rank:
+            return None  # a product with a matrix that all rows share
+        if tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
             return None
         key = swap.args[0]
         given = [x for x in (query, key, value, bias) if x is not None]
