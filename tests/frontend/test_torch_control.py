@@ -209,3 +209,19 @@ def test_functions_of_functions() -> None:
     same(unity.compile(Force(), example_inputs=(x,), strict=True)(x), 3 * x**2)
     with pytest.raises(unity.UnityError, match="in forward does"):
         unity.compile(Transformed(), example_inputs=(x,))
+
+
+class Parts(torch.nn.Module):
+    """Slices with bounds that only the data knows."""
+
+    def forward(self, x: Any, bounds: Any) -> Any:
+        low, high = bounds[0].item(), bounds[1].item()
+        return x[:low].mean(0), x[high:].sum(0), x[low:high].exp(), x[1:low:3], x[:, :high]
+
+
+def test_slices_with_bounds_from_the_data() -> None:
+    x = torch.randn(6, 7)
+    run = unity.compile(Parts(), example_inputs=(x, torch.tensor([3, 4])), strict=True)
+    for bounds in ((3, 4), (0, 0), (9, 2), (-2, -1), (-9, -9), (1, -9), (4, 20)):
+        given = torch.tensor(bounds)
+        torch.testing.assert_close(run(x, given), Parts()(x, given), equal_nan=True)

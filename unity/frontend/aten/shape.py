@@ -8,7 +8,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dim
-from ...ir.types import Expr
+from ...ir.types import Expr, ShapeType
 from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
@@ -77,32 +77,52 @@ def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
 
-def _begin(c: Context, value: Any, extent: Expr) -> Expr:
-    """First element of a slice as torch (and Python) takes it; the sign of a number may be known at run time only."""
-    if value is None:
-        return build.const(0, "int64")
+def _place(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
+    """A bound of a slice as torch (and Python) takes it; the sign of a number may be known at run time only.
+
+    Where nothing past the end is taken the bound may stay ``beyond`` it.
+    """
     start = to_dim(value)
     if type(start) is IntImm and start.value >= 0:
-        return start if type(extent) is not IntImm else build.minimum(start, extent)
+        return start if beyond and type(extent) is not IntImm else build.minimum(start, extent)
+    after = start if beyond else build.minimum(start, extent)
     if c.symbols.is_nonnegative(start):
-        return start
+        return after
     from_end = build.maximum(build.add(extent, start), build.const(0, "int64"))
-    return build.select(build.lt(start, 0), from_end, start)
+    return build.select(build.lt(start, 0), from_end, after)
+
+
+def _begin(c: Context, a: Args, axis: int) -> Expr:
+    """First element of a slice; past the end only where it is empty."""
+    return _place(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
+
+
+def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
+    """Let the symbol that torch made for the size of a slice with bounds from the data stand for what that size is."""
+    extent, torch_size = shape_of(a.self)[axis], c.value.shape[axis]
+    refuse(not torch_size.node.expr.is_Symbol, f"the size {torch_size} depends on the data")
+    end = extent if a.end is None else _place(c, a.end, extent)
+    count = build.ceildiv(build.sub(end, begin), build.const(static(to_dim(a.step), "the step"), "int64"))
+    size = build.maximum(count, build.const(0, "int64"))
+    c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
 
 
 @aten("slice.Tensor")
 def _slice(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
+    begin = _begin(c, a, axis)
+    if not c.symbols.knows([c.value.shape[axis]]):
+        _define_size(c, a, axis, begin)
     size = c.shape[axis]
     if type(size) is IntImm and size.value == 0:
         return op.zeros(ShapeExpr(c.shape), c.dtype)
-    return cut(a.self, axis, _begin(c, a.start, shape_of(a.self)[axis]), size, static(to_dim(a.step), "the step"))
+    return cut(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
 
 
 @aten("narrow.default", "narrow_copy.default")
 def _narrow(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    return cut(a.self, axis, _begin(c, a.start, shape_of(a.self)[axis]), c.shape[axis])
+    return cut(a.self, axis, _begin(c, a, axis), c.shape[axis])
 
 
 def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
@@ -325,7 +345,7 @@ def _window(c: Context, a: Args) -> Expr:
 @aten("slice_scatter.default")
 def _slice_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    begin, step = _begin(c, a.start, shape_of(a.self)[axis]), static(to_dim(a.step), "the step")
+    begin, step = _begin(c, a, axis), static(to_dim(a.step), "the step")
     if any([build.is_int(d, 0) for d in shape_of(a.src)]):
         return c.cast(a.self, c.dtype)
     if step == 1:
