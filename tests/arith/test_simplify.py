@@ -86,6 +86,14 @@ def test_constraint_holds_inside_only(ana):
     assert not ana.can_prove(question)
 
 
+def test_that_a_loop_runs_is_known_inside_only(ana):
+    positive = b.gt(m, 0)
+    with ana.scope():
+        ana.bind(b.index_var("p"), Range(c(0), m))
+        assert ana.can_prove(positive)
+    assert not ana.can_prove(positive)
+
+
 def test_modular_constraint(ana):
     with ana.constraint(b.eq(b.floormod(n, 8), 0)):
         assert ana.simplify(b.floormod(n, 4)).value == 0

@@ -74,15 +74,22 @@ class Analyzer:
         self.known.changed()
 
     @contextmanager
-    def constraint(self, condition: Expr) -> Iterator[None]:
-        """Take a condition as true inside the context."""
+    def scope(self) -> Iterator[None]:
+        """Forget at the end what is learned inside. A loop's variable is bound in one: that it has a value says that the loop
+        runs, which nothing behind the loop may rely on."""
         state, count = self.known.snapshot(), len(self._premises)
-        self.assume(condition)
         try:
             yield
         finally:
             self.known.restore(state)
             del self._premises[count:]
+
+    @contextmanager
+    def constraint(self, condition: Expr) -> Iterator[None]:
+        """Take a condition as true inside the context."""
+        with self.scope():
+            self.assume(condition)
+            yield
 
     def _learn(self, condition: Expr) -> None:
         match condition:

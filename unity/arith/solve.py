@@ -107,13 +107,19 @@ def domain_touched(
     boxes: list[list[IntSet]] = []
 
     def visit(node: Any) -> None:
-        if type(node) is For:
+        if type(node) is not For:
+            inside(node)
+            return
+        with analyzer.scope():
             domain = Range(node.min, node.extent)
             analyzer.bind(node.loop_var, domain)
             domains[node.loop_var] = IntSet(
                 eval_set(node.min, domains, analyzer).low,
                 eval_set(of_range(domain).high or node.min, domains, analyzer).high,
             )
+            inside(node)
+
+    def inside(node: Any) -> None:
         for child in children(node):
             if not child.is_reference:
                 visit(child)

@@ -230,14 +230,17 @@ class _Relocate(BlockTracker):
         self.new, self.index_map = new, index_map
         self.ana = Analyzer()
 
-    def enter(self, node: Any) -> Any | None:
-        if type(node) is For:
-            self.ana.bind(node.loop_var, Range(node.min, node.extent))
-        elif type(node) is Block:
-            for axis in node.iter_vars:
-                if axis.dom is not None:
-                    self.ana.bind(axis.var, axis.dom)
-        return super().enter(node)
+    def visit(self, node: Any) -> Any:
+        if type(node) not in (For, Block):
+            return super().visit(node)
+        with self.ana.scope():
+            if type(node) is For:
+                self.ana.bind(node.loop_var, Range(node.min, node.extent))
+            else:
+                for axis in node.iter_vars:
+                    if axis.dom is not None:
+                        self.ana.bind(axis.var, axis.dom)
+            return super().visit(node)
 
     def _moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple([self.ana.simplify(e) for e in self.index_map.map_indices(indices)])

@@ -115,9 +115,10 @@ class Matcher:
             kinds = dtype_of(d.loop_var).name, dtype_of(t.loop_var).name
             raise Mismatch(f"loop {t.loop_var.name} is {kinds[1]}, the description's loop {kinds[0]}", t)
         self.vars[d.loop_var] = t.loop_var
-        self.ana.bind(t.loop_var, Range(t.min, t.extent))
         self.zeros[t.loop_var] = const(0, dtype_of(t.loop_var))
-        self.stmt(d.body, t.body)
+        with self.ana.scope():
+            self.ana.bind(t.loop_var, Range(t.min, t.extent))
+            self.stmt(d.body, t.body)
 
     def _block(self, d: BlockRealize, t: BlockRealize) -> None:
         left = list(zip(t.block.iter_vars, t.iter_values))

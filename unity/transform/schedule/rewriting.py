@@ -141,8 +141,9 @@ class LoopBody:
         match stmt:
             case For():
                 low, extent = self.value(stmt.min), self.value(stmt.extent)
-                self.ana.bind(stmt.loop_var, Range(low, extent))
-                body = self._visit(stmt.body, guard)
+                with self.ana.scope():
+                    self.ana.bind(stmt.loop_var, Range(low, extent))
+                    body = self._visit(stmt.body, guard)
                 return with_fields(stmt, min=low, extent=extent, body=body)
             case BlockRealize():
                 return self._realize(stmt, guard)

@@ -36,8 +36,9 @@ class _Compact(Rewriter):
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is For:
-            self.analyzer.bind(node.loop_var, Range(node.min, node.extent))
-            body = self.visit(node.body)
+            with self.analyzer.scope():
+                self.analyzer.bind(node.loop_var, Range(node.min, node.extent))
+                body = self.visit(node.body)
             return node if body is node.body else replace(node, body=body)
         if type(node) is SeqStmt and any([type(part) is AllocBuffer for part in node.stmts]):
             return self.sequence(node)
@@ -79,15 +80,16 @@ class _Compact(Rewriter):
         for depth in range(len(path) - 1, -1, -1):
             if depth and (type(path[depth - 1]) is not For):
                 continue  # only the inside of a loop is worth moving to
-            for loop in path[:depth]:
-                if type(loop) is For:
-                    self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
             accesses = accesses_of(path[depth], buffer)
             assert accesses is not None
-            if depth and not written_before_read(accesses, self.analyzer):
-                continue
-            fixed = _constant_size(buffer)
-            made = self.shrink(alloc, path[depth], accesses) if depth or fixed else None
+            with self.analyzer.scope():
+                for loop in path[:depth]:
+                    if type(loop) is For:
+                        self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+                if depth and not written_before_read(accesses, self.analyzer):
+                    continue
+                fixed = _constant_size(buffer)
+                made = self.shrink(alloc, path[depth], accesses) if depth or fixed else None
             if made is None and depth == 0:
                 return None
             return _rebuilt(path[: depth + 1], made if made is not None else seq(alloc, path[depth]))

@@ -74,10 +74,11 @@ def _for(s: _Simplify, loop: For) -> Stmt:
     low, extent = s.visit(loop.min), s.visit(loop.extent)
     if type(extent) is IntImm and extent.value <= 0:
         return NOTHING
-    if s.over_indices(loop.extent) and s.over_indices(loop.min):
-        s.analyzer.bind(loop.loop_var, Range(low, extent))
-        s.indices.add(loop.loop_var)
-    body = s.visit(loop.body)
+    with s.analyzer.scope():
+        if s.over_indices(loop.extent) and s.over_indices(loop.min):
+            s.analyzer.bind(loop.loop_var, Range(low, extent))
+            s.indices.add(loop.loop_var)
+        body = s.visit(loop.body)
     if low is loop.min and extent is loop.extent and body is loop.body:
         return loop
     return replace(loop, min=low, extent=extent, body=body)
