@@ -17,6 +17,7 @@ from ..support.source import Source, Span
 from ..vm.torch_model.structures import known_results, register_classes
 from .control import READS
 from .dynamic import spread
+from .grad_modes import without_grad_modes
 from .inputs import check_examples, forward_signature
 from .refusals import refuse_foreign
 from .torch_table import ATEN
@@ -167,9 +168,10 @@ def functional(exported_program: Any) -> Any:
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
+    exported_program = without_grad_modes(exported_program)
     tried: set[Any] = set()
     while True:  # what one operator is decomposed into may need to be decomposed in turn
-        # what stands under no_grad or autocast, in branches and in loops is a graph of its own
+        # what stands under autocast, in branches and in loops is a graph of its own
         parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
         targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
         operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
