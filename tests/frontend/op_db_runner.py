@@ -56,7 +56,14 @@ def most_common(x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     return values, torch.gather(x, dim, places) if x.dim() else x
 
 
-EQUAL_PLACES = {"mode": most_common, "topk": largest, "kthvalue": kth, "sort": ordered}
+def order(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """argsort likewise."""
+    places = torch.argsort(x, *args, **kwargs)
+    dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else -1)
+    return places if kwargs.get("stable") or not x.dim() else torch.gather(x, dim, places)
+
+
+EQUAL_PLACES = {"mode": most_common, "topk": largest, "kthvalue": kth, "sort": ordered, "argsort": order}
 
 
 @dataclass

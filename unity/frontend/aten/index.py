@@ -7,7 +7,7 @@ from typing import Any
 from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
-from ...ir.relation import tensor_type
+from ...ir.relation import Answer, same_dims, tensor_type
 from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
 from ...op.rules import product
@@ -60,11 +60,14 @@ def _gather(c: Context, a: Args) -> Expr:
 
 def chosen(c: Context, mask: Expr, size: Any) -> list[Expr]:
     """Places of the elements a mask chooses: one vector for each of its axes, of a size that becomes a symbol."""
-    given = c.cast(mask, "bool")
     if not c.symbols.knows([size]):
         c.symbols.bind(size)
-    rank = rank_of(mask)
-    length = c.symbols.expr(size)
+    return places_of(c, mask, c.symbols.expr(size))
+
+
+def places_of(c: Context, mask: Expr, length: Expr) -> list[Expr]:
+    """As ``chosen``, for a number of places that is checked where it is known, and bound where it is a new variable."""
+    given, rank = c.cast(mask, "bool"), rank_of(mask)
     found = c.builder.match_cast(c.emit(op.nonzero(given)), tensor_type((to_dim(rank), length), "int64"), "places")
     return [c.emit(c.reshape(cut(found, 0, to_dim(n), to_dim(1)), [length])) for n in range(rank)]
 
@@ -237,7 +240,11 @@ def _kthvalue(c: Context, a: Args) -> list[Expr]:
 
 
 def _along(x: Expr, order: Expr, axis: int) -> Expr:
-    return x if has_none(x) and shape_of(x) == shape_of(order) else op.gather_elements(x, order, axis=axis)
+    return (
+        x
+        if has_none(x) and same_dims(shape_of(x), shape_of(order)) is Answer.YES
+        else op.gather_elements(x, order, axis=axis)
+    )
 
 
 def _orderable(c: Context, x: Expr) -> Expr:

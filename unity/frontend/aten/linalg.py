@@ -12,6 +12,7 @@ from functools import cache
 from ... import op
 from ...ir import build
 from ...ir.expr import ShapeExpr, TupleGetItem
+from ...ir.relation import Answer, same_dims
 from ...ir.types import Expr
 from ...op.rules import product
 from ..context import (
@@ -142,7 +143,7 @@ def _solve(c: Context, a: Args) -> Result:
         a.A, a.B = swap(a.A, -1, -2), swap(a.B, -1, -2)
     lu, pivots = factors(c, a.A)
     rank, shape = rank_of(a.B), c.shape
-    vector = rank == 1 or (rank == rank_of(a.A) - 1 and shape_of(a.B) == shape_of(a.A)[:-1])
+    vector = rank == 1 or same_dims(shape_of(a.B), shape_of(a.A)[:-1]) is Answer.YES
     if not a.left:
         shape = (*shape[:-2], shape[-1], shape[-2])
     made = solution(c, lu, pivots, a.B, vector, shape)

@@ -88,7 +88,7 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
         lost = op.negative(op.sum(op.multiply(weighted, target), axis=(axis,), keepdims=False))
         return _reduced(c, lost, a.reduction)
     a.self, a.target = logs, c.emit(c.cast(a.target, "int64"))
-    exact = _nll(c, a)
+    exact: Expr = _nll(c, a)
     if share is None:
         return exact
     ignored = op.equal(a.target, number(a.ignore_index, "int64"))
@@ -170,7 +170,8 @@ def _multilabel_margin(c: Context, a: Args) -> Result:
 
 @aten("pairwise_distance.default")
 def _pairwise(c: Context, a: Args) -> Expr:
-    away = op.add(op.subtract(c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)), number(a.eps, c.dtype))
+    dtype = c.promoted(a.x1, a.x2)
+    away = op.add(c.cast(op.subtract(c.cast(a.x1, dtype), c.cast(a.x2, dtype)), c.dtype), number(a.eps, c.dtype))
     return norm(c, away, a.p, [rank_of(away) - 1], a.keepdim)
 
 

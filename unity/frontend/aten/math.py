@@ -51,7 +51,7 @@ for _name, _fn in _TESTS.items():
 @aten("sign.default", "sgn.default")
 def _sign(c: Context, a: Args) -> Expr:
     if not is_float(a.self):
-        return op.sign(a.self)
+        return a.self if c.dtype == "bool" else op.sign(a.self)
     return op.where(op.isnan(a.self), number(0, c.dtype), op.sign(a.self))  # torch: the sign of NaN is 0
 
 
@@ -62,7 +62,8 @@ def _round(c: Context, a: Args) -> Expr:
 
 @aten("square.default")
 def _square(c: Context, a: Args) -> Expr:
-    return op.multiply(a.self, a.self)
+    x = c.emit(c.cast(a.self, c.dtype))
+    return op.multiply(x, x)
 
 
 @aten("frac.default")

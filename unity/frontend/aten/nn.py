@@ -76,7 +76,8 @@ def _addbmm(c: Context, a: Args) -> Expr:
 
 @aten("outer.default")
 def _outer(c: Context, a: Args) -> Expr:
-    return op.multiply(c.cast(c.reshape(a.self, [*shape_of(a.self), 1]), c.dtype), c.cast(a.vec2, c.dtype))
+    columns = c.cast(c.reshape(a.self, [*shape_of(a.self), 1]), c.dtype)
+    return (op.logical_and if c.dtype == "bool" else op.multiply)(columns, c.cast(a.vec2, c.dtype))
 
 
 # ---- activations

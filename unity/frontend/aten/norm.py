@@ -64,8 +64,9 @@ def _native_group_norm(c: Context, a: Args) -> list[Any]:
         return [op.zeros(c.shape, c.dtype), None, None]
     made = [_group_norm(c, a), None, None]
     if c.uses(1) or c.uses(2):
-        batch = shape_of(a.input)[0]
-        lines = op.reshape(a.input, ShapeExpr((batch, to_dim(a.group), to_dim(-1))))
+        batch, *rest = shape_of(a.input)
+        size = build.floordiv(product(rest), to_dim(a.group))
+        lines = op.reshape(a.input, ShapeExpr((batch, to_dim(a.group), size)))
         shape = c.symbols.dims(c.value[1].shape)
         made[1:] = [c.reshape(v, shape) for v in _statistics(c, lines, (2,), a.eps)]
     return made

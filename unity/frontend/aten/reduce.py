@@ -35,8 +35,20 @@ def _reduction(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
 aten("sum.default", "sum.dim_IntList")(_reduction(op.sum))
 aten("mean.default", "mean.dim")(_reduction(op.mean))
 aten("prod.default", "prod.dim_int")(_reduction(op.prod))
-aten("amax.default", "max.default")(_reduction(op.max))
-aten("amin.default", "min.default")(_reduction(op.min))
+
+
+def _extremes(x: Expr, dim: Any, keepdim: bool, largest: bool) -> Expr:
+    """The largest or smallest elements; of truth values whether any, or all, are true."""
+    truth, numbers = (op.any, op.max) if largest else (op.all, op.min)
+    return reduce(truth if dtype_of(x) == "bool" else numbers, x, dim, keepdim)
+
+
+def _extreme_of_all(largest: bool) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: _extremes(a.self, getattr(a, "dim", None), getattr(a, "keepdim", False), largest)
+
+
+aten("amax.default", "max.default")(_extreme_of_all(True))
+aten("amin.default", "min.default")(_extreme_of_all(False))
 
 
 @aten("nansum.default")
@@ -91,7 +103,7 @@ aten("argmin.default")(lambda c, a: c.cast(_argument(c, a.self, False, a.dim, a.
 @aten("aminmax.default")
 def _aminmax(c: Context, a: Args) -> list[Expr]:
     x = c.emit(a.self)
-    return [reduce(fn, x, a.dim, a.keepdim) for fn in (op.min, op.max)]
+    return [_extremes(x, a.dim, a.keepdim, largest) for largest in (False, True)]
 
 
 def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:

@@ -11,7 +11,7 @@ from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
 from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
-from .index import at_least_vector, has_none, is_mask, spread
+from .index import at_least_vector, has_none, is_mask, places_of
 from .shape import cut, permute
 
 _REDUCTIONS = {
@@ -224,8 +224,7 @@ def _index_put(c: Context, a: Args) -> Expr:
         return _where_mask(c, a, given[0], c.reshape(values, []))
     if len(given) == 1 and is_mask(given[0]) and not a.accumulate and a.indices[0] is not None:
         return _by_mask(c, a.self, c.emit(c.cast(given[0], "bool")), values)
-    refuse(any([is_mask(t) for t in given]), "values for the places of a mask")
-    indices = spread(c, list(a.indices), None)
+    indices = _by_places(c, a, values) if any([is_mask(t) for t in given]) else list(a.indices)
     axes = [n for n, t in enumerate(indices) if t is not None]
     others = [n for n in range(rank_of(a.self)) if n not in axes]
     order = axes + others
@@ -234,6 +233,29 @@ def _index_put(c: Context, a: Args) -> Expr:
         permute(a.self, order), tensors, _turned(c, a, values, axes, others, tensors), accumulate=a.accumulate
     )
     return permute(made, [order.index(n) for n in range(len(order))])
+
+
+def _by_places(c: Context, a: Args, values: Expr) -> list[Any]:
+    """Index tensors with every mask replaced by the places it chooses, as many as the other indices or the values have."""
+    axes: list[int] = []
+    sizes: list[Expr] = []
+    axis = 0
+    for index in a.indices:
+        width = rank_of(index) if index is not None and is_mask(index) else 1
+        if index is not None:
+            refuse(width == 0, "a mask without axes")
+            axes += range(axis, axis + width)
+            if not is_mask(index):
+                sizes += shape_of(index)[-1:]
+        axis += width
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
+    behind = rank_of(a.self) - len(axes) - (axes[0] if together else 0)  # axes of the values after that of the places
+    sizes += shape_of(values)[-1 - behind : rank_of(values) - behind]
+    length = next((size for size in sizes if not build.is_int(size, 1)), build.index_var("places"))
+    made: list[Any] = []
+    for index in a.indices:
+        made += places_of(c, index, length) if index is not None and is_mask(index) else [index]
+    return made
 
 
 def _where_mask(c: Context, a: Args, mask: Expr, value: Expr) -> Expr:

@@ -92,15 +92,16 @@ def _unique(c: Context, a: Args) -> Result:
 def _unique_dim(c: Context, a: Args) -> Result:
     refuse(has_none(a.self), "no element")
     rank = rank_of(a.self)
-    refuse(rank == 0 or dtype_of(a.self) == "bool", "a scalar, or truth values")
+    refuse(rank == 0, "a scalar")
+    x = c.cast(a.self, "uint8") if dtype_of(a.self) == "bool" else a.self
     axis = axis_of(a.dim, rank)
     size = c.value[0].shape[axis]
     if not c.symbols.knows([size]):
         c.symbols.bind(size)
     runs = c.symbols.expr(size)
-    found = c.emit(op.unique(a.self, return_inverse=True, return_counts=True, axis=axis))
+    found = c.emit(op.unique(x, return_inverse=True, return_counts=True, axis=axis))
     shape = [runs if k == axis else extent for k, extent in enumerate(shape_of(a.self))]
-    values = c.builder.match_cast(c.emit(TupleGetItem(found, 0)), tensor_type(shape, c.dtype), "values")
+    values = c.builder.match_cast(c.emit(TupleGetItem(found, 0)), tensor_type(shape, dtype_of(x)), "values")
     counts = c.builder.match_cast(c.emit(TupleGetItem(found, 2)), tensor_type((runs,), "int64"), "counts")
     back = c.builder.match_cast(c.emit(TupleGetItem(found, 1)), tensor_type((shape_of(a.self)[axis],), "int64"), "back")
-    return [values, back if a.return_inverse else None, counts if a.return_counts else None]
+    return [c.cast(values, c.dtype), back if a.return_inverse else None, counts if a.return_counts else None]
