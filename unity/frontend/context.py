@@ -67,6 +67,8 @@ class Context:
         self.node_target = ""
         self.used: set[int] = set()
         self.node: Any = None
+        self.values: dict[Any, Any] = {}
+        """What the nodes of the graph became so far; ``graph.py`` fills it."""
         self.pairs: dict[Any, Any] = {}
         self.numbers: set[Expr] = set()
         """Tensors of rank 0 that stand for Python floats; see ``control.float_number``."""

@@ -28,7 +28,7 @@ from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read
 from .fallback import Deferred, call_torch, holds_deferred
 from .flex import flex_attention, is_flex
 from .loops import is_loop, loop
-from .report import Gap, ImportReport
+from .report import Gap, ImportReport, MemoryGap
 from .torch_table import ATEN
 from .trace import out_of_place
 
@@ -47,7 +47,7 @@ class GraphImporter:
         """Operators of training are taken; those that draw random numbers run in torch."""
         self.strict = strict
         self.report = report
-        self.values: dict[Any, Result] = {}
+        self.values = context.values
         self._unknown: dict[Any, str] = {}
         """Scalars that cannot be expressed, and why: an error where one is used."""
         self._spans: dict[tuple[str, str], Span | None] = {}
@@ -157,6 +157,8 @@ class GraphImporter:
                 made = self._finish(node, found)
                 self.report.imported += 1
                 return made
+            except MemoryGap as gap:
+                raise self._refused(node, str(gap)) from gap
             except Gap as gap:
                 reason = str(gap)
             except TypeRuleError as error:

@@ -12,6 +12,10 @@ class Gap(Exception):
     """A translation that cannot be made; the text says why. Becomes a call back into torch, or an error with ``strict``."""
 
 
+class MemoryGap(Gap):
+    """A translation that cannot be made where a call back into torch would be wrong: it is about memory our tensors do not have."""
+
+
 class FallbackWarning(UserWarning):
     """Some operators of a model run in torch because no graph operator expresses them."""
 

@@ -10,6 +10,7 @@ from .aten import (
     linalg,
     loss,
     math,
+    memory,
     nn,
     norm,
     pad,
@@ -27,7 +28,7 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    counts, factors, fourier, index, linalg, loss, math, nn, norm, pad, reduce, resize,
+    counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad, reduce, resize,
     rnn, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""

@@ -1,4 +1,4 @@
-"""Table entries: views with strides (as_strided, diagonal, unfold), copies of views, pieces and turns of tensors, repetition."""
+"""Table entries: views with strides (diagonal, unfold), copies of views, pieces and turns of tensors, repetition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def places(c: Context, sizes: Sequence[Any], strides: Sequence[Any], offset: Any
 
 def strided(c: Context, x: Expr, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Expr:
     """A view of a dense tensor with given sizes and strides (in elements), as a copy."""
-    if _has_none(sizes) or _has_none(shape_of(x)):
+    if has_none(sizes) or has_none(shape_of(x)):
         return op.zeros(_shape(sizes), c.dtype)
     flat = c.reshape(x, [product(shape_of(x))])
     return op.take(flat, places(c, sizes, strides, offset), axis=0)
@@ -53,36 +53,8 @@ def _shape(sizes: Sequence[Any]) -> Any:
     return tuple([to_dim(s) for s in sizes])
 
 
-def _has_none(sizes: Sequence[Any]) -> bool:
+def has_none(sizes: Sequence[Any]) -> bool:
     return any([build.is_int(to_dim(s), 0) for s in sizes])
-
-
-@aten("as_strided.default", "as_strided_copy.default")
-def _as_strided(c: Context, a: Args) -> Expr:
-    """Strides count in torch's memory of the tensor, which is ours where it is dense."""
-    base = c.node.args[0].meta["val"]
-    refuse(not base.is_contiguous() or base.storage_offset() != 0, "the memory behind a view")
-    last = product([to_dim(1)])
-    for size, stride in zip(c.shape, a.stride):
-        last = build.add(last, build.mul(build.sub(size, 1), to_dim(stride)))
-    last = build.add(last, to_dim(a.storage_offset or 0))
-    count = product(shape_of(a.self))
-    refuse(type(last) is IntImm and type(count) is IntImm and last.value > count.value, "memory outside of the tensor")
-    return strided(c, a.self, c.shape, a.stride, a.storage_offset or 0)
-
-
-@aten("as_strided_scatter.default")
-def _as_strided_scatter(c: Context, a: Args) -> Expr:
-    """The places of a view, written over."""
-    base = c.node.args[0].meta["val"]
-    refuse(not base.is_contiguous() or base.storage_offset() != 0, "the memory behind a view")
-    if _has_none(a.size) or _has_none(shape_of(a.self)):
-        return c.cast(a.self, c.dtype)
-    total = product(shape_of(a.self))
-    index = c.emit(places(c, a.size, a.stride, a.storage_offset or 0))
-    count = product(shape_of(index))
-    line, values = c.reshape(index, [count]), c.reshape(a.src, [count])
-    return c.reshape(op.scatter_elements(c.reshape(a.self, [total]), line, values, axis=0))
 
 
 def diagonal_places(c: Context, x: Expr, offset: Any, first: int, second: int) -> tuple[list[Expr], list[Expr], Expr]:
@@ -108,7 +80,7 @@ def _diagonal(c: Context, a: Args) -> Expr:
 def _put_on_diagonal(c: Context, area: Expr, values: Expr, offset: Any, first: int, second: int) -> Expr:
     """A tensor with the elements of one diagonal replaced."""
     sizes, steps, begin = diagonal_places(c, area, offset, first, second)
-    if _has_none(sizes):
+    if has_none(sizes):
         return area
     flat = c.reshape(area, [product(shape_of(area))])
     at = c.reshape(places(c, sizes, steps, begin), [product(sizes)])

@@ -1,0 +1,53 @@
+"""``as_strided``: its strides count in torch's memory of a tensor, whatever views the tensor has gone through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch_models import same  # noqa: E402
+
+import unity  # noqa: E402
+from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+VIEWS = {
+    "permuted": lambda x: (x * 2).permute(2, 0, 1).as_strided((3, 4), (1, 2), 1),
+    "a_slice": lambda x: (x + 1)[1:, 1].as_strided((2, 2), (3, 5)),
+    "before_a_slice": lambda x: (x + 1)[1:, 1].as_strided((2, 2), (3, 5), 0),
+    "input": lambda x: x.as_strided((2, 2), (3, 5), 2),
+    "copied": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1).as_strided((2, 6), (5, 3)),
+    "written": lambda x: torch.as_strided_scatter((x * 2).permute(2, 0, 1), x[0, 0, :2], (2,), (7,), 1),
+}
+
+
+class Viewed(torch.nn.Module):
+    def __init__(self, view: Any) -> None:
+        super().__init__()
+        self.view = view
+
+    def forward(self, x: Any) -> Any:
+        return self.view(x)
+
+
+@pytest.mark.filterwarnings("error::unity.frontend.FallbackWarning")
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_memory(name: str) -> None:
+    x, model = torch.randn(3, 4, 5), Viewed(VIEWS[name])
+    same(unity.compile(model, example_inputs=(x,))(x), model(x))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        same(torch.compile(model, backend=unity_backend)(x), model(x))
+
+
+def test_memory_only_torch_has_is_refused() -> None:
+    """The elements between the rows belong to another tensor."""
+    x, model = torch.randn(6, 8)[:, :4], Viewed(lambda x: x.as_strided((2, 2), (9, 6), 2))
+    with pytest.raises(unity.UnityError, match=r"E012.*beside a tensor"):
+        unity.compile(model, example_inputs=(x,))
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="a whole graph runs in torch"):
+        same(torch.compile(model, backend=unity_backend)(x), model(x))
