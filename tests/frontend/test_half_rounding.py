@@ -23,6 +23,15 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "number sub": (lambda x: 0.3 - x, ((40, 40),)),
     "deg2rad": (torch.deg2rad, ((40, 40),)),
     "var_mean": (lambda x: torch.var_mean(x, -1), ((300, 40),)),
+    "cube": (lambda x: x**3, ((40, 40),)),
+    "hardswish": (F.hardswish, ((40, 40),)),
+    "glu": (F.glu, ((40, 40),)),
+    "cosine_similarity": (F.cosine_similarity, ((300, 40),) * 2),
+    "cross_entropy": (lambda x: F.cross_entropy(x, torch.arange(300) % 40, reduction="none"), ((300, 40),)),
+    "embedding_bag": (
+        lambda w: F.embedding_bag(torch.arange(400) % 31, w, torch.arange(20) * 7, mode="sum"),
+        ((31, 40),),
+    ),
     "huber_loss": (lambda x, y: F.huber_loss(x, y, reduction="none"), ((40, 40),) * 2),
 }
 

@@ -32,6 +32,7 @@ from ..context import (
 )
 from .index import has_none
 from .reduce import matrix_norm, norm
+from .rounding import widened
 from .shape import cut, permute, swap
 from .view import diagonal_places, strided
 
@@ -318,7 +319,8 @@ def _embedding_bag(c: Context, a: Args) -> Result:
     refuse(has_none(a.weight), "no row to take")
     count = shape_of(a.indices)[0]
     size = _bag_size(c, bags, count)
-    return [_even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width), None, None, None]
+    made = _even_bags(c, a, bags, size) if size else _uneven_bags(c, a, bags, width)
+    return [c.cast(made, c.dtype), None, None, None]
 
 
 def _bag_size(c: Context, bags: Expr, count: Expr) -> int:
@@ -340,19 +342,19 @@ def _padding(c: Context, a: Args) -> int | None:
 
 def _even_bags(c: Context, a: Args, bags: Expr, size: int) -> Expr:
     """Bags of one size: reductions along an axis."""
-    rows: Expr = op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0)
-    padding = _padding(c, a)
+    rows: Expr = widened(c, op.take(a.weight, c.reshape(a.indices, [bags, size]), axis=0))
+    padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
-        rows = op.multiply(rows, c.reshape(a.per_sample_weights, [bags, size, 1]))
+        rows = op.multiply(rows, c.cast(c.reshape(a.per_sample_weights, [bags, size, 1]), kind))
     if padding is None:
         return c.emit((op.sum, op.mean, op.max)[a.mode](rows, axis=1))
     kept = c.emit(op.not_equal(c.reshape(c.cast(a.indices, "int64"), [bags, size, 1]), number(padding, "int64")))
-    rows = op.where(kept, rows, number(-math.inf if a.mode == 2 else 0, c.dtype))
+    rows = op.where(kept, rows, number(-math.inf if a.mode == 2 else 0, kind))
     made = c.emit((op.max if a.mode == 2 else op.sum)(rows, axis=1))
-    counted = c.emit(op.sum(c.cast(kept, c.dtype), axis=1))
+    counted = c.emit(op.sum(c.cast(kept, kind), axis=1))
     if a.mode == 1:
-        return op.divide(made, op.maximum(counted, number(1, c.dtype)))
-    return made if a.mode == 0 else op.where(op.equal(counted, number(0, c.dtype)), number(0, c.dtype), made)
+        return op.divide(made, op.maximum(counted, number(1, kind)))
+    return made if a.mode == 0 else op.where(op.equal(counted, number(0, kind)), number(0, kind), made)
 
 
 def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
@@ -365,16 +367,16 @@ def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
     )  # fmt: skip
     begun = cut(c.emit(op.cumsum(begins, axis=0)), 0, to_dim(0), count)
     bag = c.emit(op.subtract(begun, number(1, "int64")))
-    rows: Expr = op.take(a.weight, a.indices, axis=0)
-    padding = _padding(c, a)
+    rows: Expr = widened(c, op.take(a.weight, a.indices, axis=0))
+    padding, kind = _padding(c, a), dtype_of(rows)
     if a.per_sample_weights is not None:
-        rows = op.multiply(rows, c.reshape(a.per_sample_weights, [count, 1]))
+        rows = op.multiply(rows, c.cast(c.reshape(a.per_sample_weights, [count, 1]), kind))
     valid: Expr = op.ones(ShapeExpr((count,)), "bool")
     if padding is not None:
         valid = op.not_equal(c.cast(a.indices, "int64"), number(padding, "int64"))
     kept = c.emit(valid)
     column = c.reshape(kept, [count, 1])
-    low = number(-math.inf if a.mode == 2 else 0, c.dtype)
+    low = number(-math.inf if a.mode == 2 else 0, kind)
     rows = rows if padding is None else op.where(column, rows, low)
     area = c.broadcast(low, [bags, width])
     made: Expr = op.scatter_nd(area, c.reshape(bag, [count, 1]), rows, reduction="max" if a.mode == 2 else "add")
@@ -382,7 +384,7 @@ def _uneven_bags(c: Context, a: Args, bags: Expr, width: Expr) -> Expr:
     counted = op.scatter_elements(zeros, bag, c.cast(kept, "int64"), axis=0, reduction="add")
     sizes = c.reshape(op.maximum(counted, number(1, "int64")), [bags, 1])
     if a.mode == 1:
-        made = op.divide(made, c.cast(sizes, c.dtype))
+        made = op.divide(made, c.cast(sizes, kind))
     elif a.mode == 2:
-        made = op.where(op.equal(made, low), number(0, c.dtype), made)
+        made = op.where(op.equal(made, low), number(0, kind), made)
     return made

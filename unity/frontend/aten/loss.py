@@ -69,6 +69,7 @@ def _nll_forward(c: Context, a: Args) -> Result:
 
 
 @aten("cross_entropy_loss.default")
+@rounded_once
 def _cross_entropy(c: Context, a: Args) -> Expr:
     """Targets are classes or, as floats, probabilities; a part of each, ``label_smoothing``, is spread over all classes.
 

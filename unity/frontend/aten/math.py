@@ -159,15 +159,16 @@ def _logical(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
     return lambda c, a: fn(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
 
 
+_FORMS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
 for _names, _fn in (
-    (("floor_divide.default", "floor_divide.Scalar"), op.floor_divide),
-    (("remainder.Tensor", "remainder.Scalar"), op.floor_mod), (("fmod.Tensor", "fmod.Scalar"), op.mod),
+    (("floor_divide.default", "floor_divide.Scalar"), op.floor_divide), (("fmod.Tensor", "fmod.Scalar"), op.mod),
+    (("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"), op.floor_mod),
     (("maximum.default", "max.other"), op.maximum), (("minimum.default", "min.other"), op.minimum),
     (("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"), op.bitwise_and),
     (("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"), op.bitwise_or),
     (("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"), op.bitwise_xor),
-    (("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor"), op.left_shift),
-    (("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor"), op.right_shift),
+    (("__lshift__.Scalar", "__lshift__.Tensor", *[f"bitwise_left_shift.{form}" for form in _FORMS]), op.left_shift),
+    (("__rshift__.Scalar", "__rshift__.Tensor", *[f"bitwise_right_shift.{form}" for form in _FORMS]), op.right_shift),
     (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp),
 ):  # fmt: skip
     aten(*_names)(_plain(_fn))
@@ -179,6 +180,7 @@ for _name, _fn in (("and", op.logical_and), ("or", op.logical_or), ("xor", op.lo
 
 
 @aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")
+@rounded_once
 def _pow(c: Context, a: Args) -> Expr:
     exponent = a.exponent
     if isinstance(a.self, Expr) and isinstance(exponent, (int, float)):

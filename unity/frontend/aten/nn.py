@@ -129,8 +129,8 @@ def _hard_gate(c: Context, x: Expr) -> Expr:
     return op.divide(op.nn_relu6(op.add(x, number(3, c.dtype))), number(6, c.dtype))
 
 
-aten("hardsigmoid.default")(lambda c, a: _hard_gate(c, a.self))
-aten("hardswish.default")(lambda c, a: op.multiply(a.self, _hard_gate(c, a.self)))
+aten("hardsigmoid.default")(rounded_once(lambda c, a: _hard_gate(c, a.self)))
+aten("hardswish.default")(rounded_once(lambda c, a: op.multiply(a.self, _hard_gate(c, a.self))))
 
 
 def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) -> Expr:
@@ -142,11 +142,12 @@ def _exponential(c: Context, x: Expr, alpha: float, scale: float, inner: float) 
     return made if scale == 1 else op.multiply(made, number(scale, c.dtype))
 
 
-aten("elu.default")(lambda c, a: _exponential(c, a.self, a.alpha, a.scale, a.input_scale))
-aten("celu.default")(lambda c, a: _exponential(c, a.self, a.alpha, 1, 1 / a.alpha))
+aten("elu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, a.scale, a.input_scale)))
+aten("celu.default")(rounded_once(lambda c, a: _exponential(c, a.self, a.alpha, 1, 1 / a.alpha)))
 
 
 @aten("glu.default")
+@rounded_once
 def _glu(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
     half = c.shape[axis]
@@ -219,6 +220,7 @@ def _trilinear(c: Context, a: Args) -> Expr:
 
 
 @aten("cosine_similarity.default")
+@rounded_once
 def _cosine(c: Context, a: Args) -> Expr:
     """The product of both over their lengths, each at least eps; both are brought to one shape before."""
     x, y = c.cast(a.x1, c.dtype), c.cast(a.x2, c.dtype)

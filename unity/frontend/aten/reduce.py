@@ -220,6 +220,7 @@ def _spectral_norm(c: Context, x: Expr, order: Any, rows: int, columns: int, kee
 
 
 @aten("linalg_vecdot.default")
+@rounded_once
 def _vecdot(c: Context, a: Args) -> Expr:
     product = op.multiply(c.cast(a.x, c.dtype), c.cast(a.y, c.dtype))
     return reduce(op.sum, product, a.dim, False)
