@@ -89,6 +89,8 @@ class GraphVerifier:
         local: list[Var] = []
         for binding in block.bindings:
             var = binding.var
+            if isinstance(binding, VarBinding) and isinstance(binding.value, Function):
+                defined.add(var)  # a local function may call itself
             with self.report.at(var.name):
                 self._value(binding.value, defined, "a dataflow block" if dataflow else pure)  # type: ignore[attr-defined]
                 if isinstance(var, DataflowVar):
@@ -105,8 +107,6 @@ class GraphVerifier:
                         )
                     self._agree(binding.target, var.ty, f"variable {var.name}", binding.span)
                 elif isinstance(binding, VarBinding):
-                    if isinstance(binding.value, Function):
-                        defined.add(var)  # a local function may call itself
                     self._agree(binding.value.ty, var.ty, f"variable {var.name}", binding.span)
                 self._symbols(var.ty, defined, f"the type of {var.name}", var.span)
                 self._define(var, defined)

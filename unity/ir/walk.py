@@ -8,6 +8,7 @@ from typing import Any
 from .binders import bound_symbols
 from .buffer import Buffer
 from .expr import DataflowVar, ShapeExpr, Var, VarBinding
+from .function import Function
 from .node import DEF, Node
 from .stmt import DeclBuffer, SeqStmt, Stmt
 from .types import Expr, Type
@@ -291,6 +292,8 @@ class _FreeVars:
                     self.visit(child)
             return
         if type(node) is VarBinding:  # binds its variable alone: the symbols of its type come from outside
+            if type(node.value) is Function:  # may call itself
+                self.bound.add(node.var)
             self.visit(node.value)
             self.bound.add(node.var)
             if self.in_types and node.var.ty.walked:

@@ -17,10 +17,20 @@ if TYPE_CHECKING:
 
 build = late_function("unity.frontend.compile", "compile")
 get_pipeline = late_function("unity.relax.transform", "get_pipeline")
+get_default_pipeline = late_function("unity.relax.transform", "get_default_pipeline")
+register_pipeline = late_function("unity.relax.transform", "register_pipeline")
 
 __getattr__, _ = lazy_names(__name__, {".vm.machine": ("VirtualMachine",), ".vm.executable": ("Executable",)})
 
-__all__ = [*_EXPRESSIONS, "Executable", "VirtualMachine", "build", "get_pipeline"]
+__all__ = [
+    *_EXPRESSIONS,
+    "Executable",
+    "VirtualMachine",
+    "build",
+    "get_default_pipeline",
+    "get_pipeline",
+    "register_pipeline",
+]
 
 
 def __dir__() -> list[str]:

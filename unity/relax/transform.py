@@ -5,13 +5,16 @@ A name with its arguments gives the pass of ``unity.transform`` with its options
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
+from ..ir.module import IRModule
 from ..support.errors import PassError
 from ..transform import DEFAULT_PIPELINE, Pipeline
-from ..transform.base import Pass, dataflowblock_pass, function_pass
+from ..transform.base import Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.library import PASSES
+from ..transform.relax.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
 
 _TABLE = {
     "AnnotateTIROpPattern": "annotate_tir_op_pattern",
@@ -21,19 +24,19 @@ _TABLE = {
     "BundleModelParams": "bundle_model_params param_tuple_name",
     "CallTIRRewrite": "lower_call_dps",
     "CanonicalizeBindings": "canonicalize",
-    "CombineParallelMatmul": "combine_parallel_matmul",
+    "CombineParallelMatmul": "combine_parallel_matmul check only_weights=False",
     "ComputePrimValue": "compute_prim_value",
-    "ConvertLayout": "convert_layout",
+    "ConvertLayout": "convert_layout desired_layouts=desired layout_cb",
     "ConvertToDataflow": "convert_to_dataflow min_size",
     "DataflowUseInplaceCalls": "dataflow_use_inplace_calls",
-    "DeadCodeElimination": "dead_code",
-    "DecomposeOpsForInference": "decompose_ops_for_inference",
-    "DecomposeOpsForTraining": "decompose_ops_for_training",
-    "EliminateCommonSubexpr": "eliminate_common_subexpr",
+    "DeadCodeElimination": "dead_code entry_functions",
+    "DecomposeOpsForInference": "decompose_ops_for_inference func_name",
+    "DecomposeOpsForTraining": "decompose_ops_for_training func_name",
+    "EliminateCommonSubexpr": "eliminate_common_subexpr call_only",
     "ExpandTupleArguments": "expand_tuple_arguments",
     "FoldBatchnormToConv2D": "fold_batch_norm_to_conv2d",
     "FoldConstant": "fold_constant",
-    "FuseOps": "fuse_ops",
+    "FuseOps": "fuse_ops fuse_opt_level",
     "FuseOpsByPattern": "fuse_ops_by_pattern patterns bind_constants annotate_codegen entry_functions",
     "FuseTIR": "fuse_tir",
     "FuseTransposeMatmul": "fuse_transpose_matmul",
@@ -41,8 +44,9 @@ _TABLE = {
     "InlinePrivateFunctions": "inline_private_functions",
     "KillAfterLastUse": "kill_after_last_use",
     "LambdaLift": "lambda_lift",
-    "LegalizeOps": "legalize_ops skip_ops=skip",
+    "LegalizeOps": "legalize_ops customize_legalize_map=customize skip_ops=skip enable_warning=warn",
     "LiftTransformParams": "lift_transform_params shared_transform=shared",
+    "LowerAllocTensor": "lower_alloc_tensor",
     "MergeCompositeFunctions": "merge_composite_functions",
     "Normalize": "normalize",
     "NormalizeGlobalVar": "normalize_global_var",
@@ -51,17 +55,20 @@ _TABLE = {
     "RemoveUnusedOutputs": "remove_unused_outputs",
     "RemoveUnusedParameters": "remove_unused_parameters",
     "RewriteDataflowReshape": "rewrite_reshape",
-    "RunCodegen": "run_codegen target_options",
+    "RunCodegen": "run_codegen target_options entry_functions",
     "StaticPlanBlockMemory": "plan_memory",
-    "ToMixedPrecision": "to_mixed_precision",
+    "ToMixedPrecision": "to_mixed_precision out_dtype=wide_results fp16_input_names=narrow_inputs dtype",
     "ToNonDataflow": "to_non_dataflow",
     "TopologicalSort": "topological_sort order direction",
     "UpdateParamStructInfo": "update_param_type sinfo_func=update",
     "UpdateParamType": "update_param_type ty_func=update",
 }
 """TVM's name to the pass, and its arguments in TVM's order: ``theirs=option`` where they are called otherwise."""
-_IN_THE_VM = ("LowerAllocTensor", "LowerRuntimeBuiltin", "VMBuiltinLower", "VMShapeLower")
-"""Passes whose work is part of writing bytecode (``unity/vm/compiler``): modules stay as they are."""
+_BUILT_IN: dict[str, dict[str, Any]] = {
+    "CombineParallelMatmul": {"only_weights": False},
+    "ToMixedPrecision": {"wide_results": True},
+}
+"""Options that TVM's pass has without being asked."""
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -74,6 +81,8 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "require_grads": _names,
     "skip": lambda value: tuple([f"R.{name.removeprefix('relax.').removeprefix('R.')}" for name in value]),
     "patterns": tuple,
+    "narrow_inputs": tuple,
+    "wide_results": lambda value: str(value) == "float32",
     "entry_functions": tuple,
     "order": lambda value: value.replace("-", "_"),
     "direction": lambda value: value.replace("-", "_"),
@@ -95,27 +104,74 @@ def _factory(name: str) -> Callable[..., Pass]:
                 help=f"it has: {', '.join(options) or 'none'}; options of {found}: unity.transform.{found}.with_options(...)",
             )  # fmt: skip
         chosen = {options[key]: value for key, value in given.items() if value is not None}
-        return step.with_options(**{key: _VALUES.get(key, lambda v: v)(value) for key, value in chosen.items()})
+        chosen = {key: _VALUES.get(key, lambda v: v)(value) for key, value in chosen.items()}
+        return step.with_options(**(_BUILT_IN.get(name, {}) | chosen))
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"``unity.transform.{found}``: {step.doc}"
     return make
 
 
-def get_pipeline(name: str = "default") -> Pipeline:
-    """A pipeline of graph passes: "default", or "zero" (legalize, annotate, fold, fuse). Raises PassError E502."""
+_PIPELINES: dict[str, Callable[..., Any]] = {}
+"""Pipelines of one's own: functions that give passes, by name."""
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: ``get_pipeline(name, ...)`` calls the function, which gives a pass or a pipeline."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        _PIPELINES[name] = function
+        return function
+
+    return register
+
+
+def get_default_pipeline(target: Any = None) -> Pipeline:
+    """The graph passes of a build; they are the same for all targets."""
+    return DEFAULT_PIPELINE
+
+
+def get_pipeline(name: str = "default", **options: Any) -> Any:
+    """A pipeline of graph passes: "default", "zero" (legalize, annotate, fold, fuse), or a registered one, given the options.
+
+    Raises PassError E502 for a name that is none.
+    """
+    if name in _PIPELINES:
+        return _PIPELINES[name](**options)
     if name == "zero":
         return Pipeline.parse("legalize_ops,annotate_tir_op_pattern,fold_constant,fuse_ops,fuse_tir")
     if name in ("default", "default_build"):
         return DEFAULT_PIPELINE
-    raise PassError("E502", f"no pipeline {name!r}", help="pipelines are: default, default_build, zero")
+    raise PassError(
+        "E502",
+        f"no pipeline {name!r}",
+        help=f"pipelines are: {', '.join(['default', 'default_build', 'zero', *_PIPELINES])}",
+    )
+
+
+@module_pass(name="written_with_bytecode")
+def _written_with_bytecode(mod: IRModule) -> IRModule:
+    """Nothing: what TVM's pass does here is done where bytecode is written (docs/vm.md)."""
+    return mod
+
+
+def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
+    """Shapes are computed and checked by the bytecode itself: the module stays as it is."""
+    return _written_with_bytecode
+
+
+def LowerRuntimeBuiltin() -> Pass:
+    """Builtins are named by the bytecode itself: the module stays as it is."""
+    return _written_with_bytecode
+
+
+VMBuiltinLower = LowerRuntimeBuiltin
 
 
 def __getattr__(name: str) -> Any:
-    if name in _IN_THE_VM:
-        raise AttributeError(f"{name} is no pass here: what it does is done where bytecode is written (docs/vm.md)")
     if name not in _TABLE:
-        raise AttributeError(f"there is no pass {name}; passes are: {', '.join(_TABLE)}")
+        close = difflib.get_close_matches(name, _TABLE, 3) or sorted(_TABLE)
+        raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
     globals()[name] = made = _factory(name)
     return made
 
@@ -124,4 +180,7 @@ def __dir__() -> list[str]:
     return sorted([*_TABLE, *__all__])
 
 
-__all__ = ["dataflowblock_pass", "function_pass", "get_pipeline"]
+__all__ = [
+    "FusionPattern", "LowerRuntimeBuiltin", "PatternCheckContext", "VMBuiltinLower", "VMShapeLower", "dataflowblock_pass",
+    "function_pass", "get_default_pipeline", "get_pipeline", "register_pipeline",
+]  # fmt: skip

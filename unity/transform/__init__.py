@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .relax.lambda_lift import lambda_lift
     from .relax.legalize_ops import legalize_ops
     from .relax.lift_transform_params import lift_transform_params
+    from .relax.lower_alloc_tensor import lower_alloc_tensor
     from .relax.lower_call_dps import lower_call_dps
     from .relax.merge_composite_functions import merge_composite_functions
     from .relax.normalize import normalize
@@ -138,6 +139,7 @@ _PLACES = {
     "relax.lambda_lift": ("lambda_lift",),
     "relax.legalize_ops": ("legalize_ops",),
     "relax.lift_transform_params": ("lift_transform_params",),
+    "relax.lower_alloc_tensor": ("lower_alloc_tensor",),
     "relax.lower_call_dps": ("lower_call_dps",),
     "relax.merge_composite_functions": ("merge_composite_functions",),
     "relax.normalize": (
@@ -175,7 +177,7 @@ __all__ = [
     "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
     "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir", "fuse_transpose_matmul",
     "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions", "kill_after_last_use",
-    "lambda_lift", "legalize_ops", "lift_transform_params", "lower_call_dps", "merge_composite_functions",
+    "lambda_lift", "legalize_ops", "lift_transform_params", "lower_alloc_tensor", "lower_call_dps", "merge_composite_functions",
     "module_pass", "normalize", "normalize_global_var", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
     "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
     "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",

@@ -10,9 +10,11 @@ done once: ``only_weights`` asks for that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.analysis import var_to_value
 from ...ir.expr import BindingBlock, Call, Constant, IntImm, TupleGetItem, Var, VarBinding
 from ...ir.function import Function
 from ...ir.relation import Answer, dims, same_dim
@@ -28,10 +30,12 @@ from .sharing import changed_vars
 
 @dataclass(slots=True, frozen=True)
 class CombineParallelMatmulOptions:
-    """``min_size``: least number of products joined; ``only_weights``: the matrices are parameters or constants."""
+    """``min_size``: least number of products joined; ``only_weights``: the matrices are parameters or constants; ``check``: asked
+    with the left operand, the matrices, an empty list (biases stay where they are) and the value of each variable."""
 
     min_size: int = 2
     only_weights: bool = True
+    check: Callable[[Expr, list[Expr], list[Expr], dict[Var, Expr]], bool] | None = None
 
 
 class _Group:
@@ -84,9 +88,11 @@ def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _G
                     by_left[(block, left)].append([(binding.var, value)])
                     ready[binding.var] = set(bound)
         bound.add(binding.var)
-    for groups in by_left.values():
+    values = var_to_value(fn) if options.check is not None else {}
+    for (_, shared), groups in by_left.items():
         for calls in groups:
-            if len(calls) >= options.min_size:
+            refused = options.check is not None and not options.check(shared, [c.args[1] for _, c in calls], [], values)
+            if len(calls) >= options.min_size and not refused:
                 made = _Group(calls)
                 found.update({var: made for var, _ in calls})
     return found

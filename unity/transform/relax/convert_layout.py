@@ -13,16 +13,18 @@ pay for the transpositions at its borders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir.builder import make_call
-from ...ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var
+from ...ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, op
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, TupleType
 from ...op.manipulate import expand_dims, permutation, permute_dims, reshape
 from ...op.rules import int_attr, is_one
+from ...support.errors import PassError
 from ..base import function_pass
 from ..rules.base import host_machine
 from .dead_code import clean_function
@@ -47,11 +49,37 @@ UNKNOWN = 64
 @dataclass(slots=True, frozen=True)
 class ConvertLayoutOptions:
     """``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions;
-    ``lanes``: output channels from which on a convolution follows (0: a vector of this machine)."""
+    ``lanes``: output channels from which on a convolution follows (0: a vector of this machine).
+
+    ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
+    whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
+    """
 
     only_constants: bool = True
     always: bool = False
     lanes: int = 0
+    desired: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    layout_cb: Callable[[Call], Mapping[str, Sequence[str]]] | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Are layouts asked for by name?"""
+        return bool(self.desired) or self.layout_cb is not None
+
+    def kernel(self, call: Call, rank: int) -> str | None:
+        """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
+        table = self.desired if self.layout_cb is None else self.layout_cb(call)
+        layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(
+            op_called(call)
+        )
+        if layouts is None or layouts[0] == first_layout(rank):
+            return None
+        usual = "OI" + first_layout(rank)[2:]
+        kernel = layouts[1] if len(layouts) > 1 else usual
+        if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
+            raise PassError("E745", f"{op_called(call)} cannot be computed in the layouts {layouts}",
+                            help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
+        return kernel
 
 
 def _count(value: Expr) -> int:
@@ -144,6 +172,9 @@ class _Converter:
         if not call.ty.dtype.is_float and not of_bytes:
             return None
         groups, features = int_attr(call, "groups", 1), shape[0]
+        asked = self.options.kernel(call, rank)
+        if self.options.asked:
+            return None if asked is None else self.channels_last(call, self.operand(data, rank), asked)
         lanes = self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
         if type(features) is not IntImm or features.value < lanes:
@@ -153,23 +184,31 @@ class _Converter:
         form = self.operand(data, rank) if of_bytes else self.known(data)
         if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
             return None
-        axes = [*range(2, rank), 0, 1] if depthwise else [*range(2, rank), 1, 0]
-        kernel = self.rewriter.emit(permute_dims(weight, axes=axes), "weight")
-        attrs = {
-            **call.attrs,
-            "data_layout": space if form is None else last_layout(rank),
-            "kernel_layout": space[2:] + ("OI" if depthwise else "IO"),
-            "out_layout": last_layout(rank),
-        }
         self.saved += (
             _count(call) * _count(weight) // features.value * (THIN if depthwise else BYTES if of_bytes else 1)
         )
-        assert type(call.op) is Op
+        return self.channels_last(call, form, space[2:] + ("OI" if depthwise else "IO"))
+
+    def channels_last(self, call: Call, form: Expr | None, kernel_layout: str) -> Expr:
+        """The convolution of a form of its data (of the data itself where there is none) with results in channels last."""
+        assert self.rewriter is not None and type(call.op) is Op
+        data, weight = call.args
+        rank = rank_of(data)
+        order = "OI" + first_layout(rank)[2:]
+        kernel = self.rewriter.emit(permute_dims(weight, axes=[order.index(c) for c in kernel_layout]), "weight")
+        attrs = {
+            **call.attrs,
+            "data_layout": first_layout(rank) if form is None else last_layout(rank),
+            "kernel_layout": kernel_layout,
+            "out_layout": last_layout(rank),
+        }
         return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
 
     def transposed(self, call: Call) -> Expr | None:
         """A transposed convolution with channels last, None where it stays."""
         assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        if self.options.asked:
+            return None
         data, weight = call.args
         features = phase_features(call)
         if features is None or call.ty.dtype is None or not call.ty.dtype.is_float:
@@ -259,8 +298,8 @@ def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
         return converter.call(value) if type(value) is Call else value
 
     made = GraphRewriter(rule).function(fn)
-    if not converter.saved:
+    if not converter.saved and not options.asked:
         return fn
     made = clean_function(made)
     moved = _transposed(made) - _transposed(fn)
-    return made if options.always or converter.saved > PAYS * moved else fn
+    return made if options.always or options.asked or converter.saved > PAYS * moved else fn

@@ -1,11 +1,13 @@
 """Removal of what has no use: bindings without effect, and private functions nobody calls.
 
-Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol. A module
-without any public function keeps all its functions.
+Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol, and those named in
+``entry_functions``. A module without any of these keeps all its functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchCast, SeqExpr, Var
@@ -16,6 +18,7 @@ from ...ir.node import replace
 from ...ir.relation import Answer, is_subtype
 from ...ir.types import Expr
 from ...ir.walk import collect, post_order
+from ...support.errors import PassError
 from ..base import module_pass
 from .blocks import join_blocks
 
@@ -98,9 +101,10 @@ def clean_function(fn: Function) -> Function:
     return fn if body is fn.body else replace(fn, body=body)
 
 
-def reachable(mod: IRModule) -> set[str]:
-    """Names of functions that public functions need; all names where none is public."""
-    work = [name for name, fn in mod.functions.items() if "global_symbol" in (getattr(fn, "attrs", None) or {})]
+def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
+    """Names of functions that public functions and ``entries`` need; all names where there are none."""
+    public = [name for name, fn in mod.functions.items() if "global_symbol" in (getattr(fn, "attrs", None) or {})]
+    work = [*public, *entries]
     if not work:
         return set(mod.functions)
     found: set[str] = set()
@@ -113,14 +117,29 @@ def reachable(mod: IRModule) -> set[str]:
     return found
 
 
-@module_pass()
-def dead_code(mod: IRModule) -> IRModule:
+@dataclass(slots=True, frozen=True)
+class DeadCodeOptions:
+    """``entry_functions``: functions kept besides the public ones."""
+
+    entry_functions: tuple[str, ...] = ()
+
+
+def require_functions(mod: IRModule, names: Sequence[str]) -> None:
+    """Raise PassError E744 for a name that is no function of the module."""
+    for name in names:
+        if name not in mod:
+            raise PassError("E744", f"the module has no function {name!r}", help=f"it has: {', '.join(mod.functions)}")
+
+
+@module_pass(options=DeadCodeOptions)
+def dead_code(mod: IRModule, options: DeadCodeOptions) -> IRModule:
     """Remove unused bindings, then private functions nothing public reaches."""
+    require_functions(mod, options.entry_functions)
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         made = clean_function(fn)
         if made is not fn:
             changes[name] = made
     cleaned = mod.with_functions(changes) if changes else mod
-    alive = reachable(cleaned)
+    alive = reachable(cleaned, options.entry_functions)
     return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...ir.expr import Call, ShapeExpr, Tuple
 from ...ir.function import Function
+from ...ir.module import IRModule
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
 from ...op import create, elementwise, manipulate, reduce
@@ -21,7 +22,8 @@ from ...op.lowering import SMALL_FLOATS
 from ...op.norm import norm_axes
 from ...op.rules import bool_attr, int_attr, normal_axis
 from ...op.table import constant
-from ..base import function_pass
+from ..base import module_pass
+from .dead_code import require_functions
 from .liveness import op_called
 from .normalize import normal_form
 from .rewriting import GraphRewriter
@@ -119,10 +121,12 @@ TRAINING: dict[str, Rule] = {**INFERENCE, "R.nn.layer_norm": layer_norm, "R.nn.r
 
 @dataclass(slots=True, frozen=True)
 class DecomposeOptions:
-    """``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first."""
+    """``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first; ``func_name``: the
+    one function to change, all where it is None."""
 
     names: tuple[str, ...] = ()
     custom: tuple[tuple[str, Rule], ...] = ()
+    func_name: str | None = None
 
 
 def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -> Function:
@@ -143,13 +147,20 @@ def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -
     return made
 
 
-@function_pass(options=DecomposeOptions)
-def decompose_ops_for_inference(fn: Function, options: DecomposeOptions) -> Function:
+def _each(mod: IRModule, rules: dict[str, Rule], options: DecomposeOptions) -> IRModule:
+    if options.func_name is not None:
+        require_functions(mod, [options.func_name])
+    chosen = {n: fn for n, fn in mod.graph_functions().items() if options.func_name in (None, n)}
+    return mod.with_functions({name: decompose(fn, rules, options) for name, fn in chosen.items()})
+
+
+@module_pass(options=DecomposeOptions)
+def decompose_ops_for_inference(mod: IRModule, options: DecomposeOptions) -> IRModule:
     """Take batch normalisation and dropout apart."""
-    return decompose(fn, INFERENCE, options)
+    return _each(mod, INFERENCE, options)
 
 
-@function_pass(options=DecomposeOptions)
-def decompose_ops_for_training(fn: Function, options: DecomposeOptions) -> Function:
+@module_pass(options=DecomposeOptions)
+def decompose_ops_for_training(mod: IRModule, options: DecomposeOptions) -> IRModule:
     """Take normalisations apart into operators with simple gradients."""
-    return decompose(fn, TRAINING, options)
+    return _each(mod, TRAINING, options)

@@ -7,6 +7,7 @@ results of one function, since a caller may change one of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.expr import Call, Constant, DataflowBlock, DataflowVar, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
@@ -81,8 +82,9 @@ def _equal(a: Any, b: Any) -> bool:
 class _Sharing(GraphRewriter):
     """A rewriter that knows the values computed in the scopes around."""
 
-    def __init__(self, fn: Function) -> None:
+    def __init__(self, fn: Function, call_only: bool) -> None:
         super().__init__(lambda value, rewriter: self.share(value))
+        self.call_only = call_only
         self.fixed = changed_vars(fn)
         self.leaving = returned_vars(fn)
         self.scopes: list[Scope] = []
@@ -108,7 +110,7 @@ class _Sharing(GraphRewriter):
     def share(self, value: Expr) -> Any:
         var = self.var
         assert var is not None
-        if var in self.fixed or not _mergeable(value):
+        if var in self.fixed or not _mergeable(value) or (self.call_only and type(value) is not Call):
             return value
         key = _hash(value)
         for scope in self.scopes:
@@ -126,7 +128,14 @@ class _Sharing(GraphRewriter):
         return value
 
 
-@function_pass()
-def eliminate_common_subexpr(fn: Function) -> Function:
+@dataclass(slots=True, frozen=True)
+class CommonSubexprOptions:
+    """``call_only``: share calls alone, not fields of tuples."""
+
+    call_only: bool = False
+
+
+@function_pass(options=CommonSubexprOptions)
+def eliminate_common_subexpr(fn: Function, options: CommonSubexprOptions) -> Function:
     """Share equal expressions without effects."""
-    return _Sharing(fn).function(fn)
+    return _Sharing(fn, options.call_only).function(fn)

@@ -42,7 +42,7 @@ from ...ir.relation import shape_type
 from ...ir.structural import structural_equal, structural_hash
 from ...ir.types import Expr, PrimType
 from ...ir.walk import Rewriter, free_vars, fresh_copy
-from ..base import module_pass
+from ..base import PassContext, module_pass
 from .fusion_graph import Item, Partition, Patterns, build_graph
 
 MAX_NAME = 60
@@ -142,10 +142,12 @@ def _with_args(value: Expr, params: _Params) -> Expr:
 
 @dataclass(slots=True, frozen=True)
 class FuseOptions:
-    """``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number."""
+    """``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number;
+    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext."""
 
     max_depth: int = 64
     max_args: int = 0
+    fuse_opt_level: int = -1
 
 
 class _BlockFuser:
@@ -211,6 +213,9 @@ class _Sequences(Rewriter):
 @module_pass(options=FuseOptions)
 def fuse_ops(mod: IRModule, options: FuseOptions) -> IRModule:
     """Group calls of tensor programs into primitive functions."""
+    level = options.fuse_opt_level if options.fuse_opt_level >= 0 else PassContext.current().opt_level
+    if level == 0:
+        return mod
     fuser = _BlockFuser(mod, options)
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():

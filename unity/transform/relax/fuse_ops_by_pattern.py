@@ -12,7 +12,7 @@ no, or when a value would have to be known before it is computed. Values used ou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.expr import (
@@ -62,12 +62,21 @@ Check = Callable[[PatternCheckContext], bool]
 
 @dataclass(slots=True, frozen=True)
 class FusionPattern:
-    """A pattern with a name (``"library.kind"``), names for parts of it, and a further condition."""
+    """A pattern with a name (``"library.kind"``), names for parts of it, and a further condition.
+
+    ``attrs_getter`` gives attributes of the function made of a match, from what the named parts matched.
+    """
 
     name: str
     pattern: DFPattern
-    annotations: Mapping[str, DFPattern] = field(default_factory=dict)
+    annotation_patterns: Mapping[str, DFPattern] | None = None
     check: Check | None = None
+    attrs_getter: Callable[[dict[str, Expr]], Mapping[str, Any]] | None = None
+
+    @property
+    def annotations(self) -> Mapping[str, DFPattern]:
+        """Names of parts."""
+        return self.annotation_patterns or {}
 
 
 PATTERNS: list[FusionPattern] = []
@@ -95,13 +104,13 @@ def get_pattern(name: str) -> FusionPattern:
 
 
 def as_pattern(given: FusionPattern | tuple[Any, ...]) -> FusionPattern:
-    """A pattern from ``(name, pattern[, annotations[, check]])``; the third may also be the check."""
+    """A pattern from ``(name, pattern[, annotations[, check[, attrs_getter]]])``; the third may also be the check."""
     if isinstance(given, FusionPattern):
         return given
     name, pattern, *rest = given
     annotations = rest[0] if rest and isinstance(rest[0], Mapping) else {}
-    checks = [r for r in rest if callable(r)]
-    return FusionPattern(name, pattern, dict(annotations), checks[0] if checks else None)
+    functions = [r for r in rest if callable(r) or (r is None and annotations)]
+    return FusionPattern(name, pattern, dict(annotations), *functions[:2])
 
 
 @dataclass(slots=True, frozen=True)
@@ -147,10 +156,12 @@ class BlockView:
         return True
 
 
-def _matches(pattern: FusionPattern, view: BlockView, values: dict[Var, Expr], taken: set[Var]) -> list[list[Var]]:
-    """Groups of variables of a block that match a pattern."""
+def _matches(
+    pattern: FusionPattern, view: BlockView, values: dict[Var, Expr], taken: set[Var]
+) -> list[tuple[list[Var], dict[str, Any]]]:
+    """Groups of variables of a block that match a pattern, and the attributes of their functions."""
     bound = {value: var for var, value in values.items()}
-    found: list[list[Var]] = []
+    found: list[tuple[list[Var], dict[str, Any]]] = []
     for var, value in reversed(
         values.items()
     ):  # the last value of a match first: a pattern with optional ends is matched whole
@@ -162,12 +173,13 @@ def _matches(pattern: FusionPattern, view: BlockView, values: dict[Var, Expr], t
         group = {bound[e] for e in matcher.inside if e in bound} | {var}
         if any([v in taken or not _may_move(values[v]) for v in group]) or not view.is_convex(group):
             continue
-        if pattern.check is not None and not pattern.check(
-            _context(pattern, matcher, value, group, view, values, bound)
-        ):
+        context = _context(pattern, matcher, value, group, view, values, bound)
+        if pattern.check is not None and not pattern.check(context):
             continue
         taken |= group
-        found.append(sorted(group, key=view.order.__getitem__))
+        more = pattern.attrs_getter(context.annotated_expr) if pattern.attrs_getter is not None else {}
+        attrs = {"Composite": pattern.name, "Primitive": True, **more}
+        found.append((sorted(group, key=view.order.__getitem__), attrs))
     return found
 
 
@@ -250,8 +262,7 @@ def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModul
         taken: set[Var] = set()
         groups = []
         for pattern in patterns:
-            attrs = {"Composite": pattern.name, "Primitive": True}
-            for group in _matches(pattern, view, values, taken):
+            for group, attrs in _matches(pattern, view, values, taken):
                 groups.append((group, target(pattern.name), attrs))
         return replace_groups(block, groups, not options.bind_constants) if groups else block
 

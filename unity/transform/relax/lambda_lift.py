@@ -12,9 +12,10 @@ from typing import Any
 from ...ir.binders import bound_symbols
 from ...ir.expr import Call, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
+from ...ir.infer import is_pure_call
 from ...ir.module import IRModule
 from ...ir.relation import shape_type
-from ...ir.types import OBJECT, Expr, FuncType, PrimType, Type
+from ...ir.types import OBJECT, Expr, PrimType, Type
 from ...ir.walk import collect, free_vars, fresh_copy, substitute
 from ..base import module_pass
 from .rewriting import GraphRewriter, Replaced, each_binding
@@ -36,6 +37,11 @@ class _Lifter:
         """The function with its local functions lifted; inner ones first."""
         lifted: dict[Var, tuple[GlobalVar, tuple[Expr, ...], Type]] = {}
         values = _used_as_values(fn)
+        pure = {
+            b.var
+            for _, b in each_binding(fn)
+            if isinstance(b, VarBinding) and type(b.value) is Call and is_pure_call(b.value)
+        }
 
         def rule(value: Expr, rewriter: GraphRewriter) -> Any:
             var = rewriter.var
@@ -52,8 +58,7 @@ class _Lifter:
                 if value.op in lifted:
                     target, captured, _ = lifted[value.op]
                     return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
-                pure = isinstance(value.op.ty, FuncType) and value.op.ty.pure
-                name = "R.invoke_pure_closure" if pure else "R.invoke_closure"
+                name = "R.invoke_pure_closure" if var in pure else "R.invoke_closure"
                 return Call(op(name), (value.op, Tuple(value.args)), {}, (value.ty,), value.ty, value.span)
             return value
 

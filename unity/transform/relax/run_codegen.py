@@ -25,6 +25,7 @@ from ...ir.node import replace
 from ...ir.types import Expr, ShapeType, TupleType
 from ...support.errors import PassError
 from ..base import module_pass
+from .dead_code import reachable, require_functions
 from .rewriting import GraphRewriter
 
 Codegen = Callable[[dict[str, Function], Mapping[str, Any]], Mapping[str, Any]]
@@ -43,9 +44,11 @@ def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
 
 @dataclass(slots=True, frozen=True)
 class RunCodegenOptions:
-    """``target_options``: options by name of the code generator."""
+    """``target_options``: options by name of the code generator; ``entry_functions``: where given, functions that neither these nor
+    public ones need are removed."""
 
     target_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entry_functions: tuple[str, ...] = ()
 
 
 def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
@@ -114,10 +117,13 @@ def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
 
     for name, fn in mod.graph_functions().items():
         if name not in changes:
-            rewritten: Function = GraphRewriter(rule).function(fn)
-            if rewritten is not fn:
-                changes[name] = rewritten
-    return mod.with_functions(changes) if changes else mod
+            changes[name] = GraphRewriter(rule).function(fn)
+    result = mod.with_functions(changes) if changes else mod
+    if not options.entry_functions:
+        return result
+    require_functions(result, options.entry_functions)
+    alive = reachable(result, options.entry_functions)
+    return result.with_functions({name: None for name in result.functions if name not in alive})
 
 
 __all__ = ["CODEGENS", "RunCodegenOptions", "as_call_dps", "register_codegen", "run_codegen"]

@@ -8,6 +8,8 @@ stays in float32. Every variable keeps its type, so the signature does not chang
 
 Recurrent layers take their weight in 16 bits.
 
+Parameters named in ``narrow_inputs`` become 16-bit floats themselves: the one change of a signature.
+
 With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and
 nothing follows in 16 bits.
 """
@@ -20,13 +22,15 @@ from typing import Any
 from ...ffi.dtype import DataType
 from ...ffi.tensor import Tensor
 from ...ir.builder import make_call
-from ...ir.expr import Call, Constant, Op, Tuple, Var, op
+from ...ir.expr import BindingBlock, Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
+from ...ir.node import replace
 from ...ir.types import Expr, TensorType
 from ...op.create import astype
 from ...op.table import constant
 from ...support.errors import PassError
 from ..base import function_pass
+from .blocks import join_blocks
 from .rewriting import GraphRewriter
 from .sharing import Visibility, changed_vars
 
@@ -50,11 +54,13 @@ _SMALL = ("float16", "bfloat16")
 
 @dataclass(slots=True, frozen=True)
 class MixedPrecisionOptions:
-    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded."""
+    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded;
+    ``narrow_inputs``: names of float32 parameters that are given in 16 bits."""
 
     dtype: str = "float16"
     keep: tuple[str, ...] = ()
     wide_results: bool = False
+    narrow_inputs: tuple[str, ...] = ()
 
 
 def _is_wide(value: Expr) -> bool:
@@ -76,6 +82,12 @@ class _Narrowing:
         self.narrow: dict[Var, tuple[Any, Expr]] = {}
         """The 16-bit form of a variable, and the block in which it may be used (None: anywhere the variable may)."""
         self.constants: dict[int, tuple[Constant, Constant]] = {}
+        self.inputs = {p: self.input(p) for p in fn.params if p.name in options.narrow_inputs and _is_wide(p)}
+
+    def input(self, param: Var) -> Var:
+        """A float32 parameter in 16 bits."""
+        assert isinstance(param.ty, TensorType)
+        return Var(param.name, replace(param.ty, dtype=DataType(self.dtype)), param.span)
 
     def known(self, value: Expr, rewriter: GraphRewriter) -> Expr | None:
         """The 16-bit form of an operand where there is one already."""
@@ -85,6 +97,8 @@ class _Narrowing:
                 array = value.data.numpy().astype(DataType(self.dtype).numpy)
                 found = self.constants[id(value.data)] = (value, constant(Tensor(array)))
             return found[1]
+        if value in self.inputs:
+            return self.inputs[value]
         if isinstance(value, Var) and value in self.narrow:
             block, form = self.narrow[value]
             if block is self._here(rewriter):
@@ -158,7 +172,12 @@ def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function
         return narrowing.call(value, rewriter) if type(value) is Call else value
 
     made: Function = GraphRewriter(rule).function(fn)
-    return made
+    if not narrowing.inputs:
+        return made
+    assert type(made.body) is SeqExpr
+    casts = [VarBinding(wide, astype(narrow, dtype="float32")) for wide, narrow in narrowing.inputs.items()]
+    body = SeqExpr(join_blocks((BindingBlock(tuple(casts)), *made.body.blocks)), made.body.body, made.body.span)
+    return replace(made, params=tuple([narrowing.inputs.get(p, p) for p in made.params]), body=body)
 
 
 __all__ = ["ALWAYS", "FOLLOW", "MixedPrecisionOptions", "to_mixed_precision"]
