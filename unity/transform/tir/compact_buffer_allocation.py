@@ -23,7 +23,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, AttrStmt, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
-from ...ir.walk import Rewriter, collect, used_vars
+from ...ir.walk import Rewriter, children, collect, used_vars
 from ..base import prim_func_pass
 from .move_accesses import MoveAccesses
 from .touched import Access, accesses_of, box, written_before_read
@@ -33,6 +33,7 @@ class _Compact(Rewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
         self.analyzer = Analyzer(symbols)
+        self.users = _Users()
 
     def enter(self, node: Any) -> Any | None:
         if type(node) is For:
@@ -74,14 +75,15 @@ class _Compact(Rewriter):
     def place(self, alloc: AllocBuffer, rest: Stmt) -> Stmt | None:
         """The rest of a sequence with the allocation in its place, or None to leave both as they are."""
         buffer = alloc.buffer
-        if buffer.strides or buffer.elem_offset is not None or not buffer.shape or accesses_of(rest, buffer) is None:
+        if buffer.strides or buffer.elem_offset is not None or not buffer.shape:
             return None
-        path = _path(rest, buffer)
+        path = self.users.path(rest, buffer.data)
         for depth in range(len(path) - 1, -1, -1):
             if depth and (type(path[depth - 1]) is not For):
                 continue  # only the inside of a loop is worth moving to
             accesses = accesses_of(path[depth], buffer)
-            assert accesses is not None
+            if accesses is None:
+                return None
             with self.analyzer.scope():
                 for loop in path[:depth]:
                     if type(loop) is For:
@@ -138,29 +140,44 @@ def _constant_size(buffer: Buffer) -> bool:
     return len(extents) == len(buffer.shape) and 0 <= math.prod(extents) < 1 << 40 and min(extents) >= 0
 
 
-def _path(stmt: Stmt, buffer: Buffer) -> list[Stmt]:
-    """Nested statements that each hold all uses of a buffer, from outside in."""
-    path = [stmt]
-    while True:
-        inner = _only_user(path[-1], buffer)
-        if inner is None:
-            return path
-        path.append(inner)
+class _Users:
+    """Which variables statements use, each statement looked into once."""
 
+    def __init__(self) -> None:
+        self.known: dict[Stmt, set[Var]] = {}
 
-def _only_user(stmt: Stmt, buffer: Buffer) -> Stmt | None:
-    kind = type(stmt)
-    if kind is SeqStmt:
-        users = [part for part in stmt.stmts if buffer.data in used_vars(part)]  # type: ignore[attr-defined]
-        return users[0] if len(users) == 1 else None
-    if kind is For and stmt.kind in ("serial", "parallel", "unrolled"):  # type: ignore[attr-defined]
-        bounds = [stmt.min, stmt.extent]  # type: ignore[attr-defined]
-        return None if any([buffer.data in used_vars(e) for e in bounds]) else stmt.body  # type: ignore[attr-defined]
-    if kind is AttrStmt:
-        return stmt.body  # type: ignore[attr-defined, no-any-return]
-    if kind is IfThenElse and stmt.else_case is None and buffer.data not in used_vars(stmt.cond):  # type: ignore[attr-defined]
-        return stmt.then_case  # type: ignore[attr-defined, no-any-return]
-    return None
+    def used(self, stmt: Stmt) -> set[Var]:
+        """The variables in a statement."""
+        found = self.known.get(stmt)
+        if found is None:
+            parts = children(stmt)
+            held = [self.used(part) if isinstance(part, Stmt) else set(used_vars(part)) for part in parts]
+            found = self.known[stmt] = set().union(*held)
+        return found
+
+    def path(self, stmt: Stmt, data: Var) -> list[Stmt]:
+        """Nested statements that each hold all uses of a pointer, from outside in."""
+        path = [stmt]
+        while True:
+            inner = self.only_user(path[-1], data)
+            if inner is None:
+                return path
+            path.append(inner)
+
+    def only_user(self, stmt: Stmt, data: Var) -> Stmt | None:
+        """The statement directly inside that holds all uses of a pointer."""
+        kind = type(stmt)
+        if kind is SeqStmt:
+            users = [part for part in stmt.stmts if data in self.used(part)]  # type: ignore[attr-defined]
+            return users[0] if len(users) == 1 else None
+        if kind is For and stmt.kind in ("serial", "parallel", "unrolled"):  # type: ignore[attr-defined]
+            bounds = [stmt.min, stmt.extent]  # type: ignore[attr-defined]
+            return None if any([data in used_vars(e) for e in bounds]) else stmt.body  # type: ignore[attr-defined]
+        if kind is AttrStmt:
+            return stmt.body  # type: ignore[attr-defined, no-any-return]
+        if kind is IfThenElse and stmt.else_case is None and data not in used_vars(stmt.cond):  # type: ignore[attr-defined]
+            return stmt.then_case  # type: ignore[attr-defined, no-any-return]
+        return None
 
 
 def _rebuilt(path: list[Stmt], inner: Stmt) -> Stmt:
