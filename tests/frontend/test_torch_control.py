@@ -225,3 +225,22 @@ def test_slices_with_bounds_from_the_data() -> None:
     for bounds in ((3, 4), (0, 0), (9, 2), (-2, -1), (-9, -9), (1, -9), (4, 20)):
         given = torch.tensor(bounds)
         torch.testing.assert_close(run(x, given), Parts()(x, given), equal_nan=True)
+
+
+class Chosen(torch.nn.Module):
+    """Rows and columns whose number only the data knows, as samplers step through their schedules."""
+
+    def forward(self, x: Any, at: Any) -> Any:
+        row, column = at[0].item(), at[1].item()
+        written = torch.select_scatter(x, x[0] * 2, 0, row), torch.select_scatter(x, x[:, 0] * 2, 1, column)
+        return x[at[0]], x[:, at[1]], x[at[0], at[1]], *written
+
+
+def test_elements_at_a_place_from_the_data() -> None:
+    x = torch.randn(6, 7)
+    sizes = [{0: torch.export.Dim("rows", min=2), 1: torch.export.Dim("columns", min=2)}, {}]
+    for shapes in (None, sizes):
+        run = unity.compile(Chosen(), example_inputs=(x, torch.tensor([3, 4])), strict=True, dynamic_shapes=shapes)
+        for places in ((3, 4), (0, 0), (-6, -1), (5, -7)):
+            given = torch.tensor(places)
+            torch.testing.assert_close(run(x, given), Chosen()(x, given))

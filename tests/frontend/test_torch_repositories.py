@@ -150,3 +150,20 @@ def test_pieces_of_many_symbolic_sizes_are_joined() -> None:
     compiled = check(model, x, torch.randint(0, 8, (9,)).sort()[0])
     for other in (torch.zeros(9, dtype=torch.int64), torch.randint(0, 8, (9,)).sort()[0]):
         again(compiled, model, x, other)
+
+
+class Upsampled(torch.nn.Module):
+    """A flow field upsampled by convex combinations of its neighbours."""
+
+    def forward(self, flow: Any, mask: Any) -> Any:
+        n, _, h, w = flow.shape
+        weights = mask.view(n, 1, 9, 4, 4, h, w).softmax(2)
+        windows = torch.nn.functional.unfold(4 * flow, [3, 3], padding=1).view(n, 2, 9, 1, 1, h, w)
+        made = (weights * windows).sum(2).permute(0, 1, 4, 2, 5, 3).reshape(n, 2, 4 * h, 4 * w)
+        return made, torch.nn.functional.unfold(flow, (2, 3), dilation=(2, 1), padding=(1, 0), stride=(2, 3))
+
+
+def test_windows_of_images_of_symbolic_sizes() -> None:
+    sizes = {0: torch.export.Dim("n"), 2: torch.export.Dim("h", min=3), 3: torch.export.Dim("w", min=6)}
+    compiled = check(Upsampled(), torch.randn(2, 2, 5, 6), torch.randn(2, 144, 5, 6), dynamic_shapes=(sizes, sizes))
+    again(compiled, Upsampled(), torch.randn(1, 2, 4, 8), torch.randn(1, 144, 4, 8))

@@ -359,10 +359,14 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
 @aten("select_scatter.default")
 def _select_scatter(c: Context, a: Args) -> Expr:
     axis = axis_of(a.dim, rank_of(a.self))
-    extent, index = shape_of(a.self)[axis], static(to_dim(a.index), "the index")
-    at = build.add(extent, index) if index < 0 else to_dim(index)
+    extent, index = shape_of(a.self)[axis], to_dim(a.index)
     shape = [to_dim(1) if i == axis else d for i, d in enumerate(shape_of(a.self))]
-    return _replaced(c, a.self, axis, at, c.reshape(a.src, shape))
+    part = c.cast(c.reshape(a.src, shape), c.dtype)
+    if type(index) is not IntImm:  # only the program knows it
+        line = [extent if i == axis else to_dim(1) for i in range(len(shape))]
+        places = op.reshape(op.arange(0, extent, dtype="int64"), ShapeExpr(tuple(line)))
+        return op.where(op.equal(places, c.cast(_place(c, index, extent), "int64")), part, a.self)
+    return _replaced(c, a.self, axis, build.add(extent, index) if index.value < 0 else index, part)
 
 
 def _replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import op
-from ...ir.build import mul
+from ...ir.build import add, floordiv, mul, sub
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.types import Expr
 from ...op.rules import product
@@ -259,13 +259,17 @@ def _im2col(c: Context, a: Args) -> Expr:
     kernel, stride, border, gap = [pair(v, 2) for v in (a.kernel_size, a.stride, a.padding, a.dilation)]
     x = _batched(c, a.self, 2) if rank_of(a.self) == 3 else a.self
     padded = c.emit(op.nn_pad(x, pad_width=(0, 0, 0, 0, border[0], border[0], border[1], border[1])))
-    spans = [static(d, "the size of the image") for d in shape_of(padded)[2:]]
-    out = [(s - (k - 1) * g - 1) // t + 1 for s, k, g, t in zip(spans, kernel, gap, stride)]
+    sizes = []
+    for extent, k, g, t in zip(shape_of(padded)[2:], kernel, gap, stride):
+        last = sub(extent, (k - 1) * g + 1)
+        sizes.append(add(last if t == 1 else floordiv(last, t), 1))
     parts = []
     for places in itertools.product(*[range(k) for k in kernel]):
-        begin = [p * g for p, g in zip(places, gap)]
-        end = [b + (o - 1) * t + 1 for b, o, t in zip(begin, out, stride)]
-        parts.append(op.strided_slice(padded, axes=(2, 3), begin=tuple(begin), end=tuple(end), strides=stride))
+        part: Expr = padded
+        for axis in range(2):
+            begin = to_dim(places[axis] * gap[axis])
+            part = cut(part, axis + 2, begin, sizes[axis], stride[axis])
+        parts.append(part)
     made = op.stack(parts, axis=2)
     return c.reshape(made)
 
