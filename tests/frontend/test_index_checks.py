@@ -20,6 +20,10 @@ CASES = {
     "select": (lambda w, i: torch.index_select(w, 0, i), [-1, 10]),
     "index": (lambda w, i: w[i] + w[:, 1:][i].sum(), [-11, 10]),
     "columns": (lambda w, i: w[:, i], [-5, 4]),
+    "set": (lambda w, i: w.index_put((i,), w[:1]), [-11, 10]),
+    "add": (lambda w, i: w.index_add(0, i, w[:4]), [-1, 10]),
+    "scatter": (lambda w, i: w.scatter(1, i.view(4, 1), 7.0), [-1, 4]),
+    "scatter_add": (lambda w, i: w.scatter_add(0, i.view(4, 1).expand(4, 4), w), [-1, 10]),
 }
 
 

@@ -1,8 +1,9 @@
 """Indices that come from outside are checked on entry: an input that chooses rows of a tensor must lie inside it, as torch demands.
 
-Kernels keep an index inside without saying so. Checked are inputs that go to an operator that takes whole rows, where reading the
-index costs nothing beside the row (``embedding``, ``embedding_bag``, ``index_select``, ``x[index]`` along one axis), directly or
-in another shape. Not checked: what the model computes, and indices of single elements (``gather``).
+Kernels keep an index inside without saying so. Checked are inputs that go to an operator where reading the index once more costs
+little: one that takes whole rows (``embedding``, ``embedding_bag``, ``index_select``, ``x[index]`` along one axis) or writes
+(``x[index] = v`` along one axis, ``index_add``, ``scatter``), directly or in another shape. Not checked: what the model computes,
+and reads of single elements (``gather``).
 """
 
 from __future__ import annotations
@@ -26,15 +27,27 @@ _SAME_ELEMENTS = (
 """Operators that give the indices they take."""
 
 
+_ALONG = frozenset([
+    f"aten.{name}{end}"
+    for name in ("index_add", "index_copy", "index_fill", "scatter", "scatter_add", "scatter_reduce") for end in ("", "_")
+]) | {"aten.index_select"}  # fmt: skip
+"""Operators of a tensor, an axis and indices along it."""
+
+
 def _choices(node: Any) -> Iterator[tuple[Any, int, Any, bool]]:
     """(index, axis, the tensor it chooses from, may it count from the end) of each index of an operator."""
     name = str(node.target)
     if name in ("aten.embedding.default", "aten.embedding_bag.padding_idx", "aten.embedding_bag.default",
                 "aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"):  # fmt: skip
         yield node.args[1], 0, node.args[0], False
-    elif name == "aten.index_select.default":
+    elif name.rpartition(".")[0] in _ALONG:
         yield node.args[2], node.args[1], node.args[0], False
-    elif name in ("aten.index.Tensor", "aten._unsafe_index.Tensor"):
+    elif name in (
+        "aten.index.Tensor",
+        "aten._unsafe_index.Tensor",
+        "aten.index_put.default",
+        "aten.index_put_.default",
+    ):
         given = [(axis, index) for axis, index in enumerate(node.args[1]) if index is not None]
         if len(given) == 1:
             yield given[0][1], given[0][0], node.args[0], True
