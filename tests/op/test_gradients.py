@@ -159,6 +159,7 @@ CASES += [
     )
 ]
 CASES += [(n, [f(2, 3)], {}) for n in ("digamma", "i0", "i0e", "i1", "i1e", "erfcx")]
+CASES += [("frexp", [f(2, 3) * 4], {})]
 CASES += [("polygamma", [f(2, 3) + 2], {"n": n}) for n in (1, 2)]
 CASES += [(n, [f(3, 4)], {"axis": a}) for n in ("cummax", "cummin", "logcumsumexp") for a in (0, -1)]
 for n, shape in ((1, (1, 2, 6)), (2, (2, 1, 4, 5)), (3, (1, 1, 3, 3, 2))):

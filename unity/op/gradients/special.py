@@ -9,9 +9,21 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import bessel, bessel_kinds, error_functions, gamma, grad, incomplete, pool_indices, running, scan, special
+from .. import (
+    bessel,
+    bessel_kinds,
+    error_functions,
+    float_parts,
+    gamma,
+    grad,
+    incomplete,
+    pool_indices,
+    running,
+    scan,
+    special,
+)
 from ..binary import add, divide, equal, multiply, subtract, where
-from ..create import zeros_like
+from ..create import astype, zeros_like
 from ..elementwise import exp, log, negative, sign, square
 from ..manipulate import flip, reshape
 from ..reduce import max_
@@ -39,6 +51,14 @@ def _extreme(call: Call, g: Expr) -> list[Any]:
     x = call.args[0]
     places = TupleGetItem(Operator(OPS[call.op.name])(x, axis=_axis(call)), 1)  # type: ignore[attr-defined]
     return [scan.scatter_elements(zeros_like(x), places, values, axis=_axis(call), reduction="add")]
+
+
+def _fraction(call: Call, g: Expr) -> list[Any]:
+    """A number's fraction is the number over a power of two that stays the same around it."""
+    fractions = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
+    x = call.args[0]
+    power = astype(TupleGetItem(float_parts.frexp(x), 1), x.ty.dtype.name)  # type: ignore[attr-defined]
+    return [multiply(fractions, special.exp2(negative(power)))]
 
 
 def _logcumsumexp(call: Call, g: Expr) -> list[Any]:
@@ -129,6 +149,7 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
             g, multiply(exp(multiply(_number(0.5, x), square(incomplete.ndtri(x)))), _number(math.sqrt(2 * math.pi), x))
         )
     ),
+    "R.frexp": _fraction,
     "R.cummax": _extreme,
     "R.cummin": _extreme,
     "R.logcumsumexp": _logcumsumexp,
