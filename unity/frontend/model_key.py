@@ -34,6 +34,7 @@ from ..ffi.checksum import checksum
 from ..ffi.object_cache import content_key, package_state
 from ..support.deep import deep_recursion
 from ..support.extras import require
+from .known_numbers import is_whole_number
 
 VERSIONED = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names - {"__main__"}
 """Packages whose code their version names."""
@@ -187,6 +188,10 @@ class _Writer:
         return ["tensor", self._class(type(value), at), str(value.dtype), list(value.shape), list(value.stride()),
                 value.requires_grad, value.is_conj(), value.is_neg(), memory]  # fmt: skip
 
+    def _weight(self, value: Any, at: str) -> list[Any]:
+        """A parameter or buffer; a whole number, which may decide sizes, with its value."""
+        return [*self.tensor(value, at), *([value.item()] if is_whole_number(value) else [])]
+
     def _elements(self, value: Any, at: str) -> str:
         if type(value) not in (self.torch.Tensor, self.torch.nn.Parameter):
             raise Unkeyable(f"{at} is a {type(value).__name__}")
@@ -205,7 +210,7 @@ class _Writer:
             if not name.endswith(("_hooks_with_kwargs", "_hooks_always_called"))
         ]
         tables = [
-            [[name, None if t is None else self.tensor(t, f"{at}.{name}")] for name, t in table.items()]
+            [[name, None if t is None else self._weight(t, f"{at}.{name}")] for name, t in table.items()]
             for table in (module._parameters, module._buffers)
         ]
         parts = [[name, self.value(part, f"{at}.{name}")] for name, part in module._modules.items()]

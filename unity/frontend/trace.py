@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import linecache
 import re
+import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -19,6 +22,7 @@ from .control import READS
 from .dynamic import spread
 from .grad_modes import without_grad_modes
 from .inputs import check_examples, forward_signature
+from .known_numbers import known_numbers, whole_numbers
 from .refusals import refuse_foreign
 from .torch_table import ATEN
 from .traceable import traceable
@@ -37,20 +41,47 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
     signature = forward_signature(model)
     dynamic_shapes = spread(list(signature.parameters) if signature is not None else [], dynamic_shapes, args, kwargs)
-    with known_results(model), traceable(torch), no_collection():
+
+    def exported(grad: bool) -> Any:
         try:
-            with torch.no_grad():
+            with torch.set_grad_enabled(grad):
                 return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
         except FrontendError:
             raise
         except Exception as error:  # torch.export raises errors of many unrelated classes
-            if "does not require grad" not in str(error):
-                raise _explained(error, model) from error
-        try:  # the model itself computes gradients
-            with torch.enable_grad():
-                return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-        except Exception as error:
             raise _explained(error, model) from error
+
+    numbers = whole_numbers(model)
+    told = io.StringIO() if numbers else None  # torch prints all it traced before it fails
+    with known_results(model), traceable(torch), no_collection():
+        try:
+            with contextlib.redirect_stderr(told or sys.stderr):
+                return exported(False)
+        except FrontendError as error:
+            words = str(error.__cause__)
+            if "does not require grad" in words:  # the model itself computes gradients
+                return exported(True)
+            program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
+            if program is None:
+                raise
+            told = None
+            return program
+        finally:
+            if told is not None:
+                sys.stderr.write(told.getvalue())
+
+
+def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any]) -> Any:
+    """The program of a model whose buffers hold the sizes that torch took for data; None where it needs other data."""
+    try:
+        with known_numbers(torch, model) as mode:
+            program = exported(False)
+    except FrontendError:  # the first failure is the one to tell
+        return None
+    numbers = whole_numbers(model)
+    own = {place for place, name in program.graph_signature.inputs_to_buffers.items() if name in numbers}
+    written = [node for node in program.graph.nodes if _is_mutable(node.target) and node.all_input_nodes]
+    return program if mode.sound and own.isdisjoint([node.all_input_nodes[0].name for node in written]) else None
 
 
 def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
