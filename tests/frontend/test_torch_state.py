@@ -136,6 +136,26 @@ def test_objects_in_and_out() -> None:
         compiled(x, Cache())
 
 
+class Counter:
+    """A state with a number that a program is exported for."""
+
+    def __init__(self, steps: int) -> None:
+        self.layers = [{"steps": steps, "value": torch.ones(2)}]
+
+
+class Counts(torch.nn.Module):
+    def forward(self, x: Any, state: Any) -> Any:
+        return x + state.layers[0]["value"] * state.layers[0]["steps"]
+
+
+def test_another_number_in_an_object_is_named() -> None:
+    x = torch.randn(2)
+    compiled = unity.compile(Counts(), example_inputs=(x, Counter(2)))
+    same(compiled(x, Counter(2)), x + 2)
+    with pytest.raises(unity.UnityError, match="steps is 3, not 2"):
+        compiled(x, Counter(3))
+
+
 def test_objects_of_programs_that_are_traced_again() -> None:
     """torch copies the structure of results where it decomposes a program: here for the write to a view."""
 

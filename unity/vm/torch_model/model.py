@@ -18,7 +18,7 @@ from ..out_calls import allocates_results
 from .arguments import arguments_outline, rearranged, refuse_tensor
 from .interface import Interface, read_interface, write_interface
 from .operators import PREFIX, register_torch_operator
-from .structures import register_classes
+from .structures import other_constant, register_classes
 
 
 class TorchModel:
@@ -120,6 +120,10 @@ class TorchModel:
         moved = rearranged(self.interface.names, self._in_spec, args, kwargs)
         leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
         if found != self._in_spec:
+            constant = other_constant(found, self._in_spec)
+            if constant is not None:
+                raise FrontendError("E017", f"the inputs hold another constant than those the model was exported for: {constant}",
+                                    help="compile again for this value, or keep it in a tensor")  # fmt: skip
             raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
                                 f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
         return list(leaves)

@@ -109,6 +109,29 @@ def _rebuild(template: Any, leaves: Iterator[Any]) -> Any:
     return made
 
 
+def other_constant(given: Any, wanted: Any) -> str | None:
+    """Where objects in nested data (``TreeSpec``) hold another constant, in words: "steps is 3, not 2"."""
+    if given.is_leaf() or wanted.is_leaf():
+        return None
+    found = [_other_part(given.context, wanted.context)]
+    found += [other_constant(a, b) for a, b in zip(given.children(), wanted.children())]
+    return next((text for text in found if text is not None), None)
+
+
+def _other_part(given: Any, wanted: Any) -> str | None:
+    shells = type(given) is type(wanted) is Shell
+    if not shells or given.keys != wanted.keys or len(given.parts) != len(wanted.parts):
+        return None
+    names = given.keys if given.keys is not None else tuple([f"[{i}]" for i in range(len(given.parts))])
+    for name, part, other in zip(names, given.parts, wanted.parts):
+        nested = _other_part(part, other)
+        if nested is not None:
+            return nested
+        if not {type(part), type(other)} & {Shell, _Leaf} and part != other:
+            return f"{name} is {part!r}, not {other!r}"
+    return None
+
+
 def register_classes(value: Any) -> None:
     """Teach torch the classes of all objects in nested data. Raises FrontendError E961."""
     torch = require("torch")
@@ -198,4 +221,13 @@ def known_results(model: Any) -> Iterator[None]:
         handle.remove()
 
 
-__all__ = ["Shell", "class_named", "known_results", "put_together", "register_class", "register_classes", "take_apart"]
+__all__ = [
+    "Shell",
+    "class_named",
+    "known_results",
+    "other_constant",
+    "put_together",
+    "register_class",
+    "register_classes",
+    "take_apart",
+]
