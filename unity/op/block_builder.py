@@ -6,7 +6,8 @@ Symbols of the arguments' shapes are the same variables inside the tensor expres
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import te
@@ -116,6 +117,12 @@ class BlockBuilder(builder.BlockBuilder):
     def emit_func_output(self, expr: Any, params: Var | Sequence[Var] | None = None) -> None:
         """Set the value the function returns, and its parameters where ``function`` was not given them."""
         super().emit_func_output(to_expr(expr), params)
+
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[Any] = ()) -> Iterator[None]:
+        """A place for bindings outside a function, forgotten at its end: what ``emit`` gives can be looked at."""
+        with self.new_sequence():
+            yield
 
     def as_argument(self, value: Expr) -> Expr:
         """The expression, bound to a variable where it cannot stand as an argument."""

@@ -7,6 +7,7 @@ stand in ``_EXTRA``.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,83 @@ def dense(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> 
     return product if bias is None else _FUNCTIONS["add"](product, bias)
 
 
+def batch_matmul(
+    tensor_a: te.Tensor, tensor_b: te.Tensor, oshape: Any = None, out_dtype: str | None = None, transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> Any:  # fmt: skip
+    """Products of a batch of matrices; the second ones are given transposed unless ``transpose_b`` is False."""
+    turned = [
+        _FUNCTIONS["permute_dims"](t, [0, 2, 1]) if turn else t
+        for t, turn in ((tensor_a, transpose_a), (tensor_b, transpose_b))
+    ]
+    return _FUNCTIONS["matmul"](*turned, out_dtype=out_dtype)
+
+
+def _convolution(layout: str, kernel_layout: str) -> Callable[..., Any]:
+    def call(
+        data: te.Tensor, kernel: te.Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+        out_dtype: str | None = None,
+    ) -> Any:  # fmt: skip
+        return _FUNCTIONS["nn.conv2d"](
+            data, kernel, stride, padding, dilation, groups, layout, kernel_layout, out_dtype=out_dtype
+        )
+
+    call.__doc__ = f"Convolution of images {layout} with weights {kernel_layout}."
+    return call
+
+
+def depthwise_conv2d_nchw(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Any:
+    """Convolution of each channel with its own weights, of shape (channels, multiplier, height, width)."""
+    channels, multiplier, *space = kernel.shape
+    single = _FUNCTIONS["reshape"](kernel, [te.Value(channels) * te.Value(multiplier), 1, *space])
+    groups = te.unwrap(channels)
+    if type(groups) is not IntImm:
+        raise TypeRuleError("E217", "a depthwise convolution needs a known number of channels")
+    return _EXTRA["nn.conv2d_nchw"](data, single, stride, padding, dilation, groups.value, out_dtype)
+
+
+_POOLS = {"avg": "avg_pool2d", "max": "max_pool2d"}
+
+
+def _pool_kind(pool_type: str) -> str:
+    if pool_type not in _POOLS:
+        raise TypeRuleError("E217", f"pool_type must be avg or max, got {pool_type!r}")
+    return _POOLS[pool_type]
+
+
+def pool2d(
+    data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    layout: str = "NCHW", count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Pooling of images, ``pool_type`` "avg" or "max"."""
+    pool = _FUNCTIONS[f"nn.{_pool_kind(pool_type)}"]
+    return pool(data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
+
+
+def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> Any:
+    """Mean ("avg") or largest ("max") of each channel of images, the axes kept."""
+    _pool_kind(pool_type)
+    reduce = "mean" if pool_type == "avg" else "max"
+    return _FUNCTIONS[reduce](data, axis=[layout.index("H"), layout.index("W")], keepdims=True)
+
+
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> Any:
+    """Elements of ``data`` at ``indices`` along an axis; the result has the shape of the indices."""
+    return _FUNCTIONS["gather_elements"](data, indices, axis=axis)
+
+
+def trilu(data: te.Tensor, k: Any, upper: bool) -> Any:
+    """The upper or lower triangle of matrices, the rest zero."""
+    return _FUNCTIONS["triu" if upper else "tril"](data, k)
+
+
 def _named(source: str) -> Callable[..., Any]:
     return _FUNCTIONS[source]
 
@@ -91,9 +169,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name[2:]: _function(operator) for name, operator in OPERATORS.items() if callable(OPS[name].lower)
 }
 _EXTRA: dict[str, Callable[..., Any]] = {
+    "cast": _named("astype"),
+    "concatenate": _named("concat"),
+    "gather": gather,
+    "nn.batch_matmul": batch_matmul,
+    "nn.conv2d_nchw": _convolution("NCHW", "OIHW"),
+    "nn.conv2d_nhwc": _convolution("NHWC", "HWIO"),
     "nn.dense": dense,
+    "nn.depthwise_conv2d_nchw": depthwise_conv2d_nchw,
+    "nn.flatten": _named("nn.batch_flatten"),
+    "nn.global_pool": global_pool,
+    "nn.leaky_relu": _named("nn.leakyrelu"),
     "nn.matmul": _named("matmul"),
+    "nn.pool2d": pool2d,
     "transpose": _named("permute_dims"),
+    "trilu": trilu,
 }
 _ALL = {**_FUNCTIONS, **_EXTRA}
 
@@ -117,7 +207,10 @@ def _find(name: str) -> Any:
         return found
     if any([n.startswith(f"{name}.") for n in _ALL]):
         return _Names(f"{name}.")
-    raise AttributeError(f"unity.topi has no function {name!r}")
+    close = difflib.get_close_matches(name, _ALL, 3)
+    raise AttributeError(
+        f"unity.topi has no function {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "")
+    )
 
 
 def __getattr__(name: str) -> Any:

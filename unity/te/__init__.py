@@ -20,6 +20,7 @@ from .math import (
     erf,
     exp,
     floor,
+    fmod,
     hypot,
     isfinite,
     isinf,
@@ -49,6 +50,9 @@ from .value import (
     all,
     any,
     const,
+    div,
+    floordiv,
+    floormod,
     if_then_else,
     infinity,
     intrinsic,
@@ -57,6 +61,7 @@ from .value import (
     min_value,
     minimum,
     select,
+    size_var,
     to_scalar,
     truncdiv,
     truncmod,
@@ -64,6 +69,7 @@ from .value import (
     var,
 )  # fmt: skip
 
+indexdiv, indexmod = floordiv, floormod
 AXIS_SEPARATOR = ...
 """What divides the axes of a layout among the results of an index map."""
 
@@ -92,13 +98,19 @@ __all__ = [
     "cosh",
     "create_prim_func",
     "create_prim_func_with_symbols",
+    "div",
     "erf",
     "exp",
     "extern",
     "floor",
+    "floordiv",
+    "floormod",
+    "fmod",
     "highest",
     "hypot",
     "if_then_else",
+    "indexdiv",
+    "indexmod",
     "infinity",
     "intrinsic",
     "isfinite",
@@ -127,6 +139,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "sinh",
+    "size_var",
     "sort_stages",
     "sqrt",
     "sum",
@@ -139,3 +152,17 @@ __all__ = [
     "unwrap",
     "var",
 ]  # fmt: skip
+
+
+_GONE = {
+    "create_schedule": "schedules are of programs: unity.tir.Schedule(te.create_prim_func([A, B]))",
+    "thread_axis": "bind loops of a program: unity.tir.Schedule(func).bind(loop, 'threadIdx.x')",
+    "scan": "a loop that carries a state is written in script, or with te.extern; running sums are topi.cumsum",
+    "gradient": "gradients are of graph functions: unity.transform.gradient",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _GONE:
+        raise AttributeError(f"there is no te.{name}: {_GONE[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -160,6 +160,11 @@ def atan2(x1: Scalar, x2: Scalar) -> Value:
     return intrinsic("atan2", x1, x2)
 
 
+def fmod(x: Scalar, y: Scalar) -> Value:
+    """Remainder of the division towards zero."""
+    return intrinsic("fmod", x, y)
+
+
 def hypot(x1: Scalar, x2: Scalar) -> Value:
     """Length of the vector (x1, x2)."""
     return intrinsic("hypot", x1, x2)

@@ -16,13 +16,13 @@ from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
 from ..ir.scalar import BufferLoad, IterVar, Reduce
 from ..ir.sharing import bind_shared
-from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, For, Stmt, seq
+from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..ir.types import VOID_TYPE, Expr, PointerType, prim_type
 from ..ir.walk import free_vars, fresh_copy, rewrite, substitute
 from ..support.deep import deep_recursion
 from ..support.errors import TypeRuleError
 from .tensor import Compute, Extern, ProducerLoad, Tensor
-from .value import Value, unwrap
+from .value import Value, to_scalar, unwrap
 
 TRUE = build.const(True)
 
@@ -183,7 +183,8 @@ class _Builder:
 
     def extern(self, stage: Extern) -> Stmt:
         inputs, outputs = [self.buffer(t) for t in stage.inputs], [self.buffer(t) for t in stage.outputs]
-        body = stage.emit(inputs, outputs)
+        made = stage.emit(inputs, outputs)
+        body = made if isinstance(made, Stmt) else Evaluate(to_scalar(made))
         reads, writes = tuple([_whole(b) for b in inputs]), tuple([_whole(b) for b in outputs])
         block = Block((), reads, writes, (), (), dict(stage.attrs), self.block_names.fresh(stage.name), body, None)
         return BlockRealize((), TRUE, block)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..ffi.dtype import DataType
 from ..ir import build
 from ..ir.buffer import Buffer
@@ -143,7 +145,7 @@ def compute(
     axes = tuple([Var(n, d.ty) for n, d in zip(_axis_names(fcompute, len(dims)), dims)])
     made = fcompute(*[Value(v) for v in axes])
     several = isinstance(made, (tuple, list))
-    bodies = tuple([to_scalar(v) for v in (made if several else (made,))])
+    bodies = tuple([_body(v) for v in (made if several else (made,))])
     reduces = [b for b in bodies if type(b) is Reduce]
     if reduces and (
         len(reduces) != len(bodies)
@@ -159,6 +161,14 @@ def compute(
     names = [f"{name}_v{i}" for i in range(len(bodies))] if several and len(bodies) > 1 else [name]
     op.outputs = tuple([Tensor(n, dims, build.dtype_of(b), op) for n, b in zip(names, bodies)])
     return op.outputs if several else op.outputs[0]
+
+
+def _body(value: Any) -> Expr:
+    """What a compute's function returned, as a scalar. Raises TypeRuleError E217 for what is none."""
+    if not isinstance(unwrap(value), (Expr, bool, int, float, np.number)):
+        raise TypeRuleError("E217", f"the function of a te.compute gives scalars, this one a {type(value).__name__}",
+                            help="return A[i, j], a number, or an expression of them")  # fmt: skip
+    return to_scalar(value)
 
 
 def _check_no_inner_reduce(body: Expr) -> None:

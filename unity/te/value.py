@@ -157,6 +157,11 @@ def var(name: str, dtype: str = "int64") -> Value:
     return Value(Var(name, prim_type(dtype)))
 
 
+def size_var(name: str, dtype: str = "int64") -> Value:
+    """A scalar variable that stands for a size."""
+    return var(name, dtype)
+
+
 def const(value: Scalar, dtype: str | DataType | None = None) -> Value:
     """A constant."""
     return Value(build.const(value, dtype))
@@ -170,6 +175,22 @@ def truncdiv(a: Scalar, b: Scalar) -> Value:
 def truncmod(a: Scalar, b: Scalar) -> Value:
     """Remainder of the truncating division."""
     return Value(build.truncmod(unwrap(a), unwrap(b)))
+
+
+def floordiv(a: Scalar, b: Scalar) -> Value:
+    """Division rounding down."""
+    return Value(build.floordiv(unwrap(a), unwrap(b)))
+
+
+def floormod(a: Scalar, b: Scalar) -> Value:
+    """Remainder of the division rounding down."""
+    return Value(build.floormod(unwrap(a), unwrap(b)))
+
+
+def div(a: Scalar, b: Scalar) -> Value:
+    """Division as C has it: of integers towards zero."""
+    x, y = build.unify(unwrap(a), unwrap(b))
+    return Value(build.div(x, y) if build.dtype_of(x).is_float else build.truncdiv(x, y))
 
 
 def minimum(a: Scalar, b: Scalar) -> Value:
