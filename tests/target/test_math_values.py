@@ -203,3 +203,11 @@ def test_powers_of_two_by_instruction_give_the_same_bits(name: str, dtype: str) 
     )
     for other in wide[1:]:
         np.testing.assert_array_equal(other, wide[0])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "fmod"])
+def test_what_is_rare_stands_in_a_module_once(name: str) -> None:
+    symbol, texts = math_function(name, "float32", 16)
+    calls = [line for line in texts[symbol].splitlines() if "call" in line and "@unity." in line]
+    assert len(calls) == 1
+    assert "noinline nounwind {" in texts[calls[0].partition("@")[2].partition("(")[0]]

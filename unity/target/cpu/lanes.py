@@ -309,23 +309,51 @@ def where_any(mask: Value, rare: Callable[[], list[Value]], usual: list[Value]) 
 def call_per_lane(
     symbol: str, definition: dict[str, str], arguments: list[Value], results: Sequence[str]
 ) -> list[Value]:
-    """Call a scalar function once per lane; it returns a struct with one field per entry of `results` (kinds)."""
+    """Call a scalar function once per lane; it returns a struct with one field per entry of `results` (kinds).
+
+    Vectors go through one function that is not inlined: the calls are rare, and a formula stands in a program many times.
+    """
     function, lanes = arguments[0].function, arguments[0].lanes
     function.needed.update(definition)
-    struct_type = "{ " + ", ".join(element_name(kind) for kind in results) + " }"
+    called = symbol
+    if lanes > 1:
+        called = f"{symbol}.v{lanes}"
+        function.needed[called] = _over_lanes(symbol, called, [a.kind for a in arguments], results, lanes)
+    return _call(function, called, arguments, results)
+
+
+def _call(function: FunctionText, symbol: str, arguments: list[Value], results: Sequence[str]) -> list[Value]:
+    """The fields of what a function returns, as many lanes as its arguments have."""
+    lanes = arguments[0].lanes
+    struct_type = _struct_type(results, lanes)
+    passed = ", ".join(f"{a.type} {a.text}" for a in arguments)
+    answer = function.emit(f"call {struct_type} @{symbol}({passed})", "struct", 1)
+    return [
+        function.emit(f"extractvalue {struct_type} {answer.text}, {index}", kind, lanes)
+        for index, kind in enumerate(results)
+    ]
+
+
+def _struct_type(kinds: Sequence[str], lanes: int) -> str:
+    return "{ " + ", ".join(type_name(kind, lanes) for kind in kinds) + " }"
+
+
+def _over_lanes(symbol: str, name: str, kinds: Sequence[str], results: Sequence[str], lanes: int) -> str:
+    """The definition of a function of vectors that calls one of scalars for each lane."""
+    function = FunctionText()
+    arguments = [Value(function, f"%x{index}", kind, lanes) for index, kind in enumerate(kinds)]
     columns = [Value(function, "poison", kind, lanes) for kind in results]
     for lane in range(lanes):
-        scalars = arguments
-        if lanes > 1:
-            scalars = [function.emit(f"extractelement {a.type} {a.text}, i64 {lane}", a.kind, 1) for a in arguments]
-        passed = ", ".join(f"{s.type} {s.text}" for s in scalars)
-        answer = function.emit(f"call {struct_type} @{symbol}({passed})", "struct", 1)
-        for index, kind in enumerate(results):
-            part = function.emit(f"extractvalue {struct_type} {answer.text}, {index}", kind, 1)
-            if lanes > 1:
-                column = columns[index]
-                part = function.emit(
-                    f"insertelement {column.type} {column.text}, {part.type} {part.text}, i64 {lane}", kind, lanes
-                )
-            columns[index] = part
-    return columns
+        scalars = [function.emit(f"extractelement {a.type} {a.text}, i64 {lane}", a.kind, 1) for a in arguments]
+        parts = _call(function, symbol, scalars, results)
+        columns = [
+            function.emit(f"insertelement {c.type} {c.text}, {p.type} {p.text}, i64 {lane}", c.kind, lanes)
+            for c, p in zip(columns, parts)
+        ]
+    whole = _struct_type(results, lanes)
+    made = "poison"
+    for index, column in enumerate(columns):
+        made = function.emit(f"insertvalue {whole} {made}, {column.type} {column.text}, {index}", "struct", 1).text
+    parameters = ", ".join(f"{a.type} {a.text}" for a in arguments)
+    body = "\n".join(["entry:", *function.lines, f"  ret {whole} {made}"])
+    return f"define internal {whole} @{name}({parameters}) noinline nounwind {{\n{body}\n}}\n"
