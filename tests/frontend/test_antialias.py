@@ -30,3 +30,44 @@ class Resize(torch.nn.Module):
 def test_antialiased() -> None:
     x = torch.randn(2, 3, 11, 13)
     same(unity.compile(Resize(), example_inputs=(x,), strict=True)(x), Resize()(x))
+
+
+class ResizeRows(torch.nn.Module):
+    """Each image in a size that stands in a tensor, as a model that packs images of many sizes resizes its positions."""
+
+    def forward(self, x: Any, sizes: Any) -> Any:
+        made = x.new_zeros(len(sizes), 36, 3)
+        for row in range(len(sizes)):
+            height, width = sizes[row][0].item(), sizes[row][1].item()
+            for true in (height > 0, width > 0, height * width <= 36):
+                torch._check(true)
+            for mode in ("bilinear", "bicubic"):
+                one = torch.nn.functional.interpolate(x, (height, width), mode=mode, antialias=True)
+                made[row, : height * width] += one.reshape(3, height * width).T
+        return made
+
+
+def test_antialiased_to_sizes_in_a_tensor() -> None:
+    x, sizes = torch.randn(1, 3, 5, 6), torch.tensor([[4, 4], [3, 12]])
+    compiled = unity.compile(ResizeRows(), example_inputs=(x, sizes), strict=True)
+    for given in (sizes, torch.tensor([[1, 1], [1, 36]]), torch.tensor([[5, 6], [2, 3]])):
+        same(compiled(x, given), ResizeRows()(x, given))
+
+
+def test_antialiased_images_of_any_size() -> None:
+    class Shrink(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            inner = torch.nn.functional.interpolate
+            return (
+                inner(x, (7, 3), mode="bicubic", antialias=True),
+                inner(x, (x.shape[2] // 2, 9), mode="bilinear", antialias=True, align_corners=True),
+                inner(x, scale_factor=1.5, mode="bilinear", antialias=True),
+            )
+
+    rows, columns = torch.export.Dim("rows", min=4, max=64), torch.export.Dim("columns", min=4, max=64)
+    x = torch.randn(2, 1, 10, 12)
+    compiled = unity.compile(Shrink(), example_inputs=(x,), dynamic_shapes=({2: rows, 3: columns},), strict=True)
+    for shape in ((10, 12), (4, 30), (33, 5)):
+        x = torch.randn(2, 1, *shape)
+        for found, expected in zip(compiled(x), Shrink()(x), strict=True):
+            same(found, expected)

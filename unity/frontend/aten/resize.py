@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ... import op
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
-from ..context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of, static
+from ..context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
 from .shape import permute
 
 _RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
@@ -87,24 +87,54 @@ aten(*_SMOOTH)(_smooth("linear"))
 aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
 
 
-def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool) -> np.ndarray:
+class _Arithmetic(NamedTuple):
+    """numpy or the operators of the graph, which have the same names, and how a number and a shared value are written."""
+
+    calc: Any
+    lift: Callable[[Any], Any]
+    keep: Callable[[Any], Any]
+
+
+def _cubic(way: _Arithmetic, x: Any) -> Any:
+    """Keys' filter with a = -1/2 at distances ``x``."""
+    calc, lift, keep = way
+    near = calc.multiply(calc.multiply(calc.subtract(calc.multiply(lift(1.5), x), lift(2.5)), x), x)
+    far = calc.multiply(
+        calc.subtract(calc.multiply(calc.subtract(lift(2.5), calc.multiply(lift(0.5), x)), x), lift(4.0)), x
+    )
+    near, far = keep(calc.add(near, lift(1.0))), keep(calc.add(far, lift(2.0)))
+    return calc.where(calc.less(x, lift(1.0)), near, calc.where(calc.less(x, lift(2.0)), far, lift(0.0)))
+
+
+def _smoothing(way: _Arithmetic, size: Any, out: Any, align: bool, scale: float | None, cubic: bool) -> Any:
     """The matrix (out, size) of a filter as wide as a target pixel. Source: torch's ``compute_index_ranges_weights``."""
-    step = (size - 1) / (out - 1) if align and out > 1 else 0.0 if align else 1 / scale if scale else size / out
-    width = (2.0 if cubic else 1.0) * max(step, 1.0)
-    matrix = np.zeros((out, size))
-    for row in range(out):
-        centre = step * (row + 0.5)
-        first = max(int(centre - width + 0.5), 0)
-        places = np.arange(first, min(int(centre + width + 0.5), size))
-        x = np.abs((places - centre + 0.5) / max(step, 1.0))
-        near, far = ((1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2)
-        weights = np.where(x < 1, near, np.where(x < 2, far, 0)) if cubic else np.maximum(1 - x, 0)
-        matrix[row, places] = weights / (weights.sum() or 1.0)
-    return matrix
+    calc, lift, keep = way
+    if align:
+        steps = keep(calc.subtract(lift(out), lift(1.0)))
+        step = calc.divide(calc.subtract(lift(size), lift(1.0)), calc.maximum(steps, lift(1.0)))
+        step = calc.where(calc.greater(steps, lift(0.0)), step, lift(0.0))
+    else:
+        step = lift(1 / scale) if scale else calc.divide(lift(size), lift(out))
+    step = keep(step)
+    middles, places = [calc.add(calc.arange(0, n, 1, dtype="float64"), lift(0.5)) for n in (out, size)]
+    centres = calc.multiply(calc.expand_dims(middles, axis=1), step)
+    x = keep(calc.abs(calc.divide(calc.subtract(places, centres), calc.maximum(step, lift(1.0)))))
+    weights = keep(_cubic(way, x) if cubic else calc.maximum(calc.subtract(lift(1.0), x), lift(0.0)))
+    total = keep(calc.sum(weights, axis=1, keepdims=True))
+    return calc.divide(weights, calc.where(calc.equal(total, lift(0.0)), lift(1.0), total))
+
+
+def _filter(c: Context, size: Expr, out: Expr, align: bool, scale: float | None, cubic: bool) -> Expr:
+    """``_smoothing``: a constant where both sizes are known, else computed by the program."""
+    if type(size) is IntImm and type(out) is IntImm:
+        known = _Arithmetic(np, float, lambda value: value)
+        return op.constant(_smoothing(known, size.value, out.value, align, scale, cubic).astype(c.numpy_dtype))
+    graph = _Arithmetic(op, lambda value: c.cast(value, "float64"), c.emit)
+    return c.cast(_smoothing(graph, size, out, align, scale, cubic), c.dtype)
 
 
 def _antialiased(cubic: bool) -> Any:
-    """Separable, hence a product with one constant matrix per axis."""
+    """Separable, hence a product with one matrix per axis."""
 
     def translate(c: Context, a: Args) -> Expr:
         x = getattr(a, "input", None)
@@ -112,9 +142,7 @@ def _antialiased(cubic: bool) -> Any:
         refuse(dtype_of(x) not in ("float32", "float64"), "images of this type")
         given = (_scales(a, 2) or (None, None)) if not a.align_corners else (None, None)
         rows, columns = [
-            op.constant(
-                _smoothing(static(size), static(out), bool(a.align_corners), scale, cubic).astype(c.numpy_dtype)
-            )
+            _filter(c, size, out, bool(a.align_corners), scale, cubic)
             for size, out, scale in zip(shape_of(x)[-2:], c.shape[-2:], given)
         ]
         lines = c.emit(op.matmul(x, op.permute_dims(columns, (1, 0))))
