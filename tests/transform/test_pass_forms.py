@@ -16,14 +16,21 @@ from unity.support.errors import InternalError, PassError, VMError
 from unity.transform import (
     CheckInstrument,
     DumpInstrument,
+    DumpIR,
     Instrument,
     PassContext,
+    PassTimingInstrument,
     Pipeline,
+    PrintAfterAll,
+    PrintBeforeAll,
+    PrintIR,
+    Sequential,
     dataflowblock_pass,
     fold_constant,
     function_pass,
     legalize_ops,
     module_pass,
+    pass_instrument,
     prim_func_pass,
 )  # fmt: skip
 from unity.transform.check_dumps import main as run_dumps
@@ -119,7 +126,7 @@ def test_refusals() -> None:
         (lambda: wrong_kind(legalize_ops(MOD)), "E690", "returned IRModule, expected PrimFunc"),
         (lambda: fold_constant(MOD["main"]), "E690", "takes an IRModule, got Function"),
         (lambda: PassContext(config={"tir.disable_vectorize": True}), "E692", "tir.disable_vectorize"),
-        (lambda: PassContext(disabled_pass=["FuseOps"]), "E502", "FuseOps"),
+        (lambda: PassContext(disabled_pass=["FuseOpz"]), "E502", "FuseOpz"),
     ]
     for call, code, words in cases:
         with pytest.raises(PassError, match=words) as caught:
@@ -161,3 +168,75 @@ def test_choices_of_no_build() -> None:
     with pytest.raises(VMError, match="got IRModule") as caught:
         unity.explain_choices(MOD)
     assert caught.value.code == "E695"
+
+
+def test_instruments_as_in_tvm(capsys, tmp_path) -> None:
+    @pass_instrument
+    class Log:
+        """Notes what it sees."""
+
+        def __init__(self, left_out=""):
+            self.left_out, self.log = left_out, []
+
+        def enter_pass_ctx(self):
+            self.log.append("enter")
+
+        def exit_pass_ctx(self):
+            self.log.append("exit")
+
+        def should_run(self, mod, info):
+            return info.name != self.left_out
+
+        def run_before_pass(self, mod, info):
+            self.log.append(f"before {info.name} {info.opt_level}")
+
+        def run_after_pass(self, mod, info):
+            self.log.append(f"after {'R.sin' in mod.script()}")
+
+    outer, inner, timing = Log("fold_constant"), Log(), PassTimingInstrument()
+    with PassContext(instruments=[outer, timing]):
+        by_module(MOD)
+        with PassContext(instruments=[outer, inner]):  # a context inside takes the place of the one around
+            fold_constant(MOD)
+        ByClass()(MOD)
+    assert outer.log == [
+        "enter",
+        "before test_forms.module 0",
+        "after True",
+        "before test_forms.class 2",
+        "after True",
+        "exit",
+    ]
+    assert inner.log == ["enter", "exit"] and isinstance(inner, Instrument)
+    assert timing.render().count("test_forms") == 2
+    with PassContext(instruments=[PrintBeforeAll(), DumpIR(tmp_path)]):
+        by_module(MOD)
+    with PassContext(PrintAfterAll()):
+        PrintIR("here")(MOD)
+    shown = capsys.readouterr()
+    assert "before test_forms.module" in shown.err and "after test_forms.module" not in shown.err
+    assert "after print_ir: no change" in shown.err and shown.out.startswith("# here\n@I.ir_module")
+    assert sorted(p.name for p in tmp_path.glob("0*")) == ["000_input.py", "001_test_forms.module.py"]
+    with pytest.raises(PassError, match="run_before_pass"):
+        pass_instrument(type("Nothing", (), {}))
+
+
+def test_names_and_levels_of_tvm() -> None:
+    twice = parse(
+        MOD.script()
+        .replace("z: R.Tensor", "w = R.exp(x)\n            z: R.Tensor")
+        .replace("R.negative(y)", "R.add(y, w)")
+    )
+    share = unity.relax.transform.EliminateCommonSubexpr()
+    assert share.info.name == "eliminate_common_subexpr" and share(twice) is not twice
+    for names in (["EliminateCommonSubexpr"], ["relax.EliminateCommonSubexpr"], ["eliminate_common_subexpr"]):
+        with PassContext(disabled_pass=names):
+            assert share(twice) is twice
+    late = Sequential([share], opt_level=3, name="late")
+    assert late(twice) is not twice and late.name == "late"  # called by itself: what runs is decided by its passes
+    whole = Sequential([late, Sequential([], required=["CanonicalizeBindings"])])
+    assert [(p.name, p.opt_level) for p in whole] == [("eliminate_common_subexpr", 3), ("canonicalize", 0)]
+    assert whole(twice) is twice
+    for context in (PassContext(opt_level=3), PassContext(required_pass=["EliminateCommonSubexpr"])):
+        with context:
+            assert "w" not in whole(twice).script().split()

@@ -15,55 +15,8 @@ from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.base import Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.library import PASSES
 from ..transform.relax.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
+from ..transform.tvm_names import TVM_NAMES
 
-_TABLE = {
-    "AnnotateTIROpPattern": "annotate_tir_op_pattern",
-    "AttachGlobalSymbol": "attach_global_symbol",
-    "BindParams": "bind_params func_name params",
-    "BindSymbolicVars": "bind_symbolic_vars binding_map=symbols func_name",
-    "BundleModelParams": "bundle_model_params param_tuple_name",
-    "CallTIRRewrite": "lower_call_dps",
-    "CanonicalizeBindings": "canonicalize",
-    "CombineParallelMatmul": "combine_parallel_matmul check only_weights=False",
-    "ComputePrimValue": "compute_prim_value",
-    "ConvertLayout": "convert_layout desired_layouts=desired layout_cb",
-    "ConvertToDataflow": "convert_to_dataflow min_size",
-    "DataflowUseInplaceCalls": "dataflow_use_inplace_calls",
-    "DeadCodeElimination": "dead_code entry_functions",
-    "DecomposeOpsForInference": "decompose_ops_for_inference func_name",
-    "DecomposeOpsForTraining": "decompose_ops_for_training func_name",
-    "EliminateCommonSubexpr": "eliminate_common_subexpr call_only",
-    "ExpandTupleArguments": "expand_tuple_arguments",
-    "FoldBatchnormToConv2D": "fold_batch_norm_to_conv2d",
-    "FoldConstant": "fold_constant",
-    "FuseOps": "fuse_ops fuse_opt_level",
-    "FuseOpsByPattern": "fuse_ops_by_pattern patterns bind_constants annotate_codegen entry_functions",
-    "FuseTIR": "fuse_tir",
-    "FuseTransposeMatmul": "fuse_transpose_matmul",
-    "Gradient": "gradient func_name require_grads target_index",
-    "InlinePrivateFunctions": "inline_private_functions",
-    "KillAfterLastUse": "kill_after_last_use",
-    "LambdaLift": "lambda_lift",
-    "LegalizeOps": "legalize_ops customize_legalize_map=customize skip_ops=skip enable_warning=warn",
-    "LiftTransformParams": "lift_transform_params shared_transform=shared",
-    "LowerAllocTensor": "lower_alloc_tensor",
-    "MergeCompositeFunctions": "merge_composite_functions",
-    "Normalize": "normalize",
-    "NormalizeGlobalVar": "normalize_global_var",
-    "RemovePurityChecking": "remove_purity_checking",
-    "RemoveRedundantReshape": "remove_redundant_reshape",
-    "RemoveUnusedOutputs": "remove_unused_outputs",
-    "RemoveUnusedParameters": "remove_unused_parameters",
-    "RewriteDataflowReshape": "rewrite_reshape",
-    "RunCodegen": "run_codegen target_options entry_functions",
-    "StaticPlanBlockMemory": "plan_memory",
-    "ToMixedPrecision": "to_mixed_precision out_dtype=wide_results fp16_input_names=narrow_inputs dtype",
-    "ToNonDataflow": "to_non_dataflow",
-    "TopologicalSort": "topological_sort order direction",
-    "UpdateParamStructInfo": "update_param_type sinfo_func=update",
-    "UpdateParamType": "update_param_type ty_func=update",
-}
-"""TVM's name to the pass, and its arguments in TVM's order: ``theirs=option`` where they are called otherwise."""
 _BUILT_IN: dict[str, dict[str, Any]] = {
     "CombineParallelMatmul": {"only_weights": False},
     "ToMixedPrecision": {"wide_results": True},
@@ -91,7 +44,7 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 
 
 def _factory(name: str) -> Callable[..., Pass]:
-    found, *arguments = _TABLE[name].split()
+    found, *arguments = TVM_NAMES[name].split()
     options = {theirs: ours or theirs for theirs, _, ours in [a.partition("=") for a in arguments]}
     step = PASSES[found]
 
@@ -169,15 +122,15 @@ VMBuiltinLower = LowerRuntimeBuiltin
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TABLE:
-        close = difflib.get_close_matches(name, _TABLE, 3) or sorted(_TABLE)
+    if name not in TVM_NAMES:
+        close = difflib.get_close_matches(name, TVM_NAMES, 3) or sorted(TVM_NAMES)
         raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
     globals()[name] = made = _factory(name)
     return made
 
 
 def __dir__() -> list[str]:
-    return sorted([*_TABLE, *__all__])
+    return sorted([*TVM_NAMES, *__all__])
 
 
 __all__ = [

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         traced_passes,
     )  # fmt: skip
     from .check import CheckInstrument, CheckRecord
+    from .instrument import DumpIR, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR, pass_instrument
     from .library import PASSES
     from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern
     from .relax.attach_global_symbol import attach_global_symbol
@@ -99,6 +100,7 @@ _PLACES = {
         "CheckInstrument",
         "CheckRecord",
     ),
+    "instrument": ("DumpIR", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "pass_instrument"),
     "relax.annotate_tir_op_pattern": ("annotate_tir_op_pattern",),
     "relax.attach_global_symbol": ("attach_global_symbol",),
     "relax.bind_params": ("bind_params",),
@@ -168,18 +170,17 @@ _PLACES = {
 __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 __all__ = [
-    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpInstrument", "FusionPattern", "Instrument", "Pass",
-    "PassContext", "Pipeline", "PrintInstrument", "Sequential", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern",
-    "attach_global_symbol", "bind_params",
+    "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpIR", "DumpInstrument", "FusionPattern", "Instrument",
+    "Pass", "PassContext", "PassTimingInstrument", "Pipeline", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "PrintInstrument",
+    "Sequential", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern", "attach_global_symbol", "bind_params",
     "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
     "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dataflowblock_pass", "dead_code",
-    "decompose_ops_for_inference",
-    "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments", "fold_batch_norm_to_conv2d",
-    "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir", "fuse_transpose_matmul",
-    "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions", "kill_after_last_use",
-    "lambda_lift", "legalize_ops", "lift_transform_params", "lower_alloc_tensor", "lower_call_dps", "merge_composite_functions",
-    "module_pass", "normalize", "normalize_global_var", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns",
-    "remove_purity_checking", "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters",
-    "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
-    "traced_passes", "update_param_type", "winograd",
+    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
+    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir",
+    "fuse_transpose_matmul", "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions",
+    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_alloc_tensor", "lower_call_dps",
+    "merge_composite_functions", "module_pass", "normalize", "normalize_global_var", "pass_instrument", "plan_memory",
+    "prim_func_pass", "register_codegen", "register_patterns", "remove_purity_checking", "remove_redundant_reshape",
+    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "run_codegen", "shift_signed_data",
+    "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type", "winograd",
 ]  # fmt: skip

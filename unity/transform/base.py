@@ -18,7 +18,7 @@ from ..ir.module import IRModule
 from ..ir.walk import rewrite
 from ..support.errors import PassError
 from ..support.late import load
-from .context import PASSES, PassContext, traced_passes
+from .context import PASSES, PassContext, own_name, traced_passes
 from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
 
 
@@ -34,6 +34,11 @@ class Pass:
     opt_level: int = 0
     contextual: bool = False
     """The function is written as in TVM: ``(mod, ctx)``, ``(func, mod, ctx)``."""
+
+    @property
+    def info(self) -> Pass:
+        """What TVM has as a record of its own: ``info.name``, ``info.opt_level`` are the pass's."""
+        return self
 
     def __call__(self, mod: IRModule) -> IRModule:
         """Run on a module under the current PassContext. Raises PassError E690 for what is no module."""
@@ -190,7 +195,7 @@ class Pipeline:
                     "E690", f"a pipeline is made of passes, got {type(item).__name__}",
                     help="@module_pass(), @function_pass() and @prim_func_pass() make passes of functions",
                 )  # fmt: skip
-            steps += item.passes if isinstance(item, Pipeline) else (item,)
+            steps += item.nested() if isinstance(item, Pipeline) else (item,)
         object.__setattr__(self, "passes", tuple(steps))
 
     def __call__(self, mod: IRModule) -> IRModule:
@@ -198,6 +203,10 @@ class Pipeline:
         for step in self.passes:
             mod = context.run(step, mod)
         return mod
+
+    def nested(self) -> tuple[Pass, ...]:
+        """What stands for the pipeline inside another one."""
+        return self.passes
 
     def __str__(self) -> str:
         return ",".join(str(step) for step in self.passes)
@@ -237,7 +246,30 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
 
-Sequential = Pipeline
+class Sequential(Pipeline):
+    """A pipeline as TVM makes it. Inside another one its passes have at least its ``opt_level``, and those named in ``required``
+    run before them."""
+
+    __slots__ = ("name", "opt_level", "required")
+    name: str
+    opt_level: int
+    required: tuple[str, ...]
+
+    def __init__(
+        self,
+        passes: Iterable[Pass | Pipeline] = (),
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Iterable[str] | None = None,
+    ) -> None:
+        super().__init__(passes)
+        for field_name, value in (("name", name), ("opt_level", opt_level), ("required", tuple(required or ()))):
+            object.__setattr__(self, field_name, value)
+
+    def nested(self) -> tuple[Pass, ...]:
+        """What stands for the pipeline inside another one."""
+        before = Pipeline.parse(",".join([own_name(name) for name in self.required])).passes
+        return (*before, *[replace_fields(p, opt_level=max(p.opt_level, self.opt_level)) for p in self.passes])
 
 
 def _split(text: str) -> list[str]:

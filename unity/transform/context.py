@@ -26,6 +26,7 @@ from .instruments import (
     VerifyInstrument,
     internal_error,
 )  # fmt: skip
+from .tvm_names import TVM_NAMES
 
 if TYPE_CHECKING:
     from .base import Pass
@@ -53,6 +54,11 @@ def _default_instruments() -> tuple[Instrument, ...]:
 
 _DUMPS: dict[str, DumpInstrument] = {}
 """One dump per folder, so that the numbers go on over all pipelines of a process."""
+
+
+def own_name(name: str) -> str:
+    """Our name of a pass that may be given by TVM's ("FuseOps")."""
+    return TVM_NAMES.get(name.removeprefix("relax."), name).split()[0]
 
 
 class _Entered(threading.local):
@@ -88,8 +94,10 @@ class PassContext:
                 help="options of passes: with_options; of the package: the environment, see docs/options.md",
             )  # fmt: skip
         self.instruments: Sequence[Instrument] = (*watching, *instruments)
+        self._new: list[Instrument] = []
+        """Those no context around has."""
         self.opt_level = opt_level
-        self.required, self.disabled = frozenset(required_pass), frozenset(disabled_pass)
+        self.required, self.disabled = [frozenset(map(own_name, n)) for n in (required_pass, disabled_pass)]
         named = self.required | self.disabled
         if not named <= PASSES.keys():
             load("passes")
@@ -112,11 +120,17 @@ class PassContext:
         return stack[-1] if stack else PassContext(*_default_instruments())
 
     def __enter__(self) -> PassContext:
+        around = {id(i) for context in _ENTERED.contexts for i in context.instruments}
+        self._new = [i for i in self.instruments if id(i) not in around]
         _ENTERED.contexts.append(self)
+        for instrument in self._new:
+            instrument.enter_pass_ctx()
         return self
 
     def __exit__(self, *_: object) -> None:
         _ENTERED.contexts.remove(self)
+        for instrument in self._new:
+            instrument.exit_pass_ctx()
 
     def run(self, step: Pass, mod: IRModule) -> IRModule:
         """Run one pass, where nothing here leaves it out.
@@ -167,4 +181,4 @@ def traced_passes() -> Iterator[TimeInstrument]:
         yield timer
 
 
-__all__ = ["PASSES", "PassContext", "traced_passes"]
+__all__ = ["PASSES", "PassContext", "own_name", "traced_passes"]

@@ -53,6 +53,12 @@ raise SystemExit(main(Path(__file__).parent, sys.argv[1:]))
 class Instrument:
     """Watches passes; override what is needed."""
 
+    def enter_pass_ctx(self) -> None:
+        """Called where a ``with PassContext(...)`` that has it begins."""
+
+    def exit_pass_ctx(self) -> None:
+        """Called where that ends."""
+
     def should_run(self, step: Pass, mod: IRModule) -> bool:
         """Asked before a pass: False leaves it out."""
         return True
