@@ -25,7 +25,7 @@ from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
 from .refusals import refuse_foreign
 from .torch_table import ATEN
-from .traceable import traceable
+from .traceable import inferable, traceable
 
 
 def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
@@ -221,7 +221,8 @@ def functional(exported_program: Any) -> Any:
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
     """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
     try:
-        return exported_program.run_decompositions(table)
+        with inferable(require("torch")):
+            return exported_program.run_decompositions(table)
     except Exception as error:  # torch raises errors of many unrelated classes
         first = (str(error).strip().splitlines() or [""])[0]
         raise FrontendError(

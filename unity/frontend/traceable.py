@@ -1,4 +1,4 @@
-"""Functions of torch that torch.export refuses or infers wrongly, replaced while a model is exported.
+"""Functions of torch that torch.export refuses or infers wrongly, replaced while a model is exported or traced again.
 
 Not here: export itself (``trace.py``). Invariant: a replacement gives what the function gives.
 """
@@ -6,7 +6,11 @@ Not here: export itself (``trace.py``). Invariant: a replacement gives what the 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from ..support.extras import require
 
 
 def traceable(torch: Any) -> Any:
@@ -42,4 +46,24 @@ def _gaussian_nll_loss(
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
-__all__ = ["traceable"]
+@contextmanager
+def inferable(torch: Any) -> Iterator[None]:
+    """While it lasts torch infers ``nll_loss`` over a number of rows that only the data knows.
+
+    torch's own inference asks whether there are rows at all, to give NaN where not: so does the operator itself.
+    """
+    table = require("torch._decomp").decomposition_table
+    loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
+
+    def infer(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
+        return forward(x, target, weight, reduction, ignore_index)[0]
+
+    own = table[loss]
+    table[loss] = infer
+    try:
+        yield
+    finally:
+        table[loss] = own
+
+
+__all__ = ["inferable", "traceable"]
