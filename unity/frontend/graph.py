@@ -27,10 +27,10 @@ from .context import Args, Context, Result
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
 from .fallback import Deferred, call_torch, holds_deferred
 from .flex import flex_attention, is_flex
+from .in_place import out_of_place, overwritten
 from .loops import is_loop, loop
 from .report import Gap, ImportReport, MemoryGap
 from .torch_table import ATEN
-from .trace import out_of_place
 
 _CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                     "aten.sym_constrain_range.default")  # fmt: skip
@@ -61,6 +61,7 @@ class GraphImporter:
             if node.op == "call_function":
                 builder.span = self.span(node) or outer
                 self.values[node] = self._node(node)
+                self.values |= dict.fromkeys(overwritten(node), self.values[node])
         builder.span = outer
 
     def value_of(self, raw: Any) -> Any:

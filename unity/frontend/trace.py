@@ -21,6 +21,7 @@ from ..vm.torch_model.structures import known_results, register_classes
 from .control import READS
 from .dynamic import spread
 from .grad_modes import without_grad_modes
+from .in_place import is_mutable, out_of_place, overwrites_own_value
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
 from .refusals import refuse_foreign
@@ -80,7 +81,7 @@ def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any])
         return None
     numbers = whole_numbers(model)
     own = {place for place, name in program.graph_signature.inputs_to_buffers.items() if name in numbers}
-    written = [node for node in program.graph.nodes if _is_mutable(node.target) and node.all_input_nodes]
+    written = [node for node in program.graph.nodes if is_mutable(node.target) and node.all_input_nodes]
     return program if mode.sound and own.isdisjoint([node.all_input_nodes[0].name for node in written]) else None
 
 
@@ -214,8 +215,8 @@ def functional(exported_program: Any) -> Any:
             break
         exported_program = _decomposed(exported_program, table)
         tried |= {None, *table}
-    written = [n for n in exported_program.graph.nodes if n.op == "call_function" and _is_mutable(n.target)]
-    return exported_program if all([_overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
+    written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
+    return exported_program if all([overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
 
 
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
@@ -231,51 +232,4 @@ def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
         ) from error  # fmt: skip
 
 
-def _is_mutable(target: Any) -> bool:
-    schema = getattr(target, "_schema", None)
-    return schema is not None and schema.is_mutable
-
-
-def _overwrites_own_value(node: Any) -> bool:
-    """Is an in-place operator the only one to ever see the tensor it writes to, as after ``relu_(conv(x))``?
-
-    Then the operator without the underscore means the same. Views, inputs, weights and tensors used twice are seen elsewhere.
-    """
-    while _is_mutable(node.target):
-        value: Any = node.args[0] if node.args else None
-        known = out_of_place(node.target) is not node.target and getattr(value, "op", "") == "call_function"
-        if not known or len(value.users) > 1:
-            return False
-        node = value
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or any([r.alias_info is not None for r in schema.returns]):
-        return False
-    composite = require("torch")._C._dispatch_has_kernel_for_dispatch_key(
-        node.target.name(), "CompositeImplicitAutograd"
-    )
-    return not composite or str(node.target).startswith(_FRESH)
-
-
-_FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
-          "aten.instance_norm.", "aten.cross_entropy_loss.")  # fmt: skip
-"""Composite operators that give a new tensor; others may give their operand back, as dropout and einsum do."""
-
-
-def out_of_place(target: Any) -> Any:
-    """The operator that gives a new tensor where ``target`` writes to its first operand; ``target`` itself otherwise."""
-    if not _is_mutable(target) or not target._schema.name.endswith("_"):
-        return target
-    namespace, _, name = target._schema.name.partition("::")
-    packet = getattr(getattr(require("torch").ops, namespace), name[:-1], None)
-    if packet is None:
-        return target
-    named = [getattr(packet, o) for o in sorted(packet.overloads(), key=lambda o: o != target._overloadname)]
-    return next((o for o in named if _signature(o) == _signature(target)), target)
-
-
-def _signature(target: Any) -> set[tuple[str, str]]:
-    """Names and types of an operator's parameters; some in-place operators order them in another way."""
-    return {(a.name, str(a.type)) for a in target._schema.arguments}
-
-
-__all__ = ["KEPT_WHOLE", "export", "functional", "out_of_place", "sample_inputs"]
+__all__ = ["KEPT_WHOLE", "export", "functional", "sample_inputs"]
