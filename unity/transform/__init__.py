@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .check import CheckInstrument, CheckRecord
     from .instrument import DumpIR, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR, pass_instrument
     from .library import PASSES
+    from .relax.adjust_matmul_order import adjust_matmul_order
     from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern
     from .relax.attach_global_symbol import attach_global_symbol
     from .relax.bind_params import bind_params
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from .relax.lift_transform_params import lift_transform_params
     from .relax.lower_alloc_tensor import lower_alloc_tensor
     from .relax.lower_call_dps import lower_call_dps
+    from .relax.matmul_algebra import expand_matmul_of_sum, reorder_permute_dims_after_concat, reorder_take_after_matmul
     from .relax.merge_composite_functions import merge_composite_functions
     from .relax.normalize import normalize
     from .relax.normalize_global_var import normalize_global_var
@@ -101,6 +103,7 @@ _PLACES = {
         "CheckRecord",
     ),
     "instrument": ("DumpIR", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "pass_instrument"),
+    "relax.adjust_matmul_order": ("adjust_matmul_order",),
     "relax.annotate_tir_op_pattern": ("annotate_tir_op_pattern",),
     "relax.attach_global_symbol": ("attach_global_symbol",),
     "relax.bind_params": ("bind_params",),
@@ -143,6 +146,11 @@ _PLACES = {
     "relax.lift_transform_params": ("lift_transform_params",),
     "relax.lower_alloc_tensor": ("lower_alloc_tensor",),
     "relax.lower_call_dps": ("lower_call_dps",),
+    "relax.matmul_algebra": (
+        "expand_matmul_of_sum",
+        "reorder_permute_dims_after_concat",
+        "reorder_take_after_matmul",
+    ),
     "relax.merge_composite_functions": ("merge_composite_functions",),
     "relax.normalize": (
         "normalize",
@@ -172,15 +180,16 @@ __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpIR", "DumpInstrument", "FusionPattern", "Instrument",
     "Pass", "PassContext", "PassTimingInstrument", "Pipeline", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "PrintInstrument",
-    "Sequential", "TimeInstrument", "VerifyInstrument", "annotate_tir_op_pattern", "attach_global_symbol", "bind_params",
-    "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
+    "Sequential", "TimeInstrument", "VerifyInstrument", "adjust_matmul_order", "annotate_tir_op_pattern", "attach_global_symbol",
+    "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
     "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dataflowblock_pass", "dead_code",
-    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_tuple_arguments",
-    "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern", "fuse_tir",
-    "fuse_transpose_matmul", "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions",
+    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_matmul_of_sum",
+    "expand_tuple_arguments", "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern",
+    "fuse_tir", "fuse_transpose_matmul", "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions",
     "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_alloc_tensor", "lower_call_dps",
     "merge_composite_functions", "module_pass", "normalize", "normalize_global_var", "pass_instrument", "plan_memory",
     "prim_func_pass", "register_codegen", "register_patterns", "remove_purity_checking", "remove_redundant_reshape",
-    "remove_unused_outputs", "remove_unused_parameters", "rewrite_reshape", "run_codegen", "shift_signed_data",
-    "to_mixed_precision", "to_non_dataflow", "topological_sort", "traced_passes", "update_param_type", "winograd",
+    "remove_unused_outputs", "remove_unused_parameters", "reorder_permute_dims_after_concat", "reorder_take_after_matmul",
+    "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
+    "traced_passes", "update_param_type", "winograd",
 ]  # fmt: skip

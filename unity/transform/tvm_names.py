@@ -1,6 +1,7 @@
 """TVM's names of passes and of their arguments: what ``unity.relax.transform`` and a PassContext read."""
 
 TVM_NAMES = {
+    "AdjustMatmulOrder": "adjust_matmul_order",
     "AnnotateTIROpPattern": "annotate_tir_op_pattern",
     "AttachGlobalSymbol": "attach_global_symbol",
     "BindParams": "bind_params func_name params",
@@ -18,6 +19,7 @@ TVM_NAMES = {
     "DecomposeOpsForTraining": "decompose_ops_for_training func_name",
     "EliminateCommonSubexpr": "eliminate_common_subexpr call_only",
     "ExpandTupleArguments": "expand_tuple_arguments",
+    "ExpandMatmulOfSum": "expand_matmul_of_sum",
     "FoldBatchnormToConv2D": "fold_batch_norm_to_conv2d",
     "FoldConstant": "fold_constant",
     "FuseOps": "fuse_ops fuse_opt_level",
@@ -38,6 +40,8 @@ TVM_NAMES = {
     "RemoveRedundantReshape": "remove_redundant_reshape",
     "RemoveUnusedOutputs": "remove_unused_outputs",
     "RemoveUnusedParameters": "remove_unused_parameters",
+    "ReorderPermuteDimsAfterConcat": "reorder_permute_dims_after_concat",
+    "ReorderTakeAfterMatmul": "reorder_take_after_matmul",
     "RewriteDataflowReshape": "rewrite_reshape",
     "RunCodegen": "run_codegen target_options entry_functions",
     "StaticPlanBlockMemory": "plan_memory",
