@@ -157,7 +157,7 @@ def _glu(c: Context, a: Args) -> Expr:
 
 @aten("threshold.default")
 def _threshold(c: Context, a: Args) -> Expr:
-    return op.where(op.greater(a.self, number(a.threshold, c.dtype)), a.self, number(a.value, c.dtype))
+    return op.where(op.less_equal(a.self, number(a.threshold, c.dtype)), number(a.value, c.dtype), a.self)  # NaN stays
 
 
 @aten("dropout.default", "feature_dropout.default", "alpha_dropout.default", "native_dropout.default")

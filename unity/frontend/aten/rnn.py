@@ -10,7 +10,7 @@ from ...ir import build
 from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
 from ..context import Args, Context, aten, number, rank_of, refuse, shape_of, to_dim
-from .shape import cut, permute, swap
+from .shape import cut, permute, replaced, swap
 
 
 def _product(x: Expr, weight: Expr) -> Expr:
@@ -24,8 +24,10 @@ def _plus(x: Expr, *biases: Expr | None) -> Expr:
 
 
 def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Sequence[Any], reverse: bool) -> list[Expr]:
-    """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh."""
-    inner, hidden, b_in, b_hidden = weights
+    """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh, w_hr."""
+    inner, hidden, b_in, b_hidden, projection = weights
+    if projection is not None:
+        return _projected(c, _plus(_product(x, inner), b_in, b_hidden), state, hidden, projection, reverse)
     turned = swap(hidden, 0, 1)
     gates = _product(x, inner)
     if kind == "gru":
@@ -38,12 +40,26 @@ def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Seque
     return [c.emit(TupleGetItem(whole, n)) for n in range(1 + len(state))]
 
 
+def _projected(c: Context, gates: Expr, state: list[Expr], hidden: Expr, projection: Expr, reverse: bool) -> list[Expr]:
+    """An LSTM that projects its hidden state. The state before its projection is carried instead: the recurrent weight is then the
+    product of both matrices, and what the first step takes from the given state is added to its gates."""
+    given, cell = state
+    gates, turned = c.emit(gates), c.emit(swap(projection, 0, 1))
+    one = to_dim(1)
+    begin = build.sub(shape_of(gates)[0], one) if reverse else to_dim(0)
+    taken = c.reshape(_product(given, hidden), [one, *shape_of(gates)[1:]])
+    gates = replaced(c, gates, 0, begin, op.add(cut(gates, 0, begin, one), taken))
+    recurrent = op.matmul(turned, swap(hidden, 0, 1))
+    whole = c.emit(op.nn_lstm(gates, op.zeros_like(cell), cell, recurrent, reverse=reverse))
+    out, last, kept = [c.emit(TupleGetItem(whole, n)) for n in range(3)]
+    return [c.emit(op.matmul(out, turned)), c.emit(op.matmul(last, turned)), kept]
+
+
 def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
     """All layers; results are the outputs, then each kind of state stacked over layers and directions."""
     refuse(bool(a.dropout) and a.train, "dropout between layers draws random numbers")
     ways = 2 if a.bidirectional else 1
-    per = 4 if a.has_biases else 2
-    refuse(len(a.params) != a.num_layers * ways * per, "projections of the hidden state")
+    per = len(a.params) // (a.num_layers * ways)
     x = a.input
     if rank_of(x) == 2:  # without a batch
         x = c.reshape(x, [shape_of(x)[0], 1, shape_of(x)[1]])
@@ -55,9 +71,11 @@ def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
         x, outputs = c.emit(x), []
         for way in range(ways):
             place = layer * ways + way
-            weights = list(a.params[place * per : (place + 1) * per])
+            given = list(a.params[place * per : (place + 1) * per])
+            biases = given[2:4] if a.has_biases else [None, None]
+            weights = [*given[:2], *biases, given[-1] if per % 2 else None]  # an odd one is a projection
             first = [_layer_state(c, s, place) for s in states]
-            made = _direction(c, kind, x, first, weights + [None] * (4 - per), way == 1)
+            made = _direction(c, kind, x, first, weights, way == 1)
             outputs.append(made[0])
             for end, value in zip(ends, made[1:]):
                 end.append(value)

@@ -77,7 +77,7 @@ def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
     return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
 
 
-def _place(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
+def bound_of(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
     """A bound of a slice as torch (and Python) takes it; the sign of a number may be known at run time only.
 
     Where nothing past the end is taken the bound may stay ``beyond`` it.
@@ -94,14 +94,14 @@ def _place(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
 
 def _begin(c: Context, a: Args, axis: int) -> Expr:
     """First element of a slice; past the end only where it is empty."""
-    return _place(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
+    return bound_of(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
 
 
 def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
     """Let the symbol that torch made for the size of a slice with bounds from the data stand for what that size is."""
     extent, torch_size = shape_of(a.self)[axis], c.value.shape[axis]
     refuse(not torch_size.node.expr.is_Symbol, f"the size {torch_size} depends on the data")
-    end = extent if a.end is None else _place(c, a.end, extent)
+    end = extent if a.end is None else bound_of(c, a.end, extent)
     count = build.ceildiv(build.sub(end, begin), build.const(static(to_dim(a.step), "the step"), "int64"))
     size = build.maximum(count, build.const(0, "int64"))
     c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
@@ -349,7 +349,7 @@ def _slice_scatter(c: Context, a: Args) -> Expr:
     if any([build.is_int(d, 0) for d in shape_of(a.src)]):
         return c.cast(a.self, c.dtype)
     if step == 1:
-        return _replaced(c, a.self, axis, begin, a.src)
+        return replaced(c, a.self, axis, begin, a.src)
     first = static(begin, "the begin of a slice with a step")
     count = static(shape_of(a.src)[axis], "the size of a slice with a step")
     end = first + (count - 1) * step + 1
@@ -365,11 +365,11 @@ def _select_scatter(c: Context, a: Args) -> Expr:
     if type(index) is not IntImm:  # only the program knows it
         line = [extent if i == axis else to_dim(1) for i in range(len(shape))]
         places = op.reshape(op.arange(0, extent, dtype="int64"), ShapeExpr(tuple(line)))
-        return op.where(op.equal(places, c.cast(_place(c, index, extent), "int64")), part, a.self)
-    return _replaced(c, a.self, axis, build.add(extent, index) if index.value < 0 else index, part)
+        return op.where(op.equal(places, c.cast(bound_of(c, index, extent), "int64")), part, a.self)
+    return replaced(c, a.self, axis, build.add(extent, index) if index.value < 0 else index, part)
 
 
-def _replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
+def replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
     """The tensor with the elements from ``begin`` along an axis replaced."""
     extent, after = shape_of(x)[axis], build.add(begin, shape_of(part)[axis])
     pieces = [cut(x, axis, to_dim(0), begin), c.cast(part, c.dtype), cut(x, axis, after, build.sub(extent, after))]
