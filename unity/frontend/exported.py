@@ -28,6 +28,7 @@ from ..support.extras import require
 from ..vm.torch_model.arguments import refuse_tensor
 from .context import Context, dtype_name
 from .control import ASSERTIONS, READS, is_cond
+from .cut_bounds import cut_conditions
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
@@ -110,6 +111,7 @@ class _Import:
             attrs["params"] = tuple([t for _, t in self.weights])
         self._squeezed()
         self.symbols.contracts += guard_conditions(self.program, self._guarded)
+        self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}

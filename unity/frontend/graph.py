@@ -144,15 +144,15 @@ class GraphImporter:
             args, kwargs = self._by_name(node.target, target, args, kwargs)
         name = str(target)
         if not self.trains:
-            self._check_mode(node, self._bind(target, args, kwargs))
+            self._check_mode(node, self.bind(target, args, kwargs))
         deferred = holds_deferred([args, kwargs])
         entry = ATEN.get(name)
         reason = "no graph operator expresses it"
         if deferred and not _is_complex(c.value):
-            entry = lambda c, _: evaluate(c, target, (args, kwargs), self._bind)  # noqa: E731
+            entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
         if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
             try:
-                found = entry(c, self._bind(target, args, kwargs))
+                found = entry(c, self.bind(target, args, kwargs))
                 if target is not node.target and isinstance(found, Expr):
                     found = c.cast(found, c.dtype)  # written in place a result takes the dtype of what it is written to
                 made = self._finish(node, found)
@@ -190,7 +190,7 @@ class GraphImporter:
         target = c.torch.ops.aten.view_as_real.default
         c.value = c.torch.view_as_real(value.value.resolve_conj())
         try:
-            return c.emit(evaluate(c, target, ([value], {}), self._bind))
+            return c.emit(evaluate(c, target, ([value], {}), self.bind))
         except Gap as gap:
             if self.strict:
                 raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
@@ -222,7 +222,7 @@ class GraphImporter:
         return made
 
     @staticmethod
-    def _bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
+    def bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
         """Arguments by the names of the operator's schema, defaults filled in."""
         bound = {}
         given = iter(args)
@@ -237,7 +237,7 @@ class GraphImporter:
         self, given: Any, target: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Arguments of an operator as another of the same parameters takes them; their order may differ."""
-        named = vars(self._bind(given, args, kwargs))
+        named = vars(self.bind(given, args, kwargs))
         places = [a.name for a in target._schema.arguments if not a.kwarg_only]
         rest = {a.name: named[a.name] for a in target._schema.arguments if a.kwarg_only and a.name in named}
         return [named[name] for name in places if name in named], rest

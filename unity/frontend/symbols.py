@@ -105,6 +105,10 @@ class Symbols:
         """Does torch's range of every symbol show that an expression is never below zero?"""
         return self._analyzer.can_prove_greater_equal(size, 0)
 
+    def simplify(self, e: Expr) -> Expr:
+        """An expression in simpler words, as far as the ranges of the symbols allow."""
+        return self._analyzer.simplify(e)
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What becomes known inside is forgotten afterwards."""
