@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .relax.inline_private_functions import inline_private_functions
     from .relax.kill_after_last_use import kill_after_last_use
     from .relax.lambda_lift import lambda_lift
+    from .relax.lazy_params import lazy_get_input, lazy_set_output
     from .relax.legalize_ops import legalize_ops
     from .relax.lift_transform_params import lift_transform_params
     from .relax.lower_alloc_tensor import lower_alloc_tensor
@@ -142,6 +143,10 @@ _PLACES = {
     "relax.inline_private_functions": ("inline_private_functions",),
     "relax.kill_after_last_use": ("kill_after_last_use",),
     "relax.lambda_lift": ("lambda_lift",),
+    "relax.lazy_params": (
+        "lazy_get_input",
+        "lazy_set_output",
+    ),
     "relax.legalize_ops": ("legalize_ops",),
     "relax.lift_transform_params": ("lift_transform_params",),
     "relax.lower_alloc_tensor": ("lower_alloc_tensor",),
@@ -186,10 +191,10 @@ __all__ = [
     "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_matmul_of_sum",
     "expand_tuple_arguments", "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern",
     "fuse_tir", "fuse_transpose_matmul", "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions",
-    "kill_after_last_use", "lambda_lift", "legalize_ops", "lift_transform_params", "lower_alloc_tensor", "lower_call_dps",
-    "merge_composite_functions", "module_pass", "normalize", "normalize_global_var", "pass_instrument", "plan_memory",
-    "prim_func_pass", "register_codegen", "register_patterns", "remove_purity_checking", "remove_redundant_reshape",
-    "remove_unused_outputs", "remove_unused_parameters", "reorder_permute_dims_after_concat", "reorder_take_after_matmul",
-    "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow", "topological_sort",
-    "traced_passes", "update_param_type", "winograd",
+    "kill_after_last_use", "lambda_lift", "lazy_get_input", "lazy_set_output", "legalize_ops", "lift_transform_params",
+    "lower_alloc_tensor", "lower_call_dps", "merge_composite_functions", "module_pass", "normalize", "normalize_global_var",
+    "pass_instrument", "plan_memory", "prim_func_pass", "register_codegen", "register_patterns", "remove_purity_checking",
+    "remove_redundant_reshape", "remove_unused_outputs", "remove_unused_parameters", "reorder_permute_dims_after_concat",
+    "reorder_take_after_matmul", "rewrite_reshape", "run_codegen", "shift_signed_data", "to_mixed_precision", "to_non_dataflow",
+    "topological_sort", "traced_passes", "update_param_type", "winograd",
 ]  # fmt: skip

@@ -30,6 +30,8 @@ TVM_NAMES = {
     "InlinePrivateFunctions": "inline_private_functions",
     "KillAfterLastUse": "kill_after_last_use",
     "LambdaLift": "lambda_lift",
+    "LazyGetInput": "lazy_get_input",
+    "LazySetOutput": "lazy_set_output",
     "LegalizeOps": "legalize_ops customize_legalize_map=customize skip_ops=skip enable_warning=warn",
     "LiftTransformParams": "lift_transform_params shared_transform=shared",
     "LowerAllocTensor": "lower_alloc_tensor",

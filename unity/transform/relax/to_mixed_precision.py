@@ -22,7 +22,7 @@ from typing import Any
 from ...ffi.dtype import DataType
 from ...ffi.tensor import Tensor
 from ...ir.builder import make_call
-from ...ir.expr import BindingBlock, Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
+from ...ir.expr import Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
 from ...ir.node import replace
 from ...ir.types import Expr, TensorType
@@ -30,7 +30,7 @@ from ...op.create import astype
 from ...op.table import constant
 from ...support.errors import PassError
 from ..base import function_pass
-from .blocks import join_blocks
+from .bundle_model_params import with_head
 from .rewriting import GraphRewriter
 from .sharing import Visibility, changed_vars
 
@@ -176,8 +176,8 @@ def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function
         return made
     assert type(made.body) is SeqExpr
     casts = [VarBinding(wide, astype(narrow, dtype="float32")) for wide, narrow in narrowing.inputs.items()]
-    body = SeqExpr(join_blocks((BindingBlock(tuple(casts)), *made.body.blocks)), made.body.body, made.body.span)
-    return replace(made, params=tuple([narrowing.inputs.get(p, p) for p in made.params]), body=body)
+    params = tuple([narrowing.inputs.get(p, p) for p in made.params])
+    return replace(made, params=params, body=with_head(tuple(casts), made.body))
 
 
 __all__ = ["ALWAYS", "FOLLOW", "MixedPrecisionOptions", "to_mixed_precision"]
