@@ -6,7 +6,8 @@ depends on the extents alone, so the result does not depend on the number of thr
 
 Rewrite: ``for k in 4096: [init C[()] = z]; C[()] += A[k]`` ->
 ``for p in 64: for k in 64: [init P[p] = 0]; P[p] += A[p * 64 + k]`` and ``for p in 64: [init C[()] = z]; C[()] += P[p]``;
-what is left of the loop is one more piece. Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
+what is left of the loop is one more piece. Sums of float32 are joined in float64. Functions that were scheduled (attribute
+``tir.is_scheduled``) stay as they are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...ffi.dtype import DataType
 from ...ir.buffer import Buffer, Range
-from ...ir.build import add, dtype_of, int_imm, mul
+from ...ir.build import add, cast, dtype_of, int_imm, mul
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.scalar import BufferLoad, IterVar
+from ...ir.scalar import Add, BufferLoad, IterVar
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
 from ...ir.walk import Rewriter, fresh_copy, substitute
@@ -104,7 +106,7 @@ class _Pieces:
         parts: list[Stmt] = [AllocBuffer(self.buffer), self.fill(self.whole, self.plan.size, "pieces")]
         if self.rest:
             parts.append(self.fill(0, self.rest, "rest"))
-        parts.append(self.join())
+        parts += self.join()
         return seq(*[fresh_copy(part) if type(part) is For else part for part in parts])
 
     def step(self, store: BufferStore, value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> BufferStore:
@@ -137,22 +139,42 @@ class _Pieces:
         )  # fmt: skip
         return _around(loops, block, values)
 
-    def join(self) -> Stmt:
-        """The pieces joined to the cells, in order."""
-        plan, ty = self.plan, self.index_ty
+    def join(self) -> list[Stmt]:
+        """The pieces joined to the cells, in order: sums of float32 in float64, as there are many of them."""
+        store, cells = self.plan.update.store, tuple([i.var for i in self.cells])
+        target = store.buffer
+        if type(store.value) is not Add or target.dtype.name != "float32":
+            return [self.joined(target, store.indices)]
+        wide = DataType("float64")
+        data = Var(f"{target.name}_sums", PointerType(prim_type(wide), "global"))
+        sums = Buffer(data, wide, self.buffer.shape[1:], name=data.name)
+        result = cast(BufferLoad(sums, cells, prim_type(wide)), target.dtype)
+        stored = replace(
+            self.block, iter_vars=tuple(self.cells), reads=None, writes=None, init=None, body=replace(store, value=result)
+        )  # fmt: skip
+        last = _around(self.spatial, stored, [self.plan.update.axis[var] for var in cells])
+        return [AllocBuffer(sums), self.joined(sums, cells), last]
+
+    def joined(self, out: Buffer, indices: tuple[Expr, ...]) -> Stmt:
+        """The pieces joined to the cells of ``out``."""
+        ty, dtype = self.index_ty, out.dtype
         piece, place = Var("piece", ty), Var("v_piece", ty)
         count = self.buffer.shape[0]
         assert type(count) is IntImm
-        result = BufferLoad(self.buffer, (place, *[i.var for i in self.cells]), prim_type(self.buffer.dtype))
-        store = plan.update.store
+        cells = [i.var for i in self.cells]
+        part = cast(BufferLoad(self.buffer, (place, *cells), prim_type(self.buffer.dtype)), dtype)
         block = replace(
             self.block, iter_vars=(*self.cells, IterVar(place, _range(count.value, ty), "R")), reads=None, writes=None,
-            name=self.block.name, body=self.step(store, result, store.buffer, store.indices),
+            init=replace(self.init, buffer=out, indices=indices, value=cast(self.init.value, dtype)),
+            body=self.step(self.plan.update.store, part, out, indices),
         )  # fmt: skip
-        loops = [loop for loop in plan.nest.loops if plan.update.kinds[loop.loop_var] == "S"]
-        loops.append(For(piece, int_imm(0, ty), count, "serial", plan.loop.body))
-        values: list[Expr] = [plan.update.axis[i.var] for i in self.cells]
-        return _around(loops, block, [*values, piece])
+        loops = [*self.spatial, For(piece, int_imm(0, ty), count, "serial", self.plan.loop.body)]
+        return _around(loops, block, [*[self.plan.update.axis[var] for var in cells], piece])
+
+    @property
+    def spatial(self) -> list[For]:
+        """The loops over cells."""
+        return [loop for loop in self.plan.nest.loops if self.plan.update.kinds[loop.loop_var] == "S"]
 
 
 def _range(extent: int, ty: object) -> Range:
