@@ -65,8 +65,8 @@ CPU_PIPELINE = Pipeline((
     legalize_narrow_float,
     vectorize_loop,
     inject_prefetch,
-    unroll_loop,
     rewrite_unsafe_select,
+    unroll_loop,
     remove_no_op,
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""
