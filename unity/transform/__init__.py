@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .instrument import DumpIR, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR, pass_instrument
     from .library import PASSES
     from .relax.adjust_matmul_order import adjust_matmul_order
+    from .relax.alter_op_impl import alter_op_impl
     from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern
     from .relax.attach_global_symbol import attach_global_symbol
     from .relax.bind_params import bind_params
@@ -105,6 +106,7 @@ _PLACES = {
     ),
     "instrument": ("DumpIR", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "pass_instrument"),
     "relax.adjust_matmul_order": ("adjust_matmul_order",),
+    "relax.alter_op_impl": ("alter_op_impl",),
     "relax.annotate_tir_op_pattern": ("annotate_tir_op_pattern",),
     "relax.attach_global_symbol": ("attach_global_symbol",),
     "relax.bind_params": ("bind_params",),
@@ -185,10 +187,10 @@ __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 __all__ = [
     "DEFAULT_PIPELINE", "PASSES", "CheckInstrument", "CheckRecord", "DumpIR", "DumpInstrument", "FusionPattern", "Instrument",
     "Pass", "PassContext", "PassTimingInstrument", "Pipeline", "PrintAfterAll", "PrintBeforeAll", "PrintIR", "PrintInstrument",
-    "Sequential", "TimeInstrument", "VerifyInstrument", "adjust_matmul_order", "annotate_tir_op_pattern", "attach_global_symbol",
-    "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul", "compute_prim_value",
-    "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dataflowblock_pass", "dead_code",
-    "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_matmul_of_sum",
+    "Sequential", "TimeInstrument", "VerifyInstrument", "adjust_matmul_order", "alter_op_impl", "annotate_tir_op_pattern",
+    "attach_global_symbol", "bind_params", "bind_symbolic_vars", "bundle_model_params", "canonicalize", "combine_parallel_matmul",
+    "compute_prim_value", "convert_layout", "convert_to_dataflow", "dataflow_use_inplace_calls", "dataflowblock_pass",
+    "dead_code", "decompose_ops_for_inference", "decompose_ops_for_training", "eliminate_common_subexpr", "expand_matmul_of_sum",
     "expand_tuple_arguments", "fold_batch_norm_to_conv2d", "fold_constant", "function_pass", "fuse_ops", "fuse_ops_by_pattern",
     "fuse_tir", "fuse_transpose_matmul", "get_pattern", "get_patterns_with_prefix", "gradient", "inline_private_functions",
     "kill_after_last_use", "lambda_lift", "lazy_get_input", "lazy_set_output", "legalize_ops", "lift_transform_params",

@@ -2,6 +2,7 @@
 
 TVM_NAMES = {
     "AdjustMatmulOrder": "adjust_matmul_order",
+    "AlterOpImpl": "alter_op_impl op_impl_map op_buffer_transforms",
     "AnnotateTIROpPattern": "annotate_tir_op_pattern",
     "AttachGlobalSymbol": "attach_global_symbol",
     "BindParams": "bind_params func_name params",

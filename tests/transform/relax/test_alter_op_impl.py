@@ -1,0 +1,59 @@
+"""Programs swapped for others with other layouts, by the names they carry."""
+
+import numpy as np
+import pytest
+
+import unity
+from unity import relax, te
+from unity.ir.interpret import run
+from unity.ir.verify import verify
+from unity.relax import transform
+from unity.support.errors import PassError
+
+
+def program(shape, **attrs):
+    """``(2 a, a + b)`` of tensors of a shape."""
+    a, b = [te.placeholder(shape, "float32", n) for n in "ab"]
+    results = [te.compute(shape, lambda *i: a[i] * 2.0, "twice"), te.compute(shape, lambda *i: a[i] + b[i], "total")]
+    return te.create_prim_func([a, b, *results], attrs=attrs)
+
+
+def module(rows):
+    bb = relax.BlockBuilder()
+    ty = relax.TensorType((rows, 6))
+    x, y = relax.Var("x", ty), relax.Var("y", ty)
+    named = bb.add_func(program((rows, 6), operator_name="my.both"), "both")
+    with bb.function("main", [x, y]):
+        with bb.dataflow():
+            made = bb.emit(relax.call_tir(named, [x, y], [ty, ty]))
+            out = bb.emit_output(relax.op.subtract(relax.TupleGetItem(made, 0), relax.TupleGetItem(made, 1)))
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+DATA = [np.random.default_rng(k).standard_normal((8, 6), dtype=np.float32) for k in (0, 1)]
+SPLIT = lambda i, j: (i // 4, j, i % 4)  # noqa: E731
+
+
+@pytest.mark.parametrize("rows", [8, 7], ids=["exact", "padded"])
+def test_layouts_are_moved_around_the_call(rows):
+    mod = module(rows)
+    made = transform.AlterOpImpl({"my.both": program((2, 6, 4))}, {"my.both": [SPLIT] * 4})(mod)
+    verify(made)
+    assert made.script().count("R.layout_transform") == 4
+    clean = transform.DeadCodeElimination()(made)
+    assert len(clean.prim_funcs()) == 1 and "my.both" not in clean.script()
+    args = [d[:rows] for d in DATA]
+    wanted = args[0] * 2 - (args[0] + args[1])
+    for found in (run(clean, "main", *args), unity.VirtualMachine(unity.compile(made))["main"](*args)):
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_some_layouts_stay_and_mistakes_are_named():
+    mod = module(8)
+    same = transform.AlterOpImpl({"my.both": program((8, 6))}, {"my.both": [None] * 4})(mod)
+    assert "R.layout_transform" not in same.script()
+    np.testing.assert_allclose(np.asarray(run(same, "main", *DATA)), DATA[0] - DATA[1], rtol=1e-5, atol=1e-6)
+    assert transform.AlterOpImpl({"other": program((8, 6))}, {})(mod) is mod
+    with pytest.raises(PassError, match=r"my\.both has 4 buffers, 3 layouts are given"):
+        transform.AlterOpImpl({"my.both": program((2, 6, 4))}, {"my.both": [SPLIT] * 3})(mod)
