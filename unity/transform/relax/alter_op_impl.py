@@ -79,9 +79,10 @@ def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
             return value
         assert type(value) is Call
         callee, operands = value.args[0], value.args[1]
-        known = programs.get(callee.name) if type(callee) is GlobalVar else None
-        name = known.attrs.get("operator_name") if known is not None else None
-        if name not in options.op_impl_map or type(operands) is not Tuple:
+        if type(callee) is not GlobalVar or type(operands) is not Tuple or callee.name not in programs:
+            return value
+        name = str(programs[callee.name].attrs.get("operator_name", ""))
+        if name not in options.op_impl_map:
             return value
         several = isinstance(value.ty, TupleType)
         results = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
