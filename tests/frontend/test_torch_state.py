@@ -182,3 +182,31 @@ def test_objects_that_hold_no_data() -> None:
     assert caught.value.code == "E961"
     leaves, template = take_apart(Answer(torch.ones(1), [2]))
     assert put_together(leaves, template) == Answer(leaves[0], [2])
+
+
+class Twice(torch.nn.Module):
+    """Tensors that are attributes of an object and buffers too, as the static caches of models made for export."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = Cache()
+        self.held.layers = [torch.zeros(3, 2), torch.zeros((), dtype=torch.int64)]
+        self.register_buffer("rows", self.held.layers[0], persistent=False)
+        self.register_buffer("count", self.held.layers[1])
+
+    def forward(self, x: Any, at: Any) -> Any:
+        rows, count = self.held.layers
+        rows.index_copy_(0, at, x)
+        count.add_(1)
+        return rows * count
+
+
+def test_a_tensor_held_twice_is_one_state() -> None:
+    model, reference = Twice(), Twice()
+    compiled = unity.compile(model, example_inputs=(torch.ones(1, 2), torch.tensor([1])))
+    for buffer in model.buffers():
+        buffer.zero_()  # torch runs writes to an attribute while it exports
+    for row in range(3):
+        x, at = torch.randn(1, 2), torch.tensor([row])
+        same(compiled(x, at), reference(x, at))
+        same(list(model.buffers()), list(reference.buffers()))

@@ -19,6 +19,7 @@ from ..support.extras import require
 from ..support.source import Source, Span
 from ..vm.torch_model.structures import known_results, register_classes
 from .control import READS
+from .discard import memory_key
 from .dynamic import spread
 from .grad_modes import without_grad_modes
 from .in_place import is_mutable, out_of_place, overwrites_own_value
@@ -201,6 +202,7 @@ def functional(exported_program: Any) -> Any:
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     exported_program = without_grad_modes(exported_program)
+    _merge_doubles(exported_program)
     tried: set[Any] = set()
     while True:  # what one operator is decomposed into may need to be decomposed in turn
         # what stands under autocast, in branches and in loops is a graph of its own
@@ -217,6 +219,28 @@ def functional(exported_program: Any) -> Any:
         tried |= {None, *table}
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
     return exported_program if all([overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
+
+
+def _merge_doubles(exported_program: Any) -> None:
+    """A tensor that the model holds as a buffer and as an attribute, as static caches do, becomes one input of the program.
+
+    torch takes the attribute for a constant, and decomposes no program in which one that is written to shares memory with a buffer.
+    """
+    torch = require("torch")
+    places = [n for n in exported_program.graph.nodes if n.op == "placeholder"]
+    held = {**exported_program.constants, **exported_program.state_dict}
+    dense = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
+    buffers: dict[Any, Any] = {}
+    for node, spec in list(zip(places, exported_program.graph_signature.input_specs)):
+        key = memory_key(dense[spec.target]) if spec.target in dense else None
+        if key is not None and spec.kind.name == "BUFFER":
+            buffers[key] = node
+        elif key in buffers and spec.kind.name == "CONSTANT_TENSOR":
+            node.replace_all_uses_with(buffers[key])
+            exported_program.graph.erase_node(node)
+            exported_program.graph_signature.input_specs.remove(spec)
+            del exported_program.constants[spec.target]
+            exported_program.graph_module.recompile()
 
 
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
