@@ -274,8 +274,11 @@ def test_a_graph_that_gives_a_quantised_tensor_runs_in_torch() -> None:
 def test_ranges_of_floats_with_sizes() -> None:
     def forward(x: Any) -> Any:
         n = x.shape[0]
-        return torch.arange(n, -1, -1.0), torch.arange(n * 0.3, n + 1), torch.arange(0, 2 * n, n // 2 + 0.5)
+        integers = torch.arange(n, -n, -1.0, dtype=torch.int64)
+        return torch.arange(n, -1, -1.0), torch.arange(n * 0.3, n + 1), torch.arange(0, 2 * n, n // 2 + 0.5), integers
 
     run = compiled(forward, dynamic=True)
-    for size in (4, 7, 33):
-        same(run(torch.randn(size)), forward(torch.randn(size)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FallbackWarning)
+        for size in (4, 7, 33):
+            same(run(torch.randn(size)), forward(torch.randn(size)))

@@ -291,9 +291,11 @@ def _arange(c: Context, a: Args) -> Expr:
         return op.arange(start, a.end, step, dtype=c.dtype)
     if not any([isinstance(v, Expr) for v in given]):
         return c.constant(c.torch.arange(*given, dtype=getattr(c.torch, c.dtype)))
-    refuse(c.dtype.startswith(("int", "uint")), "a range of integers between floats")
-    steps = op.multiply(op.arange(0, c.shape[0], 1, dtype="float64"), c.cast(step, "float64"))
-    return c.cast(op.add(steps, c.cast(start, "float64")), c.dtype)
+    # torch makes integers of all three before it counts, where the result has integers
+    kind = "int64" if c.dtype.startswith(("int", "uint")) else "float64"
+    start, step = [int(v) if kind == "int64" and isinstance(v, float) else v for v in (start, step)]
+    steps = op.multiply(op.arange(0, c.shape[0], 1, dtype=kind), c.cast(step, kind))
+    return c.cast(op.add(steps, c.cast(start, kind)), c.dtype)
 
 
 @aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
