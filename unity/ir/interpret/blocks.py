@@ -21,7 +21,7 @@ class Statements(Protocol):
 
     expr: ExprCompiler
 
-    def __call__(self, stmt: Stmt) -> Run: ...
+    def visit(self, stmt: Stmt) -> Run: ...
 
     def allocation(self, buffer: Buffer) -> Callable[[Env], None]: ...
 
@@ -42,15 +42,15 @@ class BlockCompiler:
         guarded = block.reads is not None and block.writes is not None
         if guarded and not block.iter_vars and not block.reads and not block.writes:
             guarded = False  # a root block declares nothing
-        values = [(iv.var, self.expr(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
+        values = [(iv.var, self.expr.visit(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
         domains = [
-            (iv.var.name, self.expr(iv.dom.min), self.expr(iv.dom.extent)) if iv.dom is not None else None
+            (iv.var.name, self.expr.visit(iv.dom.min), self.expr.visit(iv.dom.extent)) if iv.dom is not None else None
             for iv in block.iter_vars
         ]
         reductions = [
-            (iv.var, self.expr(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
+            (iv.var, self.expr.visit(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
         ]
-        predicate = self.expr(stmt.predicate)
+        predicate = self.expr.visit(stmt.predicate)
         guard_key = GuardKey() if guarded else None
         guard = self._guard(block) if guarded else None
         matches = [self._match(m.buffer, m.source, block.span) for m in block.match_buffers]
@@ -59,8 +59,8 @@ class BlockCompiler:
         for match_buffer in block.match_buffers:
             self.expr.declare(match_buffer.buffer)
         allocations = [self.stmt.allocation(b) for b in block.alloc_buffers]
-        init = self.stmt(block.init) if block.init is not None else None
-        body = self.stmt(block.body)
+        init = self.stmt.visit(block.init) if block.init is not None else None
+        body = self.stmt.visit(block.body)
         if guard_key is not None:
             self.expr.guards.pop()
         span, name = block.span, block.name
@@ -107,7 +107,9 @@ class BlockCompiler:
         return run
 
     def _boxes(self, regions: tuple[BufferRegion, ...]) -> Callable[[Env], dict[Any, list[Any]]]:
-        compiled = [(r.buffer, [(self.expr(x.min), self.expr(x.extent)) for x in r.region]) for r in regions]
+        compiled = [
+            (r.buffer, [(self.expr.visit(x.min), self.expr.visit(x.extent)) for x in r.region]) for r in regions
+        ]
 
         def run(env: Env) -> dict[Any, list[Any]]:
             found: dict[Any, list[Any]] = {}
@@ -122,8 +124,8 @@ class BlockCompiler:
         return run
 
     def _match(self, target: Buffer, source: BufferRegion, span: Any) -> Callable[[Env], None]:
-        region = [(self.expr(r.min), self.expr(r.extent)) for r in source.region]
-        shape = [self.expr(e) for e in target.shape]
+        region = [(self.expr.visit(r.min), self.expr.visit(r.extent)) for r in source.region]
+        shape = [self.expr.visit(e) for e in target.shape]
 
         def run(env: Env) -> None:
             view = env.get(source.buffer)
@@ -149,7 +151,7 @@ class BlockCompiler:
             ):  # fmt: skip
                 if type(given) is Var and (what == "offset" or given not in env):
                     env[given] = expected
-                elif given is not None and what == "stride" and self.expr(given)(env) != expected:
+                elif given is not None and what == "stride" and self.expr.visit(given)(env) != expected:
                     raise InterpreterError(
                         "E310", f"match_buffer: {target.name} needs another {what} than {expected}", span
                     )

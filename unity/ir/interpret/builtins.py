@@ -31,11 +31,11 @@ def _outputs(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[list[TensorType]
 def _shape_of_type(ev: Any, ty: TensorType, env: dict[Any, Any], span: Any) -> tuple[int, ...]:
     if ty.shape is None or ty.dtype is None:
         raise InterpreterError("E316", "an output needs a known shape and dtype", span)
-    return tuple(ev(ty.shape, env))
+    return tuple(ev.visit(ty.shape, env))
 
 
 def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    args = list(ev(call.args[1], env))
+    args = list(ev.visit(call.args[1], env))
     types, single = _outputs(ev, call, env)
     inplace = call.attrs.get("inplace_indices")
     results: list[View] = []
@@ -43,18 +43,18 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
     for k, ty in enumerate(types):
         if inplace is not None and inplace[k] != -1:
             view = args[inplace[k]]
-            check(ty, view, env, ev.__call__)
+            check(ty, view, env, ev.visit)
         else:
             assert ty.dtype is not None
             view = fresh_tensor(f"output {k} of {callee_name(call)}", _shape_of_type(ev, ty, env, call.span), ty.dtype)
             extra.append(view)
         results.append(view)
-    scalars = list(ev(call.args[2], env)) if len(call.args) > 2 else []
+    scalars = list(ev.visit(call.args[2], env)) if len(call.args) > 2 else []
     callee = call.args[0]
     if isinstance(callee, GlobalVar) and callee.name in ev.machine.mod:
         ev.call_function(callee.name, [*args, *extra, *scalars], call.span)
     else:
-        function = ev(callee, env)
+        function = ev.visit(callee, env)
         if isinstance(function, FunctionValue):
             ev.apply(function, [*args, *extra, *scalars], call.span)
         else:
@@ -67,14 +67,14 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
 
 
 def _call_tir_dyn(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    given = ev(call.args[1], env)
+    given = ev.visit(call.args[1], env)
     values = [given] if isinstance(given, ShapeValue) else list(given)
     args = [v for value in values for v in (value if isinstance(value, ShapeValue) else (value,))]
     callee = call.args[0]
     if isinstance(callee, GlobalVar) and callee.name in ev.machine.mod:
         ev.call_function(callee.name, args, call.span)
     else:
-        ev.apply(ev(callee, env), args, call.span)
+        ev.apply(ev.visit(callee, env), args, call.span)
     return ()
 
 
@@ -96,8 +96,8 @@ def callee_name(call: Call) -> str:
 
 def _call_packed(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
     callee = call.args[0]
-    function = callee.value if isinstance(callee, StringImm) else ev(callee, env)
-    result = ev.apply(function, [ev(a, env) for a in call.args[1:]], call.span)
+    function = callee.value if isinstance(callee, StringImm) else ev.visit(callee, env)
+    result = ev.apply(function, [ev.visit(a, env) for a in call.args[1:]], call.span)
     return result if result is not None else ()
 
 
@@ -108,26 +108,26 @@ def _call_with_ctx(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
 
 
 def _make_closure(ev: Any, call: Call, env: dict[Any, Any]) -> FunctionValue:
-    function, given = ev(call.args[0], env), ev(call.args[1], env)
+    function, given = ev.visit(call.args[0], env), ev.visit(call.args[1], env)
     if not isinstance(function, FunctionValue):
         raise InterpreterError("E318", "R.make_closure takes a function of the module", call.span)
     return FunctionValue(function.callee, function.env, (*function.given, *given))
 
 
 def _invoke_closure(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    return ev.apply(ev(call.args[0], env), list(ev(call.args[1], env)), call.span)
+    return ev.apply(ev.visit(call.args[0], env), list(ev.visit(call.args[1], env)), call.span)
 
 
 def _print(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    values = [from_value(ev(a, env)) for a in call.args]
+    values = [from_value(ev.visit(a, env)) for a in call.args]
     template = call.attrs.get("format", "")
     print(template.format(*values) if template else " ".join([str(v) for v in values]))
     return ()
 
 
 def _assert(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    if not scalar_of(ev(call.args[0], env)):
-        values = [from_value(ev(a, env)) for a in call.args[1:]]
+    if not scalar_of(ev.visit(call.args[0], env)):
+        values = [from_value(ev.visit(a, env)) for a in call.args[1:]]
         template = call.attrs.get("format", "") or "assertion failed"
         raise InterpreterError("E314", template.format(*values), call.span)
     return ()
@@ -138,11 +138,11 @@ def _null(ev: Any, call: Call, env: dict[Any, Any]) -> None:
 
 
 def _identity(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    return ev(call.args[0], env)
+    return ev.visit(call.args[0], env)
 
 
 def _copy(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
-    value = ev(call.args[0], env)
+    value = ev.visit(call.args[0], env)
     return to_value(array_of(value, call.span).copy()) if isinstance(value, View) else value
 
 
@@ -150,14 +150,14 @@ def _copy(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
 
 
 def _builtin_alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    shape, dtype = ev(call.args[0], env), ev(call.args[1], env)
+    shape, dtype = ev.visit(call.args[0], env), ev.visit(call.args[1], env)
     return fresh_tensor("tensor", tuple(shape), DataType(dtype))
 
 
 def _alloc_storage(ev: Any, call: Call, env: dict[Any, Any]) -> Pointer:
-    size = ev(call.args[0], env)
+    size = ev.visit(call.args[0], env)
     index = 2 if getattr(call.op, "name", "") == "R.vm.alloc_storage" else 3
-    dtype = DataType(ev(call.args[index], env))
+    dtype = DataType(ev.visit(call.args[index], env))
     count = 1
     for extent in size:
         count *= extent
@@ -165,7 +165,7 @@ def _alloc_storage(ev: Any, call: Call, env: dict[Any, Any]) -> Pointer:
 
 
 def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    storage, offset, shape, dtype = [ev(a, env) for a in call.args[:4]]
+    storage, offset, shape, dtype = [ev.visit(a, env) for a in call.args[:4]]
     if not isinstance(storage, Pointer):
         raise InterpreterError("E319", "a tensor is placed in something that is no storage", call.span)
     kind = DataType(dtype)
@@ -190,7 +190,7 @@ def _forget(memory: Memory, start: int, end: int) -> None:
 
 
 def _kill_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    view = ev(call.args[0], env)
+    view = ev.visit(call.args[0], env)
     if isinstance(view, View) and view.memory.written is not None:
         start = view.start + view.base * view.size
         _forget(view.memory, start, start + view.array().nbytes)
@@ -199,12 +199,12 @@ def _kill_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
 
 def _drop(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
     """A reference is given up: what still refers to the object keeps it."""
-    ev(call.args[0], env)
+    ev.visit(call.args[0], env)
     return ()
 
 
 def _kill_storage(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
-    value = ev(call.args[0], env)
+    value = ev.visit(call.args[0], env)
     if isinstance(value, Pointer):
         if not value.memory.alive:
             raise InterpreterError("E319", "a storage is freed twice", call.span)
@@ -214,8 +214,8 @@ def _kill_storage(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
 
 
 def _view(ev: Any, call: Call, env: dict[Any, Any]) -> View:
-    source = ev(call.args[0], env)
-    values = [ev(a, env) for a in call.args[1:]]
+    source = ev.visit(call.args[0], env)
+    values = [ev.visit(a, env) for a in call.args[1:]]
     shape = tuple(values[0]) if values and isinstance(values[0], tuple) else source.shape
     dtype = DataType(values[1]) if len(values) > 1 and values[1] is not None else source.dtype
     offset = values[2] if len(values) > 2 else 0

@@ -74,7 +74,7 @@ class ExprCompiler:
         for cls in (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE):
             self.handlers[cls] = self._binary
 
-    def __call__(self, expr: Expr) -> Closure:
+    def visit(self, expr: Expr) -> Closure:
         handler = self.handlers.get(type(expr))
         if handler is None:
             raise InterpreterError(
@@ -100,7 +100,7 @@ class ExprCompiler:
         return lookup
 
     def _binary(self, expr: Any) -> Closure:
-        a, b, span = self(expr.a), self(expr.b), expr.span
+        a, b, span = self.visit(expr.a), self.visit(expr.b), expr.span
         dtype = dtype_of(expr.a)
         name = type(expr).__name__
         found = COMPARE.get(name) or arithmetic(dtype).get(name)
@@ -125,32 +125,32 @@ class ExprCompiler:
         return lambda env: function(a(env), b(env))
 
     def _cast(self, expr: Cast) -> Closure:
-        value = self(expr.value)
+        value = self.visit(expr.value)
         convert = caster(dtype_of(expr.value), expr.ty.dtype)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda env: tuple([convert(v) for v in value(env)])
         return lambda env: convert(value(env))
 
     def _and(self, expr: And) -> Closure:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda env: tuple([p and q for p, q in zip(a(env), b(env))])
         return lambda env: a(env) and b(env)
 
     def _or(self, expr: Or) -> Closure:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda env: tuple([p or q for p, q in zip(a(env), b(env))])
         return lambda env: a(env) or b(env)
 
     def _not(self, expr: Not) -> Closure:
-        a = self(expr.a)
+        a = self.visit(expr.a)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda env: tuple([not v for v in a(env)])
         return lambda env: not a(env)
 
     def _select(self, expr: Select) -> Closure:
-        cond, yes, no = self(expr.cond), self(expr.true_value), self(expr.false_value)
+        cond, yes, no = self.visit(expr.cond), self.visit(expr.true_value), self.visit(expr.false_value)
         if lanes_of(dtype_of(expr.cond)) > 1:
             return lambda env: tuple([p if c else q for c, p, q in zip(cond(env), yes(env), no(env))])
 
@@ -161,7 +161,7 @@ class ExprCompiler:
         return choose
 
     def _ramp(self, expr: Ramp) -> Closure:
-        base, stride = self(expr.base), self(expr.stride)
+        base, stride = self.visit(expr.base), self.visit(expr.stride)
         dtype = expr.ty.dtype
         table = arithmetic(dtype)
         add, mul = table["Add"], table["Mul"]
@@ -174,7 +174,7 @@ class ExprCompiler:
         return run
 
     def _broadcast(self, expr: Broadcast) -> Closure:
-        value = self(expr.value)
+        value = self.visit(expr.value)
         inner = lanes_of(dtype_of(expr.value))
         times = lanes_of(expr.ty.dtype) // inner
         if inner > 1:
@@ -184,8 +184,8 @@ class ExprCompiler:
         return lambda env: (value(env),) * times
 
     def _shuffle(self, expr: Shuffle) -> Closure:
-        parts = [(self(v), lanes_of(dtype_of(v))) for v in expr.vectors]
-        indices = [self(i) for i in expr.indices]
+        parts = [(self.visit(v), lanes_of(dtype_of(v))) for v in expr.vectors]
+        indices = [self.visit(i) for i in expr.indices]
 
         def run(env: Env) -> Any:
             pool: list[Any] = []
@@ -201,7 +201,7 @@ class ExprCompiler:
         return run
 
     def _let(self, expr: Let) -> Closure:
-        var, value, body = expr.var, self(expr.value), self(expr.body)
+        var, value, body = expr.var, self.visit(expr.value), self.visit(expr.body)
 
         def run(env: Env) -> Any:
             env[var] = value(env)
@@ -226,7 +226,7 @@ class ExprCompiler:
 
     def function_call(self, expr: Call) -> Closure:
         """A call of a function of the module; nothing comes back from a tensor program without a result."""
-        args = [self(a) for a in expr.args]
+        args = [self.visit(a) for a in expr.args]
         machine, name = self.machine, getattr(expr.op, "name", "")
         return lambda env: machine.call(name, [a(env) for a in args], expr.span)
 
@@ -241,12 +241,16 @@ class ExprCompiler:
 
     def _reduce(self, expr: Reduce) -> Closure:
         reducer = expr.combiner
-        identity = [self(e) for e in reducer.identity]
-        result = [self(e) for e in reducer.result]
-        sources = [self(e) for e in expr.source]
-        condition = self(expr.condition)
-        axes = [(axis.var, self(axis.dom.min), self(axis.dom.extent)) for axis in expr.axis if axis.dom is not None]
-        init = [self(e) for e in expr.init]
+        identity = [self.visit(e) for e in reducer.identity]
+        result = [self.visit(e) for e in reducer.result]
+        sources = [self.visit(e) for e in expr.source]
+        condition = self.visit(expr.condition)
+        axes = [
+            (axis.var, self.visit(axis.dom.min), self.visit(axis.dom.extent))
+            for axis in expr.axis
+            if axis.dom is not None
+        ]
+        init = [self.visit(e) for e in expr.init]
 
         def fold(env: Env, depth: int, state: list[Any]) -> list[Any]:
             if depth < len(axes):
@@ -280,7 +284,7 @@ class ExprCompiler:
         self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
     ) -> Callable[[Env], tuple[View, list[int]]]:
         """Closure giving the view and the checked offsets (in numbers) that an access touches, one per lane."""
-        compiled = [self(i) for i in indices]
+        compiled = [self.visit(i) for i in indices]
         vector = [lanes_of(dtype_of(i)) for i in indices]
         lanes = max(vector, default=1)
         if lanes == 1:
@@ -349,7 +353,7 @@ class ExprCompiler:
             and buffer.dtype.lanes == 1
             and all([lanes_of(dtype_of(i)) == 1 for i in expr.indices])
         ):
-            single = self._offset(buffer, [self(i) for i in expr.indices], READ, span)
+            single = self._offset(buffer, [self.visit(i) for i in expr.indices], READ, span)
 
             def load(env: Env) -> Any:
                 view, offset = single(env)
@@ -369,7 +373,7 @@ class ExprCompiler:
     def _masked_load(self, expr: BufferLoad) -> Closure:
         """Lanes whose predicate is false are not read; they give zero."""
         assert expr.predicate is not None
-        predicate, span, read = self(expr.predicate), expr.span, self.machine.read
+        predicate, span, read = self.visit(expr.predicate), expr.span, self.machine.read
         lane_offset = self.lane_offsets(expr.buffer, expr.indices, READ, span)
         zero: Any = 0.0 if expr.ty.dtype.is_float else False if expr.ty.dtype.is_bool else 0
 
@@ -384,7 +388,7 @@ class ExprCompiler:
         self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
     ) -> Callable[[Env], tuple[View, Callable[[int], int]]]:
         """Closure giving the view and a function from lane to checked offset (for predicated access)."""
-        compiled = [(self(i), lanes_of(dtype_of(i))) for i in indices]
+        compiled = [(self.visit(i), lanes_of(dtype_of(i))) for i in indices]
         guards = self.guards_of(buffer)
 
         def run(env: Env) -> tuple[View, Callable[[int], int]]:

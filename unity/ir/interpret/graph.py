@@ -68,7 +68,7 @@ class GraphEvaluator:
             DataTypeImm: self._plain, IntImm: self._scalar, FloatImm: self._scalar,
         }  # fmt: skip
 
-    def __call__(self, expr: Expr, env: Env) -> Any:
+    def visit(self, expr: Expr, env: Env) -> Any:
         handler = self.handlers.get(type(expr))
         return handler(expr, env) if handler is not None else self._scalar(expr, env)
 
@@ -82,16 +82,16 @@ class GraphEvaluator:
         for bind in (True, False):  # first what stands alone, then compound dimensions
             for index, (param, arg) in enumerate(zip(fn.params, args)):
                 try:
-                    env[param] = agree(param.ty, arg, env, self.__call__, bind)
+                    env[param] = agree(param.ty, arg, env, self.visit, bind)
                 except Mismatch as error:
                     text = f"{name}: argument {index + 1} ({param.name}): {error}"
                     raise InterpreterError("E316", text, span or param.span) from None
-        result = self(fn.body, env)
+        result = self.visit(fn.body, env)
         return self._checked(fn.ret_ty, result, env, f"the result of {name}", fn.span)
 
     def _checked(self, ty: Type, value: Any, env: Env, what: str, span: Any) -> Any:
         try:
-            return check(ty, value, env, self.__call__)
+            return check(ty, value, env, self.visit)
         except Mismatch as error:
             raise InterpreterError("E321", f"{what} does not have its declared type: {error}", span) from None
 
@@ -105,7 +105,7 @@ class GraphEvaluator:
     def _scalar(self, expr: Expr, env: Env) -> Any:
         closure = self.compiled.get(expr)
         if closure is None:
-            closure = self.compiled[expr] = self.scalars(expr)
+            closure = self.compiled[expr] = self.scalars.visit(expr)
         return closure(env)
 
     def _plain(self, expr: StringImm | DataTypeImm, env: Env) -> Any:
@@ -122,10 +122,10 @@ class GraphEvaluator:
         return view
 
     def _tuple(self, expr: Tuple, env: Env) -> tuple[Any, ...]:
-        return tuple([self(f, env) for f in expr.fields])
+        return tuple([self.visit(f, env) for f in expr.fields])
 
     def _get_item(self, expr: TupleGetItem, env: Env) -> Any:
-        value = self(expr.tuple_value, env)
+        value = self.visit(expr.tuple_value, env)
         if not isinstance(value, tuple) or not 0 <= expr.index < len(value):
             raise InterpreterError("E321", f"there is no field {expr.index} in this value", expr.span)
         return value[expr.index]
@@ -134,24 +134,24 @@ class GraphEvaluator:
         return ShapeValue([int(self._scalar(v, env)) for v in expr.values])
 
     def _if(self, expr: If, env: Env) -> Any:
-        cond = scalar_of(self(expr.cond, env))
-        return self(expr.then_branch if cond else expr.else_branch, env)
+        cond = scalar_of(self.visit(expr.cond, env))
+        return self.visit(expr.then_branch if cond else expr.else_branch, env)
 
     def _seq(self, expr: SeqExpr, env: Env) -> Any:
         for block in expr.blocks:
             for binding in block.bindings:
                 if type(binding) is MatchCast:
-                    value = self(binding.value, env)
+                    value = self.visit(binding.value, env)
                     try:
-                        env[binding.var] = agree(binding.target, value, env, self.__call__, True)
+                        env[binding.var] = agree(binding.target, value, env, self.visit, True)
                     except Mismatch as error:
                         raise InterpreterError("E317", f"match_cast fails: {error}", binding.span) from None
                     continue
                 assert isinstance(binding, VarBinding)
-                value = self(binding.value, env)
+                value = self.visit(binding.value, env)
                 what = f"the value of {binding.var.name}"
                 env[binding.var] = self._checked(binding.var.ty, value, env, what, binding.span)
-        return self(expr.body, env)
+        return self.visit(expr.body, env)
 
     def _function(self, expr: Function, env: Env) -> FunctionValue:
         return FunctionValue(expr, env)
@@ -190,8 +190,8 @@ class GraphEvaluator:
     def _call(self, expr: Call, env: Env) -> Any:
         callee = expr.op
         if type(callee) is not Op:
-            function = self(callee, env)
-            return self.apply(function, [self(a, env) for a in expr.args], expr.span)
+            function = self.visit(callee, env)
+            return self.apply(function, [self.visit(a, env) for a in expr.args], expr.span)
         if callee.name.startswith("T."):
             return self._scalar(expr, env)
         builtin = BUILTINS.get(callee.name)
@@ -216,11 +216,11 @@ class GraphEvaluator:
         return from_reference(result, expr.ty)
 
     def _reference_argument(self, arg: Expr, env: Env) -> Any:
-        return _plain_value(self(arg, env), arg.span if hasattr(arg, "span") else None)
+        return _plain_value(self.visit(arg, env), arg.span if hasattr(arg, "span") else None)
 
     def _attribute(self, value: Any, env: Env) -> Any:
         if isinstance(value, Expr):
-            return _plain_value(self(value, env), None)
+            return _plain_value(self.visit(value, env), None)
         if isinstance(value, (tuple, list)):
             return tuple([self._attribute(v, env) for v in value])
         return value

@@ -71,23 +71,23 @@ def _unary(compiler: Any, call: Call) -> Closure:
     fit = fits(dtype)
     if not dtype.is_float:
         if name == "abs":
-            return per_lane(call, [compiler(call.args[0])], lambda x: fit(abs(x)))
+            return per_lane(call, [compiler.visit(call.args[0])], lambda x: fit(abs(x)))
         if name in ("floor", "ceil", "trunc", "round", "nearbyint"):
-            return per_lane(call, [compiler(call.args[0])], lambda x: x)
+            return per_lane(call, [compiler.visit(call.args[0])], lambda x: x)
         raise InterpreterError("E318", f"T.{name} is not defined on {dtype.name}", call.span)
     function = UNARY[name]
 
     def apply(x: float) -> float:
         return fit(function(x)) if x == x else x
 
-    return per_lane(call, [compiler(call.args[0])], apply)
+    return per_lane(call, [compiler.visit(call.args[0])], apply)
 
 
 @_register(*BINARY)
 def _binary(compiler: Any, call: Call) -> Closure:
     name, dtype = short_name(call), dtype_of(call.args[0])
     fit = fits(dtype)
-    args = [compiler(a) for a in call.args]
+    args = [compiler.visit(a) for a in call.args]
     if not dtype.is_float:
         if name != "pow":
             raise InterpreterError("E318", f"T.{name} is not defined on {dtype.name}", call.span)
@@ -105,14 +105,14 @@ def _binary(compiler: Any, call: Call) -> Closure:
 @_register("nextafter")
 def _nextafter(compiler: Any, call: Call) -> Closure:
     numpy_type = dtype_of(call.args[0]).numpy
-    args = [compiler(a) for a in call.args]
+    args = [compiler.visit(a) for a in call.args]
     return per_lane(call, args, lambda x, y: float(np.nextafter(numpy_type.type(x), numpy_type.type(y))))
 
 
 @_register("ldexp")
 def _ldexp(compiler: Any, call: Call) -> Closure:
     fit = fits(dtype_of(call.args[0]))
-    return per_lane(call, [compiler(a) for a in call.args], lambda x, y: fit(float(np.ldexp(x, int(y)))))
+    return per_lane(call, [compiler.visit(a) for a in call.args], lambda x, y: fit(float(np.ldexp(x, int(y)))))
 
 
 @_register("fma")
@@ -120,7 +120,7 @@ def _fma(compiler: Any, call: Call) -> Closure:
     dtype = dtype_of(call.args[0])
     fit = fits(dtype)
     function = fma if dtype.is_float else lambda x, y, z: x * y + z
-    return per_lane(call, [compiler(a) for a in call.args], lambda x, y, z: fit(function(x, y, z)))
+    return per_lane(call, [compiler.visit(a) for a in call.args], lambda x, y, z: fit(function(x, y, z)))
 
 
 @_register("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "bitwise_not", "popcount", "clz")
@@ -141,12 +141,12 @@ def _bits(compiler: Any, call: Call) -> Closure:
         "bitwise_not": (lambda x: not x) if dtype.is_bool else (lambda x: fit(~x)),
         "popcount": lambda x: (int(x) & mask).bit_count(), "clz": lambda x: bits - (int(x) & mask).bit_length(),
     }  # fmt: skip
-    return per_lane(call, [compiler(a) for a in call.args], functions[name])
+    return per_lane(call, [compiler.visit(a) for a in call.args], functions[name])
 
 
 @_register("dp4a")
 def _dp4a(compiler: Any, call: Call) -> Closure:
-    a, b, c = [compiler(x) for x in call.args]
+    a, b, c = [compiler.visit(x) for x in call.args]
     fit = fits(call.ty.dtype)  # type: ignore[attr-defined]
     unpack = []
     for arg in call.args[:2]:
@@ -174,7 +174,7 @@ def fixed_point_multiply(x: int, y: int, q: int, shift: int) -> int:
 @_register("q_multiply_shift")
 def _q_multiply_shift(compiler: Any, call: Call) -> Closure:
     fit = fits(dtype_of(call.args[0]))
-    return per_lane(call, [compiler(a) for a in call.args], lambda x, y, q, s: fit(fixed_point_multiply(x, y, q, s)))
+    return per_lane(call, [compiler.visit(a) for a in call.args], lambda x, y, q, s: fit(fixed_point_multiply(x, y, q, s)))
 
 
 @_register("q_multiply_shift_per_axis")
@@ -186,12 +186,12 @@ def _q_multiply_shift_per_axis(compiler: Any, call: Call) -> Closure:
         product = (x << (left if has_left else 0)) * y
         return fit((product + (1 << (total - 1))) >> total)
 
-    return per_lane(call, [compiler(a) for a in call.args], function)
+    return per_lane(call, [compiler.visit(a) for a in call.args], function)
 
 
 @_register("reinterpret")
 def _reinterpret(compiler: Any, call: Call) -> Closure:
-    value, source = compiler(call.args[0]), dtype_of(call.args[0])
+    value, source = compiler.visit(call.args[0]), dtype_of(call.args[0])
     if not isinstance(call.ty, PrimType) or call.ty.dtype.code == "handle":
         return lambda env: value(env) or None
     target = call.ty.dtype
@@ -213,23 +213,23 @@ def _reinterpret(compiler: Any, call: Call) -> Closure:
 @_register("isnan", "isinf", "isfinite")
 def _classify(compiler: Any, call: Call) -> Closure:
     function = {"isnan": math.isnan, "isinf": math.isinf, "isfinite": math.isfinite}[short_name(call)]
-    return per_lane(call, [compiler(call.args[0])], function)
+    return per_lane(call, [compiler.visit(call.args[0])], function)
 
 
 @_register("isnullptr")
 def _isnullptr(compiler: Any, call: Call) -> Closure:
-    value = compiler(call.args[0])
+    value = compiler.visit(call.args[0])
     return lambda env: value(env) is None
 
 
 @_register("likely", "tvm_thread_invariant")
 def _likely(compiler: Any, call: Call) -> Closure:
-    return compiler(call.args[0])  # type: ignore[no-any-return]
+    return compiler.visit(call.args[0])  # type: ignore[no-any-return]
 
 
 @_register("if_then_else")
 def _if_then_else(compiler: Any, call: Call) -> Closure:
-    cond, yes, no = [compiler(a) for a in call.args]
+    cond, yes, no = [compiler.visit(a) for a in call.args]
     if lanes_of(dtype_of(call.args[0])) > 1:
         return lambda env: tuple([p if c else q for c, p, q in zip(cond(env), yes(env), no(env))])
     return lambda env: yes(env) if cond(env) else no(env)
@@ -237,7 +237,7 @@ def _if_then_else(compiler: Any, call: Call) -> Closure:
 
 @_register("assume")
 def _assume(compiler: Any, call: Call) -> Closure:
-    cond = compiler(call.args[0])
+    cond = compiler.visit(call.args[0])
 
     def run(env: dict[Any, Any]) -> bool:
         if not cond(env):
@@ -264,14 +264,14 @@ def _vscale(compiler: Any, call: Call) -> Closure:
 
 @_register("vectorlow", "vectorhigh")
 def _half(compiler: Any, call: Call) -> Closure:
-    value, half = compiler(call.args[0]), lanes_of(dtype_of(call.args[0])) // 2
+    value, half = compiler.visit(call.args[0]), lanes_of(dtype_of(call.args[0])) // 2
     pick = slice(0, half) if short_name(call) == "vectorlow" else slice(half, None)
     return lambda env: value(env)[pick] if half > 1 else value(env)[pick][0]
 
 
 @_register("vectorcombine")
 def _combine(compiler: Any, call: Call) -> Closure:
-    a, b = [compiler(x) for x in call.args]
+    a, b = [compiler.visit(x) for x in call.args]
     if lanes_of(dtype_of(call.args[0])) > 1:
         return lambda env: a(env) + b(env)
     return lambda env: (a(env), b(env))
@@ -279,7 +279,7 @@ def _combine(compiler: Any, call: Call) -> Closure:
 
 @_register("get_active_lane_mask")
 def _active_lanes(compiler: Any, call: Call) -> Closure:
-    base, limit = [compiler(a) for a in call.args]
+    base, limit = [compiler.visit(a) for a in call.args]
     lanes = range(lanes_of(call.ty.dtype))  # type: ignore[attr-defined]
 
     def run(env: dict[Any, Any]) -> tuple[bool, ...]:
@@ -310,25 +310,25 @@ def _address_of(compiler: Any, call: Call) -> Closure:
 def _access_ptr(compiler: Any, call: Call) -> Closure:
     ty = call.args[0].ty
     size = ty.dtype.itemsize if isinstance(ty, PrimType) else 1
-    data, offset = compiler(call.args[1]), compiler(call.args[2])
+    data, offset = compiler.visit(call.args[1]), compiler.visit(call.args[2])
     return lambda env: data(env).moved(offset(env) * size)
 
 
 @_register("handle_add_byte_offset", "ptr_byte_offset")
 def _byte_offset(compiler: Any, call: Call) -> Closure:
-    data, offset = compiler(call.args[0]), compiler(call.args[1])
+    data, offset = compiler.visit(call.args[0]), compiler.visit(call.args[1])
     return lambda env: data(env).moved(offset(env))
 
 
 @_register("tvm_stack_alloca")
 def _stack_alloca(compiler: Any, call: Call) -> Closure:
-    count = compiler(call.args[1])
+    count = compiler.visit(call.args[1])
     return lambda env: Pointer(Memory.fresh(16 * count(env), "stack"))
 
 
 @_register("atomic_add")
 def _atomic_add(compiler: Any, call: Call) -> Closure:
-    address, value = compiler(call.args[0]), compiler(call.args[1])
+    address, value = compiler.visit(call.args[0]), compiler.visit(call.args[1])
     ty = call.args[0].ty
     dtype = dtype_of(call.args[1])
     if isinstance(ty, PointerType) and isinstance(ty.element, PrimType):
@@ -354,7 +354,7 @@ def _atomic_add(compiler: Any, call: Call) -> Closure:
 @_register("call_extern", "call_pure_extern")
 def _call_extern(compiler: Any, call: Call) -> Closure:
     name = call.args[0].value if type(call.args[0]) is StringImm else ""
-    args = [compiler(a) for a in call.args[1:]]
+    args = [compiler.visit(a) for a in call.args[1:]]
     function = libm(name)
     if function is None:
         return _call_registered(compiler, call)
@@ -375,7 +375,7 @@ def _view_behind(source: Expr, value: Any, env: dict[Any, Any]) -> View | None:
 @_register("call_packed", "tvm_call_packed", "call_cpacked")
 def _call_registered(compiler: Any, call: Call) -> Closure:
     name = call.args[0].value if type(call.args[0]) is StringImm else ""
-    args = [compiler(a) for a in call.args[1:]]
+    args = [compiler.visit(a) for a in call.args[1:]]
     dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
 
     def run(env: dict[Any, Any]) -> Any:

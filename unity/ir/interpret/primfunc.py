@@ -30,7 +30,7 @@ class CompiledPrimFunc:
         self.fn, self.name = fn, name
         self.statements = self.statement_compiler(machine)
         self.makers: dict[Buffer, Callable[[Env, Pointer], View]] = {}
-        self.body = self.statements(init_of_nothing(fn.body))
+        self.body = self.statements.visit(init_of_nothing(fn.body))
         for buffer in fn.buffer_map.values():
             self.makers[buffer] = self.statements.view_maker(buffer)
 

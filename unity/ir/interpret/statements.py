@@ -63,14 +63,14 @@ class StmtCompiler:
             Break: self._break, Continue: self._continue, Return: self._return,
         }  # fmt: skip
 
-    def __call__(self, stmt: Stmt) -> Run:
+    def visit(self, stmt: Stmt) -> Run:
         handler = self.handlers.get(type(stmt))
         if handler is None:
             raise InterpreterError("E318", f"{type(stmt).__name__} cannot be run", getattr(stmt, "span", None))
         return handler(stmt)
 
     def _seq(self, stmt: SeqStmt) -> Run:
-        parts = tuple([self(s) for s in stmt.stmts])
+        parts = tuple([self.visit(s) for s in stmt.stmts])
 
         def run(env: Env) -> Any:
             for part in parts:
@@ -85,9 +85,9 @@ class StmtCompiler:
 
     def _for(self, stmt: For) -> Run:
         var, span = stmt.loop_var, stmt.span
-        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-        step = self.expr(stmt.step) if stmt.step is not None else None
-        body = self(stmt.body)
+        low, extent = self.expr.visit(stmt.min), self.expr.visit(stmt.extent)
+        step = self.expr.visit(stmt.step) if stmt.step is not None else None
+        body = self.visit(stmt.body)
         machine = self.machine
         tick = machine.step if machine.steps_left is not None else None
         fit = wrapper(dtype_of(var))
@@ -138,7 +138,7 @@ class StmtCompiler:
         return run_parallel
 
     def _while(self, stmt: While) -> Run:
-        cond, body = self.expr(stmt.cond), self(stmt.body)
+        cond, body = self.expr.visit(stmt.cond), self.visit(stmt.body)
         machine, span = self.machine, stmt.span
 
         def run(env: Env) -> Any:
@@ -163,20 +163,20 @@ class StmtCompiler:
     def _return(self, stmt: Return) -> Run:
         if stmt.value is None:
             return lambda env: Returned(None)
-        value = self.expr(stmt.value)
+        value = self.expr.visit(stmt.value)
         return lambda env: Returned(value(env))
 
     def _if(self, stmt: IfThenElse) -> Run:
-        cond, then_case = self.expr(stmt.cond), self(stmt.then_case)
+        cond, then_case = self.expr.visit(stmt.cond), self.visit(stmt.then_case)
         if stmt.else_case is None:
             return lambda env: then_case(env) if cond(env) else None
-        else_case = self(stmt.else_case)
+        else_case = self.visit(stmt.else_case)
         return lambda env: then_case(env) if cond(env) else else_case(env)
 
     # ---- simple statements
 
     def _bind(self, stmt: Bind) -> Run:
-        var, value = stmt.var, self.expr(stmt.value)
+        var, value = stmt.var, self.expr.visit(stmt.value)
 
         def run(env: Env) -> None:
             env[var] = value(env)
@@ -188,7 +188,7 @@ class StmtCompiler:
         if type(value) is Call and type(value.op) is Op:
             name = value.op.name
             if name == "T.ret":
-                result = self.expr(value.args[0])
+                result = self.expr.visit(value.args[0])
                 return lambda env: Returned(result(env))
             if name == "T.thread_return":
                 return lambda env: Returned(None)
@@ -199,7 +199,7 @@ class StmtCompiler:
         if type(value) is Var or type(value) is IntImm:
             return lambda env: None
         alone = type(value) is Call and type(value.op) is GlobalVar
-        effect = self.expr.function_call(value) if alone else self.expr(value)  # type: ignore[arg-type]
+        effect = self.expr.function_call(value) if alone else self.expr.visit(value)  # type: ignore[arg-type]
 
         def run(env: Env) -> None:
             effect(env)
@@ -207,7 +207,7 @@ class StmtCompiler:
         return run
 
     def _assert(self, stmt: AssertStmt) -> Run:
-        cond, message, span = self.expr(stmt.cond), stmt.message, stmt.span
+        cond, message, span = self.expr.visit(stmt.cond), stmt.message, stmt.span
 
         def run(env: Env) -> None:
             if not cond(env):
@@ -216,10 +216,10 @@ class StmtCompiler:
         return run
 
     def _attr(self, stmt: AttrStmt) -> Run:
-        body = self(stmt.body)
+        body = self.visit(stmt.body)
         if stmt.key not in ("thread_extent", "virtual_thread") or type(stmt.node) is not IterVar:
             return body
-        var, extent = stmt.node.var, self.expr(stmt.value)
+        var, extent = stmt.node.var, self.expr.visit(stmt.value)
 
         def run(env: Env) -> Any:
             if var in env:  # an enclosing launch binds it already
@@ -236,7 +236,7 @@ class StmtCompiler:
 
     def _store(self, stmt: BufferStore) -> Run:
         buffer, span, machine = stmt.buffer, stmt.span, self.machine
-        value = self.expr(stmt.value)
+        value = self.expr.visit(stmt.value)
         size = buffer.dtype.element.itemsize
         undefined = type(stmt.value) is Call and getattr(stmt.value.op, "name", "") == "T.undef"
         state = bytes(size) if undefined else b"\x01" * size
@@ -267,7 +267,12 @@ class StmtCompiler:
 
     def _masked_store(self, stmt: BufferStore, state: bytes) -> Run:
         assert stmt.predicate is not None
-        predicate, value, span, machine = self.expr(stmt.predicate), self.expr(stmt.value), stmt.span, self.machine
+        predicate, value, span, machine = (
+            self.expr.visit(stmt.predicate),
+            self.expr.visit(stmt.value),
+            stmt.span,
+            self.machine,
+        )
         lane_offset = self.expr.lane_offsets(stmt.buffer, stmt.indices, WRITE, span)
 
         def run(env: Env) -> None:
@@ -283,9 +288,9 @@ class StmtCompiler:
 
     def view_maker(self, buffer: Buffer) -> Callable[[Env, Pointer], View]:
         """Closure making the view of a buffer over a pointer, with shape, strides and offset evaluated now."""
-        shape = [self.expr(e) for e in buffer.shape]
-        strides = [self.expr(e) for e in buffer.strides]
-        base = self.expr(buffer.elem_offset) if buffer.elem_offset is not None else None
+        shape = [self.expr.visit(e) for e in buffer.shape]
+        strides = [self.expr.visit(e) for e in buffer.strides]
+        base = self.expr.visit(buffer.elem_offset) if buffer.elem_offset is not None else None
         dtype, name = buffer.dtype, buffer.name
 
         def make(env: Env, pointer: Pointer) -> View:
@@ -300,9 +305,9 @@ class StmtCompiler:
         """Closure giving a buffer fresh memory."""
         self.expr.declare(buffer)
         make = self.view_maker(buffer)
-        shape = [self.expr(e) for e in buffer.shape]
-        strides = [self.expr(e) for e in buffer.strides]
-        base = self.expr(buffer.elem_offset) if buffer.elem_offset is not None else None
+        shape = [self.expr.visit(e) for e in buffer.shape]
+        strides = [self.expr.visit(e) for e in buffer.strides]
+        base = self.expr.visit(buffer.elem_offset) if buffer.elem_offset is not None else None
 
         def run(env: Env) -> None:
             sizes = tuple([e(env) for e in shape])

@@ -35,7 +35,7 @@ class Statements(Protocol):
     open_virtual: tuple[tuple[str, int], ...]
     bound: list[Var]
 
-    def __call__(self, stmt: Stmt) -> Run: ...
+    def visit(self, stmt: Stmt) -> Run: ...
 
 
 class MemoryCompiler:
@@ -152,16 +152,16 @@ class MemoryCompiler:
         """A block with values for its iterators."""
         block, wave = stmt.block, self.stmt.wave
         depth = len(self.stmt.bound)
-        values = [(iv.var, self.expr(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
+        values = [(iv.var, self.expr.visit(v)) for iv, v in zip(block.iter_vars, stmt.iter_values)]
         self.stmt.bound.extend([iv.var for iv in block.iter_vars])
         reductions = [
-            (iv.var, self.expr(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
+            (iv.var, self.expr.visit(iv.dom.min)) for iv in block.iter_vars if iv.kind == "R" and iv.dom is not None
         ]
-        predicate = self.expr(stmt.predicate)
+        predicate = self.expr.visit(stmt.predicate)
         before = [self.allocation(b) for b in block.alloc_buffers]
         before += [self._match(m) for m in block.match_buffers]
-        init = self.stmt(block.init) if block.init is not None else None
-        body = self.stmt(block.body)
+        init = self.stmt.visit(block.init) if block.init is not None else None
+        body = self.stmt.visit(block.body)
         del self.stmt.bound[depth:]
 
         def run(mask: Mask) -> Mask:

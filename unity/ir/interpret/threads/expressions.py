@@ -75,7 +75,7 @@ class ExprCompiler:
         for cls in (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE):
             self.handlers[cls] = self._binary
 
-    def __call__(self, expr: Expr) -> Closure:
+    def visit(self, expr: Expr) -> Closure:
         handler = self.handlers.get(type(expr))
         if handler is None:
             raise InterpreterError(
@@ -91,13 +91,13 @@ class ExprCompiler:
         self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None, kind: str, span: Any
     ) -> Locator:
         """The locator of a load or store."""
-        made = self(predicate) if predicate is not None else None
+        made = self.visit(predicate) if predicate is not None else None
         site = self.site(buffer, kind, span)
         return Locator(self.wave, buffer, indices, [self.index(i) for i in indices], made, site)
 
     def index(self, expr: Expr) -> Closure:
         """An integer expression in 64 bits."""
-        value = self(expr)
+        value = self.visit(expr)
         dtype = dtype_of(expr)
         if not dtype.is_integral:
             text = f"expected an integer, got {dtype.name}"
@@ -108,7 +108,7 @@ class ExprCompiler:
 
     def address(self, expr: Expr, call: Call) -> Callable[[Mask], Address]:
         """An expression that must be an address, as an argument of an intrinsic."""
-        value = self(expr)
+        value = self.visit(expr)
 
         def run(mask: Mask) -> Address:
             found = value(mask)
@@ -137,7 +137,7 @@ class ExprCompiler:
         return lookup
 
     def _binary(self, expr: Any) -> Closure:
-        a, b, span, wave = self(expr.a), self(expr.b), expr.span, self.wave
+        a, b, span, wave = self.visit(expr.a), self.visit(expr.b), expr.span, self.wave
         dtype = dtype_of(expr.a)
         name = type(expr).__name__
         found = binary(name, dtype)
@@ -159,12 +159,12 @@ class ExprCompiler:
         return divide
 
     def _cast(self, expr: Cast) -> Closure:
-        value = self(expr.value)
+        value = self.visit(expr.value)
         convert = caster(dtype_of(expr.value), expr.ty.dtype)
         return lambda mask: convert(value(mask))
 
     def _and(self, expr: And) -> Closure:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda mask: a(mask) & b(mask)
 
@@ -176,7 +176,7 @@ class ExprCompiler:
         return run
 
     def _or(self, expr: Or) -> Closure:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if lanes_of(expr.ty.dtype) > 1:
             return lambda mask: a(mask) | b(mask)
 
@@ -188,11 +188,11 @@ class ExprCompiler:
         return run
 
     def _not(self, expr: Not) -> Closure:
-        a = self(expr.a)
+        a = self.visit(expr.a)
         return lambda mask: np.logical_not(a(mask))
 
     def _select(self, expr: Select) -> Closure:
-        cond, yes, no = self(expr.cond), self(expr.true_value), self(expr.false_value)
+        cond, yes, no = self.visit(expr.cond), self.visit(expr.true_value), self.visit(expr.false_value)
         flat = lanes_of(dtype_of(expr.cond)) == 1 and lanes_of(expr.ty.dtype) > 1
 
         def choose(mask: Mask) -> Value:
@@ -219,7 +219,7 @@ class ExprCompiler:
         return run
 
     def _ramp(self, expr: Ramp) -> Closure:
-        base, stride = self(expr.base), self(expr.stride)
+        base, stride = self.visit(expr.base), self.visit(expr.stride)
         dtype = expr.ty.dtype
         steps = np.arange(lanes_of(dtype)).astype(dtype.numpy)
 
@@ -230,7 +230,7 @@ class ExprCompiler:
         return run
 
     def _broadcast(self, expr: Broadcast) -> Closure:
-        value = self(expr.value)
+        value = self.visit(expr.value)
         inner = lanes_of(dtype_of(expr.value))
         times = lanes_of(expr.ty.dtype) // inner
 
@@ -242,8 +242,8 @@ class ExprCompiler:
         return run if times * inner > 1 else value
 
     def _shuffle(self, expr: Shuffle) -> Closure:
-        parts = [self(v) for v in expr.vectors]
-        indices = [self(i) for i in expr.indices]
+        parts = [self.visit(v) for v in expr.vectors]
+        indices = [self.visit(i) for i in expr.indices]
         wave = self.wave
 
         def run(mask: Mask) -> Value:
@@ -258,7 +258,7 @@ class ExprCompiler:
         return run
 
     def _let(self, expr: Let) -> Closure:
-        var, value, body, wave = expr.var, self(expr.value), self(expr.body), self.wave
+        var, value, body, wave = expr.var, self.visit(expr.value), self.visit(expr.body), self.wave
 
         def run(mask: Mask) -> Value:
             wave.env[var] = value(mask)

@@ -120,7 +120,7 @@ def _size(call: Call) -> tuple[int, int, int]:
 def _fill(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments: fragment, m, n, k, index, value."""
     target = fragment(compiler, call, 0, 4, "store")
-    size, value, wave = _size(call), compiler(call.args[5]), compiler.wave
+    size, value, wave = _size(call), compiler.visit(call.args[5]), compiler.wave
     shape = part_shape(target.scope, size)
     convert = caster(dtype_of(call.args[5]), target.dtype)
 

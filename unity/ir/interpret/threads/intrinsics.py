@@ -38,7 +38,7 @@ def register(*names: str) -> Callable[[Maker], Maker]:
 
 def apply(compiler: ExprCompiler, call: Call, function: Callable[..., Value], dtype: DataType) -> Closure:
     """A function of doubles, lane by lane, rounded to ``dtype``."""
-    args = [compiler(a) for a in call.args]
+    args = [compiler.visit(a) for a in call.args]
     wide = max([lanes_of(dtype_of(a)) for a in call.args]) > 1
 
     def run(mask: Mask) -> Value:
@@ -55,7 +55,7 @@ def _unary(compiler: ExprCompiler, call: Call) -> Closure:
     name, dtype = short_name(call), dtype_of(call.args[0])
     if dtype.is_float:
         return apply(compiler, call, UNARY[name], dtype)
-    value = compiler(call.args[0])
+    value = compiler.visit(call.args[0])
     if name == "abs":
         return lambda mask: np.abs(value(mask))
     if name in ("floor", "ceil", "trunc", "round", "nearbyint"):
@@ -70,7 +70,7 @@ def _binary(compiler: ExprCompiler, call: Call) -> Closure:
         return apply(compiler, call, BINARY[name], dtype)
     if name != "pow":
         raise InterpreterError("E369", f"T.{name} is not defined on {dtype.name}", call.span)
-    a, b = [compiler(x) for x in call.args]
+    a, b = [compiler.visit(x) for x in call.args]
 
     def power(mask: Mask) -> Value:
         x, y = a(mask), b(mask)
@@ -84,7 +84,7 @@ def _binary(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("nextafter")
 def _nextafter(compiler: ExprCompiler, call: Call) -> Closure:
-    a, b = [compiler(x) for x in call.args]
+    a, b = [compiler.visit(x) for x in call.args]
     return lambda mask: np.nextafter(a(mask), b(mask))
 
 
@@ -102,7 +102,7 @@ def _fma(compiler: ExprCompiler, call: Call) -> Closure:
         return apply(
             compiler, call, lambda x, y, z: x * y + z if once else np.asarray(exact(x, y, z), np.float64), dtype
         )
-    a, b, c = [compiler(x) for x in call.args]
+    a, b, c = [compiler.visit(x) for x in call.args]
     return lambda mask: a(mask) * b(mask) + c(mask)
 
 
@@ -111,14 +111,14 @@ def _logic(compiler: ExprCompiler, call: Call) -> Closure:
     table: dict[str, Callable[..., Value]] = {
         "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "bitwise_not": np.invert,
     }  # fmt: skip
-    function, args = table[short_name(call)], [compiler(a) for a in call.args]
+    function, args = table[short_name(call)], [compiler.visit(a) for a in call.args]
     return lambda mask: function(*[a(mask) for a in args])
 
 
 @register("shift_left", "shift_right")
 def _shift(compiler: ExprCompiler, call: Call) -> Closure:
     function = np.left_shift if short_name(call) == "shift_left" else np.right_shift
-    a, b = [compiler(x) for x in call.args]
+    a, b = [compiler.visit(x) for x in call.args]
     dtype = dtype_of(call.args[0])
 
     def run(mask: Mask) -> Value:
@@ -138,7 +138,7 @@ def _shift(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("popcount", "clz")
 def _count_bits(compiler: ExprCompiler, call: Call) -> Closure:
-    value, dtype = compiler(call.args[0]), dtype_of(call.args[0])
+    value, dtype = compiler.visit(call.args[0]), dtype_of(call.args[0])
     if short_name(call) == "popcount":
         return lambda mask: np.bitwise_count(bits(value(mask), dtype)).astype(dtype.numpy)[()]
 
@@ -154,7 +154,7 @@ def _count_bits(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("dp4a")
 def _dp4a(compiler: ExprCompiler, call: Call) -> Closure:
-    a, b, c = [compiler(x) for x in call.args]
+    a, b, c = [compiler.visit(x) for x in call.args]
     assert isinstance(call.ty, PrimType)
     target = call.ty.dtype.numpy
     kinds = [np.uint8 if dtype_of(x).is_uint else np.int8 for x in call.args[:2]]
@@ -174,7 +174,7 @@ def _dp4a(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("reinterpret")
 def _reinterpret(compiler: ExprCompiler, call: Call) -> Closure:
-    value, source = compiler(call.args[0]), dtype_of(call.args[0])
+    value, source = compiler.visit(call.args[0]), dtype_of(call.args[0])
     if not isinstance(call.ty, PrimType) or "handle" in (call.ty.dtype.code, source.code):
         return value
     target = call.ty.dtype
@@ -193,18 +193,18 @@ def _reinterpret(compiler: ExprCompiler, call: Call) -> Closure:
 @register("isnan", "isinf", "isfinite")
 def _classify(compiler: ExprCompiler, call: Call) -> Closure:
     function = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}[short_name(call)]
-    value = compiler(call.args[0])
+    value = compiler.visit(call.args[0])
     return lambda mask: function(value(mask))
 
 
 @register("likely")
 def _likely(compiler: ExprCompiler, call: Call) -> Closure:
-    return compiler(call.args[0])
+    return compiler.visit(call.args[0])
 
 
 @register("if_then_else")
 def _if_then_else(compiler: ExprCompiler, call: Call) -> Closure:
-    cond, yes, no = [compiler(a) for a in call.args]
+    cond, yes, no = [compiler.visit(a) for a in call.args]
     if lanes_of(dtype_of(call.args[0])) > 1:
         return lambda mask: np.where(cond(mask), yes(mask), no(mask))
     return compiler.lazily(cond, yes, no, lanes_of(dtype_of(call.args[1])) > 1)
@@ -212,7 +212,7 @@ def _if_then_else(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("assume")
 def _assume(compiler: ExprCompiler, call: Call) -> Closure:
-    cond = compiler(call.args[0])
+    cond = compiler.visit(call.args[0])
 
     def run(mask: Mask) -> Value:
         wrong = mask.lanes & ~np.asarray(cond(mask), np.bool_)
@@ -234,14 +234,14 @@ def _nothing(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("vectorlow", "vectorhigh")
 def _half(compiler: ExprCompiler, call: Call) -> Closure:
-    value, half = compiler(call.args[0]), lanes_of(dtype_of(call.args[0])) // 2
+    value, half = compiler.visit(call.args[0]), lanes_of(dtype_of(call.args[0])) // 2
     pick = slice(0, half) if short_name(call) == "vectorlow" else slice(half, None)
     return lambda mask: value(mask)[:, pick] if half > 1 else value(mask)[:, pick][:, 0]
 
 
 @register("vectorcombine")
 def _combine(compiler: ExprCompiler, call: Call) -> Closure:
-    a, b = [compiler(x) for x in call.args]
+    a, b = [compiler.visit(x) for x in call.args]
 
     def run(mask: Mask) -> Value:
         rows = [np.asarray(v) if np.ndim(v) == 2 else np.asarray(v).reshape(-1, 1) for v in (a(mask), b(mask))]
@@ -288,7 +288,7 @@ def _byte_offset(compiler: ExprCompiler, call: Call) -> Closure:
 
 @register("atomic_add")
 def _atomic_add(compiler: ExprCompiler, call: Call) -> Closure:
-    address, value = compiler.address(call.args[0], call), compiler(call.args[1])
+    address, value = compiler.address(call.args[0], call), compiler.visit(call.args[1])
     ty, dtype = call.args[0].ty, dtype_of(call.args[1])
     if isinstance(ty, PointerType) and isinstance(ty.element, PrimType):
         dtype = ty.element.dtype

@@ -58,7 +58,7 @@ class Kernel:
         self.wave.tags = {a.var: a.tag for a in self.axes}
         self.statements = StmtCompiler(self.wave, granule, {a.var: (a.tag, a.key) for a in self.axes})
         self.statements.memory.track = self._track_static
-        self.body = self.statements(stmt)
+        self.body = self.statements.visit(stmt)
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
         used = dict.fromkeys(free_vars(stmt))

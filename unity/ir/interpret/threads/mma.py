@@ -237,7 +237,7 @@ def _cp_async(compiler: ExprCompiler, call: Call) -> Closure:
     size = getattr(call.args[4], "value", None)
     if size not in (4, 8, 16):
         raise InterpreterError("E372", "T.ptx_cp_async copies 4, 8 or 16 bytes", call.span)
-    condition = compiler(call.args[5]) if len(call.args) > 5 else None
+    condition = compiler.visit(call.args[5]) if len(call.args) > 5 else None
     wave, span = compiler.wave, call.span
     fallback = call.ty.dtype.element if isinstance(call.ty, PrimType) else DataType("uint8")
     to_type, source_type = _pointed(call.args[0], fallback), _pointed(call.args[2], fallback)

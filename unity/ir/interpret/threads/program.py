@@ -71,10 +71,10 @@ class HostCompiler(StmtCompiler):
         return self._kernel(stmt) if is_thread_axis(stmt) else self._for(stmt)
 
     def _attribute(self, stmt: AttrStmt) -> Callable[[Any], Any]:
-        return self._kernel(stmt) if is_thread_axis(stmt) else self(stmt.body)
+        return self._kernel(stmt) if is_thread_axis(stmt) else self.visit(stmt.body)
 
     def _kernel(self, stmt: For | AttrStmt) -> Callable[[Any], Any]:
-        kernel = Kernel(stmt, self.machine, self.log, self.expr, self.granule, self.max_lanes)
+        kernel = Kernel(stmt, self.machine, self.log, self.expr.visit, self.granule, self.max_lanes)
 
         def run(env: dict[Any, Any]) -> None:
             kernel.launch(env)

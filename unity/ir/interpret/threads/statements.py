@@ -74,7 +74,7 @@ class StmtCompiler:
             Continue: self._continue, Return: self._return,
         }  # fmt: skip
 
-    def __call__(self, stmt: Stmt) -> Run:
+    def visit(self, stmt: Stmt) -> Run:
         handler = self.handlers.get(type(stmt))
         if handler is None:
             raise InterpreterError("E369", f"{type(stmt).__name__} inside a kernel", getattr(stmt, "span", None))
@@ -82,7 +82,7 @@ class StmtCompiler:
 
     def _seq(self, stmt: SeqStmt) -> Run:
         depth = len(self.bound)
-        parts = tuple([self(s) for s in stmt.stmts])
+        parts = tuple([self.visit(s) for s in stmt.stmts])
         del self.bound[depth:]
 
         def run(mask: Mask) -> Mask:
@@ -100,11 +100,11 @@ class StmtCompiler:
         if stmt.kind == "thread_binding":
             return self._thread_axis(stmt.loop_var, stmt.body, self.expr.index(stmt.min))
         loop = Loop()
-        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-        step = self.expr(stmt.step) if stmt.step is not None else None
+        low, extent = self.expr.visit(stmt.min), self.expr.visit(stmt.extent)
+        step = self.expr.visit(stmt.step) if stmt.step is not None else None
         self.loops.append(loop)
         self.bound.append(stmt.loop_var)
-        body = self(stmt.body)
+        body = self.visit(stmt.body)
         self.bound.pop()
         self.loops.pop()
         var, wave, span = stmt.loop_var, self.wave, stmt.span
@@ -159,9 +159,9 @@ class StmtCompiler:
 
     def _while(self, stmt: While) -> Run:
         loop = Loop()
-        cond = self.expr(stmt.cond)
+        cond = self.expr.visit(stmt.cond)
         self.loops.append(loop)
-        body = self(stmt.body)
+        body = self.visit(stmt.body)
         self.loops.pop()
         wave, span = self.wave, stmt.span
 
@@ -212,8 +212,8 @@ class StmtCompiler:
         return run
 
     def _if(self, stmt: IfThenElse) -> Run:
-        cond, then_case = self.expr(stmt.cond), self(stmt.then_case)
-        else_case = self(stmt.else_case) if stmt.else_case is not None else None
+        cond, then_case = self.expr.visit(stmt.cond), self.visit(stmt.then_case)
+        else_case = self.visit(stmt.else_case) if stmt.else_case is not None else None
 
         def run(mask: Mask) -> Mask:
             test = cond(mask)
@@ -241,7 +241,7 @@ class StmtCompiler:
         if virtual:
             self.open_virtual = (*outer, key)
         self.bound.append(var)
-        body = self(body_stmt)
+        body = self.visit(body_stmt)
         self.bound.pop()
         self.open_virtual = outer
         wave, dtype = self.wave, dtype_of(var).numpy
@@ -271,15 +271,15 @@ class StmtCompiler:
             return self._thread_axis(stmt.node.var, stmt.body, None)
         if stmt.key == "reduce_scope" and type(stmt.node) is CommReducer:
             self.expr.reducers.append(stmt.node)
-            body = self(stmt.body)
+            body = self.visit(stmt.body)
             self.expr.reducers.pop()
             return body
-        return self(stmt.body)
+        return self.visit(stmt.body)
 
     # ---- simple statements
 
     def _bind(self, stmt: Bind) -> Run:
-        var, value, wave = stmt.var, self.expr(stmt.value), self.wave
+        var, value, wave = stmt.var, self.expr.visit(stmt.value), self.wave
         self.bound.append(var)
 
         def run(mask: Mask) -> Mask:
@@ -297,7 +297,7 @@ class StmtCompiler:
             return self._jump("broken" if name == "T.break_loop" else "continued")
         if type(value) is Var or type(value) is IntImm:
             return lambda mask: mask
-        effect = self.expr(value)
+        effect = self.expr.visit(value)
 
         def run(mask: Mask) -> Mask:
             effect(mask)
@@ -306,7 +306,7 @@ class StmtCompiler:
         return run
 
     def _assert(self, stmt: AssertStmt) -> Run:
-        cond, wave = self.expr(stmt.cond), self.wave
+        cond, wave = self.expr.visit(stmt.cond), self.wave
         message, span = f"{stmt.kind}: {stmt.message}", stmt.span
 
         def run(mask: Mask) -> Mask:
@@ -318,7 +318,7 @@ class StmtCompiler:
         return run
 
     def _store(self, stmt: BufferStore) -> Run:
-        value = self.expr(stmt.value)
+        value = self.expr.visit(stmt.value)
         where = self.expr.locator(stmt.buffer, stmt.indices, stmt.predicate, "store", stmt.span)
         defined = not (type(stmt.value) is Call and getattr(stmt.value.op, "name", "") == "T.undef")
 

@@ -56,7 +56,7 @@ def _active_mask(compiler: ExprCompiler, call: Call) -> Closure:
 def _shuffle(compiler: ExprCompiler, call: Call) -> Closure:
     """Arguments as in TVM: mask, value, lane or distance, width, warp size."""
     name = short_name(call)
-    value, where, width = compiler(call.args[1]), compiler.index(call.args[2]), compiler.index(call.args[3])
+    value, where, width = compiler.visit(call.args[1]), compiler.index(call.args[2]), compiler.index(call.args[3])
     wave, span = compiler.wave, call.span
 
     def run(mask: Mask) -> Value:
@@ -101,12 +101,12 @@ def _allreduce(compiler: ExprCompiler, call: Call) -> Closure:
         raise InterpreterError("E372", "T.tvm_thread_allreduce stands outside a reduce_scope attribute", call.span)
     reducer: CommReducer = compiler.reducers[-1]
     count = len(reducer.lhs)
-    values = [compiler(a) for a in call.args[1 : 1 + count]]
-    condition = compiler(call.args[1 + count])
+    values = [compiler.visit(a) for a in call.args[1 : 1 + count]]
+    condition = compiler.visit(call.args[1 + count])
     targets = [_target(compiler, a) for a in call.args[2 + count : 2 + 2 * count]]
     axes = [a for a in call.args[2 + 2 * count :] if isinstance(a, Var)]
-    identity = [compiler(e) for e in reducer.identity]
-    result = [compiler(e) for e in reducer.result]
+    identity = [compiler.visit(e) for e in reducer.identity]
+    result = [compiler.visit(e) for e in reducer.result]
     wave, span = compiler.wave, call.span
 
     def run(mask: Mask) -> Value:
