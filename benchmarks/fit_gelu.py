@@ -1,4 +1,4 @@
-"""Coefficients of the tail of the normal distribution in ``unity/op/nn.py``: python -m benchmarks.fit_gelu
+"""Coefficients of the tail of the normal distribution in ``unity/op/nn/activations.py``: python -m benchmarks.fit_gelu
 
 log(erfc(x / sqrt(2))) / x on [0, 6.5] by least squares whose weights are raised where the error is largest (Lawson 1961), each
 error counted by what it adds to gelu.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what editors and type checkers see of the names below
     from .frontend.compile import compile
     from .frontend.precision import Calibration, calibrate, quantize
     from .ir.module import IRModule
-    from .op.block_builder import BlockBuilder
+    from .op.building.block_builder import BlockBuilder
     from .support.errors import UnityError
     from .target.gpu_check import check_gpu
     from .target.target import Target
@@ -43,7 +43,7 @@ _NAMES = {
     "Executable": ".vm.executable", "Tensor": ".ffi.tensor", "tensor": ".ffi.tensor", "Device": ".ffi.device",
     "device": ".ffi.device", "cpu": ".ffi.device", "register_func": ".ffi.registry", "register_c_func": ".ffi.registry",
     "get_global_func": ".ffi.registry", "list_global_func_names": ".ffi.registry", "remove_global_func": ".ffi.registry",
-    "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.block_builder",
+    "set_num_threads": ".ffi.pool", "num_threads": ".ffi.pool", "BlockBuilder": ".op.building.block_builder",
     "UnityError": ".support.errors", "Target": ".target.target", "IRModule": ".ir.module", "Schedule": ".transform.schedule",
     "check_gpu": ".target.gpu_check", "register_library_kernel": ".ffi.library", "explain_choices": ".vm.choices",
     "quantize": ".frontend.precision", "calibrate": ".frontend.precision", "Calibration": ".frontend.precision",

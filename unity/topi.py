@@ -1,8 +1,8 @@
-"""``unity.topi``: TVM's ``tvm.topi`` by its names, which are found by ``unity.op.topi``."""
+"""``unity.topi``: TVM's ``tvm.topi`` by its names, which are found by ``unity.op.building.topi``."""
 
 from typing import Any
 
-from .op import topi as _topi
+from .op.building import topi as _topi
 
 
 def __getattr__(name: str) -> Any:

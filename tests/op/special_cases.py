@@ -3,7 +3,7 @@
 import numpy as np
 from op_values import Shape, f, i
 
-from unity.op import polynomials
+from unity.op.elements import polynomials
 
 NAN, INF = np.nan, np.inf
 EDGES = np.array([0.0, -0.0, 1e-6, -1e-6, 0.5, 1, -1, 2.5, -3.7, 30, -2, NAN, INF, -INF], "float32")

@@ -7,7 +7,7 @@ import pytest
 
 import unity
 from unity import te
-from unity.op.relax import BlockBuilder, TensorType, Var, op, register_te_gradient
+from unity.op.building.relax import BlockBuilder, TensorType, Var, op, register_te_gradient
 from unity.op.te_gradients import TE_GRADIENTS
 from unity.script import parse
 from unity.support.errors import PassError, TypeRuleError

@@ -17,7 +17,7 @@ import unity
 from unity import relax
 from unity.ffi.llvm import CompileOptions, compile_ir
 from unity.ir.tensor_intrin import TensorIntrin
-from unity.op.relax import TensorStructInfo, Var
+from unity.op.building.relax import TensorStructInfo, Var
 from unity.script import parse
 from unity.support.errors import VerifyError
 from unity.target.cpu import codegen

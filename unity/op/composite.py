@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.types import Expr, TensorType
-from .binary import add, where
-from .create import full_like
-from .linalg import matmul
-from .manipulate import permute_dims
+from .elements.binary import add, where
+from .linalg.products import matmul
+from .moves.create import full_like
+from .moves.manipulate import permute_dims
 from .table import constant
 
 

@@ -21,15 +21,15 @@ from ..ir.op import Param
 from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr, Type
-from .conv import many, pads, spatial
-from .index import in_range, index_tensor
+from .lines.reduce import cast_tensor, reduce_tensor
 from .lowering import SMALL_FLOATS, short_name
-from .manipulate import unravel
-from .pool import pool_type
-from .pool_indices import largest_in_windows
-from .reduce import cast_tensor, reduce_tensor
+from .moves.index import in_range, index_tensor
+from .moves.manipulate import unravel
+from .moves.scan import loops, read
+from .nn.conv import many, pads, spatial
+from .nn.pool import pool_type
+from .nn.pool_indices import largest_in_windows
 from .rules import attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
-from .scan import loops, read
 from .table import Operator, attribute, optional, row
 
 FAMILY = "grad"

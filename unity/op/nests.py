@@ -13,8 +13,8 @@ from ..ir.expr import Var
 from ..ir.scalar import IterVar
 from ..ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ..ir.types import Expr, PointerType, prim_type
+from .moves.scan import read
 from .rules import ZERO
-from .scan import read
 
 Value = Callable[..., Expr]
 """Iterators, first those of the cell, then those reduced over -> a value."""

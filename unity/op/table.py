@@ -176,6 +176,10 @@ class Operator:
         return f"``{usage(self.info)}``: {self.info.doc}"
 
 
+OPERATORS: dict[str, Operator] = {}
+"""Operators by script name, one for each row."""
+
+
 def adopt_scalars(exprs: Sequence[Expr]) -> list[Expr]:
     """Literals among the operands of an elementwise operator become constants of the dtype of its tensors.
 
@@ -207,11 +211,16 @@ def row(
     params: Sequence[Param | str],
     infer: Callable[[Call], Type],
     doc: str,
+    kind: type[Operator] = Operator,
     **fields: Any,
 ) -> Operator:
-    """Register an operator ``R.<name>``; a parameter given as text is a required expression of that name."""
+    """Register an operator ``R.<name>``; a parameter given as text is a required expression of that name.
+
+    ``kind`` is the class of what is called in Python.
+    """
     made = tuple([Param(p) if isinstance(p, str) else p for p in params])
-    return Operator(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
+    operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
+    return operator
 
 
 def attribute(name: str, default: Any = REQUIRED, doc: str = "") -> Param:

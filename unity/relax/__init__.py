@@ -1,14 +1,14 @@
 """``unity.relax``: TVM's ``tvm.relax`` by its names: expressions, ``op``, ``BlockBuilder``, visitors, ``analysis``, ``transform``,
 ``dpl``, ``frontend``.
 
-Front door: nothing is defined here but names. Expressions are in ``unity.op.relax``, passes in ``unity.transform``. The packages
-below are loaded when they are first used.
+Front door: nothing is defined here but names. Expressions are in ``unity.op.building.relax``, passes in ``unity.transform``.
+The packages below are loaded when they are first used.
 """
 
 from typing import TYPE_CHECKING
 
-from ..op.relax import *  # noqa: F403
-from ..op.relax import __all__ as _EXPRESSIONS
+from ..op.building.relax import *  # noqa: F403
+from ..op.building.relax import __all__ as _EXPRESSIONS
 from ..support.late import late_function, lazy_names
 
 if TYPE_CHECKING:

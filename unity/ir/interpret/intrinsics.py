@@ -174,7 +174,9 @@ def fixed_point_multiply(x: int, y: int, q: int, shift: int) -> int:
 @_register("q_multiply_shift")
 def _q_multiply_shift(compiler: Any, call: Call) -> Closure:
     fit = fits(dtype_of(call.args[0]))
-    return per_lane(call, [compiler.visit(a) for a in call.args], lambda x, y, q, s: fit(fixed_point_multiply(x, y, q, s)))
+    return per_lane(
+        call, [compiler.visit(a) for a in call.args], lambda x, y, q, s: fit(fixed_point_multiply(x, y, q, s))
+    )
 
 
 @_register("q_multiply_shift_per_axis")

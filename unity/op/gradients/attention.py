@@ -10,15 +10,15 @@ from ...ir import build
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import attention
-from ..attention import layouts
-from ..binary import add, divide, less_equal, multiply, subtract, where
-from ..create import arange, full
-from ..elementwise import sqrt
-from ..linalg import matmul
-from ..manipulate import expand_dims, permute_dims, repeat, reshape
-from ..nn import softmax
-from ..reduce import collapse_sum_to, max_, sum_
+from ..elements.binary import add, divide, less_equal, multiply, subtract, where
+from ..elements.elementwise import sqrt
+from ..linalg.products import matmul
+from ..lines.reduce import collapse_sum_to, max_, sum_
+from ..moves.create import arange, full
+from ..moves.manipulate import expand_dims, permute_dims, repeat, reshape
+from ..nn import attention
+from ..nn.activations import softmax
+from ..nn.attention import layouts
 from ..rules import attr, fail
 from ..table import constant
 from .parts import operand_shape

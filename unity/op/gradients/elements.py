@@ -16,20 +16,32 @@ from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import channel, norm, pool, sample, statistics
-from ..binary import add, divide, floor_divide, greater, less, log_add_exp, logical_and, multiply, subtract, where
-from ..conv import layout_order
-from ..create import astype, ones_like, zeros_like
-from ..elementwise import exp, negative, square, tanh, trunc
-from ..linalg import matmul
-from ..manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
-from ..recurrent_backward import linear_recurrence
-from ..reduce import collapse_sum_to, mean, std, sum_
-from ..resize import resize1d
+from ..elements.binary import (
+    add,
+    divide,
+    floor_divide,
+    greater,
+    less,
+    log_add_exp,
+    logical_and,
+    multiply,
+    subtract,
+    where,
+)
+from ..elements.elementwise import exp, negative, square, tanh, trunc
+from ..linalg.products import matmul
+from ..lines import statistics
+from ..lines.reduce import collapse_sum_to, mean, std, sum_
+from ..lines.running import cumprod
+from ..moves.create import astype, ones_like, zeros_like
+from ..moves.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
+from ..moves.scan import scatter_elements
+from ..moves.slicing import concat, strided_slice
+from ..nn import channel, norm, pool, sample
+from ..nn.conv import layout_order
+from ..nn.recurrent_backward import linear_recurrence
+from ..nn.resize import resize1d
 from ..rules import attr, axes_attr, bool_attr, int_attr, normal_axis, product
-from ..running import cumprod
-from ..scan import scatter_elements
-from ..slicing import concat, strided_slice
 from ..table import constant
 from .parts import field_of, operand_sizes
 from .rules import (

@@ -17,16 +17,16 @@ from ...ir.expr import Call, IntImm
 from ...ir.op import OPS
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from .. import orthogonal, spectral
-from ..binary import add, divide, multiply, subtract
-from ..create import eye, zeros_like
-from ..elementwise import negative
-from ..factor import lu_solve, solve_triangular
-from ..linalg import matmul
-from ..manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
-from ..matrix_exp import matrix_exp
+from ..elements.binary import add, divide, multiply, subtract
+from ..elements.elementwise import negative
+from ..linalg import orthogonal, spectral
+from ..linalg.factor import lu_solve, solve_triangular
+from ..linalg.matrix_exp import matrix_exp
+from ..linalg.products import matmul
+from ..moves.create import eye, zeros_like
+from ..moves.manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
+from ..moves.slicing import concat, strided_slice
 from ..rules import attr, bool_attr, fail
-from ..slicing import concat, strided_slice
 from ..table import constant
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule

@@ -15,23 +15,25 @@ import numpy as np
 from ...ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr, TensorType, TupleType
-from .. import channel, channel_norm, conv_transpose, index, loss, norm, pool, scan, statistics
-from ..binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
-from ..contraction import parse_subscripts
-from ..create import arange, astype, ones, zeros, zeros_like
-from ..elementwise import exp, negative, rsqrt, sigmoid, square
-from ..manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
-from ..reduce import mean, sum_
+from ..elements.binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
+from ..elements.elementwise import exp, negative, rsqrt, sigmoid, square
+from ..linalg.contraction import parse_subscripts
+from ..lines import statistics
+from ..lines.reduce import mean, sum_
+from ..moves import index, scan
+from ..moves.create import arange, astype, ones, zeros, zeros_like
+from ..moves.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
+from ..moves.scatter import slice_scatter
+from ..moves.slicing import concat, slice_plan, split, strided_slice
+from ..nn import channel, channel_norm, conv_transpose, loss, norm, pool
 from ..rules import attr, axes_attr, bool_attr, fail, int_attr, normal_axis
-from ..scatter import slice_scatter
-from ..slicing import concat, slice_plan, split, strided_slice
-from ..table import Operator, constant
+from ..table import OPERATORS, Operator, constant
 from .parts import operand_shape, operand_sizes
 from .rules import GRADIENTS, Rule
 
 
 def _op(name: str) -> Operator:
-    return Operator(OPS[name])
+    return OPERATORS[name]
 
 
 def _const(value: float, like: Expr) -> Expr:

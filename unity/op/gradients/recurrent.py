@@ -15,16 +15,16 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import recurrent
-from ..binary import add, greater, multiply, subtract
-from ..create import astype, zeros_like
-from ..elementwise import sigmoid, square, tanh
-from ..linalg import matmul
-from ..manipulate import expand_dims, permute_dims, reshape
-from ..recurrent_backward import linear_recurrence, lstm_backward, recurrent_backward
-from ..reduce import sum_
+from ..elements.binary import add, greater, multiply, subtract
+from ..elements.elementwise import sigmoid, square, tanh
+from ..linalg.products import matmul
+from ..lines.reduce import sum_
+from ..moves.create import astype, zeros_like
+from ..moves.manipulate import expand_dims, permute_dims, reshape
+from ..moves.slicing import concat, split, strided_slice
+from ..nn import recurrent
+from ..nn.recurrent_backward import linear_recurrence, lstm_backward, recurrent_backward
 from ..rules import attr, bool_attr, product
-from ..slicing import concat, split, strided_slice
 from ..table import constant
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule

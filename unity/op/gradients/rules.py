@@ -16,7 +16,7 @@ from ...ir.op import OPS
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType, TupleType
 from ...support.errors import TypeRuleError
-from ..binary import (
+from ..elements.binary import (
     add,
     divide,
     equal,
@@ -28,16 +28,31 @@ from ..binary import (
     subtract,
     where,
 )  # fmt: skip
-from ..create import astype, full_like, zeros_like
-from ..elementwise import cos, cosh, erf, exp, log, negative, rsqrt, sigmoid, sign, sin, sinh, sqrt, square, tanh
-from ..linalg import matmul
-from ..manipulate import broadcast_to, expand_dims, permutation, permute_dims, reshape
-from ..nn import softmax
-from ..powers import power
-from ..reduce import collapse_sum_to, mean, sum_
+from ..elements.elementwise import (
+    cos,
+    cosh,
+    erf,
+    exp,
+    log,
+    negative,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tanh,
+)
+from ..elements.powers import power
+from ..linalg.products import matmul
+from ..lines.reduce import collapse_sum_to, mean, sum_
+from ..moves.create import astype, full_like, zeros_like
+from ..moves.manipulate import broadcast_to, expand_dims, permutation, permute_dims, reshape
+from ..moves.slicing import concat, split
+from ..nn.activations import softmax
 from ..rules import attr, axes_attr, bool_attr, int_attr, normal_axis
-from ..slicing import concat, split
-from ..table import Operator, constant
+from ..table import OPERATORS, Operator, constant
 
 Rule = Callable[[Call, Expr], list[Any]]
 
@@ -173,7 +188,7 @@ def extreme_rule(operator_name: str) -> Rule:
 
 
 def _operator(name: str) -> Operator:
-    return Operator(OPS[name])
+    return OPERATORS[name]
 
 
 def _transpose_last(x: Expr, rank: int) -> Expr:

@@ -14,8 +14,10 @@ from ...ir.build import cast, const
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr, TensorType
-from .. import grad, quantization, recurrent_backward, sample, search, special
-from ..binary import (
+from .. import grad
+from ..core import to_vdevice
+from ..elements import special
+from ..elements.binary import (
     add,
     equal,
     floor_mod,
@@ -29,17 +31,18 @@ from ..binary import (
     subtract,
     where,
 )
-from ..core import to_vdevice
-from ..create import arange, astype, full, ones_like, zeros, zeros_like
-from ..elementwise import floor, negative, round_
-from ..grouped import grouped_matmul
-from ..index import gather_elements
-from ..linalg import matmul
-from ..manipulate import broadcast_to, expand_dims, permute_dims, reshape
-from ..reduce import sum_
+from ..elements.elementwise import floor, negative, round_
+from ..linalg.products import matmul
+from ..lines import search
+from ..lines.reduce import sum_
+from ..moves.create import arange, astype, full, ones_like, zeros, zeros_like
+from ..moves.index import gather_elements
+from ..moves.manipulate import broadcast_to, expand_dims, permute_dims, reshape
+from ..moves.scan import scatter_elements
+from ..moves.slicing import concat, split, strided_slice
+from ..nn import quantization, recurrent_backward, sample
+from ..nn.grouped import grouped_matmul
 from ..rules import attr, bool_attr, fail, int_attr, is_one, normal_axis, product
-from ..scan import scatter_elements
-from ..slicing import concat, split, strided_slice
 from ..table import constant
 from .parts import operand_shape
 from .rules import GRADIENTS, Rule, known_shape, number_like, pick

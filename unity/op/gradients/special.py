@@ -9,26 +9,18 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from .. import (
-    bessel,
-    bessel_kinds,
-    error_functions,
-    float_parts,
-    gamma,
-    grad,
-    incomplete,
-    pool_indices,
-    running,
-    scan,
-    special,
-)
-from ..binary import add, divide, equal, multiply, subtract, where
-from ..create import astype, zeros_like
-from ..elementwise import exp, log, negative, sign, square
-from ..manipulate import flip, reshape
-from ..reduce import max_
+from .. import grad
+from ..elements import bessel, bessel_kinds, error_functions, float_parts, gamma, incomplete, special
+from ..elements.binary import add, divide, equal, multiply, subtract, where
+from ..elements.elementwise import exp, log, negative, sign, square
+from ..lines import running
+from ..lines.reduce import max_
+from ..moves import scan
+from ..moves.create import astype, zeros_like
+from ..moves.manipulate import flip, reshape
+from ..nn import pool_indices
 from ..rules import int_attr, normal_axis, product
-from ..table import Operator, constant
+from ..table import OPERATORS, constant
 from .parts import operand_shape
 from .rules import GRADIENTS, Rule, reduce_to
 
@@ -49,7 +41,7 @@ def _extreme(call: Call, g: Expr) -> list[Any]:
     """Every gradient goes to the element its value came from."""
     values = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
     x = call.args[0]
-    places = TupleGetItem(Operator(OPS[call.op.name])(x, axis=_axis(call)), 1)  # type: ignore[attr-defined]
+    places = TupleGetItem(OPERATORS[call.op.name](x, axis=_axis(call)), 1)  # type: ignore[attr-defined]
     return [scan.scatter_elements(zeros_like(x), places, values, axis=_axis(call), reduction="add")]
 
 
@@ -74,7 +66,7 @@ def _largest(call: Call, g: Expr) -> list[Any]:
     """Pooling with indices: every gradient goes to the element its window chose."""
     values = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
     x = call.args[0]
-    row = Operator(OPS[call.op.name])  # type: ignore[attr-defined]
+    row = OPERATORS[call.op.name]  # type: ignore[attr-defined]
     places = TupleGetItem(row(x, **call.attrs), 1)
     lead, spans = operand_shape(call, x)[:2], operand_shape(call, x)[2:]
     flat = reshape(zeros_like(x), ShapeExpr((*lead, product(spans))))

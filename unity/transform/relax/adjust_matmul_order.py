@@ -15,7 +15,7 @@ from ...ir.expr import Call, ShapeExpr, Var, VarBinding
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
-from ...op.linalg import matmul
+from ...op.linalg.products import matmul
 from ...op.rules import product
 from ..base import function_pass
 from .liveness import op_called

@@ -17,8 +17,8 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ...op.layout import layout_transform, mapped_shape
-from ...op.slicing import strided_slice
+from ...op.moves.layout import layout_transform, mapped_shape
+from ...op.moves.slicing import strided_slice
 from ...support.errors import PassError
 from ...te.sharing import KernelTable
 from ..base import module_pass

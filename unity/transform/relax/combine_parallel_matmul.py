@@ -19,8 +19,8 @@ from ...ir.expr import BindingBlock, Call, Constant, IntImm, TupleGetItem, Var, 
 from ...ir.function import Function
 from ...ir.relation import Answer, dims, same_dim
 from ...ir.types import Expr, TensorType
-from ...op.linalg import matmul
-from ...op.slicing import concat, split
+from ...op.linalg.products import matmul
+from ...op.moves.slicing import concat, split
 from ..base import function_pass
 from .liveness import op_called
 from .normalize import normal_form

@@ -22,7 +22,7 @@ from ...ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGet
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, TupleType
-from ...op.manipulate import expand_dims, permutation, permute_dims, reshape
+from ...op.moves.manipulate import expand_dims, permutation, permute_dims, reshape
 from ...op.rules import int_attr, is_one
 from ...support.errors import PassError
 from ..base import function_pass

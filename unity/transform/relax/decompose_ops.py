@@ -16,10 +16,12 @@ from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
-from ...op import create, elementwise, manipulate, reduce
-from ...op.binary import add, divide, multiply, subtract
+from ...op.elements import elementwise
+from ...op.elements.binary import add, divide, multiply, subtract
+from ...op.lines import reduce
 from ...op.lowering import SMALL_FLOATS
-from ...op.norm import norm_axes
+from ...op.moves import create, manipulate
+from ...op.nn.norm import norm_axes
 from ...op.rules import bool_attr, int_attr, normal_axis
 from ...op.table import constant
 from ..base import module_pass

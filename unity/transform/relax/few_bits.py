@@ -18,8 +18,8 @@ from ...ir.expr import IntImm, Var
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
+from ...op.moves.scan import read
 from ...op.nests import serial_loop
-from ...op.scan import read
 from ..tir.lower_init_block import REDUCTION
 from ..tir.prefetch_panels import prefetch_of
 from ..tir.sharing import SHARED_WORK

@@ -15,10 +15,11 @@ from ...ir.expr import Call, Tuple, Var
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
-from ...op import elementwise, manipulate
-from ...op.binary import add, divide, multiply, subtract
-from ...op.conv import conv2d
+from ...op.elements import elementwise
+from ...op.elements.binary import add, divide, multiply, subtract
 from ...op.lowering import SMALL_FLOATS
+from ...op.moves import manipulate
+from ...op.nn.conv import conv2d
 from ...op.rules import bool_attr, int_attr, is_one, normal_axis
 from ...op.table import constant
 from ..base import function_pass

@@ -25,9 +25,9 @@ from ...ir.node import replace
 from ...ir.relation import Answer, dims, same_dim, same_dims
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, TensorType
-from ...op.attention import attention, layouts
-from ...op.elementwise import logical_not
-from ...op.manipulate import expand_dims, permutation, squeeze
+from ...op.elements.elementwise import logical_not
+from ...op.moves.manipulate import expand_dims, permutation, squeeze
+from ...op.nn.attention import attention, layouts
 from ..base import function_pass
 from .liveness import op_called
 from .rewriting import GraphRewriter

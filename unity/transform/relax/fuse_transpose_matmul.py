@@ -12,8 +12,8 @@ from ...ir.expr import Call, Tuple, Var, VarBinding
 from ...ir.function import Function
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, TensorType
-from ...op.contraction import einsum
-from ...op.manipulate import permutation
+from ...op.linalg.contraction import einsum
+from ...op.moves.manipulate import permutation
 from ..base import function_pass
 from .liveness import op_called
 from .rewriting import GraphRewriter, each_binding

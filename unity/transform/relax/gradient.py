@@ -23,10 +23,10 @@ from ...ir.op import OPS
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ...ir.walk import free_vars, fresh_copy
-from ...op.binary import add
-from ...op.block_builder import BlockBuilder
-from ...op.create import zeros
+from ...op.building.block_builder import BlockBuilder
+from ...op.elements.binary import add
 from ...op.gradients.parts import field_of
+from ...op.moves.create import zeros
 from ...op.rules import plain
 from ...op.table import constant
 from ...op.te_gradients import TE_GRADIENTS

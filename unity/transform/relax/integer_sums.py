@@ -18,11 +18,11 @@ from ...ir.builder import make_call
 from ...ir.expr import Call, Constant, IntImm, Op, Var
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
-from ...op.attention import pad
-from ...op.binary import multiply, subtract
-from ...op.create import astype
-from ...op.manipulate import reshape
-from ...op.reduce import sum_
+from ...op.elements.binary import multiply, subtract
+from ...op.lines.reduce import sum_
+from ...op.moves.create import astype
+from ...op.moves.manipulate import reshape
+from ...op.nn.attention import pad
 from ...op.rules import attr, int_attr, ints_attr
 from ...op.table import constant
 from .layout_rules import rank_of

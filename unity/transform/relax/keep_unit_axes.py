@@ -18,7 +18,7 @@ from ...ir.expr import Call, Op, ShapeExpr, Var, VarBinding
 from ...ir.function import Function
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType
-from ...op.manipulate import reshape
+from ...op.moves.manipulate import reshape
 from ..base import function_pass
 from .layout_rules import BY_ELEMENT
 from .liveness import op_called

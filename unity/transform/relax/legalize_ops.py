@@ -18,9 +18,9 @@ from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.op import OPS, OpInfo
 from ...ir.types import Expr, TupleType
-from ...op.block_builder import BlockBuilder
+from ...op.building.block_builder import BlockBuilder
+from ...op.building.expr_mutator import PyExprMutator
 from ...op.call_inputs import CallInputs
-from ...op.expr_mutator import PyExprMutator
 from ...support.errors import UnityError
 from ...te.sharing import KernelTable
 from ..base import module_pass

@@ -17,12 +17,12 @@ from ...ir.expr import Call, Tuple, Var, VarBinding
 from ...ir.function import Function
 from ...ir.relation import Answer, dims, same_dim
 from ...ir.types import Expr
-from ...op.binary import add
-from ...op.index import take
-from ...op.linalg import matmul
-from ...op.manipulate import permutation, permute_dims
+from ...op.elements.binary import add
+from ...op.linalg.products import matmul
+from ...op.moves.index import take
+from ...op.moves.manipulate import permutation, permute_dims
+from ...op.moves.slicing import concat
 from ...op.rules import int_attr, normal_axis
-from ...op.slicing import concat
 from ..base import function_pass
 from .adjust_matmul_order import is_product
 from .layout_rules import rank_of

@@ -23,10 +23,10 @@ from ...ir.node import replace
 from ...ir.relation import tensor_type
 from ...ir.types import Expr
 from ...ir.walk import used_vars
-from ...op.binary import add, multiply, subtract
-from ...op.create import astype
-from ...op.manipulate import reshape
-from ...op.slicing import strided_slice
+from ...op.elements.binary import add, multiply, subtract
+from ...op.moves.create import astype
+from ...op.moves.manipulate import reshape
+from ...op.moves.slicing import strided_slice
 from ...op.table import constant
 from .integer_sums import Emit, Site, number
 from .quantization_ranges import Grid

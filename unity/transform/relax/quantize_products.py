@@ -30,9 +30,9 @@ from ...ir.names import NameSupply
 from ...ir.node import replace
 from ...ir.types import Expr, TupleType
 from ...ir.walk import used_vars
-from ...op.binary import add, multiply
-from ...op.create import astype
-from ...op.elementwise import clip, round_
+from ...op.elements.binary import add, multiply
+from ...op.elements.elementwise import clip, round_
+from ...op.moves.create import astype
 from ...op.table import constant
 from ...support.errors import PassError
 from .integer_sums import Emit, Site, along_columns, number, site_of, summed

@@ -23,8 +23,8 @@ from ...ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBin
 from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType
-from ...op.manipulate import reshape
-from ...op.slicing import strided_slice
+from ...op.moves.manipulate import reshape
+from ...op.moves.slicing import strided_slice
 from ...op.table import constant
 from ...support.errors import PassError
 from ...te.sharing import KernelTable

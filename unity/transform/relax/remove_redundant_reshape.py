@@ -14,8 +14,8 @@ from ...ir.function import Function
 from ...ir.node import replace
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType
-from ...op.attention import layouts
-from ...op.manipulate import permutation, permute_dims
+from ...op.moves.manipulate import permutation, permute_dims
+from ...op.nn.attention import layouts
 from ..base import function_pass
 from .liveness import op_called
 from .rewriting import GraphRewriter, Replaced

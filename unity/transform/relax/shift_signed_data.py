@@ -13,8 +13,8 @@ from ...ir.expr import Call, Constant, IntImm, Var
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr
-from ...op.binary import bitwise_xor
-from ...op.create import astype
+from ...op.elements.binary import bitwise_xor
+from ...op.moves.create import astype
 from ..base import function_pass
 from ..rules.base import host_machine
 from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed

@@ -26,7 +26,7 @@ from ...ir.expr import Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
 from ...ir.function import Function
 from ...ir.node import replace
 from ...ir.types import Expr, TensorType
-from ...op.create import astype
+from ...op.moves.create import astype
 from ...op.table import constant
 from ...support.errors import PassError
 from ..base import function_pass

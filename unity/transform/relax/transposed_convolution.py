@@ -2,7 +2,7 @@
 
 Rewrite, for stride s and a kernel of K taps: ``y = R.nn.conv2d_transpose(x, w)`` -> ``p = R.nn.conv2d(x, w1)`` with s * s times
 the output channels and ceil(K / s) taps along each axis, then reshape, permute_dims, reshape, strided_slice. ``w1`` is computed
-from the weight by operators that ``fold_constant`` evaluates. Which phase reads what: ``unity/op/conv_transpose.py``.
+from the weight by operators that ``fold_constant`` evaluates. Which phase reads what: ``unity/op/nn/conv_transpose.py``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ...ir.builder import make_call
 from ...ir.expr import Call, IntImm, Var, op
 from ...ir.relation import dims
 from ...ir.types import Expr, TensorType
-from ...op.attention import pad
-from ...op.conv_transpose import Phases, phases
-from ...op.manipulate import flip, permute_dims, reshape
+from ...op.moves.manipulate import flip, permute_dims, reshape
+from ...op.moves.slicing import strided_slice
+from ...op.nn.attention import pad
+from ...op.nn.conv_transpose import Phases, phases
 from ...op.rules import int_attr
-from ...op.slicing import strided_slice
 from .layout_rules import first_layout, last_layout
 
 Emit = Callable[[Expr], Var]

@@ -24,11 +24,11 @@ from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr
-from ...op.conv import pads, spatial
-from ...op.linalg import matmul
-from ...op.manipulate import permute_dims, reshape
+from ...op.linalg.products import matmul
+from ...op.moves.manipulate import permute_dims, reshape
+from ...op.moves.slicing import strided_slice
+from ...op.nn.conv import pads, spatial
 from ...op.rules import int_attr
-from ...op.slicing import strided_slice
 from ...op.table import constant
 from ...support.errors import PassError
 from ...te.sharing import KernelTable

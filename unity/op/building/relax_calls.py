@@ -1,0 +1,112 @@
+"""TVM's functions that call tensor programs and registered functions: ``relax.op.call_tir(gvar, [x], type)`` and its kin.
+
+Each makes a call of the operator that script has for it. Not here: operators, nodes (``relax_nodes.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...ir.builder import make_call
+from ...ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
+from ...ir.relation import dims
+from ...ir.types import Expr, Type
+from ...support.errors import TypeRuleError
+from ...te.tensor import shape_of
+from ..core import shape_of as shape_call
+from ..table import to_expr
+
+Types = Type | Sequence[Type]
+
+
+def _types(given: Types | None, name: str) -> tuple[Type, ...]:
+    if isinstance(given, Type):
+        return (given,)
+    if isinstance(given, (list, tuple)) and all([isinstance(t, Type) for t in given]):
+        return tuple(given)
+    raise TypeRuleError(
+        "E743", f"{name} needs the type of its result", help='relax.TensorType((n, 4), "float32"), or a list of types'
+    )
+
+
+def _callee(func: Expr | str) -> Expr:
+    return ExternFunc(func) if isinstance(func, str) else func
+
+
+def _operands(args: Any) -> Tuple:
+    """Arguments as one tuple; a single tensor stands for a tuple of it."""
+    if isinstance(args, Expr):
+        return args if type(args) is Tuple else Tuple((args,))
+    return Tuple(tuple([to_expr(a) for a in args]))
+
+
+def _dps(name: str, func: Expr | str, args: Any, out: Types | None, tir_vars: Any, attrs: Mapping[str, Any]) -> Call:
+    parts: list[Expr] = [_callee(func), _operands(args)]
+    if tir_vars is not None:
+        parts.append(tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(shape_of(tir_vars)))
+    return make_call(op(name), parts, dict(attrs), _types(out, name))
+
+
+def call_tir(
+    gvar: GlobalVar, args: Any, out_ty: Types | None = None, tir_vars: Any = None, *, out_sinfo: Types | None = None
+) -> Call:
+    """Call of a tensor program that writes its results, of types ``out_ty``, into memory given to it."""
+    return _dps("R.call_dps", gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, {})
+
+
+def call_dps_packed(
+    func: Expr | str, args: Any, out_ty: Types | None = None, *, out_sinfo: Types | None = None
+) -> Call:
+    """Call of a registered function that writes its results into memory given to it."""
+    return _dps("R.call_dps", func, args, out_ty if out_ty is not None else out_sinfo, None, {})
+
+
+def call_tir_inplace(
+    gvar: GlobalVar, args: Any, inplace_indices: int | Sequence[int], out_ty: Types | None = None, tir_vars: Any = None,
+    *, out_sinfo: Types | None = None,
+) -> Call:  # fmt: skip
+    """As ``call_tir``; result i takes the memory of argument ``inplace_indices[i]`` (-1: new memory)."""
+    indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
+    out = out_ty if out_ty is not None else out_sinfo
+    return _dps("R.call_inplace", gvar, args, out, tir_vars, {"inplace_indices": tuple(indices)})
+
+
+def call_tir_with_grad(
+    gvar: GlobalVar, args: Any, out_ty: Types | None = None, *, te_grad_name: str,
+    te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Any = None, out_sinfo: Types | None = None,
+) -> Call:  # fmt: skip
+    """As ``call_tir``, naming the gradient of the program."""
+    attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
+    return _dps("R.call_dps_with_grad", gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, attrs)
+
+
+def _packed(name: str) -> Callable[..., Call]:
+    def call(func: Expr | str, *args: Any, ty_args: Types | None = None, sinfo_args: Types | None = None) -> Call:
+        out = ty_args if ty_args is not None else sinfo_args
+        types = () if out is None else _types(out, name)
+        return make_call(op(name), [_callee(func), *[to_expr(a) for a in args]], {}, types)
+
+    call.__name__ = call.__qualname__ = name.removeprefix("R.")
+    call.__doc__ = f"Call of a registered function, ``{name}``; ``ty_args`` is the type of its result."
+    return call
+
+
+call_packed, call_pure_packed = _packed("R.call_packed"), _packed("R.call_pure_packed")
+
+
+def get_shape_of(expr: Expr) -> Expr:
+    """The shape of a tensor: a ShapeExpr where it is known, else a call of ``R.shape_of``."""
+    known = dims(expr.ty)
+    return ShapeExpr(known) if known is not None else shape_call(expr)
+
+
+CALLS: dict[str, Callable[..., Call]] = {
+    function.__name__: function
+    for function in (call_tir, call_dps_packed, call_tir_inplace, call_tir_with_grad, call_packed, call_pure_packed)
+}
+"""The calls by their names in ``relax.op``."""
+
+__all__ = [
+    "call_dps_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace", "call_tir_with_grad", "get_shape_of",
+]  # fmt: skip

@@ -1,0 +1,221 @@
+"""``unity.topi``: the operators as functions on te.Tensors, ``topi.add(A, B)``, ``topi.nn.relu(A)``.
+
+Every operator with a lowering is here under its own name (``R.nn.relu`` is ``topi.nn.relu``); nothing is written twice: a
+call is checked by the operator's type rule and computed by its lowering. A few names of TVM's library that are no operator
+stand in ``_EXTRA``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from ... import te
+from ...ir.expr import Call, Constant, FloatImm, IntImm, ShapeExpr, Tuple, Var
+from ...ir.op import OPS
+from ...ir.relation import tensor_type
+from ...ir.types import Expr, PrimType, ShapeType
+from ...support.errors import TypeRuleError
+from .. import OPERATORS
+from ..table import Operator
+
+
+class _Arguments:
+    """Python arguments with te.Tensors as an operator's expressions, and back."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[Var, te.Tensor] = {}
+        self.vars: dict[te.Tensor, Var] = {}
+
+    def to_expr(self, value: Any) -> Any:
+        """Variables for tensors, expressions for te.Values; other things as they are."""
+        if isinstance(value, te.Tensor):
+            found = self.vars.get(value)
+            if found is None:
+                found = self.vars[value] = Var(value.name, tensor_type(value.shape, value.data_type))
+                self.tensors[found] = value
+            return found
+        if isinstance(value, te.Value):
+            return value.expr
+        if isinstance(value, (list, tuple)):
+            fields = [self.to_expr(v) for v in value]
+            return Tuple(tuple(fields)) if fields and all([f in self.tensors for f in fields]) else tuple(fields)
+        return value
+
+    def to_te(self, value: Expr, scalars: bool) -> Any:
+        """What a lowering receives for an argument of the call."""
+        if isinstance(value, Var) and value in self.tensors:
+            return self.tensors[value]
+        if type(value) is Tuple:
+            return [self.to_te(f, scalars) for f in value.fields]
+        if isinstance(value.ty, ShapeType):
+            return value.values if type(value) is ShapeExpr else value.ty.values
+        if type(value) is Constant and value.data.ndim == 0 and scalars:
+            return te.const(value.data.numpy()[()].item(), value.data.dtype)
+        if type(value) in (IntImm, FloatImm) or isinstance(value.ty, PrimType):
+            return te.Value(value)
+        if type(value) is Constant:
+            raise TypeRuleError("E217", "an array cannot stand in a tensor expression", help="make it a te.placeholder")
+        return value
+
+
+def _function(operator: Operator) -> Callable[..., Any]:
+    info = operator.info
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = _Arguments()
+        made: Call = operator(
+            *[arguments.to_expr(a) for a in args], **{k: arguments.to_expr(v) for k, v in kwargs.items()}
+        )
+        assert callable(info.lower)
+        scalars = bool(info.extra.get("scalars"))
+        return info.lower(made, *[arguments.to_te(a, scalars) for a in made.args])
+
+    call.__name__ = call.__qualname__ = info.name.split(".")[-1]
+    call.__doc__ = f"``{info.name}`` of te.Tensors: {info.doc}"
+    return call
+
+
+def dense(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> Any:
+    """``data @ weight.T (+ bias)``: a linear layer with the weight of shape (out, in), as torch stores it."""
+    product = _FUNCTIONS["einsum"]((data, weight), subscripts="...k,nk->...n")
+    product.op.name = product.name = "dense"
+    return product if bias is None else _FUNCTIONS["add"](product, bias)
+
+
+def batch_matmul(
+    tensor_a: te.Tensor, tensor_b: te.Tensor, oshape: Any = None, out_dtype: str | None = None, transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> Any:  # fmt: skip
+    """Products of a batch of matrices; the second ones are given transposed unless ``transpose_b`` is False."""
+    turned = [
+        _FUNCTIONS["permute_dims"](t, [0, 2, 1]) if turn else t
+        for t, turn in ((tensor_a, transpose_a), (tensor_b, transpose_b))
+    ]
+    return _FUNCTIONS["matmul"](*turned, out_dtype=out_dtype)
+
+
+def _convolution(layout: str, kernel_layout: str) -> Callable[..., Any]:
+    def call(
+        data: te.Tensor, kernel: te.Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+        out_dtype: str | None = None,
+    ) -> Any:  # fmt: skip
+        return _FUNCTIONS["nn.conv2d"](
+            data, kernel, stride, padding, dilation, groups, layout, kernel_layout, out_dtype=out_dtype
+        )
+
+    call.__doc__ = f"Convolution of images {layout} with weights {kernel_layout}."
+    return call
+
+
+def depthwise_conv2d_nchw(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Any:
+    """Convolution of each channel with its own weights, of shape (channels, multiplier, height, width)."""
+    channels, multiplier, *space = kernel.shape
+    single = _FUNCTIONS["reshape"](kernel, [te.Value(channels) * te.Value(multiplier), 1, *space])
+    groups = te.unwrap(channels)
+    if type(groups) is not IntImm:
+        raise TypeRuleError("E217", "a depthwise convolution needs a known number of channels")
+    return _EXTRA["nn.conv2d_nchw"](data, single, stride, padding, dilation, groups.value, out_dtype)
+
+
+_POOLS = {"avg": "avg_pool2d", "max": "max_pool2d"}
+
+
+def _pool_kind(pool_type: str) -> str:
+    if pool_type not in _POOLS:
+        raise TypeRuleError("E217", f"pool_type must be avg or max, got {pool_type!r}")
+    return _POOLS[pool_type]
+
+
+def pool2d(
+    data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+    layout: str = "NCHW", count_include_pad: bool = True,
+) -> Any:  # fmt: skip
+    """Pooling of images, ``pool_type`` "avg" or "max"."""
+    pool = _FUNCTIONS[f"nn.{_pool_kind(pool_type)}"]
+    return pool(data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
+
+
+def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> Any:
+    """Mean ("avg") or largest ("max") of each channel of images, the axes kept."""
+    _pool_kind(pool_type)
+    reduce = "mean" if pool_type == "avg" else "max"
+    return _FUNCTIONS[reduce](data, axis=[layout.index("H"), layout.index("W")], keepdims=True)
+
+
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> Any:
+    """Elements of ``data`` at ``indices`` along an axis; the result has the shape of the indices."""
+    return _FUNCTIONS["gather_elements"](data, indices, axis=axis)
+
+
+def trilu(data: te.Tensor, k: Any, upper: bool) -> Any:
+    """The upper or lower triangle of matrices, the rest zero."""
+    return _FUNCTIONS["triu" if upper else "tril"](data, k)
+
+
+def _named(source: str) -> Callable[..., Any]:
+    return _FUNCTIONS[source]
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name[2:]: _function(operator) for name, operator in OPERATORS.items() if callable(OPS[name].lower)
+}
+_EXTRA: dict[str, Callable[..., Any]] = {
+    "cast": _named("astype"),
+    "concatenate": _named("concat"),
+    "gather": gather,
+    "nn.batch_matmul": batch_matmul,
+    "nn.conv2d_nchw": _convolution("NCHW", "OIHW"),
+    "nn.conv2d_nhwc": _convolution("NHWC", "HWIO"),
+    "nn.dense": dense,
+    "nn.depthwise_conv2d_nchw": depthwise_conv2d_nchw,
+    "nn.flatten": _named("nn.batch_flatten"),
+    "nn.global_pool": global_pool,
+    "nn.leaky_relu": _named("nn.leakyrelu"),
+    "nn.matmul": _named("matmul"),
+    "nn.pool2d": pool2d,
+    "transpose": _named("permute_dims"),
+    "trilu": trilu,
+}
+_ALL = {**_FUNCTIONS, **_EXTRA}
+
+
+class _Names:
+    """The functions whose names begin with a prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        return _find(f"{self._prefix}{name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({n[len(self._prefix) :].partition(".")[0] for n in _ALL if n.startswith(self._prefix)})
+
+
+def _find(name: str) -> Any:
+    found = _ALL.get(name)
+    if found is not None:
+        return found
+    if any([n.startswith(f"{name}.") for n in _ALL]):
+        return _Names(f"{name}.")
+    close = difflib.get_close_matches(name, _ALL, 3)
+    raise AttributeError(
+        f"unity.topi has no function {name!r}" + (f"; did you mean {', '.join(close)}?" if close else "")
+    )
+
+
+def __getattr__(name: str) -> Any:
+    return _find(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({n.partition(".")[0] for n in _ALL})

@@ -1,0 +1,178 @@
+"""Sums of products named by letters: einsum, and the outer product.
+
+Operands are contracted from left to right, so the work is that of pairwise products. A dimension of size 1 broadcasts, as in
+numpy; 16-bit floats are summed in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.types import Expr, TensorType, Type
+from ..elements.elementwise import in_float32
+from ..lines.reduce import cast_tensor
+from ..lowering import SMALL_FLOATS, result_dtype
+from ..rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
+from ..table import attribute, row
+
+FAMILY = "linalg"
+Labels = tuple[str, ...]
+
+
+def parse_subscripts(call: Call, ranks: list[int]) -> tuple[list[Labels], Labels]:
+    """Labels of each operand's axes and of the result; the axes of ``...`` are named "0", "1", ... from the last one.
+
+    Raises E214 for text that is no einsum, or does not fit the ranks.
+    """
+    text = attr(call, "subscripts")
+    if not isinstance(text, str):
+        raise fail(call, "E214", f"subscripts must be text, got {text!r}")
+    inputs, arrow, output = text.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(ranks):
+        raise fail(call, "E214", f"subscripts {text!r} name {len(terms)} operands, got {len(ranks)}")
+    wide = 0
+    for term, rank in zip(terms, ranks):
+        letters = term.replace("...", "", 1)
+        if any([not c.isalpha() for c in letters]):
+            raise fail(call, "E214", f"subscripts {text!r} must be letters, commas, '...' and one '->'")
+        if len(letters) > rank or ("..." not in term and len(letters) != rank):
+            raise fail(call, "E214", f"{term!r} names {len(letters)} axes of an operand of rank {rank}")
+        wide = max(wide, rank - len(letters))
+    found = []
+    for term, rank in zip(terms, ranks):
+        head, dots, tail = term.partition("...")
+        count = rank - len(head) - len(tail)
+        found.append((*head, *[str(n) for n in range(count - 1, -1, -1)], *tail))
+    rest = tuple([str(n) for n in range(wide - 1, -1, -1)])
+    if not arrow:
+        letters = inputs.replace(",", "").replace(".", "")
+        return found, (*rest, *sorted([c for c in set(letters) if letters.count(c) == 1]))
+    head, dots, tail = output.partition("...")
+    made = (*head, *(rest if dots else ()), *tail)
+    known = {c for labels in found for c in labels}
+    if (
+        len(set(made)) != len(made)
+        or any([c not in known for c in made])
+        or any([c in "0123456789" for c in head + tail])
+    ):
+        raise fail(call, "E214", f"the result of {text!r} must name labels of the operands, each once")
+    return found, made
+
+
+def _sizes(call: Call, labels: list[Labels], shapes: list[tuple[Expr, ...]]) -> dict[str, Expr]:
+    sizes: dict[str, Expr] = {}
+    for names, shape in zip(labels, shapes):
+        for name, dim in zip(names, shape):
+            known = sizes.get(name)
+            if known is None or is_one(known):
+                sizes[name] = dim
+            elif not is_one(dim) and unequal(known, dim):
+                raise fail(call, "E213", f"label {name!r} has sizes {known} and {dim}")
+    return sizes
+
+
+def _einsum_type(call: Call) -> Type:
+    types = tensor_tuple(call, 0, "operands")
+    if not types:
+        raise fail(call, "E210", "at least one operand is needed")
+    dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', call.args[0])
+    if any([t.ndim == -1 for t in types]):
+        return TensorType(None, dtype, -1, vdevice)
+    labels, output = parse_subscripts(call, [t.ndim for t in types])
+    shapes = [s for s in [dims(t) for t in types] if s is not None]
+    if len(shapes) != len(types):
+        return TensorType(None, dtype, len(output), vdevice)
+    sizes = _sizes(call, labels, shapes)
+    return tensor_type([sizes[c] for c in output], dtype, vdevice=vdevice)
+
+
+def _contract(
+    left: tuple[te.Tensor, Labels],
+    right: tuple[te.Tensor, Labels] | None,
+    output: Labels,
+    sizes: dict[str, Expr],
+    wide: str,
+) -> te.Tensor:
+    """Product of one or two tensors summed over the labels not in the output."""
+    parts = [left] if right is None else [left, right]
+    gone = list(dict.fromkeys([c for _, labels in parts for c in labels if c not in output]))
+    axes = {c: te.reduce_axis((0, sizes[c]), f"k{n}" if len(gone) > 1 else "k") for n, c in enumerate(gone)}
+
+    def body(*i: te.Value) -> Any:
+        place: dict[str, Any] = {**dict(zip(output, i)), **axes}
+        value: Any = None
+        for tensor, labels in parts:
+            at = [0 if is_one(d) and not is_one(sizes[c]) else place[c] for c, d in zip(labels, tensor.shape)]
+            here = tensor[at].astype(wide)
+            value = here if value is None else value * here
+        return te.sum(value, axis=list(axes.values())) if axes else value
+
+    return te.compute([sizes[c] for c in output], body, "einsum")  # type: ignore[no-any-return]
+
+
+def _einsum(call: Call, operands: list[te.Tensor]) -> te.Tensor:
+    labels, output = parse_subscripts(call, [x.ndim for x in operands])
+    sizes = _sizes(call, labels, [x.shape for x in operands])
+    dtype = result_dtype(call)
+    wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    held, names = operands[0], labels[0]
+    if len(operands) == 1:
+        held = _contract((held, names), None, output, sizes, wide)
+    for n in range(1, len(operands)):
+        later = {c for rest in labels[n + 1 :] for c in rest} | set(output)
+        kept = (
+            output if n == len(operands) - 1 else tuple([c for c in dict.fromkeys([*names, *labels[n]]) if c in later])
+        )
+        held = _contract((held, names), (operands[n], labels[n]), kept, sizes, wide)
+        names = kept
+    return cast_tensor(held, dtype, "einsum_cast")
+
+
+def _einsum_ref(operands: tuple[np.ndarray, ...], subscripts: str) -> np.ndarray:
+    dtype = operands[0].dtype
+    wide = np.float32 if str(dtype) in SMALL_FLOATS else dtype
+    return np.asarray(np.einsum(subscripts, *[x.astype(wide) for x in operands])).astype(dtype)
+
+
+einsum = row(
+    "einsum",
+    ("operands", attribute("subscripts")),
+    _einsum_type,
+    "Sum of products of a tuple of tensors, as the letters of the subscripts say.",
+    family=FAMILY,
+    lower=_einsum,
+    ref=_einsum_ref,
+)
+
+
+def _outer_type(call: Call) -> Type:
+    a, b = tensor_arg(call, 0, "x1"), tensor_arg(call, 1, "x2")
+    dtype, vdevice = same_dtype(call, a, b), same_vdevice(a, b)
+    for index, ty in enumerate((a, b)):
+        if ty.ndim not in (-1, 1):
+            raise fail(call, "E212", f"expected a vector, got rank {ty.ndim}", None, call.args[index])
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', call.args[0])
+    left, right = dims(a), dims(b)
+    if left is None or right is None:
+        return TensorType(None, dtype, 2, vdevice)
+    return tensor_type((left[0], right[0]), dtype, vdevice=vdevice)
+
+
+outer = row(
+    "outer",
+    ("x1", "x2"),
+    _outer_type,
+    "Products of all pairs of elements of two vectors.",
+    family=FAMILY,
+    ref=in_float32(np.outer),
+    lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),
+)

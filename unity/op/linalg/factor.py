@@ -1,0 +1,356 @@
+"""Factorisations and the solution of linear systems: LU with row exchanges, Cholesky, triangular systems.
+
+All work on the last two axes. Pivots are LAPACK's: row i was exchanged with row pivots[i], counted from 1. Elements are exchanged
+and divided in order, so that results repeat; a singular matrix gives infinities or NaN, no error. 16-bit floats are computed
+in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.relation import dims, tensor_type, unequal_shapes
+from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..lines.reduce import cast_tensor
+from ..lowering import SMALL_FLOATS, short_name
+from ..moves.index import index_tensor
+from ..moves.scan import loops, read
+from ..nests import serial_loop
+from ..rules import ZERO, bool_attr, fail, like, same_dtype
+from ..table import attribute, row
+from .matrices import FAMILY, matrices, rank_bound, shifted, square_matrices
+
+
+def _wide(dtype: DataType) -> DataType:
+    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+
+
+# ---- LU
+
+
+def _lu_type(call: Call) -> Type:
+    ty = matrices(call, 0, "a")
+    known = dims(ty)
+    if known is None:
+        return TupleType((ty, TensorType(None, DataType("int32"), ty.ndim - 1 if ty.ndim > 0 else -1, ty.vdevice)))
+    return TupleType((ty, tensor_type((*known[:-2], rank_bound(known)), "int32", vdevice=ty.vdevice)))
+
+
+def _lu(call: Call, a: te.Tensor) -> Any:
+    *lead, m, n = a.shape
+    least = rank_bound(a.shape)
+    wide = _wide(a.data_type)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        lu, pivots, held = outs
+        zero = build.const(0, "int64")
+
+        def batch(b: list[Var]) -> Stmt:
+            def at(i: Expr, j: Expr) -> Expr:
+                return read(lu, (*b, i, j))
+
+            def put(i: Expr, j: Expr, value: Expr) -> Stmt:
+                return BufferStore(lu, value, (*b, i, j))
+
+            def size(i: Expr, j: Expr) -> Expr:
+                return build.intrinsic("fabs", at(i, j))
+
+            def column(k: Var) -> Stmt:
+                best = build.cast(build.sub(read(pivots, (*b, k)), 1), "int64")
+
+                def look(i: Var) -> Stmt:
+                    found = BufferStore(pivots, build.cast(build.add(i, 1), "int32"), (*b, k))
+                    return IfThenElse(build.gt(size(i, k), size(best, k)), found)
+
+                def exchange(j: Var) -> Stmt:
+                    return seq(
+                        BufferStore(held, at(k, j), (zero,)), put(k, j, at(best, j)), put(best, j, read(held, (zero,)))
+                    )
+
+                def eliminate(i: Var) -> Stmt:
+                    factor = put(i, k, build.div(at(i, k), at(k, k)))
+                    update = shifted(
+                        build.add(k, 1), n, lambda j: put(i, j, build.sub(at(i, j), build.mul(at(i, k), at(k, j)))), "j"
+                    )
+                    return seq(factor, update)
+
+                return seq(
+                    BufferStore(pivots, build.cast(build.add(k, 1), "int32"), (*b, k)),
+                    shifted(build.add(k, 1), m, look, "i"),
+                    serial_loop(n, exchange, "j"),
+                    shifted(build.add(k, 1), m, eliminate, "i"),
+                )
+
+            copy = serial_loop(m, lambda i: serial_loop(n, lambda j: put(i, j, read(ins[0], (*b, i, j))), "j"), "i")
+            return seq(copy, serial_loop(least, column, "k"))
+
+        return loops(lead, batch)
+
+    made = te.extern(
+        [a.shape, (*lead, least), (1,)], [cast_tensor(a, wide, "wide")], emit, short_name(call), [wide, "int32", wide]
+    )
+    return cast_tensor(made[0], a.data_type, "cast"), made[1]
+
+
+def _lu_ref(a: np.ndarray) -> Any:
+    kind = np.float32 if str(a.dtype) in SMALL_FLOATS else a.dtype
+    least = min(a.shape[-2:])
+    lu, pivots = a.astype(kind), np.zeros((*a.shape[:-2], least), np.int32)
+    with np.errstate(all="ignore"):
+        for b in np.ndindex(*a.shape[:-2]):
+            for k in range(least):
+                best = k
+                for i in range(k + 1, a.shape[-2]):
+                    best = i if abs(lu[b][i, k]) > abs(lu[b][best, k]) else best
+                pivots[b][k] = best + 1
+                lu[b][[k, best]] = lu[b][[best, k]]
+                lu[b][k + 1 :, k] /= lu[b][k, k]
+                lu[b][k + 1 :, k + 1 :] -= np.outer(lu[b][k + 1 :, k], lu[b][k, k + 1 :])
+    return lu.astype(a.dtype), pivots
+
+
+lu_factor = row(
+    "linalg.lu_factor",
+    ("a",),
+    _lu_type,
+    "LU factors of matrices in one tensor (the unit diagonal of L left out) and the row exchanges.",
+    family=FAMILY,
+    lower=_lu,
+    ref=_lu_ref,
+)
+
+
+# ---- triangular systems
+
+
+def _system(call: Call, index: int) -> tuple[TensorType, TensorType]:
+    a, b = square_matrices(call, 0, "a"), matrices(call, index, "b")
+    same_dtype(call, a, b)
+    known, wanted = dims(a), dims(b)
+    if known is not None and wanted is not None and unequal_shapes(known[:-1], wanted[:-1]):
+        raise fail(call, "E213", f"a {a} and b {b} must agree in all axes but the last", None, call.args[index])
+    return a, b
+
+
+def _triangular_type(call: Call) -> Type:
+    for name in ("upper", "unitriangular"):
+        bool_attr(call, name)
+    return _system(call, 1)[1]
+
+
+def _substitution(
+    at: Callable[[Expr, Expr], Expr], b: list[Var], out: Buffer, n: Expr, upper: bool, unit: bool
+) -> Stmt:
+    """Solve a triangular system in place: rows from the first (lower) or from the last (upper)."""
+    columns = out.shape[-1]
+
+    def line(step: Var) -> Stmt:
+        i: Expr = build.sub(build.sub(n, 1), step) if upper else step
+
+        def gather(j: Var) -> Stmt:
+            def column(c: Var) -> Stmt:
+                less = build.sub(read(out, (*b, i, c)), build.mul(at(i, j), read(out, (*b, j, c))))
+                return BufferStore(out, less, (*b, i, c))
+
+            return serial_loop(columns, column, "c")
+
+        begin, end = (build.add(i, 1), n) if upper else (build.const(0, "int64"), i)
+        parts = [shifted(begin, end, gather, "j")]
+        if not unit:
+            parts.append(
+                serial_loop(
+                    columns, lambda c: BufferStore(out, build.div(read(out, (*b, i, c)), at(i, i)), (*b, i, c)), "c"
+                )
+            )
+        return seq(*parts)
+
+    return serial_loop(n, line, "s")
+
+
+def _copied(source: Buffer, out: Buffer, b: list[Var], n: Expr) -> Stmt:
+    return serial_loop(
+        n,
+        lambda i: serial_loop(out.shape[-1], lambda c: BufferStore(out, read(source, (*b, i, c)), (*b, i, c)), "c"),
+        "i",
+    )
+
+
+def _triangular(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    upper, unit = bool_attr(call, "upper"), bool_attr(call, "unitriangular")
+    wide, n = _wide(a.data_type), a.shape[-1]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def batch(i: list[Var]) -> Stmt:
+            solve = _substitution(lambda r, c: read(ins[0], (*i, r, c)), i, outs[0], n, upper, unit)
+            return seq(_copied(ins[1], outs[0], i, n), solve)
+
+        return loops(a.shape[:-2], batch)
+
+    made = te.extern(b.shape, [cast_tensor(t, wide, "wide") for t in (a, b)], emit, short_name(call), wide)
+    return cast_tensor(made, b.data_type, "cast")
+
+
+def _solve_rows(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.ndarray:
+    kind = np.float32 if str(b.dtype) in SMALL_FLOATS else b.dtype
+    a, x = a.astype(kind), b.astype(kind)
+    count = a.shape[-1]
+    with np.errstate(all="ignore"):
+        for step in range(count):
+            i = count - 1 - step if upper else step
+            rest = slice(i + 1, count) if upper else slice(0, i)
+            x[..., i, :] -= np.einsum("...j,...jc->...c", a[..., i, rest], x[..., rest, :])
+            if not unit:
+                x[..., i, :] /= a[..., i, i, None]
+    return x.astype(b.dtype)
+
+
+solve_triangular = row(
+    "linalg.solve_triangular",
+    ("a", "b", attribute("upper", False), attribute("unitriangular", False)),
+    _triangular_type,
+    "Solution x of a x = b for triangular a; the other triangle is not read.",
+    family=FAMILY,
+    lower=_triangular,
+    ref=lambda a, b, upper=False, unitriangular=False: _solve_rows(a, b, bool(upper), bool(unitriangular)),
+)
+
+
+def _lu_solve_type(call: Call) -> Type:
+    pivots = index_tensor(call, 1, "pivots")
+    a, b = _system(call, 2)
+    known, wanted = dims(a), dims(pivots)
+    if known is not None and wanted is not None and unequal_shapes(known[:-1], wanted):
+        raise fail(call, "E213", f"pivots {pivots} do not fit a {a}", None, call.args[1])
+    return b
+
+
+def _lu_solve(call: Call, a: te.Tensor, pivots: te.Tensor, b: te.Tensor) -> te.Tensor:
+    wide, n = _wide(a.data_type), a.shape[-1]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        out, held = outs
+
+        def batch(i: list[Var]) -> Stmt:
+            def exchange(k: Var) -> Stmt:
+                most = build.sub(n, 1)
+                other = build.sub(build.cast(read(ins[1], (*i, k)), "int64"), 1)
+                other = build.maximum(build.minimum(other, most), ZERO)
+
+                def column(c: Var) -> Stmt:
+                    zero = build.const(0, "int64")
+                    return seq(
+                        BufferStore(held, read(out, (*i, k, c)), (zero,)),
+                        BufferStore(out, read(out, (*i, other, c)), (*i, k, c)),
+                        BufferStore(out, read(held, (zero,)), (*i, other, c)),
+                    )
+
+                return serial_loop(out.shape[-1], column, "c")
+
+            def at(r: Expr, c: Expr) -> Expr:
+                return read(ins[0], (*i, r, c))
+
+            return seq(
+                _copied(ins[2], out, i, n),
+                serial_loop(n, exchange, "k"),
+                _substitution(at, i, out, n, False, True),
+                _substitution(at, i, out, n, True, False),
+            )
+
+        return loops(a.shape[:-2], batch)
+
+    inputs = [cast_tensor(a, wide, "wide"), pivots, cast_tensor(b, wide, "wide")]
+    made = te.extern([b.shape, (1,)], inputs, emit, short_name(call), [wide, wide])
+    return cast_tensor(made[0], b.data_type, "cast")
+
+
+def _lu_solve_ref(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
+    x = b.copy()
+    for i in np.ndindex(*lu.shape[:-2]):
+        for k in range(lu.shape[-1]):
+            other = int(np.clip(pivots[i][k] - 1, 0, lu.shape[-1] - 1))
+            x[i][[k, other]] = x[i][[other, k]]
+    return _solve_rows(lu, _solve_rows(lu, x, False, True), True, False)
+
+
+lu_solve = row(
+    "linalg.lu_solve",
+    ("a", "pivots", "b"),
+    _lu_solve_type,
+    "Solution x of a x = b, with a given by lu_factor.",
+    family=FAMILY,
+    lower=_lu_solve,
+    ref=_lu_solve_ref,
+)
+
+
+# ---- Cholesky
+
+
+def _cholesky_type(call: Call) -> Type:
+    ty = square_matrices(call, 0, "a")
+    return like(ty, ty.dtype)
+
+
+def _cholesky(call: Call, a: te.Tensor) -> te.Tensor:
+    wide, n = _wide(a.data_type), a.shape[-1]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def batch(b: list[Var]) -> Stmt:
+            def at(i: Expr, j: Expr) -> Expr:
+                return read(outs[0], (*b, i, j))
+
+            def line(i: Var) -> Stmt:
+                def element(j: Var) -> Stmt:
+                    def less(k: Var) -> Stmt:
+                        return BufferStore(outs[0], build.sub(at(i, j), build.mul(at(i, k), at(j, k))), (*b, i, j))
+
+                    root = BufferStore(outs[0], build.intrinsic("sqrt", at(i, j)), (*b, i, j))
+                    part = BufferStore(outs[0], build.div(at(i, j), at(j, j)), (*b, i, j))
+                    return seq(
+                        BufferStore(outs[0], read(ins[0], (*b, i, j)), (*b, i, j)),
+                        shifted(build.const(0, "int64"), j, less, "k"),
+                        IfThenElse(build.eq(i, j), root, part),
+                    )
+
+                zeros = shifted(
+                    build.add(i, 1), n, lambda j: BufferStore(outs[0], build.const(0.0, wide), (*b, i, j)), "z"
+                )
+                return seq(shifted(build.const(0, "int64"), build.add(i, 1), element, "j"), zeros)
+
+            return serial_loop(n, line, "i")
+
+        return loops(a.shape[:-2], batch)
+
+    made = te.extern(a.shape, [cast_tensor(a, wide, "wide")], emit, short_name(call), wide)
+    return cast_tensor(made, a.data_type, "cast")
+
+
+def _cholesky_ref(a: np.ndarray) -> np.ndarray:
+    kind = np.float32 if str(a.dtype) in SMALL_FLOATS else a.dtype
+    wide, made = a.astype(kind), np.zeros(a.shape, kind)
+    with np.errstate(all="ignore"):
+        for i in range(a.shape[-1]):
+            for j in range(i + 1):
+                rest = wide[..., i, j] - np.einsum("...k,...k->...", made[..., i, :j], made[..., j, :j])
+                made[..., i, j] = np.sqrt(rest) if i == j else rest / made[..., j, j]
+    return made.astype(a.dtype)
+
+
+cholesky = row(
+    "linalg.cholesky",
+    ("a",),
+    _cholesky_type,
+    "Lower triangular factor l of positive definite matrices a = l l^T; only the lower triangle is read.",
+    family=FAMILY,
+    lower=_cholesky,
+    ref=_cholesky_ref,
+)

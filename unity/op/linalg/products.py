@@ -1,0 +1,105 @@
+"""Linear algebra: matmul and its kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
+from ...ir.types import Expr, TensorType, Type
+from ..lowering import SMALL_FLOATS, result_dims, result_dtype
+from ..rules import attr, broadcast_dims, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg
+from ..table import attribute, row
+
+
+def _matmul_type(call: Call) -> Type:
+    a, b = tensor_arg(call, 0, "x1"), tensor_arg(call, 1, "x2")
+    out = dtype_value(call, attr(call, "out_dtype"), "out_dtype")
+    dtype = out or same_dtype(call, a, b)
+    vdevice = same_vdevice(a, b)
+    for index, ty in enumerate((a, b)):
+        if ty.ndim == 0:
+            raise fail(
+                call,
+                "E212",
+                "the operands must have at least one axis",
+                "multiply by a scalar with R.multiply",
+                call.args[index],
+            )
+    if a.ndim == -1 or b.ndim == -1:
+        return TensorType(None, dtype, -1, vdevice)
+    rank = max(a.ndim, b.ndim, 2) - (a.ndim == 1) - (b.ndim == 1)
+    left, right = dims(a), dims(b)
+    if left is None or right is None:
+        return TensorType(None, dtype, rank, vdevice)
+    inner, other = left[-1], right[-2] if b.ndim > 1 else right[0]
+    if unequal(inner, other):
+        raise fail(
+            call,
+            "E213",
+            f"the inner dimensions differ: {inner} and {other}",
+            "x1 has shape (..., m, k), x2 (..., k, n)",
+            call.args[1],
+        )
+    batch = broadcast_dims(call, (left[:-2], right[:-2]))
+    tail = (() if a.ndim == 1 else (left[-2],)) + (() if b.ndim == 1 else (right[-1],))
+    return tensor_type((*batch, *tail), dtype, vdevice=vdevice)
+
+
+def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
+    dtype = x1.dtype if not out_dtype else np.dtype(out_dtype)
+    if str(x1.dtype) in ("float16", "bfloat16"):
+        return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(dtype)  # type: ignore[no-any-return]
+    return np.matmul(x1.astype(dtype), x2.astype(dtype))  # type: ignore[no-any-return]
+
+
+def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    shape, dtype = result_dims(call), result_dtype(call)
+    wide = "float32" if dtype.name in SMALL_FLOATS else dtype.name
+    batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
+    k = te.reduce_axis((0, a.shape[-1]), "k")
+
+    def body(*indices: te.Value) -> te.Value:
+        rest = list(indices[len(batch) :])
+        left: list[te.Value] = [rest.pop(0), k] if a.ndim > 1 else [k]
+        right: list[te.Value] = [k, rest.pop(0)] if b.ndim > 1 else [k]
+        x = load_batch(a, indices[: len(batch)], batch, left)
+        y = load_batch(b, indices[: len(batch)], batch, right)
+        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
+
+    made: te.Tensor = te.compute(shape, body, "matmul")
+    if wide == dtype.name:
+        return made
+    return te.compute(shape, lambda *i: made[i].astype(dtype), "matmul_cast")  # type: ignore[no-any-return]
+
+
+def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr], tail: list[te.Value]) -> te.Value:
+    """Element of a stack of matrices whose batch axes are broadcast to ``batch``."""
+    count = x.ndim - len(tail)
+    offset = len(batch) - count
+    picked: list[Any] = []
+    for axis in range(count):
+        dim = x.shape[axis]
+        if is_one(dim) and not is_one(batch[offset + axis]):
+            picked.append(0)
+        elif same_dim(dim, batch[offset + axis]) is Answer.YES:
+            picked.append(indices[offset + axis])
+        else:
+            picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), indices[offset + axis]))
+    return x[[*picked, *tail]]
+
+
+matmul = row(
+    "matmul",
+    ("x1", "x2", attribute("out_dtype", None)),
+    _matmul_type,
+    "Matrix product with numpy's rules for batches and vectors.",
+    family="linalg",
+    ref=_matmul_ref,
+    lower=_matmul,
+)

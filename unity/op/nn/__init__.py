@@ -1,0 +1,20 @@
+"""Neural networks: activations, normalisations, convolution, pooling, attention, recurrent layers, images, losses."""
+
+from . import (
+    activations,
+    attention,
+    channel,
+    channel_norm,
+    conv,
+    conv_transpose,
+    grouped,
+    loss,
+    norm,
+    pool,
+    pool_indices,
+    quantization,
+    recurrent,
+    recurrent_backward,
+    resize,
+    sample,
+)

@@ -1,0 +1,230 @@
+"""Neural network operators: activations and softmax. Normalisations: norm.py. Convolution and pooling: conv.py, pool.py.
+
+16-bit floats are computed in float32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.op import Param
+from ...ir.types import TensorType, Type
+from ..elements.elementwise import in_float32
+from ..elements.special import bound
+from ..lines.reduce import accumulate, cast_tensor, reduce_tensor
+from ..lowering import elementwise, widened
+from ..rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
+from ..table import Operator, attribute, row
+
+FAMILY = "nn"
+
+
+def float_attr(call: Call, name: str, default: float | None = None) -> float:
+    """Number attribute. Raises E214."""
+    value = attr(call, name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise fail(call, "E214", f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def _number(call: Call) -> TensorType:
+    ty = tensor_arg(call, 0)
+    if ty.dtype is not None and ty.dtype.is_bool:
+        raise fail(
+            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', call.args[0]
+        )
+    return ty
+
+
+def _float(call: Call) -> TensorType:
+    return float_tensor(call, 0)
+
+
+def _activation(
+    name: str,
+    rule: Callable[[Call], Type],
+    ref: Any,
+    fn: Callable[[Call, te.Value], te.Value],
+    doc: str,
+    *params: Param,
+    first: str = "data",
+) -> Operator:
+    return row(
+        f"nn.{name}",
+        (first, *params),
+        rule,
+        doc,
+        family=FAMILY,
+        ref=in_float32(ref),
+        lower=lambda call, x: elementwise(call, lambda v: fn(call, v), x),
+    )
+
+
+def _c(value: float, x: te.Value) -> te.Value:
+    return te.const(value, x.dtype)
+
+
+def _phi(x: np.ndarray) -> np.ndarray:
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    wide = x.astype(np.float64)
+    return (0.5 * (1 + (erf(wide / math.sqrt(2)) if x.size else wide))).astype(x.dtype)
+
+
+def _gelu_tanh_ref(x: np.ndarray) -> np.ndarray:
+    wide = x.astype(np.float64)
+    return (0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))).astype(x.dtype)  # type: ignore[no-any-return]
+
+
+def _silu_ref(x: np.ndarray) -> np.ndarray:
+    wide = x.astype(np.float64)
+    return (wide / (1 + np.exp(-wide))).astype(x.dtype)  # type: ignore[no-any-return]
+
+
+def _softplus(call: Call, x: te.Value) -> te.Value:
+    beta, threshold = float_attr(call, "beta", 1.0), float_attr(call, "threshold", 20.0)
+    scaled = x * beta
+    soft = (te.maximum(scaled, _c(0, x)) + te.log1p(te.exp(_c(0, x) - te.abs(scaled)))) / beta
+    return te.select(scaled > _c(threshold, x), x, soft)
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+_GELU_TANH = math.sqrt(2 / math.pi)
+
+relu = _activation(
+    "relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0)."
+)
+relu6 = _activation(
+    "relu6",
+    _number,
+    lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
+    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)),
+    "x limited to [0, 6].",
+)
+leakyrelu = _activation(
+    "leakyrelu",
+    _float,
+    lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
+    "x for positive x, alpha * x below.",
+    attribute("alpha", 0.01),
+)
+_TAIL = (
+    -0.7978848404730516, -0.318306071234823, -0.036352563309197054, 0.00481657601891574, 1.679190632838598e-06,
+    -0.00019590703292425826, 5.3863776624268905e-05, -7.772237214403967e-06, 6.1043621610693e-07, -2.0442053249627464e-08,
+)  # fmt: skip
+"""Polynomial of log(erfc(x / sqrt(2))) / x for 0 <= x <= 6.5, weighted by what the result adds to gelu (benchmarks/fit_gelu.py);
+it falls without end beyond."""
+
+
+def _gelu(call: Call, x: te.Value) -> te.Value:
+    """In float32 through the smaller tail of the normal distribution, which keeps its digits and needs one exponential."""
+    if x.dtype.name == "float64":
+        return x * (te.erf(x * _c(math.sqrt(0.5), x)) * 0.5 + 0.5)
+
+    def both(a: te.Value) -> te.Value:
+        made = _c(_TAIL[-1], x)
+        for coefficient in _TAIL[-2::-1]:
+            made = te.Value(build.intrinsic("fma", made.expr, a.expr, _c(coefficient, x).expr))
+        return bound(te.exp(a * made) * 0.5, lambda tail: te.select(x < _c(0, x), tail, _c(1, x) - tail))
+
+    return x * bound(te.abs(x), both)
+
+
+gelu = _activation(
+    "gelu",
+    _float,
+    lambda x: x * _phi(x),
+    _gelu,
+    "x times the normal distribution function of x.",
+)
+gelu_tanh = _activation(
+    "gelu_tanh",
+    _float,
+    _gelu_tanh_ref,
+    lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
+    "gelu approximated with tanh.",
+)
+silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "x times sigmoid of x.")
+selu = _activation(
+    "selu",
+    _float,
+    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
+    lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
+    "Self-normalising unit.",
+)
+softplus = _activation(
+    "softplus",
+    _float,
+    lambda x, beta=1.0, threshold=20.0: np.where(
+        x * beta > threshold, x, np.logaddexp(0, x.astype(np.float64) * beta) / beta
+    ).astype(x.dtype),
+    _softplus,
+    "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
+    attribute("beta", 1.0),
+    attribute("threshold", 20.0),
+)
+
+
+def _softmax_type(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    if ty.ndim == 0:
+        raise fail(call, "E212", "expected at least one axis", None, call.args[0])
+    normal_axis(call, int_attr(call, "axis", -1), ty.ndim if ty.ndim != -1 else 64)
+    return ty
+
+
+def _softmax(log: bool) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axis = normal_axis(call, int_attr(call, "axis", -1), x.ndim)
+        high = reduce_tensor(x, [axis], True, te.max, lambda v, _: accumulate(v), "maximum")
+
+        def at(i: Sequence[Any]) -> list[Any]:
+            return [0 if a == axis else v for a, v in enumerate(i)]
+
+        away = te.compute(x.shape, lambda *i: te.exp(widened(x[i]) - high[at(i)]), "exponent")
+        total = reduce_tensor(away, [axis], True, te.sum, lambda v, _: v, "total")
+        if log:
+            made = te.compute(x.shape, lambda *i: widened(x[i]) - high[at(i)] - te.log(total[at(i)]), "log_softmax")
+        else:
+            share = te.compute(total.shape, lambda *i: te.const(1.0, total.data_type) / total[i], "share")
+            made = te.compute(x.shape, lambda *i: away[i] * share[at(i)], "softmax")
+        return cast_tensor(made, x.data_type, "softmax_cast")
+
+    return lower
+
+
+def _softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    away = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
+    return away / np.sum(away, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    away = x - np.max(x, axis=axis, keepdims=True) if x.size else x
+    return away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True))  # type: ignore[no-any-return]
+
+
+softmax = row(
+    "nn.softmax",
+    ("data", attribute("axis", -1)),
+    _softmax_type,
+    "exp(x) divided by its sum along an axis, without overflow.",
+    family=FAMILY,
+    lower=_softmax(False),
+    ref=in_float32(_softmax_ref),
+)
+log_softmax = row(
+    "nn.log_softmax",
+    ("data", attribute("axis", -1)),
+    _softmax_type,
+    "Logarithm of softmax.",
+    family=FAMILY,
+    lower=_softmax(True),
+    ref=in_float32(_log_softmax_ref),
+)

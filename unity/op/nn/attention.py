@@ -1,0 +1,256 @@
+"""Attention and padding: composites that models need as one operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call
+from ...ir.relation import dims, exceeds, tensor_type, unequal
+from ...ir.stmt import Stmt
+from ...ir.types import TensorType, Type
+from ..lowering import result_dims
+from ..rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
+from ..table import attribute, optional, row
+from .attention_blocks import Attention, Tensor4
+from .conv import pad_tensor
+
+FAMILY = "nn"
+
+
+def layouts(call: Call) -> tuple[str, str, str, str]:
+    """Orders of the axes of query, key, value and result, of B(atch), S(equence), H(eads) and D (width)."""
+    text = attr(call, "layout", "BSHD")
+    parts = str(text).split(",")
+    found = parts * 4 if len(parts) == 1 else parts
+    if len(found) != 4 or not set(found) <= {"BSHD", "BHSD"}:
+        raise fail(call, "E214", f"layout must be BSHD, BHSD, or four of them (query,key,value,result), got {text!r}")
+    return (found[0], found[1], found[2], found[3])
+
+
+def _in_order(sizes: Sequence[Any], layout: str) -> tuple[Any, ...]:
+    """(batch, sequence, heads, width) from the order of a layout, or back."""
+    return tuple(sizes) if layout == "BSHD" else (sizes[0], sizes[2], sizes[1], sizes[3])
+
+
+def _attention_type(call: Call) -> Type:
+    q, k, v = [float_tensor(call, i, n) for i, n in enumerate(("query", "key", "value"))]
+    dtype = same_dtype(call, q, k, v)
+    orders = layouts(call)
+    for index, ty in enumerate((q, k, v)):
+        if ty.ndim not in (-1, 4):
+            raise fail(
+                call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index]
+            )
+    if attr(call, "window_size") is not None:
+        raise fail(
+            call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias"
+        )
+    if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
+        raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
+    shapes = [dims(t) for t in (q, k, v)]
+    a, b, c = [None if shape is None else _in_order(shape, order) for shape, order in zip(shapes, orders)]
+    if a is None or b is None or c is None:
+        return TensorType(None, dtype, 4, q.vdevice)
+    for what, x, y in (
+        ("batch", a[0], b[0]),
+        ("batch", a[0], c[0]),
+        ("width", a[3], b[3]),
+        ("key length", b[1], c[1]),
+        ("heads", b[2], c[2]),
+    ):
+        if unequal(x, y):
+            raise fail(call, "E213", f"{what} differs: {x} and {y}")
+    heads, shared = getattr(a[2], "value", None), getattr(b[2], "value", None)
+    if heads is not None and shared is not None and (shared == 0 or heads % shared):
+        raise fail(call, "E213", f"{heads} heads of the query do not divide among {shared} of the key")
+    if len(call.args) > 3:
+        _check_bias(call, (a[0], a[2], a[1], b[1]))
+    return tensor_type(_in_order((a[0], a[1], a[2], c[3]), orders[3]), dtype, vdevice=q.vdevice)
+
+
+def _check_bias(call: Call, scores: Sequence[Any]) -> None:
+    """The bias broadcasts to the scores (batch, heads, sequence, key length)."""
+    known = dims(tensor_arg(call, 3, "bias"))
+    if known is None:
+        return
+    if len(known) > 4 or any([not is_one(x) and unequal(x, y) for x, y in zip(known[::-1], scores[::-1])]):
+        shown = ", ".join([str(d) for d in scores])
+        raise fail(call, "E213", f"the bias does not broadcast to the scores ({shown})", None, call.args[3])
+
+
+def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
+    scale, mask = attr(call, "scale"), attr(call, "causal_mask")
+    wide = "float64" if q.dtype == "float64" else "float32"
+    width = build.intrinsic("sqrt", build.cast(q.shape[3], wide))
+    factor = build.div(build.const(1.0, wide), width) if scale is None else build.const(float(scale), wide)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        query, key, value, out = [Tensor4(b, order) for b, order in zip((*ins[:3], outs[0]), layouts(call))]
+        shift = None if mask is None else build.const(0, "int64")
+        if mask == "BottomRight":
+            shift = build.sub(key.size("S"), query.size("S"))
+        given = ins[3] if bias is not None else None
+        return Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide).emit()
+
+    inputs = [q, k, v] if bias is None else [q, k, v, bias]
+    return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)  # type: ignore[no-any-return]
+
+
+def _attention_ref(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    bias: Any = None,
+    scale: Any = None,
+    causal_mask: Any = None,
+    window_size: None = None,
+    layout: str = "BSHD",
+    empty: float | None = None,
+) -> np.ndarray:
+    orders = layout.split(",") * (1 if "," in layout else 4)
+    a, b, c = [
+        np.moveaxis(t.astype(np.float64), 2, 1) if order == "BSHD" else t.astype(np.float64)
+        for t, order in zip((q, k, v), orders)
+    ]
+    b, c = [np.repeat(t, a.shape[1] // t.shape[1], 1) for t in (b, c)]
+    scores = a @ np.swapaxes(b, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        scores = np.where(bias, scores, -np.inf) if bias.dtype == bool else scores + bias
+    if causal_mask is not None:
+        rows, columns = scores.shape[-2:]
+        shift = columns - rows if causal_mask == "BottomRight" else 0
+        scores = np.where(np.arange(columns)[None] <= np.arange(rows)[:, None] + shift, scores, -np.inf)
+    high = scores.max(-1, keepdims=True, initial=-np.inf)
+    with np.errstate(invalid="ignore"):  # rows that see no key
+        weights = np.exp(scores - high)
+        made = weights @ c / weights.sum(-1, keepdims=True)
+    if empty is not None:
+        made = np.where(high == -np.inf, empty, made)
+    return (np.moveaxis(made, 1, 2) if orders[3] == "BSHD" else made).astype(q.dtype)  # type: ignore[no-any-return]
+
+
+_OPTIONS = (
+    attribute("scale", None),
+    attribute("causal_mask", None),
+    attribute("window_size", None),
+    attribute("layout", "BSHD"),
+    attribute("empty", None),
+)
+attention = row(
+    "nn.attention",
+    ("query", "key", "value", optional("bias"), *_OPTIONS),
+    _attention_type,
+    "softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one "
+    "each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN).",
+    family=FAMILY,
+    lower=_attention,
+    ref=_attention_ref,
+)
+attention_bias = row(
+    "nn.attention_bias",
+    ("query", "key", "value", "bias", *_OPTIONS),
+    _attention_type,
+    "nn.attention with a bias that must be given.",
+    family=FAMILY,
+    lower=_attention,
+    ref=_attention_ref,
+)
+
+
+_PAD_NEEDS: dict[str, Callable[[int], int]] = {
+    "constant": lambda border: 0, "reflect": lambda border: border + 1, "replicate": lambda border: 1,
+    "circular": lambda border: border,
+}  # fmt: skip
+"""Mode to the size an axis needs for a border of some width."""
+_MODES = tuple(_PAD_NEEDS)
+
+
+def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    widths = ints_attr(call, "pad_width")
+    if len(widths) != 2 * rank or any([w < 0 for w in widths]):
+        raise fail(
+            call,
+            "E214",
+            f"pad_width must be {2 * rank} numbers that are not negative (before and after each axis), got {widths}",
+        )
+    return widths[::2], widths[1::2]
+
+
+def _pad_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if attr(call, "pad_mode", "constant") not in _MODES:
+        raise fail(call, "E214", f"pad_mode must be one of {', '.join(_MODES)}, got {call.attrs['pad_mode']!r}")
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    before, after = _pad_widths(call, len(known))
+    for d, b, a in zip(known, before, after):
+        border = max(b, a)
+        needed = _PAD_NEEDS[attr(call, "pad_mode", "constant")](border)
+        if border and needed and exceeds(build.const(needed, "int64"), d):
+            raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", None, call.args[0])
+    return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
+
+
+def _pad(call: Call, x: te.Tensor) -> te.Tensor:
+    before, after = _pad_widths(call, x.ndim)
+    mode = attr(call, "pad_mode", "constant")
+    if mode == "constant":
+        return pad_tensor(x, range(x.ndim), before, after, te.const(attr(call, "pad_value", 0.0), x.dtype))
+
+    def places(i: te.Value, axis: int) -> tuple[te.Value, te.Value, te.Value]:
+        """Where an element of the border before, one inside, and one of the border behind come from."""
+        at, size = i - before[axis], te.Value(x.shape[axis])
+        if mode == "circular":
+            return at + size, at, at - size
+        if mode == "replicate":
+            return te.const(0, "int64"), at, size - 1
+        return te.const(0, "int64") - at, at, (size - 1) * 2 - at
+
+    def beside(i: te.Value, axis: int) -> tuple[te.Value, te.Value]:
+        return i < before[axis], i >= te.Value(x.shape[axis]) + before[axis]
+
+    def source(i: te.Value, axis: int) -> te.Value:
+        low, inside, high = places(i, axis)
+        ahead, behind = beside(i, axis)
+        made = te.select(behind, high, inside) if after[axis] else inside
+        return te.select(ahead, low, made) if before[axis] else made
+
+    def body(*i: te.Value) -> te.Value:
+        """Along the last axis a choice of elements, not of indices: loops are cut where the choice changes."""
+        *outer, last = [*i]
+        head, axis = [source(v, a) for a, v in enumerate(outer)], x.ndim - 1
+        low, inside, high = [x[[*head, place]] for place in places(last, axis)]
+        ahead, behind = beside(last, axis)
+        made = te.if_then_else(behind, high, inside) if after[axis] else inside
+        return te.if_then_else(ahead, low, made) if before[axis] else made
+
+    return te.compute(result_dims(call), body, "pad") if x.ndim else x
+
+
+def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_value: float = 0.0) -> np.ndarray:
+    pairs = list(zip(pad_width[::2], pad_width[1::2]))
+    if pad_mode == "constant":
+        return np.pad(x, pairs, constant_values=pad_value)
+    for size, pair in zip(x.shape, pairs):  # numpy reflects and wraps as often as it takes
+        if any(pair) and _PAD_NEEDS[pad_mode](max(pair)) > size:
+            raise ValueError(f"a border of {max(pair)} is too wide for an axis of size {size}")
+    return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
+
+
+pad = row(
+    "nn.pad",
+    ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)),
+    _pad_type,
+    "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.",
+    family=FAMILY,
+    lower=_pad,
+    ref=_pad_ref,
+)

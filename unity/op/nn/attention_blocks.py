@@ -1,0 +1,283 @@
+"""The lowering of attention: blocks of rows against blocks of keys, with the softmax carried along.
+
+For each block of rows the keys pass by block after block; kept are the highest score, the sum of the weights and the mixed values
+of each row, which a higher score scales down ("online softmax": Milakov, Gimelshein 2018, arXiv 1805.02867; blocked as in Dao et
+al. 2022, "FlashAttention", arXiv 2205.14135). Memory does not grow with the number of scores; keys that a causal mask hides from
+a whole block are not read; any lengths, symbolic or not, run the same program.
+
+Many rows stand across vectors, with keys and values read in place, one element for all rows of a vector. Few rows (one new token)
+read keys and values along vectors. Heads that share keys are rows of one block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import IntImm, Var
+from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
+from ...ir.types import Expr
+from ..lowering import broadcast_indices
+from ..moves.scan import read
+from ..nests import cells, local_buffer, reduced, serial_loop, unit_loop
+from ..rules import ZERO, is_one
+
+ROWS = 64
+"""Rows of a block, scores of which stay in cache with a block of keys."""
+LAST_ROWS = 16
+"""Rows of the blocks that what is left is cut into."""
+KEYS = 64
+"""Keys of a block."""
+FEW_ROWS = 8
+"""Rows that do not fill a vector."""
+MANY_KEYS = 256
+"""Keys of a block where rows are few."""
+LOWEST = float("-inf")
+
+
+@dataclass(slots=True, frozen=True)
+class Tensor4:
+    """A tensor of four axes in some order: ``at(batch, head, place, element)``."""
+
+    buffer: Buffer
+    order: str
+
+    def at(self, batch: Expr, head: Expr, place: Expr, element: Expr) -> Expr:
+        """Its element."""
+        return read(self.buffer, self.place(batch, head, place, element))
+
+    def place(self, batch: Expr, head: Expr, place: Expr, element: Expr) -> tuple[Expr, ...]:
+        """Indices of an element."""
+        given = {"B": batch, "H": head, "S": place, "D": element}
+        return tuple([given[letter] for letter in self.order])
+
+    def size(self, letter: str) -> Expr:
+        """Size along an axis."""
+        return self.buffer.shape[self.order.index(letter)]
+
+
+@dataclass(slots=True, frozen=True)
+class Attention:
+    """What is computed. ``shift``: a row sees keys up to its own number plus this, None: all of them; ``bias``: added to the
+    scores, or bool: true where a key is seen; ``empty``: the value of a row that sees no key."""
+
+    query: Tensor4
+    key: Tensor4
+    value: Tensor4
+    out: Tensor4
+    bias: Buffer | None
+    scale: Expr
+    shift: Expr | None
+    empty: float | None
+    wide: str
+
+    def emit(self) -> Stmt:
+        """The program."""
+        heads, shared = self.query.size("H"), self.key.size("H")
+        group = build.floordiv(heads, shared)
+        rows = build.mul(self.query.size("S"), group)
+        outer = build.mul(self.query.size("B"), shared)
+        parts = []
+        for count, first, size in _pieces(rows):
+            blocks = build.mul(outer, count)
+
+            def block(n: Var, count: Expr = count, first: Expr = first, size: int = size) -> Stmt:
+                place, start, batch, head = [build.index_var(name) for name in ("place", "start", "batch", "head")]
+                return seq(
+                    Bind(place, build.floordiv(n, count)),
+                    Bind(start, build.add(first, build.mul(build.sub(n, build.mul(place, count)), size))),
+                    Bind(batch, build.floordiv(place, shared)),
+                    Bind(head, build.floormod(place, shared)),
+                    _Block(self, batch, head, group, rows, start, size).emit(),
+                )
+
+            kind = "serial" if is_one(blocks) else "parallel"
+            parts.append(serial_loop(blocks, block, "block", kind))
+        return seq(*parts)
+
+
+def _pieces(rows: Expr) -> list[tuple[Expr, Expr, int]]:
+    """(how many blocks, first row, rows of each) that cover all rows."""
+    number = rows.value if type(rows) is IntImm else None
+    if number is None:
+        whole = build.floordiv(rows, ROWS)
+        left = build.sub(rows, build.mul(whole, ROWS))
+        return [(whole, ZERO, ROWS), (build.ceildiv(left, LAST_ROWS), build.mul(whole, ROWS), LAST_ROWS)]
+    if number <= FEW_ROWS:
+        return [(build.const(1, "int64"), ZERO, number)] if number else []
+    count, rest = divmod(number, ROWS)
+    size = -(-rest // LAST_ROWS) * LAST_ROWS
+    found = [
+        (build.const(count, "int64"), ZERO, ROWS),
+        (build.const(1, "int64"), build.const(count * ROWS, "int64"), size),
+    ]
+    return [piece for piece, used in zip(found, (count, rest)) if used]
+
+
+class _Block:
+    """One block of rows of one head of the keys."""
+
+    def __init__(
+        self, what: Attention, batch: Expr, head: Expr, group: Expr, rows: Expr, start: Expr, size: int
+    ) -> None:
+        self.what, self.batch, self.head, self.group, self.rows = what, batch, head, group, rows
+        self.start, self.size, self.few = start, size, size <= FEW_ROWS
+        self.keys = what.key.size("S")
+        self.width, self.mixed = what.key.size("D"), what.value.size("D")
+        self.step = MANY_KEYS if self.few else KEYS
+        self.high, self.new, self.total, self.away = [self.buffer(n, size) for n in ("high", "new", "total", "away")]
+
+    def buffer(self, name: str, *shape: Expr | int) -> Buffer:
+        return local_buffer(name, self.what.wide, *shape)
+
+    def pair(self, name: str, other: Expr | int) -> Buffer:
+        """A buffer over rows and something else."""
+        return self.buffer(name, self.size, other) if self.few else self.buffer(name, other, self.size)
+
+    def at(self, row: Expr, other: Expr) -> tuple[Expr, Expr]:
+        """A cell of such a buffer."""
+        return (row, other) if self.few else (other, row)
+
+    def place(self, row: Expr) -> tuple[Expr, Expr]:
+        """(head, place in the sequence) of a row of the block."""
+        number = build.add(self.start, row)
+        if is_one(self.group):
+            return self.head, number
+        head = build.add(build.mul(self.head, self.group), build.floormod(number, self.group))
+        return head, build.floordiv(number, self.group)
+
+    def inside(self, row: Expr) -> Expr:
+        """A row of the block, that of the last one beyond the end."""
+        return build.minimum(row, build.sub(build.sub(self.rows, 1), self.start))
+
+    def emit(self) -> Stmt:
+        """Start, all blocks of keys, the result."""
+        query, mixed = self.pair("query", self.width), self.pair("mixed", self.mixed)
+        wide, what = self.what.wide, self.what
+        start = [AllocBuffer(b) for b in (self.high, self.new, self.total, self.away, query, mixed)]
+        load = [self.load_query(query)]
+        lowest, zero = build.const(LOWEST, wide), build.const(0.0, wide)
+        begin = [cells(self.high, lambda i: lowest), cells(self.total, lambda i: zero), cells(mixed, lambda a, b: zero)]
+        seen = self.keys
+        if what.shift is not None:
+            last = self.place(self.inside(build.const(self.size - 1, "int64")))[1]
+            seen = build.maximum(build.minimum(self.keys, build.add(build.add(last, what.shift), 1)), ZERO)
+        blocks = serial_loop(
+            build.ceildiv(seen, self.step),
+            lambda c: self.keys_block(build.mul(c, self.step), seen, query, mixed),
+            "keys",
+        )
+        return seq(*start, *load, *begin, blocks, self.finish(mixed))
+
+    def load_query(self, query: Buffer) -> Stmt:
+        """The rows of the query, scaled."""
+        what = self.what
+
+        def value(row: Expr, d: Expr) -> Expr:
+            head, place = self.place(self.inside(row))
+            return build.mul(build.cast(what.query.at(self.batch, head, place, d), what.wide), what.scale)
+
+        if self.few:
+            return cells(query, value)
+        lines = self.buffer("query_rows", self.size, self.width)
+        return seq(AllocBuffer(lines), cells(lines, value), cells(query, lambda d, i: read(lines, (i, d))))
+
+    def keys_block(self, first: Expr, seen: Expr, query: Buffer, mixed: Buffer) -> Stmt:
+        """A block of keys."""
+        what, at = self.what, self.at
+        count = build.minimum(build.sub(seen, first), self.step)
+        part_of = at(build.const(self.size, "int64"), count)
+        raw, scores, weights = [self.pair(n, self.step) for n in ("raw", "scores", "weights")]
+        top, added = self.buffer("top", self.size), self.buffer("added", self.size)
+        part = self.pair("part", self.mixed)
+        zero, lowest = build.const(0.0, what.wide), build.const(LOWEST, what.wide)
+
+        def product(i: Expr, j: Expr, d: Expr) -> Expr:
+            key = what.key.at(self.batch, self.head, build.add(first, j), d)
+            return build.mul(read(query, at(i, d)), build.cast(key, what.wide))
+
+        def score(i: Expr, j: Expr) -> Expr:
+            value = read(raw, at(i, j))
+            head, place = self.place(self.inside(i))
+            if what.bias is not None:
+                given = self.biased(head, place, build.add(first, j))
+                if what.bias.dtype.is_bool:
+                    value = build.select(given, value, lowest)
+                else:
+                    value = build.add(value, build.cast(given, what.wide))
+            if what.shift is not None:
+                limit = build.add(self.place(i)[1], what.shift)
+                value = build.select(build.le(build.add(first, j), limit), value, lowest)
+            return value
+
+        def finite(i: Expr) -> Expr:
+            value = read(self.new, (i,))
+            return build.select(build.eq(value, lowest), zero, value)
+
+        def exp(x: Expr) -> Expr:
+            return build.intrinsic("exp", x)
+
+        def both(fn: Any) -> Any:
+            """A function of (row, other, ..) with the first two in the order of the buffers."""
+            return fn if self.few else lambda a, b, *rest: fn(b, a, *rest)
+
+        masked = what.bias is not None or what.shift is not None
+        made = scores if masked else raw
+        return seq(
+            *[AllocBuffer(b) for b in (raw, weights, top, added, part)],
+            *([AllocBuffer(scores)] if masked else []),
+            reduced(raw, [self.width], both(product), extents=part_of),
+            *([cells(scores, both(score), part_of)] if masked else []),
+            reduced(top, [count], lambda i, j: read(made, at(i, j)), build.maximum, LOWEST),
+            cells(self.new, lambda i: build.maximum(read(self.high, (i,)), read(top, (i,)))),
+            cells(weights, both(lambda i, j: exp(build.sub(read(made, at(i, j)), finite(i)))), part_of),
+            cells(self.away, lambda i: exp(build.sub(read(self.high, (i,)), finite(i)))),
+            reduced(added, [count], lambda i, j: read(weights, at(i, j))),
+            cells(self.total, lambda i: build.add(build.mul(read(self.total, (i,)), read(self.away, (i,))), read(added, (i,)))),
+            cells(self.high, lambda i: read(self.new, (i,))),
+            reduced(part, [count], both(lambda i, e, j: build.mul(
+                read(weights, at(i, j)),
+                build.cast(what.value.at(self.batch, self.head, build.add(first, j), e), what.wide),
+            ))),
+            cells(mixed, both(lambda i, e: build.add(
+                build.mul(read(mixed, at(i, e)), read(self.away, (i,))), read(part, at(i, e))
+            ))),
+        )  # fmt: skip
+
+    def biased(self, head: Expr, row: Expr, key: Expr) -> Expr:
+        """The bias of a score, broadcast."""
+        bias = self.what.bias
+        assert bias is not None
+        shape = (self.what.query.size("B"), self.what.query.size("H"), self.what.query.size("S"), self.keys)
+        picked = broadcast_indices(bias.shape, (self.batch, head, row, key), shape)
+        return read(bias, [te.to_scalar(i, "int64") for i in picked])
+
+    def finish(self, mixed: Buffer) -> Stmt:
+        """Divide and store the rows that there are."""
+        what = self.what
+        lines = self.buffer("lines", self.size, self.mixed)
+
+        def value(i: Expr, e: Expr) -> Expr:
+            total = read(self.total, (i,))
+            made = build.div(read(mixed, self.at(i, e)), total)
+            if what.empty is None:
+                return made
+            return build.select(build.eq(total, build.const(0.0, what.wide)), build.const(what.empty, what.wide), made)
+
+        def row(i: Var) -> Stmt:
+            head, place = self.place(i)
+
+            def element(e: Var) -> Stmt:
+                return BufferStore(
+                    what.out.buffer,
+                    build.cast(read(lines, (i, e)), what.out.buffer.dtype),
+                    what.out.place(self.batch, head, place, e),
+                )
+
+            return unit_loop(self.mixed, element)
+
+        many = build.minimum(build.const(self.size, "int64"), build.sub(self.rows, self.start))
+        return seq(AllocBuffer(lines), cells(lines, value), serial_loop(many, row, "row"))

@@ -1,0 +1,186 @@
+"""Operators on images that know their channel axis: prelu, instance_norm, pixel_shuffle.
+
+Means and variances of 16-bit floats are taken in float32; the result is rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.types import TensorType, Type
+from ..elements.elementwise import in_float32
+from ..lines.reduce import mean_tensor, variance_tensor
+from ..lowering import result_dims, widened
+from ..rules import bool_attr, fail, float_tensor, int_attr, is_one, normal_axis, same_dtype, tensor_arg
+from ..table import attribute, row
+from .activations import float_attr
+from .norm import norm_axes
+
+FAMILY = "nn"
+
+
+def _channels(call: Call, ty: TensorType, names: tuple[str, ...], axis: int, single: bool = False) -> None:
+    """Parameters after the data must be vectors of one element for each channel (or one in all)."""
+    params = [float_tensor(call, n + 1, name) for n, name in enumerate(names)]
+    same_dtype(call, ty, *params)
+    known = dims(ty)
+    for n, param in enumerate(params):
+        if param.ndim not in (-1, 1):
+            raise fail(call, "E212", f"{names[n]} must have one axis, got {param.ndim}", None, call.args[n + 1])
+        shape = dims(param)
+        if known is None or shape is None or (single and is_one(shape[0])):
+            continue
+        if unequal(known[axis], shape[0]):
+            raise fail(
+                call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", None, call.args[n + 1]
+            )
+
+
+def _prelu_type(call: Call) -> Type:
+    ty = float_tensor(call, 0, "data")
+    _channels(call, ty, ("alpha",), normal_axis(call, int_attr(call, "axis", 1), ty.ndim), single=True)
+    return ty
+
+
+def _prelu(call: Call, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", 1), x.ndim)
+
+    def body(*i: te.Value) -> te.Value:
+        value, slope = widened(x[i]), widened(alpha[0 if is_one(alpha.shape[0]) else i[axis]])
+        return te.select(value > te.const(0, value.dtype), value, value * slope).astype(x.dtype)
+
+    return te.compute(x.shape, body, "prelu")  # type: ignore[no-any-return]
+
+
+def _prelu_ref(x: np.ndarray, alpha: np.ndarray, axis: int = 1) -> np.ndarray:
+    shape = [1] * x.ndim
+    shape[axis] = alpha.shape[0]
+    return np.where(x > 0, x, x * alpha.reshape(shape))
+
+
+prelu = row(
+    "nn.prelu",
+    ("data", "alpha", attribute("axis", 1)),
+    _prelu_type,
+    "x for positive x, alpha of its channel times x below.",
+    family=FAMILY,
+    lower=_prelu,
+    ref=in_float32(_prelu_ref),
+)
+
+
+def _instance_type(call: Call) -> Type:
+    ty = float_tensor(call, 0, "data")
+    norm_axes(call, ty)
+    _channels(call, ty, ("gamma", "beta"), normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim))
+    return ty
+
+
+def _instance(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    assert isinstance(call.ty, TensorType)
+    axes, channel = norm_axes(call, call.ty), normal_axis(call, int_attr(call, "channel_axis", 1), x.ndim)
+    eps = float_attr(call, "epsilon", 1e-5)
+    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    mean, spread = mean_tensor(x, axes, True, "mean"), variance_tensor(x, axes, True, "variance")
+
+    def body(*i: te.Value) -> te.Value:
+        at = [0 if a in axes else v for a, v in enumerate(i)]
+        value = (widened(x[i]) - mean[at]) / te.sqrt(spread[at] + eps)
+        value = value * widened(gamma[i[channel]]) if scale else value
+        return (value + widened(beta[i[channel]]) if center else value).astype(x.dtype)
+
+    return te.compute(x.shape, body, "instance_norm")  # type: ignore[no-any-return]
+
+
+def _instance_ref(
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    axes: Any,
+    channel_axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> np.ndarray:
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    wide = x.astype(np.float64)
+    shape = [1] * x.ndim
+    shape[channel_axis] = x.shape[channel_axis]
+    made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
+    made = made * gamma.reshape(shape) if scale else made
+    return (made + beta.reshape(shape) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
+
+
+instance_norm = row(
+    "nn.instance_norm",
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("axes"),
+        attribute("channel_axis", 1),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _instance_type,
+    "Shifted to mean 0 and scaled to variance 1 over axes of each instance, then times gamma plus beta of the channel.",
+    family=FAMILY,
+    lower=_instance,
+    ref=_instance_ref,
+)
+
+
+def _factor(call: Call) -> int:
+    value = int_attr(call, "upscale_factor")
+    if value < 1:
+        raise fail(call, "E214", f"upscale_factor must be positive, got {value}")
+    return value
+
+
+def _shuffle_type(call: Call) -> Type:
+    ty, r = tensor_arg(call, 0, "data"), _factor(call)
+    if ty.ndim != -1 and ty.ndim < 3:
+        raise fail(call, "E212", f"expected rank 3 or more, got {ty.ndim}", None, call.args[0])
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    *batch, channels, high, wide = known
+    if type(channels) is IntImm and channels.value % (r * r):
+        raise fail(call, "E213", f"{channels.value} channels do not divide by {r} * {r}", None, call.args[0])
+    made = [*batch, build.floordiv(channels, build.const(r * r, "int64")), build.mul(high, r), build.mul(wide, r)]
+    return tensor_type(made, ty.dtype, vdevice=ty.vdevice)
+
+
+def _shuffle(call: Call, x: te.Tensor) -> te.Tensor:
+    r = _factor(call)
+
+    def body(*i: te.Value) -> te.Value:
+        *batch, c, h, w = i
+        return x[[*batch, c * (r * r) + (h % r) * r + w % r, h // r, w // r]]
+
+    return te.compute(result_dims(call), body, "pixel_shuffle")  # type: ignore[no-any-return]
+
+
+def _shuffle_ref(x: np.ndarray, upscale_factor: int) -> np.ndarray:
+    r, (*batch, c, h, w) = upscale_factor, x.shape
+    rank, parts = len(batch), x.reshape(*batch, c // (r * r), r, r, h, w)
+    order = [*range(rank + 1), rank + 3, rank + 1, rank + 4, rank + 2]
+    return parts.transpose(order).reshape(*batch, c // (r * r), h * r, w * r)
+
+
+pixel_shuffle = row(
+    "nn.pixel_shuffle",
+    ("data", attribute("upscale_factor")),
+    _shuffle_type,
+    "Channels laid out as blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r).",
+    family=FAMILY,
+    lower=_shuffle,
+    ref=_shuffle_ref,
+)

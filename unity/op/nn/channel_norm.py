@@ -1,0 +1,120 @@
+"""Normalisation over groups of channels, wherever the channels stand. Not here: other normalisations (`norm.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import dims
+from ...ir.types import Type
+from ..lowering import widened
+from ..rules import bool_attr, fail, float_tensor, int_attr, normal_axis, product, same_dtype, tensor_arg
+from ..table import attribute, row
+from .activations import float_attr
+
+FAMILY = "nn"
+
+
+def _group_norm_type(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    same_dtype(call, ty, tensor_arg(call, 1, "gamma"), tensor_arg(call, 2, "beta"))
+    axis = normal_axis(call, int_attr(call, "channel_axis", 1), ty.ndim)
+    groups = int_attr(call, "num_groups")
+    known = dims(ty)
+    if ty.ndim < 2 or axis == 0:
+        raise fail(call, "E214", "group_norm needs a batch axis and channels on another axis", None, call.args[0])
+    size = getattr(known[axis], "value", None) if known is not None else None
+    if groups < 1 or (size is not None and size % groups):
+        raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", None, call.args[0])
+    return ty
+
+
+def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "channel_axis", 1), x.ndim)
+    groups, eps = int_attr(call, "num_groups"), float_attr(call, "epsilon", 1e-5)
+    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    batch, channels = x.shape[0], x.shape[axis]
+    each = build.floordiv(channels, build.const(groups, "int64"))
+    places = [n for a, n in enumerate(x.shape) if a not in (0, axis)]
+    wide = "float64" if x.dtype == "float64" else "float32"
+    size = te.Value(build.cast(build.mul(each, product(places)), wide))
+
+    def at(n: te.Value, c: te.Value, ks: list[te.Value]) -> list[te.Value]:
+        return [n, *ks[: axis - 1], c, *ks[axis - 1 :]]
+
+    def total(source: Any, name: str) -> te.Tensor:
+        """Sums over a group; where channels stand last, of each channel before, so that neighbours are read together."""
+        c = te.reduce_axis((0, each), "c")
+        ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
+        shape = (batch, groups)
+        if axis == 1 or not places:
+            return te.compute(  # type: ignore[no-any-return]
+                shape, lambda n, g: te.sum(source(n, g * te.Value(each) + c, ks), axis=[c, *ks]), name
+            )
+        parts = te.compute((batch, channels), lambda n, f: te.sum(source(n, f, ks), axis=ks), f"{name}_of_channel")
+        return te.compute(shape, lambda n, g: te.sum(parts[n, g * te.Value(each) + c], axis=[c]), name)  # type: ignore[no-any-return]
+
+    first = total(lambda n, c, ks: widened(x[at(n, c, ks)]), "sum")
+    mean = te.compute((batch, channels), lambda n, c: first[n, c // te.Value(each)] / size, "mean")
+    second = total(lambda n, c, ks: _square(widened(x[at(n, c, ks)]) - mean[n, c]), "squares")
+
+    def factor(n: te.Value, c: te.Value) -> te.Value:
+        value = te.const(1.0, wide) / te.sqrt(second[n, c // te.Value(each)] / size + eps)
+        return value * widened(gamma[c]) if scale else value
+
+    spread = te.compute((batch, channels), factor, "factor")
+
+    def body(*i: te.Value) -> te.Value:
+        value = (widened(x[i]) - mean[i[0], i[axis]]) * spread[i[0], i[axis]]
+        return (value + widened(beta[i[axis]]) if center else value).astype(x.dtype)  # type: ignore[no-any-return]
+
+    return te.compute(x.shape, body, "group_norm")  # type: ignore[no-any-return]
+
+
+def _square(x: te.Value) -> te.Value:
+    return x * x
+
+
+def _group_norm_ref(
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    num_groups: int,
+    channel_axis: int = 1,
+    axes: Any = None,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> np.ndarray:
+    first = np.moveaxis(x, channel_axis, 1)
+    wide = first.astype(np.float64).reshape(x.shape[0], num_groups, -1)
+    made = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + epsilon)).reshape(first.shape)
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    made = made * gamma.reshape(shape) if scale else made
+    made = made + beta.reshape(shape) if center else made
+    return np.moveaxis(made.astype(x.dtype), 1, channel_axis)
+
+
+group_norm = row(
+    "nn.group_norm",
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("num_groups"),
+        attribute("channel_axis", 1),
+        attribute("axes", None),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _group_norm_type,
+    "Normalised over groups of channels and all places, then times gamma plus beta per channel.",
+    family=FAMILY,
+    lower=_group_norm,
+    ref=_group_norm_ref,
+)

@@ -1,0 +1,302 @@
+"""Convolution and pooling of images (conv1d, conv2d, pooling), by direct definition.
+
+Layouts NCHW / NCW with weights OIHW / OIW, and NHWC with HWIO or OHWI. Padding is one number, one per axis, or begins then ends.
+Sums of 16-bit floats are taken in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.op import Param
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.scalar import Add, Sub
+from ...ir.types import Expr, TensorType, Type
+from ..lines.reduce import cast_tensor
+from ..lowering import SMALL_FLOATS, result_dims, result_dtype
+from ..rules import attr, dtype_value, fail, int_attr, ints_attr, is_one, same_dtype, tensor_arg
+from ..table import Operator, attribute, row
+
+FAMILY = "nn"
+
+
+def pads(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding before and after each spatial axis. Raises E214."""
+    value = ints_attr(call, "padding", None)
+    if len(value) == 1:
+        value = value * rank
+    if len(value) == rank:
+        value = value + value
+    if len(value) != 2 * rank or any([v < 0 for v in value]):
+        raise fail(call, "E214", f"padding must be 1, {rank} or {2 * rank} numbers that are not negative, got {value}")
+    return value[:rank], value[rank:]
+
+
+def spatial(call: Call, name: str, rank: int) -> tuple[int, ...]:
+    """One positive number per spatial axis. Raises E214."""
+    value = ints_attr(call, name)
+    value = value * rank if len(value) == 1 else value
+    if len(value) != rank or any([v < 1 for v in value]):
+        raise fail(call, "E214", f"{name} must be {rank} positive numbers, got {value}")
+    return value
+
+
+def window_size(
+    size: Expr, before: int, after: int, kernel: Expr, stride: int, dilation: int, ceil: bool = False
+) -> Expr:
+    """Number of places a window fits along an axis."""
+    reach = build.add(build.mul(build.sub(kernel, 1), dilation), 1)
+    slack = build.sub(before + after + (stride - 1 if ceil else 0), reach)
+    if stride == 1:
+        return _shifted(size, build.add(slack, 1))
+    return build.add(build.floordiv(_shifted(size, slack), build.const(stride, "int64")), 1)
+
+
+def _shifted(size: Expr, by: Expr) -> Expr:
+    """``size + by``, numbers added up: of a row of convolutions the sizes stay short, and those that are equal look it."""
+    if type(by) is not IntImm:
+        return build.add(size, by)
+    number = by.value
+    while type(size) in (Add, Sub) and type(size.b) is IntImm:  # type: ignore[attr-defined]
+        number += size.b.value if type(size) is Add else -size.b.value  # type: ignore[attr-defined]
+        size = size.a  # type: ignore[attr-defined]
+    return build.add(size, number) if number >= 0 else build.sub(size, -number)
+
+
+def layout_order(call: Call, name: str, default: str, known: str) -> tuple[int, ...]:
+    """Position of each axis of ``known`` in a layout. Raises E214."""
+    layout = attr(call, name, default) or default
+    if not isinstance(layout, str) or sorted(layout) != sorted(known):
+        raise fail(call, "E214", f"{name} must order the axes {known}, got {layout!r}")
+    return tuple([layout.index(c) for c in known])
+
+
+def conv_layouts(call: Call, rank: int, ends: str = "OI") -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Positions of the axes NC.. of the data, ``ends``.. of the weight, and NC.. of the result. Raises E214."""
+    space = "DHW"[3 - rank :]
+    data = layout_order(call, "data_layout", "NC" + space, "NC" + space)
+    kernel = layout_order(call, "kernel_layout", ends + space, ends + space)
+    name = "out_layout" if attr(call, "out_layout") else "data_layout"
+    return data, kernel, layout_order(call, name, "NC" + space, "NC" + space)
+
+
+def conv_operands(call: Call, rank: int) -> tuple[TensorType, TensorType, DataType | None]:
+    """Types of data and weight, and the element type of the result. Raises E210 to E212."""
+    x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
+    dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
+    for index, ty in enumerate((x, w)):
+        if ty.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
+    return x, w, dtype
+
+
+def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param | str]:
+    """Parameters of a convolution; ``extra`` ones stand behind the padding."""
+    space = "DHW"[3 - rank :]
+    return [
+        "data", "weight", attribute("strides", (1,) * rank), attribute("padding", (0,) * rank), *extra,
+        attribute("dilation", (1,) * rank), attribute("groups", 1), attribute("data_layout", "NC" + space),
+        attribute("kernel_layout", ends + space), attribute("out_layout", None), attribute("out_dtype", None),
+    ]  # fmt: skip
+
+
+def wide_dtype(dtype: DataType) -> str:
+    """The type in which a sum of this type is taken."""
+    return "float32" if dtype.name in SMALL_FLOATS else dtype.name
+
+
+def wide_product(x: te.Tensor, at: dict[int, Any], w: te.Tensor, tap: dict[int, Any], wide: str) -> te.Value:
+    """An element of the data times one of the weight, their indices by axis, in the type of the sum."""
+    left, right = x[[at[p] for p in range(x.ndim)]], w[[tap[p] for p in range(w.ndim)]]
+    return left.astype(wide) * right.astype(wide)
+
+
+def _conv_type(rank: int) -> Any:
+    def rule(call: Call) -> Type:
+        x, w, dtype = conv_operands(call, rank)
+        data, kernel, out = conv_layouts(call, rank)
+        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+        before, after = pads(call, rank)
+        groups = int_attr(call, "groups", 1)
+        xs, ws = dims(x), dims(w)
+        if xs is None or ws is None:
+            return TensorType(None, dtype, rank + 2, x.vdevice)
+        channels, inner = xs[data[1]], ws[kernel[1]]
+        if groups < 1 or unequal(channels, build.mul(inner, groups)):
+            raise fail(
+                call,
+                "E213",
+                f"data has {channels} channels, the weight takes {inner} in each of {groups} groups",
+                None,
+                call.args[1],
+            )
+        features = ws[kernel[0]]
+        if type(features) is IntImm and features.value % groups:
+            raise fail(
+                call, "E213", f"{features.value} output channels do not divide into {groups} groups", None, call.args[1]
+            )
+        made = [xs[data[0]], features]
+        for i in range(rank):
+            size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])
+            if type(size) is IntImm and size.value < 0:
+                raise fail(
+                    call,
+                    "E213",
+                    f"the kernel is larger than the padded data along spatial axis {i}",
+                    None,
+                    call.args[1],
+                )
+            made.append(size)
+        return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+def pad_tensor(
+    x: te.Tensor, axes: Sequence[int], before: Sequence[int], after: Sequence[int], fill: te.Value
+) -> te.Tensor:
+    """The tensor with a border along some axes; itself without one."""
+    if not any(before) and not any(after):
+        return x
+    low, high = dict(zip(axes, before)), dict(zip(axes, after))
+    shape = [build.add(d, low.get(a, 0) + high.get(a, 0)) for a, d in enumerate(x.shape)]
+
+    def body(*i: te.Value) -> te.Value:
+        conditions = []
+        for a in axes:
+            if low[a]:
+                conditions.append(i[a] >= low[a])
+            if high[a]:
+                conditions.append(i[a] < te.Value(build.add(x.shape[a], low[a])))
+        inside = x[[v - low[a] if low.get(a) else v for a, v in enumerate(i)]]
+        return te.if_then_else(te.all(*conditions), inside, fill)
+
+    return te.compute(shape, body, "padded")  # type: ignore[no-any-return]
+
+
+def _conv(rank: int) -> Any:
+    def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        data, kernel, out = conv_layouts(call, rank)
+        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+        before, after = pads(call, rank)
+        groups = int_attr(call, "groups", 1)
+        padded = pad_tensor(x, data[2:], before, after, te.const(0, x.dtype))
+        dtype = result_dtype(call)
+        wide = wide_dtype(dtype)
+        shape = list(result_dims(call))
+        inner, features = w.shape[kernel[1]], w.shape[kernel[0]]
+        each = te.Value(build.floordiv(features, build.const(groups, "int64")))
+        grouped = groups > 1 and not is_one(build.floordiv(features, build.const(groups, "int64")))
+        rc = te.reduce_axis((0, inner), "rc")
+        rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
+
+        def body(*i: te.Value) -> te.Value:
+            own = list(i)
+            group = own.pop(out[1]) if grouped else None
+            n, f, *place = [own[p] for p in out]
+            channel: Any = rc
+            feature = f
+            if group is not None:
+                channel, feature = group * te.Value(inner) + rc, group * each + f
+            elif groups > 1:
+                channel = f * te.Value(inner) + rc
+            at: dict[int, Any] = {data[0]: n, data[1]: channel}
+            tap: dict[int, Any] = {kernel[0]: feature, kernel[1]: rc}
+            for axis in range(rank):
+                at[data[2 + axis]] = place[axis] * strides[axis] + rs[axis] * dilation[axis]
+                tap[kernel[2 + axis]] = rs[axis]
+            return te.sum(wide_product(padded, at, w, tap, wide), axis=[rc, *rs])
+
+        if not grouped:
+            return cast_tensor(te.compute(shape, body, f"conv{rank}d"), dtype, "conv_cast")
+        at = out[1]
+        apart = [*shape[:at], build.const(groups, "int64"), each.expr, *shape[at + 1 :]]
+        made = te.compute(apart, body, f"conv{rank}d")
+        joined = te.compute(
+            shape, lambda *i: made[[*i[:at], i[at] // each, i[at] % each, *i[at + 1 :]]], "groups_joined"
+        )
+        return cast_tensor(joined, dtype, "conv_cast")
+
+    return lower
+
+
+def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
+    """View of NC-first data as (n, c, places..., kernel...)."""
+    rank = len(kernel)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
+    view = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, 2 + rank)))
+    index: list[Any] = [
+        slice(None),
+        slice(None),
+        *[slice(None, None, s) for s in strides],
+        *[slice(None, None, d) for d in dilation],
+    ]
+    return view[tuple(index)]  # type: ignore[no-any-return]
+
+
+def many(value: Any, count: int) -> tuple[int, ...]:
+    made = (value,) if isinstance(value, int) else tuple(value)
+    return made * count if len(made) == 1 else made
+
+
+def _conv_ref(rank: int) -> Any:
+    space = "DHW"[3 - rank :]
+
+    def ref(
+        x: np.ndarray,
+        w: np.ndarray,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        data_layout: str = "NC" + space,
+        kernel_layout: str = "OI" + space,
+        out_layout: str | None = None,
+        out_dtype: str | None = None,
+    ) -> np.ndarray:
+        dtype = np.dtype(out_dtype) if out_dtype else x.dtype
+        wide = np.int64 if dtype.kind in "iub" else np.float64  # bfloat16 is of kind "V"
+        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(wide)
+        kernel = np.transpose(w, [kernel_layout.index(c) for c in "OI" + space]).astype(wide)
+        border = many(padding, rank)
+        border = border * 2 if len(border) == rank else border
+        data = np.pad(data, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]])
+        seen = windows(data, kernel.shape[2:], many(strides, rank), many(dilation, rank))
+        parts = []
+        inner, each = kernel.shape[1], kernel.shape[0] // groups
+        for g in range(groups):
+            part = np.tensordot(
+                seen[:, g * inner : (g + 1) * inner],
+                kernel[g * each : (g + 1) * each],
+                ([1, *range(2 + rank, 2 + 2 * rank)], list(range(1, 2 + rank))),
+            )
+            parts.append(np.moveaxis(part, -1, 1))
+        made = np.concatenate(parts, 1)
+        out = out_layout or data_layout
+        return np.transpose(made, [("NC" + space).index(c) for c in out]).astype(dtype)
+
+    return ref
+
+
+def _conv_row(rank: int) -> Operator:
+    return row(
+        f"nn.conv{rank}d",
+        conv_params(rank),
+        _conv_type(rank),
+        f"Convolution over {rank} spatial axes (no flipping of the kernel).",
+        family=FAMILY,
+        lower=_conv(rank),
+        ref=_conv_ref(rank),
+    )
+
+
+conv1d = _conv_row(1)
+conv2d = _conv_row(2)
+conv3d = _conv_row(3)

@@ -1,0 +1,253 @@
+"""Transposed convolution: the map whose matrix is the transpose of a convolution's.
+
+Layouts as in conv.py; the weight is IOHW (input channels first). Every output gathers what reaches it, so outputs are
+independent of each other. With stride s it is s convolutions of stride one along each axis, whose results interleave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...arith import Analyzer
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.types import Expr, TensorType, Type
+from ..lines.reduce import cast_tensor
+from ..lowering import result_dims, result_dtype
+from ..rules import fail, int_attr, ints_attr
+from ..table import Operator, attribute, row
+from .conv import conv_layouts, conv_operands, conv_params, many, pad_tensor, pads, spatial, wide_dtype, wide_product
+
+
+def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    value = ints_attr(call, "output_padding")
+    value = value * rank if len(value) == 1 else value
+    if len(value) != rank or any([v < 0 or (v >= s and v >= d) for v, s, d in zip(value, strides, dilation)]):
+        raise fail(
+            call, "E214", f"output_padding must be {rank} numbers from 0 below the stride or the dilation, got {value}"
+        )
+    return value
+
+
+def _type(rank: int) -> Any:
+    def rule(call: Call) -> Type:
+        x, w, dtype = conv_operands(call, rank)
+        data, kernel, out = conv_layouts(call, rank, "IO")
+        strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+        before, after = pads(call, rank)
+        extra = _extra(call, rank, strides, dilation)
+        groups = int_attr(call, "groups", 1)
+        xs, ws = dims(x), dims(w)
+        if xs is None or ws is None:
+            return TensorType(None, dtype, rank + 2, x.vdevice)
+        channels, rows = xs[data[1]], ws[kernel[0]]
+        if unequal(channels, rows):
+            raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", None, call.args[1])
+        if groups < 1 or (type(channels) is IntImm and channels.value % groups):
+            raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", None, call.args[0])
+        made: list[Expr] = [xs[data[0]], build.mul(ws[kernel[1]], groups)]
+        for i in range(rank):
+            spread = build.mul(build.sub(xs[data[2 + i]], 1), strides[i])
+            reach = build.mul(build.sub(ws[kernel[2 + i]], 1), dilation[i])
+            size = Analyzer().simplify(build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i]))
+            if type(size) is IntImm and size.value < 0:
+                raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", None, call.args[0])
+            made.append(size)
+        return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+@dataclass(slots=True, frozen=True)
+class Phases:
+    """One axis of a transposed convolution as ``stride`` interleaved convolutions of stride one over ``taps`` taps each.
+
+    Place p of the uncropped result belongs to phase p % stride and reads elements p // stride - tap * dilation. ``first``: the
+    least p // stride computed; ``low``, ``high``: border the data needs; ``offset``: what is cropped before the result.
+    """
+
+    stride: int
+    dilation: int
+    taps: int
+    first: int
+    low: int
+    high: int
+    offset: int
+
+
+def phases(call: Call, kernel: Sequence[Expr]) -> list[Phases] | None:
+    """Phases of each spatial axis; None where a kernel's size is not known or strides and dilations are mixed."""
+    rank = len(kernel)
+    strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    before, after = pads(call, rank)
+    extra = _extra(call, rank, strides, dilation)
+    made = []
+    for axis, size in enumerate(kernel):
+        stride, step = strides[axis], dilation[axis]
+        if type(size) is not IntImm or size.value < 1 or (stride > 1 and step > 1):
+            return None
+        taps = -(-size.value // stride)
+        reach = (taps - 1) * step
+        last = ((size.value - 1) * step - after[axis] + extra[axis]) // stride
+        first = min(before[axis] // stride, reach)
+        made.append(Phases(stride, step, taps, first, reach - first, max(0, last), before[axis] - first * stride))
+    return made
+
+
+def _lower(rank: int) -> Any:
+    def lower(call: Call, x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        data, kernel, out = conv_layouts(call, rank, "IO")
+        groups = int_attr(call, "groups", 1)
+        dtype = result_dtype(call)
+        wide = wide_dtype(dtype)
+        inner = build.floordiv(x.shape[data[1]], build.const(groups, "int64"))
+        each = te.Value(w.shape[kernel[1]])
+        rc = te.reduce_axis((0, inner), "rc")
+
+        def ends(f: te.Value) -> tuple[Any, Any]:
+            """Channel of the data, and of the weight."""
+            channel = rc if groups == 1 else (f // each) * te.Value(inner) + rc
+            return channel, f if groups == 1 else f % each
+
+        made = _by_phases(call, x, w, (data, kernel, out), (rc, ends), wide)
+        if made is None:
+            made = _by_places(call, x, w, (data, kernel, out), (rc, ends), wide)
+        return cast_tensor(made, dtype, "conv_transpose_cast")
+
+    return lower
+
+
+def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor | None:
+    """Convolutions of stride one, one for each phase, then their results interleaved."""
+    (data, kernel, out), (rc, ends) = layouts, channels
+    rank = len(data) - 2
+    parts = phases(call, [w.shape[kernel[2 + n]] for n in range(rank)])
+    if parts is None:
+        return None
+    zero = te.const(0, x.dtype)
+    padded = pad_tensor(x, data[2:], [p.low for p in parts], [p.high for p in parts], zero)
+    lacking = [p.taps * p.stride - w.shape[kernel[2 + n]].value for n, p in enumerate(parts)]
+    taps = pad_tensor(w, kernel[2:], [0] * rank, lacking, te.const(0, w.dtype))
+    rs = [te.reduce_axis((0, p.taps), f"r{'dhw'[3 - rank + n]}") for n, p in enumerate(parts)]
+    split = [n for n, p in enumerate(parts) if p.stride > 1]
+    shape = list(result_dims(call))
+    for n, p in enumerate(parts):
+        reach = build.add(padded.shape[data[2 + n]], -(p.taps - 1) * p.dilation)
+        shape[out[2 + n]] = reach if n in split else shape[out[2 + n]]
+
+    def body(*i: te.Value) -> te.Value:
+        phase = dict(zip(split, i))
+        place = i[len(split) :]
+        channel, feature = ends(place[out[1]])
+        at: dict[int, Any] = {data[0]: place[out[0]], data[1]: channel}
+        tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
+        for n, p in enumerate(parts):
+            shift = 0 if n in split else p.offset
+            at[data[2 + n]] = place[out[2 + n]] + (shift + (p.taps - 1) * p.dilation) - rs[n] * p.dilation
+            tap[kernel[2 + n]] = rs[n] * p.stride + phase[n] if n in split else rs[n]
+        return te.sum(wide_product(padded, at, taps, tap, wide), axis=[rc, *rs])
+
+    made = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
+    if not split:
+        return made  # type: ignore[no-any-return]
+
+    def interleaved(*i: te.Value) -> te.Value:
+        place = list(i)
+        phase = []
+        for n in split:
+            full = i[out[2 + n]] + parts[n].offset
+            phase.append(full % parts[n].stride)
+            place[out[2 + n]] = full // parts[n].stride
+        return made[[*phase, *place]]  # type: ignore[no-any-return]
+
+    return te.compute(result_dims(call), interleaved, "interleaved")  # type: ignore[no-any-return]
+
+
+def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor:
+    """Every place asks each tap whether it comes from the data."""
+    (data, kernel, out), (rc, ends) = layouts, channels
+    rank = len(data) - 2
+    strides, dilation = spatial(call, "strides", rank), spatial(call, "dilation", rank)
+    before, _ = pads(call, rank)
+    rs = [te.reduce_axis((0, w.shape[kernel[2 + i]]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
+
+    def body(*i: te.Value) -> te.Value:
+        n, f, *place = [i[p] for p in out]
+        channel, feature = ends(f)
+        at: dict[int, Any] = {data[0]: n, data[1]: channel}
+        tap: dict[int, Any] = {kernel[0]: channel, kernel[1]: feature}
+        inside = []
+        for axis in range(rank):
+            source = place[axis] + before[axis] - rs[axis] * dilation[axis]
+            where = source // strides[axis]
+            inside += [source >= 0, where < te.Value(x.shape[data[2 + axis]])]
+            inside += [source % strides[axis] == 0] if strides[axis] > 1 else []
+            at[data[2 + axis]], tap[kernel[2 + axis]] = where, rs[axis]
+        value = wide_product(x, at, w, tap, wide)
+        return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
+
+    return te.compute(result_dims(call), body, f"conv{rank}d_transpose")  # type: ignore[no-any-return]
+
+
+def _ref(rank: int) -> Any:
+    space = "DHW"[3 - rank :]
+
+    def ref(
+        x: np.ndarray,
+        w: np.ndarray,
+        strides: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        data_layout: str = "NC" + space,
+        kernel_layout: str = "IO" + space,
+        out_layout: str | None = None,
+        out_dtype: str | None = None,
+    ) -> np.ndarray:
+        dtype = np.dtype(out_dtype) if out_dtype else x.dtype
+        kind = np.int64 if dtype.kind in "iu" else np.float64
+        data = np.transpose(x, [data_layout.index(c) for c in "NC" + space]).astype(kind)
+        kernel = np.transpose(w, [kernel_layout.index(c) for c in "IO" + space]).astype(kind)
+        steps, gaps, extra, border = [many(v, rank) for v in (strides, dilation, output_padding, padding)]
+        border = border * 2 if len(border) == rank else border
+        taps, size = kernel.shape[2:], data.shape[2:]
+        full = [(n - 1) * s + (k - 1) * d + 1 + e for n, s, k, d, e in zip(size, steps, taps, gaps, extra)]
+        inner, each = data.shape[1] // groups, kernel.shape[1]
+        made = np.zeros((data.shape[0], each * groups, *full), kind)
+        for g in range(groups):
+            for tap in np.ndindex(*taps):
+                rows = slice(g * inner, (g + 1) * inner)
+                value = np.tensordot(data[:, rows], kernel[(rows, slice(None), *tap)], ([1], [0]))
+                where = [slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, gaps, size, steps)]
+                made[(slice(None), slice(g * each, (g + 1) * each), *where)] += np.moveaxis(value, -1, 1)
+        cut = [slice(border[i], full[i] - border[rank + i]) for i in range(rank)]
+        layout = out_layout or data_layout
+        return np.transpose(made[(slice(None), slice(None), *cut)], [("NC" + space).index(c) for c in layout]).astype(
+            dtype
+        )
+
+    return ref
+
+
+def _row(rank: int) -> Operator:
+    return row(
+        f"nn.conv{rank}d_transpose",
+        conv_params(rank, "IO", attribute("output_padding", (0,) * rank)),
+        _type(rank),
+        f"Transpose of a convolution over {rank} spatial axes.",
+        family="nn",
+        lower=_lower(rank),
+        ref=_ref(rank),
+    )
+
+
+conv1d_transpose = _row(1)
+conv2d_transpose = _row(2)
+conv3d_transpose = _row(3)

@@ -1,0 +1,77 @@
+"""Products of groups of rows with a matrix each: the experts of a mixture.
+
+Rows of ``x`` stand one group after the other; ``ends`` says where each group ends. Rows behind the last group give zeros.
+Sums of 16-bit floats are taken in float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import te
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.types import TensorType, Type
+from ..lines.reduce import accumulate, cast_tensor
+from ..lowering import result_dims
+from ..moves.index import index_tensor
+from ..rules import fail, float_tensor, same_dtype
+from ..table import row
+
+FAMILY = "linear algebra"
+
+
+def _type(call: Call) -> Type:
+    x, w, ends = float_tensor(call, 0, "x"), float_tensor(call, 1, "weight"), index_tensor(call, 2, "ends")
+    dtype = same_dtype(call, x, w)
+    for n, (ty, rank, name) in enumerate(((x, 2, "x"), (w, 3, "weight"), (ends, 1, "ends"))):
+        if ty.ndim not in (-1, rank):
+            raise fail(call, "E212", f"{name} must have rank {rank}, got {ty.ndim}", None, call.args[n])
+    rows, matrices, groups = dims(x), dims(w), dims(ends)
+    if rows is None or matrices is None:
+        return TensorType(None, dtype, 2, x.vdevice)
+    if unequal(rows[1], matrices[1]):
+        raise fail(call, "E213", f"x has {rows[1]} columns, the matrices {matrices[1]} rows", None, call.args[1])
+    if groups is not None and unequal(groups[0], matrices[0]):
+        raise fail(call, "E213", f"{groups[0]} ends for {matrices[0]} matrices", None, call.args[2])
+    return tensor_type((rows[0], matrices[2]), dtype, vdevice=x.vdevice)
+
+
+def _lower(call: Call, x: te.Tensor, w: te.Tensor, ends: te.Tensor) -> te.Tensor:
+    count, inner = te.Value(w.shape[0]), x.shape[1]
+    g = te.reduce_axis((0, w.shape[0]), "g")
+
+    def behind(i: te.Value) -> te.Value:
+        return te.sum(te.select(ends[g].astype("int64") <= i, te.const(1, "int64"), te.const(0, "int64")), axis=g)
+
+    group = te.compute((x.shape[0],), behind, "group")
+    k = te.reduce_axis((0, inner), "k")
+
+    def product(i: te.Value, j: te.Value) -> te.Value:
+        own = te.maximum(te.minimum(group[i], count - 1), te.const(0, "int64"))
+        return te.sum(accumulate(x[i, k]) * accumulate(w[own, k, j]), axis=k)
+
+    made = te.compute(result_dims(call), product, "product")
+    zero = te.const(0, made.dtype)
+    kept = te.compute(made.shape, lambda i, j: te.select(group[i] < count, made[i, j], zero), "grouped_matmul")
+    return cast_tensor(kept, x.data_type, "cast")
+
+
+def _ref(x: np.ndarray, weight: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    made = np.zeros((len(x), weight.shape[2]))
+    begin = 0
+    for matrix, end in zip(weight.astype(np.float64), ends):
+        made[begin:end] = x[begin:end].astype(np.float64) @ matrix
+        begin = max(begin, int(end))
+    return made.astype(x.dtype)
+
+
+grouped_matmul = row(
+    "nn.grouped_matmul",
+    ("x", "weight", "ends"),
+    _type,
+    "Rows of x up to ends[0] times weight[0], the next up to ends[1] times weight[1], and so on.",
+    family=FAMILY,
+    lower=_lower,
+    ref=_ref,
+)

@@ -1,0 +1,149 @@
+"""Losses: negative log likelihood and cross entropy. Sums of 16-bit floats are taken in float32.
+
+A target below 0 counts from the end and one outside is clamped, as everywhere (index.py); the ignored one counts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
+from ...ir.types import TensorType, Type
+from ..elements.elementwise import in_float32
+from ..lines.reduce import cast_tensor, reduce_tensor
+from ..lowering import result_dtype, widened
+from ..moves.index import check_pick, in_range, index_tensor
+from ..rules import attr, fail, float_tensor, int_attr, same_dtype
+from ..table import attribute, optional, row
+
+FAMILY = "nn"
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def _nll_type(call: Call) -> Type:
+    x, targets = float_tensor(call, 0, "predictions"), index_tensor(call, 1, "targets")
+    weights = float_tensor(call, 2, "weights") if len(call.args) > 2 else None
+    dtype = same_dtype(call, x, weights) if weights is not None else x.dtype
+    if attr(call, "reduction", "mean") not in _REDUCTIONS:
+        raise fail(call, "E214", f"reduction must be mean, sum or none, got {call.attrs['reduction']!r}")
+    int_attr(call, "ignore_index", -100)
+    if x.ndim == 0 or (x.ndim != -1 and targets.ndim != -1 and targets.ndim != x.ndim - 1):
+        raise fail(
+            call, "E212", f"targets must have one axis less than predictions, got ranks {targets.ndim} and {x.ndim}"
+        )
+    if weights is not None and weights.ndim not in (-1, 1):
+        raise fail(call, "E212", f"weights must have one axis, got {weights.ndim}", None, call.args[2])
+    known, wanted = dims(x), dims(targets)
+    if known is not None:
+        axis = 0 if len(known) == 1 else 1
+        rest = known[:axis] + known[axis + 1 :]
+        if wanted is not None:
+            check_pick(call, axis, known[axis], wanted)
+        if wanted is not None and unequal_shapes(rest, wanted):
+            raise fail(
+                call, "E213", f"targets of shape {targets.shape} do not fit predictions {x.shape}", None, call.args[1]
+            )
+        classes = dims(weights) if weights is not None else None
+        if classes is not None and unequal(classes[0], known[axis]):
+            raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes", None, call.args[2])
+    if attr(call, "reduction", "mean") == "none":
+        return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
+    return tensor_type((), dtype, vdevice=x.vdevice)
+
+
+def _nll(call: Call, x: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None) -> te.Tensor:
+    axis = 0 if x.ndim == 1 else 1
+    ignored = int_attr(call, "ignore_index", -100)
+    wide = "float32" if result_dtype(call).bits == 16 else x.dtype
+
+    def weight(*i: te.Value) -> te.Value:
+        target = targets[i]
+        value = te.const(1, wide) if weights is None else widened(weights[in_range(target, x.shape[axis])])
+        return te.select(target.astype("int64") == ignored, te.const(0, wide), value)
+
+    def loss(*i: te.Value) -> te.Value:
+        at = [*i[:axis], in_range(targets[i], x.shape[axis]), *i[axis:]]
+        counted = targets[i].astype("int64") == ignored
+        return te.select(counted, te.const(0, wide), te.const(0, wide) - widened(x[at]) * factor[i])
+
+    factor = te.compute(targets.shape, weight, "target_weight")
+    made = te.compute(targets.shape, loss, "nll_loss")
+    axes = list(range(targets.ndim))
+    reduction = attr(call, "reduction", "mean")
+    if reduction != "none":
+        made = reduce_tensor(made, axes, False, te.sum, lambda v, _: v, "nll_sum")
+    if reduction == "mean":
+        total, count = made, reduce_tensor(factor, axes, False, te.sum, lambda v, _: v, "weight_sum")
+        made = te.compute((), lambda: total[()] / count[()], "nll_mean")
+    return cast_tensor(made, result_dtype(call), "nll_cast")
+
+
+def _nll_ref(
+    x: np.ndarray, targets: np.ndarray, weights: Any = None, reduction: str = "mean", ignore_index: int = -100
+) -> np.ndarray:
+    axis = 0 if x.ndim == 1 else 1
+    count = x.shape[axis]
+    wide, index = x.astype(np.float64), targets.astype(np.int64)
+    safe = np.clip(np.where(index < 0, index + count, index), 0, count - 1)
+    factor = np.ones(count) if weights is None else weights.astype(np.float64)
+    used = np.where(index == ignore_index, 0.0, factor[safe])
+    picked = np.squeeze(np.take_along_axis(wide, np.expand_dims(safe, axis), axis), axis)
+    with np.errstate(all="ignore"):
+        loss = np.where(index == ignore_index, 0.0, -picked * used)
+        made = {"none": loss, "sum": loss.sum(), "mean": loss.sum() / used.sum()}[reduction]
+    return np.asarray(made).astype(x.dtype)
+
+
+nll_loss = row(
+    "nn.nll_loss",
+    (
+        "predictions",
+        "targets",
+        optional("weights"),
+        attribute("reduction", "mean"),
+        attribute("ignore_index", -100),
+    ),
+    _nll_type,
+    "Minus the log probability of the target class, weighted; the mean divides by the sum of the weights.",
+    family=FAMILY,
+    lower=_nll,
+    ref=_nll_ref,
+)
+
+
+def _entropy_type(call: Call) -> Type:
+    x, labels = float_tensor(call, 0, "predictions"), float_tensor(call, 1, "labels")
+    dtype = same_dtype(call, x, labels)
+    known, wanted = dims(x), dims(labels)
+    if x.ndim == 0 or (known is not None and wanted is not None and unequal_shapes(known, wanted)):
+        raise fail(call, "E213", f"predictions {x} and labels {labels} must have one shape of rank 1 or more")
+    return tensor_type((), dtype, vdevice=x.vdevice)
+
+
+def _entropy(call: Call, x: te.Tensor, labels: te.Tensor) -> te.Tensor:
+    product = te.compute(x.shape, lambda *i: widened(x[i]) * widened(labels[i]), "product")
+    total = reduce_tensor(product, list(range(x.ndim)), False, te.sum, lambda v, _: v, "total")
+    batch = te.Value(build.cast(x.shape[0], total.data_type)) if x.ndim > 1 else te.const(1, total.dtype)
+    made = te.compute((), lambda: te.const(0, total.dtype) - total[()] / batch, "cross_entropy")
+    return cast_tensor(made, result_dtype(call), "cross_entropy_cast")
+
+
+def _entropy_ref(predictions: np.ndarray, labels: np.ndarray) -> Any:
+    total = -np.sum(predictions.astype(np.float64) * labels).astype(predictions.dtype)
+    return total / predictions.dtype.type(predictions.shape[0]) if predictions.ndim > 1 else total
+
+
+cross_entropy_with_logits = row(
+    "nn.cross_entropy_with_logits",
+    ("predictions", "labels"),
+    _entropy_type,
+    "Minus the sum of predictions times labels, divided by the size of the first axis where there are more.",
+    family=FAMILY,
+    lower=_entropy,
+    ref=in_float32(_entropy_ref),
+)

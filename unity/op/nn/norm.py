@@ -1,0 +1,251 @@
+"""Normalisations: layer, root mean square, batch (inference), and dropout, which does nothing at inference.
+
+Means and variances of 16-bit floats are taken in float32; the result is rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir.expr import Call
+from ...ir.relation import dims, unequal
+from ...ir.types import TensorType, TupleType, Type
+from ..lines.reduce import mean_tensor, variance_tensor
+from ..lowering import widened
+from ..rules import axes_attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
+from ..table import attribute, row
+from .activations import float_attr
+
+FAMILY = "nn"
+
+
+def norm_axes(call: Call, ty: TensorType) -> tuple[int, ...]:
+    """Axes normalised over, in order."""
+    axes = axes_attr(call, "axes", ty.ndim)
+    if not axes:
+        raise fail(call, "E214", "axes must name at least one axis")
+    return tuple(sorted(axes))
+
+
+def _norm_type(weights: int) -> Callable[[Call], Type]:
+    def rule(call: Call) -> Type:
+        ty = float_tensor(call, 0)
+        params = [
+            tensor_arg(call, 1 + i, name)
+            for i, name in enumerate(("weight" if weights == 1 else "gamma", "beta")[:weights])
+        ]
+        same_dtype(call, ty, *params)
+        axes = norm_axes(call, ty)
+        known = dims(ty)
+        for index, param in enumerate(params):
+            shape = dims(param)
+            if param.ndim not in (-1, len(axes)):
+                raise fail(
+                    call,
+                    "E212",
+                    f"the weight must have one axis for each of the {len(axes)} normalised axes",
+                    None,
+                    call.args[1 + index],
+                )
+            if known is not None and shape is not None:
+                for a, d in zip(axes, shape):
+                    if unequal(known[a], d):
+                        raise fail(
+                            call, "E213", f"axis {a} has size {known[a]}, the weight {d}", None, call.args[1 + index]
+                        )
+        return ty
+
+    return rule
+
+
+def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+    axes, eps = norm_axes(call, call.ty), float_attr(call, "epsilon", 1e-5)  # type: ignore[arg-type]
+    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    mean = mean_tensor(x, axes, True, "mean")
+    spread = variance_tensor(x, axes, True, "variance")
+
+    def body(*i: te.Value) -> te.Value:
+        at = [0 if a in axes else v for a, v in enumerate(i)]
+        w = [i[a] for a in axes]
+        value = (widened(x[i]) - mean[at]) / te.sqrt(spread[at] + eps)
+        value = value * widened(gamma[w]) if scale else value
+        return (value + widened(beta[w]) if center else value).astype(x.dtype)
+
+    return te.compute(x.shape, body, "layer_norm")  # type: ignore[no-any-return]
+
+
+def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
+    positions = sorted([a % rank for a in axes])
+    return w.reshape([w.shape[positions.index(a)] if a in positions else 1 for a in range(rank)])
+
+
+def _layer_norm_ref(
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    axes: Any,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> np.ndarray:
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    wide = x.astype(np.float64)
+    made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
+    made = made * _spread_over(gamma, x.ndim, axes) if scale else made
+    return (made + _spread_over(beta, x.ndim, axes) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
+
+
+layer_norm = row(
+    "nn.layer_norm",
+    (
+        "data",
+        "gamma",
+        "beta",
+        attribute("axes"),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+    ),
+    _norm_type(2),
+    "Shifted to mean 0 and scaled to variance 1 over axes, then times gamma plus beta.",
+    family=FAMILY,
+    lower=_layer_norm,
+    ref=_layer_norm_ref,
+)
+
+
+def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    axes, eps = norm_axes(call, call.ty), float_attr(call, "epsilon", 1e-5)  # type: ignore[arg-type]
+    squares = te.compute(x.shape, lambda *i: widened(x[i]) * widened(x[i]), "square")
+    mean = mean_tensor(squares, axes, True, "mean")
+
+    def body(*i: te.Value) -> te.Value:
+        at = [0 if a in axes else v for a, v in enumerate(i)]
+        return (widened(x[i]) / te.sqrt(mean[at] + eps) * widened(weight[[i[a] for a in axes]])).astype(x.dtype)
+
+    return te.compute(x.shape, body, "rms_norm")  # type: ignore[no-any-return]
+
+
+def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float = 1e-5) -> np.ndarray:
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    wide = x.astype(np.float64)
+    made = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)
+    return (made * _spread_over(weight, x.ndim, axes)).astype(x.dtype)  # type: ignore[no-any-return]
+
+
+rms_norm = row(
+    "nn.rms_norm",
+    ("data", "weight", attribute("axes"), attribute("epsilon", 1e-5)),
+    _norm_type(1),
+    "Divided by the root of the mean square over axes, then times weight.",
+    family=FAMILY,
+    lower=_rms_norm,
+    ref=_rms_norm_ref,
+)
+
+
+def _batch_norm_type(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    params = [
+        float_tensor(call, i, n) for i, n in enumerate(("data", "gamma", "beta", "moving_mean", "moving_var")) if i
+    ]
+    same_dtype(call, ty, *params)
+    axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
+    known = dims(ty)
+    for index, param in enumerate(params):
+        shape = dims(param)
+        if param.ndim not in (-1, 1):
+            raise fail(call, "E212", f"expected a tensor of rank 1, got rank {param.ndim}", None, call.args[index + 1])
+        if known is not None and shape is not None and unequal(known[axis], shape[0]):
+            raise fail(
+                call,
+                "E213",
+                f"axis {axis} has size {known[axis]}, the parameter {shape[0]}",
+                None,
+                call.args[index + 1],
+            )
+    if bool_attr(call, "training", False):
+        raise fail(call, "E214", "training=True has no lowering", "use inference form: training=False")
+    return TupleType((ty, params[2], params[3]))
+
+
+def _batch_norm(
+    call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, spread: te.Tensor
+) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    axis, eps = normal_axis(call, int_attr(call, "axis", 1), x.ndim), float_attr(call, "epsilon", 1e-5)
+    center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+
+    def body(*i: te.Value) -> te.Value:
+        c = i[axis]
+        value = (widened(x[i]) - widened(mean[c])) / te.sqrt(widened(spread[c]) + eps)
+        value = value * widened(gamma[c]) if scale else value
+        return (value + widened(beta[c]) if center else value).astype(x.dtype)
+
+    return te.compute(x.shape, body, "batch_norm"), mean, spread
+
+
+def _batch_norm_ref(
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    mean: np.ndarray,
+    spread: np.ndarray,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (mean, spread, gamma, beta)]
+    made = (x.astype(np.float64) - m) / np.sqrt(v + epsilon)
+    made = made * g if scale else made
+    return (made + b if center else made).astype(x.dtype), mean, spread
+
+
+batch_norm = row(
+    "nn.batch_norm",
+    (
+        "data",
+        "gamma",
+        "beta",
+        "moving_mean",
+        "moving_var",
+        attribute("axis", 1),
+        attribute("epsilon", 1e-5),
+        attribute("center", True),
+        attribute("scale", True),
+        attribute("momentum", 0.1),
+        attribute("training", False),
+    ),
+    _batch_norm_type,
+    "Normalised per channel with given mean and variance; also hands these on.",
+    family=FAMILY,
+    lower=_batch_norm,
+    ref=_batch_norm_ref,
+)
+
+
+def _dropout_type(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    float_attr(call, "rate", 0.5)
+    return TupleType((ty, ty))
+
+
+def _dropout(call: Call, x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    return x, te.compute(x.shape, lambda *i: te.const(1, x.dtype), "mask")
+
+
+dropout = row(
+    "nn.dropout",
+    ("data", attribute("rate", 0.5)),
+    _dropout_type,
+    "At inference the data itself, and a mask of ones.",
+    family=FAMILY,
+    lower=_dropout,
+    ref=lambda x, rate=0.5: (x, np.ones_like(x)),
+)

@@ -1,0 +1,274 @@
+"""Pooling over one, two or three spatial axes: largest and mean over windows, and means over windows chosen by the output size.
+
+Layouts NCW, NCHW, NCDHW and their orders. Means of 16-bit floats are taken in float32; which places count in a mean
+at the border is an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.op import Param
+from ...ir.relation import dims, tensor_type
+from ...ir.types import Expr, TensorType, Type
+from ..lines.reduce import accumulate
+from ..lowering import SMALL_FLOATS, known_dims, result_dims, widened
+from ..rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
+from ..table import Operator, attribute, row
+from .conv import layout_order, many, pad_tensor, pads, spatial, window_size, windows
+
+FAMILY = "nn"
+
+
+def _layout(rank: int) -> str:
+    return "NC" + "DHW"[3 - rank :]
+
+
+def pool_type(rank: int) -> Any:
+    """Type rule of pooling over windows of a given size."""
+
+    def rule(call: Call) -> Type:
+        x = tensor_arg(call, 0, "data") if "max" in op_name(call) else float_tensor(call, 0, "data")
+        if x.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        order = layout_order(call, "layout", _layout(rank), _layout(rank))
+        kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
+        before, after = pads(call, rank)
+        ceil = bool_attr(call, "ceil_mode")
+        known = dims(x)
+        if known is None:
+            return TensorType(None, x.dtype, rank + 2, x.vdevice)
+        made = list(known)
+        for i, a in enumerate(order[2:]):
+            size = build.const(kernel[i], "int64")
+            made[a] = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
+            if type(made[a]) is IntImm and made[a].value < 0:  # type: ignore[attr-defined]
+                raise fail(call, "E213", f"the window is larger than the padded data along spatial axis {i}")
+        return tensor_type(made, x.dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+def _pool(largest: bool, rank: int) -> Any:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
+        kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
+        before, after = pads(call, rank)
+        shape = result_dims(call)
+        extra = [0] * rank
+        if bool_attr(call, "ceil_mode"):
+            extra = [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)]
+        wide = x
+        if not largest and x.dtype in SMALL_FLOATS:
+            wide = te.compute(x.shape, lambda *i: accumulate(x[i]), "wide")
+        edge = te.lowest(x.dtype) if largest else te.const(0, wide.dtype)
+        padded = pad_tensor(wide, axes, before, [a + e for a, e in zip(after, extra)], edge)
+        rs = [te.reduce_axis((0, kernel[i]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
+
+        def body(*i: te.Value) -> te.Value:
+            at: list[Any] = list(i)
+            for n, a in enumerate(axes):
+                at[a] = i[a] * strides[n] + rs[n] * dilation[n]
+            return (te.max if largest else te.sum)(padded[at], axis=rs)
+
+        made = te.compute(shape, body, f"max_pool{rank}d" if largest else "pool_sum")
+        if largest:
+            return made  # type: ignore[no-any-return]
+        counted = bool_attr(call, "count_include_pad")
+
+        def average(*i: te.Value) -> te.Value:
+            count: Any = te.const(1, "int64")
+            for n, a in enumerate(axes):
+                start = i[a] * strides[n] - before[n]
+                low, high = (-before[n], build.add(x.shape[a], after[n])) if counted else (0, x.shape[a])
+                if dilation[n] == 1:
+                    count = count * (
+                        te.minimum(start + kernel[n], te.Value(build.cast(te.to_scalar(high), "int64")))
+                        - te.maximum(start, te.const(low, "int64"))
+                    )
+                else:
+                    count = count * kernel[n]
+            return (made[i] / te.maximum(count, te.const(1, "int64")).astype(made.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
+
+        return te.compute(shape, average, f"avg_pool{rank}d")  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _pool_ref(largest: bool, rank: int) -> Any:
+    def ref(
+        x: np.ndarray,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        layout: str = _layout(rank),
+        out_layout: str | None = None,
+    ) -> np.ndarray:
+        data = np.transpose(x, [layout.index(c) for c in _layout(rank)])
+        data = data if largest else data.astype(np.float64)
+        kernel, steps, gaps, border = (
+            many(pool_size, rank),
+            many(strides, rank),
+            many(dilation, rank),
+            many(padding, rank),
+        )
+        border = border * 2 if len(border) == rank else border
+        extra = [k * d + s for k, d, s in zip(kernel, gaps, steps)] if ceil_mode else [0] * rank
+        widths = [(0, 0), (0, 0), *[(border[i], border[rank + i] + extra[i]) for i in range(rank)]]
+        fill = (-np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min) if largest else 0
+        seen = windows(np.pad(data, widths, constant_values=fill), kernel, steps, gaps)
+        ones = np.ones(data.shape)
+        if count_include_pad:
+            ones = np.pad(
+                ones, [(0, 0), (0, 0), *[(border[i], border[rank + i]) for i in range(rank)]], constant_values=1
+            )
+            ones = np.pad(ones, [(0, 0), (0, 0), *[(0, e) for e in extra]])
+        else:
+            ones = np.pad(ones, widths)
+        count = windows(ones, kernel, steps, gaps).sum(tuple(range(-rank, 0)))
+        made = seen.max(tuple(range(-rank, 0))) if largest else seen.sum(tuple(range(-rank, 0))) / np.maximum(count, 1)
+        out = []
+        for i in range(rank):
+            room = data.shape[2 + i] + border[i] + border[rank + i] - ((kernel[i] - 1) * gaps[i] + 1)
+            out.append((room + (steps[i] - 1 if ceil_mode else 0)) // steps[i] + 1)
+        made = made[(slice(None), slice(None), *[slice(n) for n in out])]
+        return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
+
+    return ref
+
+
+def _pool_row(largest: bool, rank: int) -> Operator:
+    params: list[Param | str] = [
+        "data",
+        attribute("pool_size", (1,) * rank),
+        attribute("strides", (1,) * rank),
+        attribute("padding", (0,) * rank),
+        attribute("dilation", (1,) * rank),
+        attribute("ceil_mode", False),
+        attribute("count_include_pad", False),
+        attribute("layout", _layout(rank)),
+        attribute("out_layout", None),
+    ]
+    return row(
+        f"nn.{'max' if largest else 'avg'}_pool{rank}d",
+        params,
+        pool_type(rank),
+        "Largest of each window." if largest else "Mean of each window; the border counts with count_include_pad.",
+        family=FAMILY,
+        lower=_pool(largest, rank),
+        ref=_pool_ref(largest, rank),
+    )
+
+
+max_pool1d, max_pool2d, max_pool3d = [_pool_row(True, n) for n in (1, 2, 3)]
+avg_pool1d, avg_pool2d, avg_pool3d = [_pool_row(False, n) for n in (1, 2, 3)]
+
+
+def adaptive_type(rank: int) -> Any:
+    """Type rule of pooling to a given output size."""
+
+    def rule(call: Call) -> Type:
+        x = float_tensor(call, 0, "data")
+        if x.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        order = layout_order(call, "layout", _layout(rank), _layout(rank))
+        known = dims(x)
+        if known is None or attr(call, "output_size") is None:
+            return x if known is not None else TensorType(None, x.dtype, rank + 2, x.vdevice)
+        size = spatial(call, "output_size", rank)
+        made = list(known)
+        for i in range(rank):
+            made[order[2 + i]] = build.const(size[i], "int64")
+        return tensor_type(made, x.dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+def window_divisor(size: Expr) -> Expr:
+    """The number of windows along an axis as a divisor: none are no reason to divide by zero."""
+    return size if type(size) is IntImm else build.maximum(size, 1)
+
+
+def adaptive_reach(span: Expr, size: Expr) -> Expr:
+    """Most elements a window of adaptive pooling holds along an axis."""
+    size = window_divisor(size)
+    if build.is_int(build.floormod(span, size), 0):
+        return build.floordiv(span, size)
+    return build.add(build.floordiv(build.sub(build.add(span, size), 1), size), 1)
+
+
+def _adaptive(rank: int) -> Any:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes = layout_order(call, "layout", _layout(rank), _layout(rank))[2:]
+        shape = known_dims(call, call.ty)
+        sizes, spans = [te.Value(window_divisor(shape[a])) for a in axes], [te.Value(x.shape[a]) for a in axes]
+        reach = [adaptive_reach(x.shape[a], shape[a]) for a in axes]
+        rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
+
+        def edges(i: Sequence[te.Value], n: int) -> tuple[te.Value, te.Value]:
+            place = i[axes[n]]
+            return (place * spans[n]) // sizes[n], ((place + 1) * spans[n] + sizes[n] - 1) // sizes[n]
+
+        def body(*i: te.Value) -> te.Value:
+            at: list[Any] = list(i)
+            inside = []
+            for n, a in enumerate(axes):
+                start, end = edges(i, n)
+                at[a] = start + rs[n]
+                inside.append(start + rs[n] < end)
+            value = widened(x[at])
+            return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, value.dtype)), axis=rs)
+
+        total = te.compute(shape, body, "adaptive_sum")
+
+        def average(*i: te.Value) -> te.Value:
+            count: Any = te.const(1, "int64")
+            for n in range(rank):
+                start, end = edges(i, n)
+                count = count * (end - start)
+            return (total[i] / count.astype(total.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
+
+        return te.compute(shape, average, f"adaptive_avg_pool{rank}d")  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _adaptive_ref(rank: int) -> Any:
+    def ref(
+        x: np.ndarray, output_size: Any = None, layout: str = _layout(rank), out_layout: str | None = None
+    ) -> np.ndarray:
+        data = np.transpose(x, [layout.index(c) for c in _layout(rank)]).astype(np.float64)
+        span = data.shape[2:]
+        size = span if output_size is None else many(output_size, rank)
+        made = np.empty((*data.shape[:2], *size))
+        for place in np.ndindex(*size):
+            window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(place, span, size)]
+            at: tuple[Any, ...] = (slice(None), slice(None), *place)
+            made[at] = data[(slice(None), slice(None), *window)].mean(tuple(range(-rank, 0)))
+        return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
+
+    return ref
+
+
+def _adaptive_row(rank: int) -> Operator:
+    return row(
+        f"nn.adaptive_avg_pool{rank}d",
+        ("data", attribute("output_size", None), attribute("layout", _layout(rank)), attribute("out_layout", None)),
+        adaptive_type(rank),
+        "Mean of windows chosen so that the output has a given size.",
+        family=FAMILY,
+        lower=_adaptive(rank),
+        ref=_adaptive_ref(rank),
+    )
+
+
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = [_adaptive_row(n) for n in (1, 2, 3)]

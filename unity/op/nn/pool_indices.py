@@ -1,0 +1,198 @@
+"""Pooling that also says where each largest element stands: windows of a given size, and windows chosen by the output size.
+
+An index is the position in the spatial axes of the data, row by row, padding not counted. Of equal elements the first wins, of
+NaNs the last, as in torch. Pooling without indices: pool.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.op import Param
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..lowering import known_dims
+from ..moves.manipulate import ravel
+from ..rules import like
+from ..table import Operator, attribute, row
+from .conv import many, pads, spatial
+from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
+
+FAMILY = "nn"
+Place = tuple[te.Value, te.Value]
+"""A position along one axis and whether it belongs to the window."""
+
+
+def _with_indices(rule: Callable[[Call], Type]) -> Callable[[Call], Type]:
+    def found(call: Call) -> Type:
+        values = rule(call)
+        assert isinstance(values, TensorType)
+        return TupleType((values, like(values, DataType("int64"))))
+
+    return found
+
+
+def _pick(
+    x: te.Tensor,
+    shape: Sequence[Expr],
+    reach: Sequence[Any],
+    place: Callable[[Sequence[te.Value], int, te.Value], Place],
+) -> tuple[te.Tensor, te.Tensor]:
+    """Largest element of each window and its index; ``place`` gives the position of a window's element along an axis.
+
+    Two reductions that need no pairs: the value, then the least index of an element that is it. Of NaNs it is the greatest: they
+    count as the negative of their index. A window without elements has the index -1.
+    """
+    rank = x.ndim - 2
+
+    def reduced(reducer: Any, element: Callable[..., te.Value], neutral: te.Value, name: str) -> te.Tensor:
+        rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
+
+        def body(*i: te.Value) -> Any:
+            places = [place(i, n, rs[n]) for n in range(rank)]
+            at = [p for p, _ in places]
+            inside = te.all(*[ok for _, ok in places])
+            return reducer(te.if_then_else(inside, element(i, at), neutral), axis=rs)
+
+        return te.compute(shape, body, name)  # type: ignore[no-any-return]
+
+    none = te.const((1 << 63) - 1, "int64")
+    values = reduced(te.max, lambda i, at: x[[i[0], i[1], *at]], te.lowest(x.dtype), "largest")
+
+    def index(i: Sequence[te.Value], at: list[te.Value]) -> te.Value:
+        value, top, flat = x[[i[0], i[1], *at]], values[i], ravel(at, x.shape[2:])
+        if not x.data_type.is_float:
+            return te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
+        nan = te.all(value != value, top != top)
+        return te.select(
+            nan, te.const(0, "int64") - flat, te.select(te.Value(build.eq(value.expr, top.expr)), flat, none)
+        )
+
+    first = reduced(te.min, index, none, "first")
+
+    def found(*i: te.Value) -> te.Value:
+        nothing = te.select(te.Value(build.eq(first[i].expr, none.expr)), te.const(-1, "int64"), first[i])
+        return te.select(first[i] < te.const(0, "int64"), te.const(0, "int64") - first[i], nothing)
+
+    return values, te.compute(shape, found, "place")
+
+
+def largest_in_windows(call: Call, x: te.Tensor, shape: Sequence[Expr]) -> tuple[te.Tensor, te.Tensor]:
+    """Values and places of pooling with the windows a call's attributes describe, for outputs of a shape."""
+    rank = x.ndim - 2
+    kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
+    before, _ = pads(call, rank)
+
+    def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+        at = i[2 + n] * strides[n] + r * dilation[n] - before[n]
+        return at, te.all(at >= 0, at < te.Value(x.shape[2 + n]))
+
+    return _pick(x, shape, kernel, place)
+
+
+def _pool(call: Call, x: te.Tensor) -> Any:
+    assert isinstance(call.ty, TupleType)
+    return largest_in_windows(call, x, known_dims(call, call.ty.fields[0]))
+
+
+def _adaptive(rank: int) -> Callable[..., Any]:
+    def lower(call: Call, x: te.Tensor) -> Any:
+        assert isinstance(call.ty, TupleType)
+        shape = known_dims(call, call.ty.fields[0])
+
+        def place(i: Sequence[te.Value], n: int, r: te.Value) -> Place:
+            span, size = te.Value(x.shape[2 + n]), te.Value(window_divisor(shape[2 + n]))
+            start = (i[2 + n] * span) // size
+            return start + r, start + r < ((i[2 + n] + 1) * span + size - 1) // size
+
+        return _pick(x, shape, [adaptive_reach(x.shape[2 + n], shape[2 + n]) for n in range(rank)], place)
+
+    return lower
+
+
+def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray]:
+    """Largest elements of windows: for each axis and each output place the positions that belong to it."""
+    shape = (*data.shape[:2], *[len(w) for w in windows])
+    values, places = np.empty(shape, data.dtype), np.zeros(shape, np.int64)
+    span = data.shape[2:]
+    for out in np.ndindex(*shape[2:]):
+        grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
+        flat = np.ravel_multi_index([g.reshape(-1) for g in grid], span)
+        seen = data.reshape(*data.shape[:2], math.prod(span))[..., flat]
+        nan = seen != seen
+        best = np.argmax(seen, -1)
+        best = np.where(nan.any(-1), seen.shape[-1] - 1 - np.argmax(nan[..., ::-1], -1), best)
+        at: tuple[Any, ...] = (slice(None), slice(None), *out)
+        values[at] = np.take_along_axis(seen, best[..., None], -1)[..., 0]
+        places[at] = flat[best]
+    return values, places
+
+
+def _pool_ref(rank: int) -> Callable[..., Any]:
+    def ref(
+        x: np.ndarray,
+        pool_size: Any = 1,
+        strides: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        layout: Any = None,
+    ) -> Any:
+        kernel, steps, gaps, border = [many(v, rank) for v in (pool_size, strides, dilation, padding)]
+        border = border * 2 if len(border) == rank else border
+        windows = []
+        for a in range(rank):
+            room = x.shape[2 + a] + border[a] + border[rank + a] - ((kernel[a] - 1) * gaps[a] + 1)
+            count = (room + (steps[a] - 1 if ceil_mode else 0)) // steps[a] + 1
+            starts = [o * steps[a] - border[a] for o in range(count)]
+            reach = [[s + k * gaps[a] for k in range(kernel[a])] for s in starts]
+            windows.append([[p for p in w if 0 <= p < x.shape[2 + a]] for w in reach])
+        return _choose(x, windows)
+
+    return ref
+
+
+def _adaptive_ref(rank: int) -> Callable[..., Any]:
+    def ref(x: np.ndarray, output_size: Any, layout: Any = None) -> Any:
+        sizes = many(output_size, rank)
+        spans = x.shape[2:]
+        return _choose(x, [[range(o * n // m, -(-(o + 1) * n // m)) for o in range(m)] for n, m in zip(spans, sizes)])
+
+    return ref
+
+
+def _pool_row(rank: int) -> Operator:
+    params: list[Param | str] = ["data", attribute("pool_size", (1,) * rank), attribute("strides", (1,) * rank)]
+    params += [attribute("padding", (0,) * rank), attribute("dilation", (1,) * rank), attribute("ceil_mode", False)]
+    return row(
+        f"nn.max_pool{rank}d_with_indices",
+        params,
+        _with_indices(pool_type(rank)),
+        "Largest of each window and its index in the spatial axes.",
+        family=FAMILY,
+        lower=_pool,
+        ref=_pool_ref(rank),
+    )
+
+
+def _adaptive_row(rank: int) -> Operator:
+    return row(
+        f"nn.adaptive_max_pool{rank}d",
+        ("data", attribute("output_size")),
+        _with_indices(adaptive_type(rank)),
+        "Largest of windows chosen so that the output has a given size, and its index in the spatial axes.",
+        family=FAMILY,
+        lower=_adaptive(rank),
+        ref=_adaptive_ref(rank),
+    )
+
+
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = [_pool_row(n) for n in (1, 2, 3)]
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = [_adaptive_row(n) for n in (1, 2, 3)]

@@ -1,0 +1,278 @@
+"""Quantisation to integers and back, sampling from probabilities, window functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
+from ...ir.types import TensorType, Type
+from ..lowering import result_dims, result_dtype
+from ..moves.index import check_pick, in_range, index_tensor
+from ..moves.scan import loops, read
+from ..rules import (
+    ZERO,
+    attr,
+    bool_attr,
+    dtype_value,
+    fail,
+    float_tensor,
+    int_attr,
+    is_one,
+    like,
+    normal_axis,
+    tensor_arg,
+)
+from ..table import attribute, row
+from .activations import float_attr
+
+
+def _parameters(call: Call, ty: TensorType) -> None:
+    axis = normal_axis(call, int_attr(call, "axis", -1), ty.ndim) if ty.ndim else 0
+    float_tensor(call, 1, "scale")
+    known = dims(ty)
+    for n, name in ((1, "scale"), (2, "zero_point")):
+        param = tensor_arg(call, n, name)
+        if param.ndim not in (-1, 0, 1):
+            raise fail(call, "E212", f"{name} must be a scalar or a vector, got rank {param.ndim}", None, call.args[n])
+        shape = dims(param)
+        if known and shape and not is_one(shape[0]) and unequal(known[axis], shape[0]):
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {name} {shape[0]}", None, call.args[n])
+
+
+def _out(call: Call, default: str) -> DataType:
+    return dtype_value(call, attr(call, "out_dtype", default), "out_dtype") or DataType(default)
+
+
+def _quantize_type(call: Call) -> Type:
+    ty, dtype = float_tensor(call, 0, "data"), _out(call, "int8")
+    _parameters(call, ty)
+    if not dtype.is_integral or dtype.is_bool:
+        raise fail(call, "E214", f"out_dtype must be an integer type, got {dtype.name}")
+    return like(ty, dtype)
+
+
+def _dequantize_type(call: Call) -> Type:
+    ty, dtype = index_tensor(call, 0, "data"), _out(call, "float32")
+    _parameters(call, ty)
+    if not dtype.is_float:
+        raise fail(call, "E214", f"out_dtype must be a float type, got {dtype.name}")
+    return like(ty, dtype)
+
+
+def _parameter(call: Call, x: te.Tensor, param: te.Tensor, i: tuple[te.Value, ...]) -> te.Value:
+    if param.ndim == 0:
+        return param[()]
+    return param[0 if is_one(param.shape[0]) else i[normal_axis(call, int_attr(call, "axis", -1), x.ndim)]]
+
+
+def _quantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te.Tensor:
+    dtype = result_dtype(call)
+    low, high = [float(te.unwrap(v).value) for v in (te.min_value(dtype), te.max_value(dtype))]
+
+    def body(*i: te.Value) -> te.Value:
+        step, offset = [_parameter(call, x, p, i).astype("float64") for p in (scale, zero)]
+        value = te.nearbyint(x[i].astype("float64") / step) + offset
+        value = te.select(te.isnan(value), offset, value)
+        return te.maximum(te.minimum(value, te.const(high, "float64")), te.const(low, "float64")).astype(dtype)
+
+    return te.compute(x.shape, body, "quantize")  # type: ignore[no-any-return]
+
+
+def _dequantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te.Tensor:
+    dtype = result_dtype(call)
+
+    def body(*i: te.Value) -> te.Value:
+        step, offset = [_parameter(call, x, p, i).astype("float64") for p in (scale, zero)]
+        return ((x[i].astype("float64") - offset) * step).astype(dtype)
+
+    return te.compute(x.shape, body, "dequantize")  # type: ignore[no-any-return]
+
+
+def _spread(param: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    wide = param.astype(np.float64)
+    return (
+        wide.reshape([-1 if a == axis % rank else 1 for a in range(rank)]) if wide.ndim and rank else wide.reshape(())
+    )
+
+
+def _quantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "int8") -> np.ndarray:
+    step, offset = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis)
+    info = np.iinfo(str(out_dtype))
+    with np.errstate(all="ignore"):
+        value = np.round(x.astype(np.float64) / step) + offset
+    value = np.where(np.isnan(value), offset, value)
+    return np.clip(value, info.min, info.max).astype(str(out_dtype))
+
+
+def _dequantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "float32") -> np.ndarray:
+    step, offset = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis)
+    return ((x.astype(np.float64) - offset) * step).astype(DataType(str(out_dtype)).numpy)  # type: ignore[no-any-return]
+
+
+quantize = row(
+    "quantize",
+    ("data", "scale", "zero_point", attribute("axis", -1), attribute("out_dtype", "int8")),
+    _quantize_type,
+    "round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point.",
+    family="dtype",
+    lower=_quantize,
+    ref=_quantize_ref,
+)
+dequantize = row(
+    "dequantize",
+    ("data", "scale", "zero_point", attribute("axis", -1), attribute("out_dtype", "float32")),
+    _dequantize_type,
+    "(data - zero_point) * scale in a float type.",
+    family="dtype",
+    lower=_dequantize,
+    ref=_dequantize_ref,
+)
+
+
+def _multinomial_type(call: Call) -> Type:
+    prob, uniform = float_tensor(call, 0, "prob"), float_tensor(call, 1, "uniform_sample")
+    chosen = index_tensor(call, 2, "sample_indices")
+    for n, ty in enumerate((prob, uniform, chosen)):
+        if ty.ndim not in (-1, 2):
+            raise fail(call, "E212", f"expected rank 2, got {ty.ndim}", None, call.args[n])
+    lines, samples, rows = dims(prob), dims(uniform), dims(chosen)
+    if lines is not None and (build.is_int(lines[1], 0)):
+        raise fail(call, "E213", "there is no class to choose", None, call.args[0])
+    for n, shape in ((1, samples), (2, rows)):
+        if shape is not None and unequal(shape[1], build.const(1, "int64")):
+            raise fail(call, "E213", f"expected shape (n, 1), got {call.args[n].ty}", None, call.args[n])
+    if samples is not None and rows is not None and unequal(samples[0], rows[0]):
+        raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", None, call.args[2])
+    if lines is not None and rows is not None:
+        check_pick(call, 0, lines[0], rows)
+    dtype = dtype_value(call, attr(call, "dtype", "int64")) or DataType("int64")
+    return TensorType(uniform.shape, dtype, uniform.ndim, prob.vdevice)
+
+
+def _multinomial(call: Call, prob: te.Tensor, uniform: te.Tensor, chosen: te.Tensor) -> te.Tensor:
+    dtype, classes = result_dtype(call), prob.shape[1]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def running(i: list[Var]) -> Stmt:
+            value = build.cast(read(ins[0], i), "float64")
+            before = read(outs[0], (i[0], build.sub(i[1], 1)))
+            first = BufferStore(outs[0], value, tuple(i))
+            return IfThenElse(build.eq(i[1], ZERO), first, BufferStore(outs[0], build.add(before, value), tuple(i)))
+
+        return seq(loops(prob.shape, running))
+
+    total = te.extern(prob.shape, [prob], emit, "running_sum", "float64")
+    k = te.reduce_axis((0, classes), "k")
+
+    def below(n: te.Value, one: te.Value) -> te.Value:
+        line = in_range(chosen[n, one], prob.shape[0])
+        return te.sum((total[line, k] <= uniform[n, one].astype("float64")).astype("int64"), axis=k)
+
+    count = te.compute(uniform.shape, below, "classes_below")
+    last = te.Value(build.sub(classes, 1))
+    return te.compute(uniform.shape, lambda *i: te.minimum(count[i], last).astype(dtype), "multinomial")  # type: ignore[no-any-return]
+
+
+def _multinomial_ref(prob: Any, uniform: Any, chosen: Any, dtype: str = "int64") -> np.ndarray:
+    total = np.cumsum(prob.astype(np.float64), 1)[chosen[:, 0]]
+    return np.minimum((total <= uniform).sum(1, keepdims=True), prob.shape[1] - 1).astype(str(dtype))  # type: ignore[no-any-return]
+
+
+multinomial_from_uniform = row(
+    "multinomial_from_uniform",
+    ("prob", "uniform_sample", "sample_indices", attribute("dtype", "int64")),
+    _multinomial_type,
+    "For each uniform sample the first class of its row whose running probability is above it.",
+    family="random",
+    lower=_multinomial,
+    ref=_multinomial_ref,
+)
+
+
+def _window_type(call: Call) -> Type:
+    size, dtype = (
+        int_attr(call, "window_size"),
+        dtype_value(call, attr(call, "dtype", "float32")) or DataType("float32"),
+    )
+    bool_attr(call, "periodic", True)
+    float_attr(call, "alpha", 0.54)
+    float_attr(call, "beta", 0.46)
+    if size < 0:
+        raise fail(call, "E214", f"window_size must not be negative, got {size}")
+    if not dtype.is_float:
+        raise fail(call, "E214", f"dtype must be a float type, got {dtype.name}")
+    return tensor_type((build.const(size, "int64"),), dtype)
+
+
+def _window(call: Call) -> te.Tensor:
+    size, alpha, beta = int_attr(call, "window_size"), float_attr(call, "alpha", 0.54), float_attr(call, "beta", 0.46)
+    dtype, turns = result_dtype(call), size if bool_attr(call, "periodic", True) else size - 1
+
+    def body(i: te.Value) -> te.Value:
+        if turns == 0 or size == 1:
+            return te.const(1, dtype)
+        return (te.cos(i.astype("float64") * (2 * math.pi / turns)) * -beta + alpha).astype(dtype)
+
+    return te.compute(result_dims(call), body, "hamming_window")  # type: ignore[no-any-return]
+
+
+def _window_ref(
+    window_size: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, dtype: str = "float32"
+) -> np.ndarray:
+    turns = max(window_size if periodic else window_size - 1, 1)
+    made = alpha - beta * np.cos(2 * np.pi * np.arange(window_size) / turns)
+    return (np.ones(1) if window_size == 1 else made).astype(DataType(str(dtype)).numpy)
+
+
+hamming_window = row(
+    "hamming_window",
+    (
+        attribute("window_size"),
+        attribute("periodic", True),
+        attribute("alpha", 0.54),
+        attribute("beta", 0.46),
+        attribute("dtype", "float32"),
+    ),
+    _window_type,
+    "alpha - beta * cos(2 pi i / n), over n = window_size (periodic) or window_size - 1.",
+    family="create",
+    lower=_window,
+    ref=_window_ref,
+)
+
+
+def _eye_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    int_attr(call, "k", 0)
+    if ty.ndim not in (-1, 2):
+        raise fail(call, "E212", f"expected a matrix, got rank {ty.ndim}", None, call.args[0])
+    return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+
+
+def _eye(call: Call, x: te.Tensor) -> te.Tensor:
+    dtype, k = result_dtype(call), int_attr(call, "k", 0)
+    return te.compute(x.shape, lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye")  # type: ignore[no-any-return]
+
+
+def _eye_ref(x: np.ndarray, k: int = 0, dtype: Any = None) -> np.ndarray:
+    return np.eye(x.shape[0], x.shape[1], k, DataType(str(dtype or x.dtype)).numpy)
+
+
+eye_like = row(
+    "eye_like",
+    ("x", attribute("k", 0), attribute("dtype", None)),
+    _eye_type,
+    "Ones on diagonal k, zeros elsewhere, in the shape of a matrix.",
+    family="create",
+    lower=_eye,
+    ref=_eye_ref,
+)

@@ -1,0 +1,253 @@
+"""Recurrent layers as one operator: one layer in one direction, a loop over time inside.
+
+``gates`` (time, batch, n * hidden) holds what the inputs add to the gates (products with the input weight and all biases, for the
+GRU without its hidden bias); ``weight`` is (hidden, n * hidden). Gates stand in torch's order: LSTM input, forget, cell, output;
+GRU reset, update, new. 16-bit floats are computed in float32. A weight in 16 bits beside wider states asks for products of
+16-bit operands: the state is rounded to its dtype for the product alone, sums and everything else stay wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, ShapeExpr, Var
+from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
+from ...ir.stmt import BufferStore, Stmt, seq
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..lines.reduce import cast_tensor
+from ..lowering import SMALL_FLOATS, short_name
+from ..moves.scan import read
+from ..nests import reduced, serial_loop, unit_loop
+from ..rules import attr, bool_attr, fail, float_tensor, same_dtype
+from ..table import Operator, attribute, optional, row
+
+FAMILY = "nn"
+
+
+def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
+    def rule(call: Call) -> Type:
+        given = [float_tensor(call, n, names[n]) for n in range(len(call.args))]
+        narrow = given[names.index("weight")].dtype
+        mixed = narrow is not None and narrow.name in SMALL_FLOATS
+        same_dtype(call, *[ty for ty, name in zip(given, names) if not (mixed and name == "weight")])
+        bool_attr(call, "reverse")
+        if attr(call, "nonlinearity", "tanh") not in ("tanh", "relu"):
+            raise fail(call, "E214", f"nonlinearity must be tanh or relu, got {attr(call, 'nonlinearity')!r}")
+        for n, (ty, rank) in enumerate(zip(given, _ranks(names))):
+            if ty.ndim not in (-1, rank):
+                raise fail(call, "E212", f"{names[n]} must have rank {rank}, got {ty.ndim}", None, call.args[n])
+        gates, state = dims(given[0]), dims(given[1])
+        out = TensorType(None, given[0].dtype, 3, given[0].vdevice)
+        if gates is not None and state is not None:
+            if unequal(gates[1], state[0]):
+                raise fail(call, "E213", f"the batch differs: {gates[1]} and {state[0]}", None, call.args[1])
+            if unequal(gates[2], build.mul(state[1], count)):
+                raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", None, call.args[0])
+            out = tensor_type((gates[0], state[0], state[1]), given[0].dtype, vdevice=given[0].vdevice)
+            for n, name in enumerate(names[: len(given)]):
+                known = dims(given[n])
+                wanted = {"cell": state, "bias": (gates[2],)}.get(name, known)
+                if known is not None and wanted is not None and unequal_shapes(known, wanted):
+                    raise fail(call, "E213", f"{name} must have the shape {ShapeExpr(wanted)}", None, call.args[n])
+        weight = dims(given[names.index("weight")])
+        if weight is not None and state is not None and gates is not None:
+            if unequal(weight[0], state[1]) or unequal(weight[1], gates[2]):
+                raise fail(
+                    call, "E213", f"weight must be ({state[1]}, {gates[2]})", None, call.args[names.index("weight")]
+                )
+        states = [given[n] for n, name in enumerate(names) if name in ("hidden", "cell")]
+        return TupleType((out, *states))
+
+    return rule
+
+
+def _ranks(names: Sequence[str]) -> list[int]:
+    return [{"gates": 3, "bias": 1}.get(name, 2) for name in names]
+
+
+def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:
+    """``out = state @ weight`` as a nest of its own, for the passes that tile reductions; sums in the dtype of ``out``."""
+
+    def term(b: Var, g: Var, k: Var) -> Expr:
+        left, right = [build.cast(x, out.dtype) for x in (read(state, (b, k)), read(weight, (k, g)))]
+        return build.mul(left, right)
+
+    return reduced(out, [weight.shape[0]], term, name="product")
+
+
+def _sigmoid(x: Expr) -> Expr:
+    return build.intrinsic("sigmoid", x)
+
+
+def _tanh(x: Expr) -> Expr:
+    return build.intrinsic("tanh", x)
+
+
+Update = Callable[[Call, Callable[[int], Expr], Callable[[int], Expr], list[Expr]], list[Expr]]
+"""(call, what the inputs add to gate n, what the state adds to it, states) -> new states, the output first."""
+
+
+def _rnn_update(
+    call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
+) -> list[Expr]:
+    total = build.add(given(0), added(0))
+    if attr(call, "nonlinearity", "tanh") == "tanh":
+        return [_tanh(total)]
+    return [build.maximum(total, build.const(0.0, build.dtype_of(total)))]
+
+
+def _gru_update(
+    call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
+) -> list[Expr]:
+    reset, update = [_sigmoid(build.add(given(n), added(n))) for n in (0, 1)]
+    new = _tanh(build.add(given(2), build.mul(reset, added(2))))
+    return [build.add(new, build.mul(update, build.sub(states[0], new)))]
+
+
+def _layer(count: int, update: Update) -> Callable[..., Any]:
+    def lower(call: Call, gates: te.Tensor, hidden: te.Tensor, *rest: te.Tensor) -> Any:
+        states = [hidden, *rest[:1]] if short_name(call) == "lstm" else [hidden]
+        weight, *bias = rest[len(states) - 1 :]
+        wide = DataType("float32") if gates.dtype in SMALL_FLOATS else gates.data_type
+        mixed = weight.data_type is not gates.data_type
+        inputs = [cast_tensor(t, wide, "wide") for t in (gates, *states, *bias)]
+        inputs.insert(1, weight if mixed else cast_tensor(weight, wide, "wide"))
+        steps, batch, width = gates.shape
+        size = hidden.shape[1]
+        backwards = bool_attr(call, "reverse")
+
+        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            x, w, first = ins[0], ins[1], ins[2 : 2 + len(states)]
+            out, kept, pre, factor = outs[0], outs[1 : 1 + len(states)], outs[1 + len(states)], outs[-1]
+
+            def rounded(b: Var, j: Var) -> list[Stmt]:
+                """The state as the next product takes it."""
+                return [BufferStore(factor, build.cast(read(kept[0], (b, j)), factor.dtype), (b, j))] if mixed else []
+
+            def begin(b: Var) -> Stmt:
+                return unit_loop(size, lambda j: seq(*[
+                    BufferStore(s, read(f, (b, j)), (b, j)) for s, f in zip(kept, first)
+                ], *rounded(b, j)))  # fmt: skip
+
+            def step(t: Var) -> Stmt:
+                time = build.sub(build.sub(steps, 1), t) if backwards else t
+
+                def sample(b: Var) -> Stmt:
+                    def unit(j: Var) -> Stmt:
+                        def place(n: int) -> Expr:
+                            return build.add(build.mul(size, n), j)
+
+                        def added(n: int) -> Expr:
+                            value = read(pre, (b, place(n)))
+                            return build.add(value, read(ins[-1], (place(n),))) if bias else value
+
+                        old = [read(s, (b, j)) for s in kept]
+                        new = update(call, lambda n: read(x, (time, b, place(n))), added, old)
+                        if len(new) == 1:
+                            stores = [BufferStore(kept[0], new[0], (b, j))]
+                        else:  # the cell first: the output is made from its new value
+                            stores = [BufferStore(kept[1], new[1], (b, j)), BufferStore(kept[0], new[0], (b, j))]
+                        return seq(*stores, BufferStore(out, read(kept[0], (b, j)), (time, b, j)), *rounded(b, j))
+
+                    return unit_loop(size, unit)
+
+                return seq(state_product(pre, factor if mixed else kept[0], w), serial_loop(batch, sample, "b"))
+
+            return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
+
+        shapes = [(steps, batch, size), *[(batch, size)] * len(states), (batch, width)]
+        kinds = [wide] * len(shapes)
+        if mixed:
+            shapes, kinds = [*shapes, (batch, size)], [*kinds, weight.data_type]
+        made = te.extern(shapes, inputs, emit, short_name(call), kinds)
+        return tuple([cast_tensor(t, gates.data_type, "cast") for t in made[: 1 + len(states)]])
+
+    return lower
+
+
+def _lstm_update(
+    call: Call, given: Callable[[int], Expr], added: Callable[[int], Expr], states: list[Expr]
+) -> list[Expr]:
+    i, f, o = [_sigmoid(build.add(given(n), added(n))) for n in (0, 1, 3)]
+    cell = build.add(build.mul(f, states[1]), build.mul(i, _tanh(build.add(given(2), added(2)))))
+    return [build.mul(o, _tanh(states[1])), cell]
+
+
+def _np_sigmoid(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))  # type: ignore[no-any-return]
+
+
+def time_steps(count: int, reverse: bool) -> range:
+    """The steps in the order of the layer."""
+    return range(count - 1, -1, -1) if reverse else range(count)
+
+
+def _np_product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """``state @ weight``: the state rounded where the weight has fewer bits, sums as wide as the state."""
+    return state.astype(weight.dtype).astype(state.dtype) @ weight.astype(state.dtype)  # type: ignore[no-any-return]
+
+
+def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = False) -> Any:
+    out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
+    for t in time_steps(len(gates), reverse):
+        i, f, g, o = np.split(gates[t] + _np_product(hidden, weight), 4, axis=1)
+        cell = _np_sigmoid(f) * cell + _np_sigmoid(i) * np.tanh(g)
+        hidden = out[t] = _np_sigmoid(o) * np.tanh(cell)
+    return out, hidden, cell
+
+
+def _gru_ref(gates: Any, hidden: Any, weight: Any, bias: Any = 0.0, reverse: bool = False) -> Any:
+    out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
+    for t in time_steps(len(gates), reverse):
+        (r, z, n), (hr, hz, hn) = np.split(gates[t], 3, axis=1), np.split(_np_product(hidden, weight) + bias, 3, axis=1)
+        new = np.tanh(n + _np_sigmoid(r + hr) * hn)
+        hidden = out[t] = new + _np_sigmoid(z + hz) * (hidden - new)
+    return out, hidden
+
+
+def _rnn_ref(gates: Any, hidden: Any, weight: Any, nonlinearity: str = "tanh", reverse: bool = False) -> Any:
+    out = np.empty((*gates.shape[:2], hidden.shape[1]), gates.dtype)
+    for t in time_steps(len(gates), reverse):
+        total = gates[t] + _np_product(hidden, weight)
+        hidden = out[t] = np.tanh(total) if nonlinearity == "tanh" else np.maximum(total, 0)
+    return out, hidden
+
+
+def in_wide(ref: Callable[..., Any]) -> Callable[..., Any]:
+    """The meaning with 16-bit floats computed in float32."""
+
+    def wide(*values: Any, **attrs: Any) -> Any:
+        kind = values[0].dtype
+        widened = [v.astype(np.result_type(v, np.float32)) if v.dtype == kind else v for v in values]
+        return tuple([m.astype(kind) for m in ref(*widened, **attrs)])
+
+    return wide
+
+
+def _row(name: str, names: Sequence[str], count: int, update: Update, ref: Any, doc: str, *extra: Any) -> Operator:
+    return row(
+        f"nn.{name}",
+        (*[optional(n) if n == "bias" else n for n in names], *extra, attribute("reverse", False)),
+        _layer_type(count, names),
+        doc,
+        family=FAMILY,
+        lower=_layer(count, update),
+        ref=in_wide(ref),
+    )
+
+
+lstm = _row("lstm", ("gates", "hidden", "cell", "weight"), 4, _lstm_update, _lstm_ref,
+            "LSTM layer: outputs of all steps, last hidden state, last cell state.")  # fmt: skip
+gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_ref,
+           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.")  # fmt: skip
+rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
+           "Recurrent layer with tanh or relu: outputs of all steps and last hidden state.",
+           attribute("nonlinearity", "tanh"))  # fmt: skip

@@ -1,0 +1,250 @@
+"""Backward steps of the recurrent layers: the loops over time that the gradients of recurrent.py are made of.
+
+Only what depends on the step after it is here; gates, their derivatives and the gradient of the weight are computed for all steps
+at once by the rules (gradients_recurrent.py). ``reverse`` means the direction of the forward layer; the gradients flow against it.
+Any number of steps, known or not. 16-bit floats are computed in float32.
+
+Source: P. J. Werbos, Backpropagation through time: what it does and how to do it, 1990.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, ShapeExpr, Var
+from ...ir.relation import dims, unequal_shapes
+from ...ir.stmt import BufferStore, Stmt, seq
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..lines.reduce import cast_tensor
+from ..lowering import SMALL_FLOATS, short_name
+from ..moves.scan import read
+from ..nests import serial_loop, unit_loop
+from ..rules import bool_attr, fail, float_tensor, same_dtype
+from ..table import attribute, row
+from .recurrent import in_wide, state_product, time_steps
+
+FAMILY = "grad"
+
+
+def _checked(call: Call, names: Sequence[str], ranks: Sequence[int]) -> list[TensorType]:
+    """The tensors, of one dtype and of these ranks."""
+    given = [float_tensor(call, n, name) for n, name in enumerate(names)]
+    same_dtype(call, *given)
+    bool_attr(call, "reverse")
+    for n, (ty, rank) in enumerate(zip(given, ranks)):
+        if ty.ndim not in (-1, rank):
+            raise fail(call, "E212", f"{names[n]} must have rank {rank}, got {ty.ndim}", None, call.args[n])
+    return given
+
+
+def _fits(call: Call, names: Sequence[str], index: int, ty: TensorType, wanted: Sequence[Expr]) -> None:
+    known = dims(ty)
+    if known is not None and unequal_shapes(known, tuple(wanted)):
+        raise fail(
+            call, "E213", f"{names[index]} must have the shape {ShapeExpr(tuple(wanted))}", None, call.args[index]
+        )
+
+
+def _wide(dtype: DataType) -> DataType:
+    return DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+
+
+def _time(call: Call, steps: Expr, t: Var, forwards: bool) -> Expr:
+    return t if forwards else build.sub(build.sub(steps, 1), t)
+
+
+# ---- y[t] = factor[t] * y[t - 1] + term[t]
+
+_RECURRENCE = ("factor", "term", "start")
+
+
+def _recurrence_type(call: Call) -> Type:
+    given = _checked(call, _RECURRENCE, (3, 3, 2))
+    known = dims(given[0])
+    if known is not None:
+        _fits(call, _RECURRENCE, 1, given[1], known)
+        _fits(call, _RECURRENCE, 2, given[2], known[1:])
+    return given[0]
+
+
+def _recurrence(call: Call, factor: te.Tensor, term: te.Tensor, start: te.Tensor) -> te.Tensor:
+    steps, batch, size = factor.shape
+    wide = _wide(factor.data_type)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        out, held = outs
+
+        def begin(b: Var) -> Stmt:
+            return unit_loop(size, lambda j: BufferStore(held, read(ins[2], (b, j)), (b, j)))
+
+        def step(t: Var) -> Stmt:
+            time = _time(call, steps, t, not bool_attr(call, "reverse"))
+
+            def unit(b: Var, j: Var) -> Stmt:
+                at = (time, b, j)
+                value = build.add(build.mul(read(ins[0], at), read(held, (b, j))), read(ins[1], at))
+                return seq(BufferStore(held, value, (b, j)), BufferStore(out, read(held, (b, j)), at))
+
+            return serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b")
+
+        return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
+
+    inputs = [cast_tensor(t, wide, "wide") for t in (factor, term, start)]
+    made = te.extern([factor.shape, start.shape], inputs, emit, short_name(call), [wide, wide])
+    return cast_tensor(made[0], factor.data_type, "cast")
+
+
+def _recurrence_ref(factor: Any, term: Any, start: Any, reverse: bool = False) -> Any:
+    out = np.empty_like(term)
+    for t in time_steps(len(factor), reverse):
+        start = out[t] = factor[t] * start + term[t]
+    return (out,)
+
+
+linear_recurrence = row(
+    "grad.linear_recurrence",
+    (*_RECURRENCE, attribute("reverse", False)),
+    _recurrence_type,
+    "States of all steps of y[t] = factor[t] * y[t - 1] + term[t]: the cells of an LSTM.",
+    family=FAMILY,
+    lower=_recurrence,
+    ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
+)
+
+
+# ---- the loops against the direction of the layer
+
+_LAYER = ("output_grad", "hidden_grad", "keep", "factors", "weight")
+_LSTM = ("output_grad", "hidden_grad", "keep", "factors", "weight", "cell_grad", "through")
+
+
+def _backward_type(names: Sequence[str]) -> Callable[[Call], Type]:
+    ranks = [{"hidden_grad": 2, "cell_grad": 2, "weight": 2}.get(name, 3) for name in names]
+
+    def rule(call: Call) -> Type:
+        given = _checked(call, names, ranks)
+        flow, factors = dims(given[0]), dims(given[3])
+        if flow is not None:
+            for n, name in enumerate(names):
+                if name in ("hidden_grad", "cell_grad"):
+                    _fits(call, names, n, given[n], flow[1:])
+                elif name in ("keep", "through"):
+                    _fits(call, names, n, given[n], flow)
+        if flow is not None and factors is not None:
+            _fits(call, names, 3, given[3], (flow[0], flow[1], factors[2]))
+            _fits(call, names, 4, given[4], (factors[2], flow[2]))
+        if len(names) == len(_LAYER):
+            return TupleType((given[0], given[1]))
+        return TupleType((given[0], given[0], given[1], given[5]))
+
+    return rule
+
+
+def _backward(call: Call, *tensors: te.Tensor) -> Any:
+    """Per step: the gradient of the output (and cell), through the gates by ``factors``, to the state before by ``weight``."""
+    flow, hidden = tensors[:2]
+    steps, batch, size = flow.shape
+    width = tensors[3].shape[2]
+    cells = len(tensors) == len(_LSTM)
+    count = build.floordiv(width, build.maximum(size, 1))
+    wide = _wide(flow.data_type)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        out_grad, first, keep, factors, weight = ins[:5]
+        *results, pre, carried = outs
+        made, state = results[0], results[len(results) // 2]
+
+        def begin(b: Var) -> Stmt:
+            pairs = [(state, first), *([(results[3], ins[5])] if cells else [])]
+            return unit_loop(size, lambda j: seq(*[BufferStore(s, read(f, (b, j)), (b, j)) for s, f in pairs]))
+
+        def step(t: Var) -> Stmt:
+            time = _time(call, steps, t, bool_attr(call, "reverse"))
+
+            def unit(b: Var, j: Var) -> Stmt:
+                at = (time, b, j)
+                total = build.add(read(out_grad, at), read(state, (b, j)))
+                parts: list[Stmt] = [BufferStore(made, total, at)]
+                if cells:
+                    through = build.mul(read(made, at), read(ins[6], at))
+                    parts.append(BufferStore(results[1], build.add(read(results[3], (b, j)), through), at))
+                held, target = (results[1], results[3]) if cells else (made, state)
+                parts.append(BufferStore(target, build.mul(read(held, at), read(keep, at)), (b, j)))
+                return seq(*parts)
+
+            def gate(b: Var, n: Var, j: Var) -> Stmt:
+                """The last gate of an LSTM is the output's; the others act through the cell."""
+                value = read(made, (time, b, j))
+                if cells:
+                    value = build.select(build.eq(n, 3), value, read(results[1], (time, b, j)))
+                place = build.add(build.mul(n, size), j)
+                return BufferStore(pre, build.mul(value, read(factors, (time, b, place))), (b, place))
+
+            def gates(b: Var) -> Stmt:
+                return serial_loop(count, lambda n: unit_loop(size, lambda j: gate(b, n, j)), "n")
+
+            def back(b: Var, j: Var) -> Stmt:
+                value = read(carried, (b, j))
+                return BufferStore(state, value if cells else build.add(read(state, (b, j)), value), (b, j))
+
+            return seq(
+                serial_loop(batch, lambda b: unit_loop(size, lambda j: unit(b, j)), "b"),
+                serial_loop(batch, gates, "b"),
+                state_product(carried, pre, weight),
+                serial_loop(batch, lambda b: unit_loop(size, lambda j: back(b, j)), "b"),
+            )
+
+        return seq(serial_loop(batch, begin, "b"), serial_loop(steps, step, "t"))
+
+    state_shape = hidden.shape
+    shapes = [*[flow.shape] * (1 + cells), *[state_shape] * (1 + cells), (batch, width), state_shape]
+    inputs = [cast_tensor(t, wide, "wide") for t in tensors]
+    made = te.extern(shapes, inputs, emit, short_name(call), [wide] * len(shapes))
+    return tuple([cast_tensor(t, flow.data_type, "cast") for t in made[:-2]])
+
+
+def _backward_ref(flow: Any, hidden: Any, keep: Any, factors: Any, weight: Any, reverse: bool = False) -> Any:
+    out, count = np.empty_like(flow), len(weight) // max(flow.shape[2], 1)
+    for t in time_steps(len(flow), not reverse):
+        total = out[t] = flow[t] + hidden
+        hidden = total * keep[t] + (np.tile(total, (1, count)) * factors[t]) @ weight
+    return out, hidden
+
+
+def _lstm_ref(
+    flow: Any, hidden: Any, keep: Any, factors: Any, weight: Any, cell: Any, through: Any, reverse: bool = False
+) -> Any:
+    out, cells = np.empty_like(flow), np.empty_like(flow)
+    for t in time_steps(len(flow), not reverse):
+        total = out[t] = flow[t] + hidden
+        inner = cells[t] = cell + total * through[t]
+        hidden = (np.concatenate([inner, inner, inner, total], axis=1) * factors[t]) @ weight
+        cell = inner * keep[t]
+    return out, cells, hidden, cell
+
+
+recurrent_backward = row(
+    "grad.recurrent_backward",
+    (*_LAYER, attribute("reverse", False)),
+    _backward_type(_LAYER),
+    "Gradients of the outputs of all steps of nn.rnn or nn.gru and of the first state; weight is (n * hidden, hidden).",
+    family=FAMILY,
+    lower=_backward,
+    ref=in_wide(_backward_ref),
+)
+lstm_backward = row(
+    "grad.lstm_backward",
+    (*_LSTM, attribute("reverse", False)),
+    _backward_type(_LSTM),
+    "Gradients of the outputs and cells of all steps of nn.lstm and of both first states; weight is (4 * hidden, hidden).",
+    family=FAMILY,
+    lower=_backward,
+    ref=in_wide(_lstm_ref),
+)

@@ -1,0 +1,299 @@
+"""Resizing of signals, images and volumes: nearest, linear and cubic. Sampling at given places: sample.py.
+
+A target pixel has a source coordinate, which ``coordinate_transformation_mode`` gives; coordinates are float64, so that no
+rounding moves a pixel. Taps outside the image take its border. ``scales`` gives the number of target pixels for one source
+pixel where it is not the ratio of the sizes (a size rounded from a scale, as torch's scale_factor).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import dims, tensor_type
+from ...ir.types import Expr, TensorType, Type
+from ..lowering import result_dims, result_dtype, widened
+from ..moves.index import check_pick
+from ..rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
+from ..table import Operator, attribute, row
+from .activations import float_attr
+from .conv import layout_order
+
+FAMILY = "image"
+_METHODS = ("nearest_neighbor", "linear", "cubic")
+_MODES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+_ROUNDING = ("round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _choice(call: Call, name: str, default: str, known: tuple[str, ...]) -> str:
+    value = attr(call, name, default) or default
+    if value not in known:
+        raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {value!r}")
+    return str(value)
+
+
+def _space(rank: int) -> str:
+    return "NC" + "DHW"[3 - rank :]
+
+
+def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
+    value = attr(call, "scales")
+    if value is None:
+        return (None,) * rank
+    wrong = not isinstance(value, tuple) or len(value) != rank
+    if wrong or any([not isinstance(v, (int, float)) or not v > 0 for v in value]):
+        raise fail(call, "E214", f"scales must be {rank} positive numbers, got {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
+def _resize_type(rank: int) -> Callable[[Call], Type]:
+    def rule(call: Call) -> Type:
+        x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
+        method = _choice(call, "method", "linear", _METHODS)
+        _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+        _choice(call, "rounding_method", "round", _ROUNDING)
+        float_attr(call, "cubic_alpha", -0.75)
+        bool_attr(call, "cubic_exclude")
+        _scales(call, rank)
+        if x.ndim not in (-1, rank + 2):
+            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        if size.ndim not in (-1, rank):
+            raise fail(call, "E212", f"size must be {rank} numbers, got {size.ndim}", None, call.args[1])
+        if method != "nearest_neighbor" and x.dtype is not None and not x.dtype.is_float:
+            raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", call.args[0])
+        order = layout_order(call, "layout", _space(rank), _space(rank))
+        dtype = dtype_value(call, attr(call, "out_dtype")) or x.dtype
+        known = dims(x)
+        if known is None or size.values is None:
+            return TensorType(None, dtype, rank + 2, x.vdevice)
+        made = list(known)
+        for a, d in zip(order[2:], size.values):
+            check_pick(call, a, known[a], (d,))
+            made[a] = d
+        return tensor_type(made, dtype, vdevice=x.vdevice)
+
+    return rule
+
+
+def single_step(scale: float) -> float:
+    """Source pixels for one target pixel, rounded to float32: which pixel is the nearest one torch decides in float32."""
+    return float(np.float32(1.0 / scale))
+
+
+def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value:
+    """Source coordinate of a target pixel along one axis, float64."""
+    mode = _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
+    at = place.astype("float64")
+    old, new = [te.Value(build.cast(d, "float64")) for d in (extent, target)]
+    if scale is not None and mode != "align_corners":
+        if _choice(call, "method", "linear", _METHODS) == "nearest_neighbor":
+            start = te.const(0.0 if mode == "asymmetric" else 0.5, "float32")
+            reached = (place.astype("float32") + start) * te.const(single_step(scale), "float32")
+            return reached.astype("float64") - start.astype("float64")
+        if mode == "asymmetric":
+            return at * (1.0 / scale)
+        half = (at + 0.5) * (1.0 / scale) - 0.5
+        return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
+    if mode == "asymmetric":
+        return at * old / new
+    if mode == "align_corners":
+        return te.select(
+            new > 1.0, at * (old - 1.0) / te.maximum(new - 1.0, te.const(1.0, "float64")), te.const(0.0, "float64")
+        )
+    half = (at + 0.5) * old / new - 0.5
+    return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
+
+
+def cubic_weights(offset: Any, alpha: float) -> list[Any]:
+    """Weights of the four taps around a coordinate ``offset`` behind the second of them."""
+    made = []
+    for tap in range(4):
+        away = offset + 1.0 - tap if tap < 2 else tap - 1.0 - offset
+        if tap in (1, 2):
+            made.append(((alpha + 2.0) * away - (alpha + 3.0)) * away * away + 1.0)
+        else:
+            made.append(((away - 5.0) * alpha * away + 8.0 * alpha) * away - 4.0 * alpha)
+    return made
+
+
+def nearest(x: Any, rounding: str, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
+    """A coordinate rounded to a pixel."""
+    if rounding in ("floor", "ceil"):
+        return floor(x) if rounding == "floor" else ceil(x)
+    return ceil(x - 0.5) if rounding == "round_prefer_floor" else floor(x + 0.5)
+
+
+def _whole_pixel(call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None) -> te.Value | None:
+    """The source pixel in integers where that is what the formula of `_coordinate` rounds to; None for other formulas.
+
+    Without a scale, ``floor(at * old / new)`` is exact: both are integers, and no quotient of integers this small rounds up to
+    the next. With a scale, its reciprocal must be exact: a power of two.
+    """
+    rule = [
+        _choice(call, name, default, known)
+        for name, default, known in (
+            ("method", "linear", _METHODS),
+            ("coordinate_transformation_mode", "half_pixel", _MODES),
+            ("rounding_method", "round", _ROUNDING),
+        )
+    ]
+    if rule != ["nearest_neighbor", "asymmetric", "floor"] or type(extent) is not IntImm or type(target) is not IntImm:
+        return None
+    old, new = extent.value, target.value
+    if scale is not None:
+        if scale < 1 or not math.log2(scale).is_integer() or new > old * int(scale):
+            return None
+        return place // int(scale)
+    return place // (new // old) if new % max(old, 1) == 0 and new else (place * old) // max(new, 1)
+
+
+def _taps(
+    call: Call, place: te.Value, extent: Expr, target: Expr, scale: float | None
+) -> list[tuple[te.Value, te.Value]]:
+    """(pixel, weight) of what a target pixel is made of along one axis."""
+    method = _choice(call, "method", "linear", _METHODS)
+    whole = _whole_pixel(call, place, extent, target, scale)
+    if whole is not None:
+        return [(whole, te.const(1.0, "float64"))]
+    x = _coordinate(call, place, extent, target, scale)
+    last = te.Value(build.sub(extent, 1))
+    one = te.const(1.0, "float64")
+
+    def clamp(pixel: te.Value) -> te.Value:
+        return te.maximum(te.minimum(pixel, last), te.const(0, "int64"))
+
+    if method == "nearest_neighbor":
+        rounding = _choice(call, "rounding_method", "round", _ROUNDING)
+        return [(clamp(nearest(x, rounding, te.floor, te.ceil).astype("int64")), one)]
+    low = te.floor(x)
+    first, offset = low.astype("int64"), x - low
+    if method == "linear":
+        return [(clamp(first), one - offset), (clamp(first + 1), offset)]
+    weights = cubic_weights(offset, float_attr(call, "cubic_alpha", -0.75))
+    pixels = [first + (n - 1) for n in range(4)]
+    if bool_attr(call, "cubic_exclude"):
+        weights = [te.select(te.all(p >= 0, p <= last), w, te.const(0.0, "float64")) for p, w in zip(pixels, weights)]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return [(clamp(p), w) for p, w in zip(pixels, weights)]
+
+
+def _resize(rank: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor, size: Any) -> te.Tensor:
+        axes = layout_order(call, "layout", _space(rank), _space(rank))[2:]
+        shape, dtype, scales = result_dims(call), result_dtype(call), _scales(call, rank)
+        exact = _choice(call, "method", "linear", _METHODS) == "nearest_neighbor"
+
+        def body(*i: te.Value) -> te.Value:
+            taps = [_taps(call, i[a], x.shape[a], shape[a], s) for a, s in zip(axes, scales)]
+            total: Any = None
+            for picked in itertools.product(*taps):
+                at: list[Any] = list(i)
+                for a, (pixel, _) in zip(axes, picked):
+                    at[a] = pixel
+                if exact:
+                    return x[at].astype(dtype)
+                value = widened(x[at])
+                weight = math.prod([w for _, w in picked[1:]], start=picked[0][1])
+                part = value * weight.astype(value.dtype)
+                total = part if total is None else total + part
+            return total.astype(dtype)  # type: ignore[no-any-return]
+
+        return te.compute(shape, body, f"resize{rank}d")  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _axis_matrix(
+    n: int, m: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool, scale: float | None
+) -> np.ndarray:
+    """(m, n) weights of source pixels for target pixels."""
+    made = np.zeros((m, n))
+    for y in range(m):
+        if mode == "align_corners":
+            x = y * (n - 1) / (m - 1) if m > 1 else 0.0
+        elif scale is not None and method == "nearest_neighbor":
+            start = np.float32(0.0 if mode == "asymmetric" else 0.5)
+            x = float((np.float32(y) + start) * np.float32(single_step(scale))) - float(start)
+        elif mode == "asymmetric":
+            x = y * n / m if scale is None else y / scale
+        else:
+            x = (y + 0.5) * (n / m if scale is None else 1 / scale) - 0.5 if m > 1 or mode == "half_pixel" else 0.0
+        low = int(np.floor(x))
+        if method == "nearest_neighbor":
+            taps = [(int(nearest(x, rounding, np.floor, np.ceil)), 1.0)]
+        elif method == "linear":
+            taps = [(low, 1 - (x - low)), (low + 1, x - low)]
+        else:
+            taps = []
+            for p in range(low - 1, low + 3):
+                d = abs(x - p)
+                near = (alpha + 2) * d**3 - (alpha + 3) * d**2 + 1
+                taps.append((p, near if d <= 1 else alpha * (d**3 - 5 * d**2 + 8 * d - 4)))
+        if exclude and method == "cubic":
+            taps = [(p, w) for p, w in taps if 0 <= p < n]
+            total = sum([w for _, w in taps])
+            taps = [(p, w / total) for p, w in taps]
+        for p, w in taps:
+            made[y, min(max(p, 0), n - 1)] += w
+    return made
+
+
+def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
+    def ref(
+        x: np.ndarray,
+        size: Any,
+        layout: str = _space(rank),
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "round",
+        cubic_alpha: float = -0.75,
+        cubic_exclude: bool = False,
+        out_dtype: Any = None,
+        scales: Any = None,
+    ) -> np.ndarray:
+        data = np.transpose(x, [layout.index(c) for c in _space(rank)]).astype(np.float64)
+        mode, rounding = coordinate_transformation_mode, rounding_method or "round"
+        for a, m in enumerate(size):
+            scale = None if scales is None else scales[a]
+            made = _axis_matrix(data.shape[2 + a], m, method, mode, rounding, cubic_alpha, bool(cubic_exclude), scale)
+            data = np.moveaxis(np.tensordot(data, made, (2 + a, 1)), -1, 2 + a)
+        return np.transpose(data, [_space(rank).index(c) for c in layout]).astype(
+            np.dtype(out_dtype) if out_dtype else x.dtype
+        )
+
+    return ref
+
+
+def _row(rank: int) -> Operator:
+    what = {1: "Signals in another length", 2: "Images in another height and width", 3: "Volumes in another size"}[rank]
+    return row(
+        f"image.resize{rank}d",
+        (
+            "data",
+            "size",
+            attribute("layout", _space(rank)),
+            attribute("method", "linear"),
+            attribute("coordinate_transformation_mode", "half_pixel"),
+            attribute("rounding_method", "round"),
+            attribute("cubic_alpha", -0.75),
+            attribute("cubic_exclude", False),
+            attribute("out_dtype", None),
+            attribute("scales", None),
+        ),
+        _resize_type(rank),
+        f"{what}: nearest_neighbor, linear or cubic.",
+        family=FAMILY,
+        lower=_resize(rank),
+        ref=_resize_ref(rank),
+    )
+
+
+resize1d, resize2d, resize3d = [_row(n) for n in (1, 2, 3)]

@@ -1,0 +1,244 @@
+"""Sampling of images at places given by a tensor: affine_grid makes them, grid_sample reads them.
+
+Places are (n, 2, h, w): x then y, or (n, 3, d, h, w): x, y and z; from -1 to 1 over the image. With ``align_corners`` -1 and 1
+are the centres of the border pixels, without it their outer edges. A NaN place reads pixel 0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.types import Expr, TensorType, Type
+from ..elements.special import bound, bound_all
+from ..lowering import result_dims, result_dtype, widened
+from ..rules import attr, bool_attr, fail, float_tensor, same_dtype, shape_arg
+from ..table import attribute, row
+from .resize import cubic_weights
+
+FAMILY = "image"
+_METHODS = ("bilinear", "nearest", "bicubic")
+_PADDING = ("zeros", "border", "reflection")
+
+
+def _affine_type(call: Call) -> Type:
+    ty, size = float_tensor(call, 0, "data"), shape_arg(call, 1, "size")
+    bool_attr(call, "align_corners", True)
+    known = dims(ty)
+    if ty.ndim not in (-1, 3) or (known is not None and unequal(known[1], build.const(2, "int64"))):
+        raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
+    if known is not None and unequal(known[2], build.const(3, "int64")):
+        raise fail(call, "E213", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
+    if size.ndim not in (-1, 2):
+        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", None, call.args[1])
+    if known is None or size.values is None:
+        return TensorType(None, ty.dtype, 4, ty.vdevice)
+    return tensor_type((known[0], build.const(2, "int64"), *size.values), ty.dtype, vdevice=ty.vdevice)
+
+
+def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
+    shape, dtype = result_dims(call), result_dtype(call)
+    corners = bool_attr(call, "align_corners", True)
+
+    def place(index: te.Value, extent: Expr) -> te.Value:
+        at, count = index.astype("float64"), te.Value(build.cast(extent, "float64"))
+        if not corners:
+            return (at * 2.0 + 1.0) / count - 1.0
+        zero, one = te.const(0.0, "float64"), te.const(1.0, "float64")
+        return te.select(count > one, at * 2.0 / te.maximum(count - 1.0, one) - 1.0, zero)
+
+    def body(n: te.Value, c: te.Value, h: te.Value, w: te.Value) -> te.Value:
+        weights = [widened(data[n, c, k]) for k in range(3)]
+        x, y = [place(v, d).astype(weights[0].dtype) for v, d in ((w, shape[3]), (h, shape[2]))]
+        return (weights[0] * x + weights[1] * y + weights[2]).astype(dtype)
+
+    return te.compute(shape, body, "affine_grid")  # type: ignore[no-any-return]
+
+
+def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.ndarray:
+    if data.shape[1:] != (2, 3):
+        raise ValueError(f"data must be (batch, 2, 3), got {data.shape}")
+    if align_corners:
+        ys, xs = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in size]
+    else:
+        ys, xs = [(np.arange(n) * 2 + 1) / n - 1 for n in size]
+    x, y = np.meshgrid(xs, ys)
+    points = np.stack([x, y, np.ones_like(x)]).reshape(3, -1)
+    return (data.astype(np.float64) @ points).reshape(data.shape[0], 2, *size).astype(data.dtype)  # type: ignore[no-any-return]
+
+
+affine_grid = row(
+    "image.affine_grid",
+    ("data", "size", attribute("align_corners", True)),
+    _affine_type,
+    "Places of the pixels of an image of a given size under affine maps (batch, 2, 3).",
+    family=FAMILY,
+    lower=_affine,
+    ref=_affine_ref,
+)
+
+
+def _sample_type(call: Call) -> Type:
+    x, grid = float_tensor(call, 0, "data"), float_tensor(call, 1, "grid")
+    same_dtype(call, x, grid)
+    bool_attr(call, "align_corners", True)
+    layout, method = attr(call, "layout", "NCHW"), attr(call, "method", "bilinear")
+    for name, default, known in (("method", "bilinear", _METHODS), ("padding_mode", "zeros", _PADDING)):
+        if attr(call, name, default) not in known:
+            raise fail(call, "E214", f"{name} must be one of {', '.join(known)}, got {attr(call, name)!r}")
+    if layout not in ("NCHW", "NCDHW"):
+        raise fail(call, "E214", f"layout must be NCHW or NCDHW, got {layout!r}", "use R.permute_dims before")
+    if method == "bicubic" and layout == "NCDHW":
+        raise fail(call, "E214", "volumes have no bicubic sampling", "use bilinear or nearest")
+    rank = len(layout)
+    for index, ty in enumerate((x, grid)):
+        if ty.ndim not in (-1, rank):
+            raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", None, call.args[index])
+    image, places = dims(x), dims(grid)
+    if image is None or places is None:
+        return TensorType(None, x.dtype, rank, x.vdevice)
+    if unequal(places[1], build.const(rank - 2, "int64")) or unequal(places[0], image[0]):
+        raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", None, call.args[1])
+    return tensor_type((image[0], image[1], *places[2:]), x.dtype, vdevice=x.vdevice)
+
+
+def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
+    method, padding = attr(call, "method", "bilinear"), attr(call, "padding_mode", "zeros")
+    corners = bool_attr(call, "align_corners", True)
+    wide = "float32" if result_dtype(call).bits == 16 else x.dtype
+    rank = x.ndim - 2
+
+    def c(value: float) -> te.Value:
+        return te.const(value, wide)
+
+    def padded(at: te.Value, size: te.Value) -> te.Value:
+        """A coordinate brought into the image as the padding says."""
+        if padding == "reflection":
+            low, span = (c(0.0), size - 1.0) if corners else (c(-0.5), size)
+
+            def turned(away: te.Value, turns: te.Value) -> te.Value:
+                rest = away - turns * span
+                odd = turns - te.floor(turns * 0.5) * 2.0 > 0.5
+                return te.select(span > 0.0, te.select(odd, span - rest, rest) + low, c(0.0))
+
+            at = bound(
+                te.abs(at - low),
+                lambda away: bound(te.floor(away / te.maximum(span, c(1.0))), lambda turns: turned(away, turns)),
+            )
+        return at if padding == "zeros" else te.minimum(te.maximum(at, c(0.0)), size - 1.0)
+
+    def body(*i: te.Value) -> te.Value:
+        sizes = [te.Value(build.cast(d, wide)) for d in x.shape[2:]]
+
+        def pixel(at: Sequence[te.Value]) -> te.Value:
+            """The image at whole coordinates, 0 outside."""
+            places = [padded(v, s) if method == "bicubic" else v for v, s in zip(at, sizes)]
+
+            def read(places: Sequence[te.Value]) -> te.Value:
+                within = [te.all(v >= 0.0, v <= s - 1.0) for v, s in zip(places, sizes)]
+                inner = [te.select(ok, v, c(0.0)).astype("int64") for ok, v in zip(within, places)]
+                return te.if_then_else(te.all(*within), widened(x[[i[0], i[1], *inner]]), c(0.0))
+
+            return bound_all(places, read)
+
+        def blend(lows: Sequence[te.Value], at: Sequence[te.Value]) -> te.Value:
+            offsets = [v - low for v, low in zip(at, lows)]
+            if method == "bilinear":
+                weights, first = [[c(1.0) - o, o] for o in offsets], 0
+            else:
+                weights, first = [cubic_weights(o, -0.75) for o in offsets], 1
+            total: Any = None
+            for picked in itertools.product(*[list(enumerate(w)) for w in weights]):
+                part = pixel([low + float(n - first) for low, (n, _) in zip(lows, picked)])
+                for _, weight in picked:
+                    part = part * weight
+                total = part if total is None else total + part
+            return total  # type: ignore[no-any-return]
+
+        def sampled(at: Sequence[te.Value]) -> te.Value:
+            if method == "nearest":
+                return pixel([te.nearbyint(v) for v in at])
+            return bound_all([te.floor(v) for v in at], lambda lows: blend(lows, at))
+
+        at = []
+        for n, size in enumerate(sizes):
+            place = widened(grid[[i[0], rank - 1 - n, *i[2:]]])
+            place = (place + 1.0) * 0.5 * (size - 1.0) if corners else ((place + 1.0) * size - 1.0) * 0.5
+            at.append(place if method == "bicubic" else bound(place, partial(padded, size=size)))
+        return bound_all(at, sampled).astype(x.dtype)
+
+    return te.compute(result_dims(call), body, "grid_sample")  # type: ignore[no-any-return]
+
+
+def _reflect(at: float, size: int, corners: bool) -> float:
+    low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+    if high == low:
+        return 0.0
+    phase = (at - low) % (2 * (high - low))
+    return low + min(phase, 2 * (high - low) - phase)
+
+
+def _taps(at: float, method: str, fix: Callable[[float], float]) -> list[tuple[float, float]]:
+    if method == "bicubic":
+        low = np.floor(at)
+        return [(fix(low - 1 + n), float(w)) for n, w in enumerate(cubic_weights(at - low, -0.75))]
+    at = fix(at)
+    if method == "nearest":
+        return [(float(np.round(at)), 1.0)]
+    low = np.floor(at)
+    return [(low, 1 - (at - low)), (low + 1, at - low)]
+
+
+def _sample_ref(
+    x: np.ndarray,
+    grid: np.ndarray,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> np.ndarray:
+    made = np.zeros((*x.shape[:2], *grid.shape[2:]))
+    kind = np.float64 if x.dtype == np.float64 else np.float32
+    rank = x.ndim - 2
+    for n, *out in np.ndindex(x.shape[0], *grid.shape[2:]):
+        taps = []
+        for axis, size in enumerate(x.shape[2:]):
+            place = kind(grid[(n, rank - 1 - axis, *out)])
+            at = (place + kind(1)) / 2 * (size - 1) if align_corners else ((place + kind(1)) * size - 1) / 2
+
+            def fix(v: float, size: int = size) -> float:
+                v = _reflect(v, size, align_corners) if padding_mode == "reflection" else v
+                return v if padding_mode == "zeros" else float(min(max(v, 0.0), size - 1.0))
+
+            taps.append(_taps(float(at), method, fix))
+        for picked in itertools.product(*taps):
+            if all([0 <= at < size for (at, _), size in zip(picked, x.shape[2:])]):
+                pixel = x[(n, slice(None), *[int(at) for at, _ in picked])].astype(np.float64)
+                made[(n, slice(None), *out)] += pixel * np.prod([w for _, w in picked])
+    return made.astype(x.dtype)
+
+
+grid_sample = row(
+    "image.grid_sample",
+    (
+        "data",
+        "grid",
+        attribute("method", "bilinear"),
+        attribute("layout", "NCHW"),
+        attribute("padding_mode", "zeros"),
+        attribute("align_corners", True),
+    ),
+    _sample_type,
+    "Images read at the places of a grid (batch, 2, height, width): bilinear, nearest or bicubic; volumes alike (NCDHW).",
+    family=FAMILY,
+    lower=_sample,
+    ref=_sample_ref,
+)
