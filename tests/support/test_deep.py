@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 
-from unity.support.deep import deep_recursion
+import pytest
+
+from unity.support.deep import ON_C_STACK, deep_recursion, on_c_stack
 
 
 def depth(levels: int) -> int:
@@ -65,3 +67,19 @@ def test_an_error_in_an_inner_walk_leaves_the_outer_whole() -> None:
             pass
         assert sys.getrecursionlimit() > before
     assert sys.getrecursionlimit() == before
+
+
+def test_frames_that_another_function_evaluates_keep_to_the_c_stack() -> None:
+    torch = pytest.importorskip("torch")
+
+    def refuses(graph: object, inputs: object) -> object:
+        raise RuntimeError
+
+    assert not on_c_stack()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(lambda x: x + 1, backend=refuses)(torch.ones(2))
+    assert on_c_stack()  # torch leaves its evaluator behind
+    with deep_recursion():
+        assert depth(ON_C_STACK - 500) == ON_C_STACK - 500
+        with pytest.raises(RecursionError):
+            depth(20_000)

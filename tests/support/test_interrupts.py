@@ -3,10 +3,19 @@
 import _thread
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from unity.support.interrupts import interrupts_held
+
+
+@pytest.fixture(autouse=True)
+def interrupts_rise() -> Iterator[None]:
+    """A shell's background jobs begin with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_rises_after_the_block():

@@ -125,6 +125,7 @@ def build(number):
 start = time.perf_counter()
 build(0)
 whole, limit = time.perf_counter() - start, sys.getrecursionlimit()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with interrupts ignored
 signal.signal(signal.SIGALRM, lambda *_: _thread.interrupt_main())
 interrupted = 0
 for turn in range(1, 7):

@@ -229,7 +229,8 @@ def _merge_doubles(exported_program: Any) -> None:
     torch = require("torch")
     places = [n for n in exported_program.graph.nodes if n.op == "placeholder"]
     held = {**exported_program.constants, **exported_program.state_dict}
-    dense = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
+    plain = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
+    dense = {k: v for k, v in plain.items() if torch._C._has_storage(v) and v.numel()}
     buffers: dict[Any, Any] = {}
     for node, spec in list(zip(places, exported_program.graph_signature.input_specs)):
         key = memory_key(dense[spec.target]) if spec.target in dense else None

@@ -2,11 +2,13 @@
 
 Python-to-Python recursion needs no C stack, so 100,000 levels are safe as long as the walk recurses through loops and
 list comprehensions, never through ``map`` or a generator. The limit is one for all threads of the process: it is raised by
-the first walk that begins and put back by the last that ends.
+the first walk that begins and put back by the last that ends. Where a C function evaluates the frames of Python (PEP 523;
+``torch.compile`` leaves one behind after an error), every level does need C stack, and the limit stays where that suffices.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
@@ -15,6 +17,8 @@ from contextlib import AbstractContextManager
 from .forking import fork_lock
 
 LIMIT = 100_000
+ON_C_STACK = 8_000
+"""The limit where every level needs C stack: some 400 bytes each, of 8 MB."""
 
 _lock = fork_lock()
 _walks: list[int] = []
@@ -35,6 +39,28 @@ def _put_back() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
+
+
+def _evaluator() -> tuple[ctypes._NamedFuncPointer, int, int] | None:
+    """A function that gives the address of what evaluates frames, its argument, and Python's own; None where none is known."""
+    api = ctypes.pythonapi
+    if not hasattr(api, "_PyInterpreterState_GetEvalFrameFunc") or not hasattr(api, "_PyEval_EvalFrameDefault"):
+        return None
+    current = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyInterpreterState_Get", api))()
+    function = api._PyInterpreterState_GetEvalFrameFunc
+    function.restype, function.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    return function, current, ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p).value or 0
+
+
+_EVALUATOR = _evaluator()
+
+
+def on_c_stack() -> bool:
+    """Does another function than Python's own evaluate frames."""
+    if _EVALUATOR is None:
+        return False
+    function, interpreter, own = _EVALUATOR
+    return bool(function(interpreter) != own)
 
 
 class _Inside(threading.local):
@@ -63,8 +89,9 @@ class _Deep:
             if not _walks:
                 _before.append(found)
             _walks.append(threading.get_ident())
-            if found < self.limit:
-                sys.setrecursionlimit(self.limit)
+            limit = min(self.limit, ON_C_STACK) if on_c_stack() else self.limit
+            if found < limit:
+                sys.setrecursionlimit(limit)
         self.counted, self.outermost = True, not _inside.walking
         _inside.walking = True
 
