@@ -13,9 +13,9 @@ REASONS: dict[str, str] = {
     "concat, axis 0, large": "a copy of 4 MB, bound by memory: 0.8 to 1.1 from run to run",
     "bfloat16 softmax, small": "numpy has no bfloat16: results go to torch as integers, two views more than for float32",
     "bfloat16 exp, small": "numpy has no bfloat16: results go to torch as integers, two views more than for float32",
-    "float64 cumsum, large": "bound by memory: 0.8 to 1.4 from run to run",
     "gather, axis 1, large": "gathered reads of single elements, bound by memory: 0.9 to 1.1 from run to run",
     "take, axis 1, large": "gathered reads of single elements; the indices are checked in a pass of their own",
+    "scatter, large": "the places to write are checked in a pass of their own, as torch checks them while it writes",
     "adaptive_max_pool 7, large": "windows of five and six elements: bounds are masks, the index is found in a second pass",
 }
 """``"case, size"`` -> what limits it."""
