@@ -210,3 +210,10 @@ def test_a_tensor_held_twice_is_one_state() -> None:
         x, at = torch.randn(1, 2), torch.tensor([row])
         same(compiled(x, at), reference(x, at))
         same(list(model.buffers()), list(reference.buffers()))
+
+
+def test_an_exported_program_stays_as_it_was_given() -> None:
+    program = torch.export.export(Twice(), (torch.ones(1, 2), torch.tensor([1])))
+    before = str(program.graph), str(program.graph_signature), set(program.constants)
+    unity.frontend.from_exported_program(program)
+    assert before == (str(program.graph), str(program.graph_signature), set(program.constants))

@@ -27,10 +27,15 @@ def without_grad_modes(program: Any) -> Any:
     for old in program.graph.output_node().all_input_nodes:
         if made[old].name != old.name:
             signature.replace_all_uses(old.name, made[old].name)
-    return torch.export.ExportedProgram(
-        root=program.graph_module, graph=flat, graph_signature=signature, state_dict=program.state_dict,
+    return with_graph(program, flat, signature, program.constants)
+
+
+def with_graph(program: Any, graph: Any, signature: Any, constants: dict[str, Any]) -> Any:
+    """Another program of the same model: its graph and signature are these, its tensors shared."""
+    return require("torch").export.ExportedProgram(
+        root=program.graph_module, graph=graph, graph_signature=signature, state_dict=program.state_dict,
         range_constraints=copy.deepcopy(program.range_constraints), module_call_graph=copy.deepcopy(program.module_call_graph),
-        example_inputs=program.example_inputs, constants=program.constants, verifiers=program.verifiers,
+        example_inputs=program.example_inputs, constants=constants, verifiers=program.verifiers,
     )  # fmt: skip
 
 
@@ -81,4 +86,4 @@ def _copy(owner: Any, flat: Any, made: dict[Any, Any], prefix: str) -> None:
             made[node].meta = copy.copy(node.meta)
 
 
-__all__ = ["without_grad_modes"]
+__all__ = ["with_graph", "without_grad_modes"]

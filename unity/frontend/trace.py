@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import linecache
 import re
@@ -21,7 +22,7 @@ from ..vm.torch_model.structures import known_results, register_classes
 from .control import READS
 from .discard import memory_key
 from .dynamic import spread
-from .grad_modes import without_grad_modes
+from .grad_modes import with_graph, without_grad_modes
 from .in_place import is_mutable, out_of_place, overwrites_own_value
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
@@ -202,7 +203,7 @@ def functional(exported_program: Any) -> Any:
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
     exported_program = without_grad_modes(exported_program)
-    _merge_doubles(exported_program)
+    exported_program = _without_doubles(exported_program)
     tried: set[Any] = set()
     while True:  # what one operator is decomposed into may need to be decomposed in turn
         # what stands under autocast, in branches and in loops is a graph of its own
@@ -221,27 +222,35 @@ def functional(exported_program: Any) -> Any:
     return exported_program if all([overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
 
 
-def _merge_doubles(exported_program: Any) -> None:
+def _without_doubles(exported_program: Any) -> Any:
     """A tensor that the model holds as a buffer and as an attribute, as static caches do, becomes one input of the program.
 
     torch takes the attribute for a constant, and decomposes no program in which one that is written to shares memory with a buffer.
     """
     torch = require("torch")
-    places = [n for n in exported_program.graph.nodes if n.op == "placeholder"]
+    places = [n.name for n in exported_program.graph.nodes if n.op == "placeholder"]
     held = {**exported_program.constants, **exported_program.state_dict}
     plain = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
     dense = {k: v for k, v in plain.items() if torch._C._has_storage(v) and v.numel()}
-    buffers: dict[Any, Any] = {}
-    for node, spec in list(zip(places, exported_program.graph_signature.input_specs)):
+    buffers: dict[Any, str] = {}
+    doubles: dict[str, tuple[str, str]] = {}
+    for name, spec in zip(places, exported_program.graph_signature.input_specs):
         key = memory_key(dense[spec.target]) if spec.target in dense else None
         if key is not None and spec.kind.name == "BUFFER":
-            buffers[key] = node
+            buffers[key] = name
         elif key in buffers and spec.kind.name == "CONSTANT_TENSOR":
-            node.replace_all_uses_with(buffers[key])
-            exported_program.graph.erase_node(node)
-            exported_program.graph_signature.input_specs.remove(spec)
-            del exported_program.constants[spec.target]
-            exported_program.graph_module.recompile()
+            doubles[name] = (buffers[key], spec.target)
+    if not doubles:
+        return exported_program
+    graph, signature = copy.deepcopy((exported_program.graph, exported_program.graph_signature))
+    nodes = {node.name: node for node in graph.nodes}
+    for name, (buffer, _) in doubles.items():
+        nodes[name].replace_all_uses_with(nodes[buffer])
+        graph.erase_node(nodes[name])
+    signature.input_specs = [s for s in signature.input_specs if getattr(s.arg, "name", "") not in doubles]
+    gone = {target for _, target in doubles.values()}
+    constants = {k: v for k, v in exported_program.constants.items() if k not in gone}
+    return with_graph(exported_program, graph, signature, constants)
 
 
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:

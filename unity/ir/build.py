@@ -71,7 +71,11 @@ def _int_div(a: int, b: int) -> int:
 
 
 def _arith(cls: Any, a: Operand, b: Operand, fold: Any, span: Span | None) -> Expr:
-    x, y = unify(a, b)
+    return _of_one_type(cls, *unify(a, b), fold, span)
+
+
+def _of_one_type(cls: Any, x: Expr, y: Expr, fold: Any, span: Span | None) -> Expr:
+    """``_arith`` of operands that are unified."""
     ty = x.ty
     if type(x) is IntImm and type(y) is IntImm:
         if fold is not None:
@@ -91,13 +95,13 @@ def add(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         return x
     if is_int(x, 0):
         return y
-    return _arith(Add, x, y, lambda p, q: p + q, span)
+    return _of_one_type(Add, x, y, lambda p, q: p + q, span)
 
 
 def sub(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a - b``; integer zero disappears."""
     x, y = unify(a, b)
-    return x if is_int(y, 0) else _arith(Sub, x, y, lambda p, q: p - q, span)
+    return x if is_int(y, 0) else _of_one_type(Sub, x, y, lambda p, q: p - q, span)
 
 
 def mul(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -107,7 +111,7 @@ def mul(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         return x
     if is_int(x, 1) or is_int(y, 0):
         return y
-    return _arith(Mul, x, y, lambda p, q: p * q, span)
+    return _of_one_type(Mul, x, y, lambda p, q: p * q, span)
 
 
 def div(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -117,7 +121,7 @@ def div(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         raise TypeRuleError(
             "E202", "`/` on integers is ambiguous", span, help="write // (floor) or T.truncdiv (towards zero)"
         )
-    return _arith(Div, x, y, None, span)
+    return _of_one_type(Div, x, y, None, span)
 
 
 def truncdiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:

@@ -57,3 +57,15 @@ def test_some_layouts_stay_and_mistakes_are_named():
     assert transform.AlterOpImpl({"other": program((8, 6))}, {})(mod) is mod
     with pytest.raises(PassError, match=r"my\.both has 4 buffers, 3 layouts are given"):
         transform.AlterOpImpl({"my.both": program((2, 6, 4))}, {"my.both": [SPLIT] * 3})(mod)
+
+
+def test_results_of_unknown_sizes_are_refused():
+    bb = relax.BlockBuilder()
+    x, y = [relax.Var(n, relax.TensorType((8, 6), "float32")) for n in "xy"]
+    named = bb.add_func(program((8, 6), operator_name="my.both"), "both")
+    shape = relax.Var("s", relax.ShapeType(ndim=2))
+    unknown = relax.TensorType(shape, "float32")
+    with bb.function("main", [x, y, shape]):
+        bb.emit_func_output(bb.emit(relax.call_tir(named, [x, y], [unknown, unknown])))
+    with pytest.raises(PassError, match="has no sizes that a layout could move"):
+        transform.AlterOpImpl({"my.both": program((2, 6, 4))}, {"my.both": [SPLIT] * 4})(bb.get())

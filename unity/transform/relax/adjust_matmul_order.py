@@ -7,20 +7,18 @@ sizes of at least 1, and the other way round. ``a`` and ``b`` have rank 2, ``x``
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...arith.analyzer import Analyzer
 from ...ir.analysis import used_symbols
-from ...ir.expr import Call, ShapeExpr, Var, VarBinding
+from ...ir.expr import Call, ShapeExpr
 from ...ir.function import Function
 from ...ir.relation import dims
-from ...ir.types import Expr, TensorType
+from ...ir.types import Expr
 from ...op.linalg.products import matmul
 from ...op.rules import product
 from ..base import function_pass
 from .liveness import op_called
-from .rewriting import GraphRewriter, each_binding
-from .sharing import Visibility, changed_vars
+from .rewriting import GraphRewriter
+from .sources import Source, rewrite_with_sources
 
 
 def _work(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:
@@ -53,29 +51,21 @@ def is_product(value: Expr) -> bool:
 @function_pass()
 def adjust_matmul_order(fn: Function) -> Function:
     """Multiply three matrices in the cheaper order."""
-    fixed, visible = changed_vars(fn), Visibility(fn)
-    products = {b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and is_product(b.value)}
 
-    def parts(value: Expr, var: Var | None) -> tuple[Expr, Expr] | None:
-        """The operands of a product that may be multiplied elsewhere."""
-        made = products.get(value) if isinstance(value, Var) else None
-        if type(made) is not Call or value in fixed:
+    def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
+        if not is_product(call):
             return None
-        usable = all([v not in fixed and visible.allows(v, var) for v in made.args])
-        return (made.args[0], made.args[1]) if usable and isinstance(made.ty, TensorType) else None
+        left, right = call.args[0], call.args[1]
+        inner = source(right)
+        if inner is not None:
+            a, b = inner.args[0], inner.args[1]
+            if _cheaper(left, a, b, x_first=True):
+                return matmul(rewriter.emit(matmul(left, a)), b)
+        inner = source(left)
+        if inner is not None:
+            x, a = inner.args[0], inner.args[1]
+            if _cheaper(x, a, right, x_first=False):
+                return matmul(x, rewriter.emit(matmul(a, right)))
+        return None
 
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if not is_product(value):
-            return value
-        assert type(value) is Call
-        left, right = value.args[0], value.args[1]
-        inner = parts(right, rewriter.var)
-        if inner is not None and _cheaper(left, *inner, x_first=True):
-            return matmul(rewriter.emit(matmul(left, inner[0])), inner[1])
-        inner = parts(left, rewriter.var)
-        if inner is not None and _cheaper(*inner, right, x_first=False):
-            return matmul(inner[0], rewriter.emit(matmul(inner[1], right)))
-        return value
-
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+    return rewrite_with_sources(fn, is_product, change)

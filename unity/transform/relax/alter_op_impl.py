@@ -47,10 +47,15 @@ def _moved(value: Expr, layout: Layout, rewriter: GraphRewriter) -> Expr:
 
 
 def _moved_type(ty: Type, layout: Layout) -> Type:
-    """The type of a result in a layout."""
-    shape, mapping = dims(ty), _as_map(layout, ty)
-    if mapping is None or shape is None or not isinstance(ty, TensorType):
+    """The type of a result in a layout. Raises PassError E747 for one of unknown sizes, which could not be moved back."""
+    if layout is None:
         return ty
+    shape = dims(ty)
+    if shape is None or not isinstance(ty, TensorType):
+        raise PassError("E747", f"a result of type {ty} has no sizes that a layout could move",
+                        help="give None as the layout of this output")  # fmt: skip
+    mapping = _as_map(layout, ty)
+    assert mapping is not None
     return tensor_type(mapped_shape(mapping, shape), ty.dtype)
 
 

@@ -10,12 +10,9 @@ What nobody needs any more is left to ``dead_code``; the order of sums, and with
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from ...ir.expr import Call, Tuple, Var, VarBinding
+from ...ir.expr import Call, Tuple
 from ...ir.function import Function
-from ...ir.relation import Answer, dims, same_dim
+from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr
 from ...op.elements.binary import add
 from ...op.linalg.products import matmul
@@ -27,42 +24,13 @@ from ..base import function_pass
 from .adjust_matmul_order import is_product
 from .layout_rules import rank_of
 from .liveness import op_called
-from .rewriting import GraphRewriter, each_binding
-from .sharing import Visibility, changed_vars
-
-Source = Callable[[Expr], Call | None]
-"""The call of an operator that a variable is bound to, where its operands may be used at the place in question."""
-
-
-def _rewrite(fn: Function, name: str, change: Callable[[Call, Source, GraphRewriter], Expr | None]) -> Function:
-    """The function with calls changed by what they and the calls of an operator behind them are."""
-    fixed, visible = changed_vars(fn), Visibility(fn)
-    calls = {b.var: b.value for _, b in each_binding(fn) if isinstance(b, VarBinding) and op_called(b.value) == name}
-
-    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        def source(operand: Expr) -> Call | None:
-            found = calls.get(operand) if isinstance(operand, Var) and operand not in fixed else None
-            if type(found) is not Call or not all(
-                [v not in fixed and visible.allows(v, rewriter.var) for v in found.args]
-            ):
-                return None
-            return found
-
-        made = change(value, source, rewriter) if type(value) is Call else None
-        return value if made is None else made
-
-    made: Function = GraphRewriter(rule).function(fn)
-    return made
+from .rewriting import GraphRewriter
+from .sources import Source, calls_of, rewrite_with_sources
 
 
 def _same_shape(a: Expr, b: Expr) -> bool:
     x, y = dims(a.ty), dims(b.ty)
-    return (
-        x is not None
-        and y is not None
-        and len(x) == len(y)
-        and all([same_dim(p, q) is Answer.YES for p, q in zip(x, y)])
-    )
+    return x is not None and y is not None and same_dims(x, y) is Answer.YES
 
 
 @function_pass()
@@ -76,7 +44,7 @@ def expand_matmul_of_sum(fn: Function) -> Function:
         parts = [rewriter.emit(matmul(call.args[0], part)) for part in total.args]
         return add(*parts)
 
-    return _rewrite(fn, "R.add", change)
+    return rewrite_with_sources(fn, calls_of("R.add"), change)
 
 
 @function_pass()
@@ -92,7 +60,7 @@ def reorder_take_after_matmul(fn: Function) -> Function:
         whole = rewriter.emit(matmul(call.args[0], taken.args[0]))
         return take(whole, taken.args[1], axis=rank_of(whole) - 1, mode=taken.attrs.get("mode", "fast"))
 
-    return _rewrite(fn, "R.take", change)
+    return rewrite_with_sources(fn, calls_of("R.take"), change)
 
 
 @function_pass()
@@ -115,4 +83,4 @@ def reorder_permute_dims_after_concat(fn: Function) -> Function:
         joined = rewriter.emit(concat([t.args[0] for t in found], axis=order[axis]))
         return permute_dims(joined, axes=list(order))
 
-    return _rewrite(fn, "R.permute_dims", change)
+    return rewrite_with_sources(fn, calls_of("R.permute_dims"), change)
