@@ -68,10 +68,12 @@ def _each(values: Any, what: str) -> tuple[Any, ...]:
 def TensorType(
     shape: Any = None, dtype: str | DataType | None = "float32", vdevice: Any = None, ndim: int = -1
 ) -> types.Type:
-    """Type of a tensor: numbers, te.Values and scalar variables as dimensions; None where the shape is not known."""
+    """Type of a tensor: numbers, te.Values and scalar variables as dimensions, or a value of ShapeType; None where the shape is
+    not known."""
     if isinstance(vdevice, int):  # the order of arguments before there were virtual devices
         vdevice, ndim = None, vdevice
-    made = relation.tensor_type(None if shape is None else shape_of(shape), dtype, ndim)
+    whole = shape is None or (isinstance(shape, ir.Expr) and isinstance(shape.ty, types.ShapeType))
+    made = relation.tensor_type(shape if whole else shape_of(shape), dtype, ndim)
     return made if vdevice is None else types.TensorType(made.shape, made.dtype, made.ndim, vdevice)
 
 
