@@ -39,7 +39,7 @@ _KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
 class DataType:
     """An element type with a number of lanes, e.g. ``DataType("int64")``, ``DataType("float32x8")``.
 
-    Interned: equal types are the same object. ``code`` is ``int``, ``uint``, ``float``, ``bfloat``, ``bool``,
+    Interned: equal types are the same object; a text equals the type of that name, so ``ty.dtype == "float32"`` asks for it. ``code`` is ``int``, ``uint``, ``float``, ``bfloat``, ``bool``,
     ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one lane; ``scalable`` marks ``vscale`` vectors.
     """
 
@@ -102,6 +102,12 @@ class DataType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is str and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
         return DataType, (self.name,)
