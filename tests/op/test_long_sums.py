@@ -73,3 +73,23 @@ def test_sum_of_infinities() -> None:
     x = np.full((2000, 16), 1e38, "float32")
     made = _compiled("R.sum(x, axis=[0])", "2000, 16")(x).numpy()
     np.testing.assert_array_equal(made, np.full(16, np.inf, "float32"))
+
+
+ROUNDED_ONCE = [
+    ("R.variance(x, axis=[1])", "8, 3000", np.var), ("R.std(x, axis=[0])", "n, 40", np.std), ("R.variance(x)", "n", np.var),
+    ("R.prod(x, axis=[1])", "8, 3000", np.prod), ("R.prod(x, axis=[0])", "3000, n", np.prod), ("R.prod(x)", "n", np.prod),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "dims", "exact"), ROUNDED_ONCE, ids=[f"{c}-{d}" for c, d, _ in ROUNDED_ONCE])
+def test_rounded_once(call: str, dims: str, exact) -> None:
+    """Variances about a mean 100,000 times the spread, and products whose rounding errors would add up."""
+    x = np.random.default_rng(1).standard_normal(_sizes(dims)).astype("float32")
+    x = x * np.float32(1e-3) + 1 if "prod" in call else x + np.float32(1e5)
+    axis = int(call[-3]) if "axis" in call else None
+    made = _compiled(call, dims)(x).numpy()
+    np.testing.assert_allclose(made, exact(x.astype("float64"), axis=axis), rtol=2 * HALF_ULP)
+
+
+def _sizes(dims: str) -> list[int]:
+    return [int(d) if d.isdigit() else {0: 3000, 1: 7}[n] for n, d in enumerate(dims.split(", "))]

@@ -1,6 +1,8 @@
 """Reductions over axes. ``axis`` None is all axes; negative axes count from the end; ``keepdims`` leaves them with size 1.
 
-Sums of 16-bit floats are taken in float32. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would widen).
+Sums of 16-bit floats are taken in float32; products and variances of floats in float64, rounded once: a product's rounding errors
+add up, and a variance has the square of its mean's. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would
+widen).
 """
 
 from __future__ import annotations
@@ -113,12 +115,17 @@ def accumulate(x: te.Value) -> te.Value:
     return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x
 
 
-def _lower(reducer: Callable[..., te.Value]) -> Callable[..., te.Tensor]:
+def exact(x: te.Value) -> te.Value:
+    """A float as float64, other values as they are."""
+    return x.astype("float64") if x.dtype.is_float else x
+
+
+def _lower(
+    reducer: Callable[..., te.Value], wide: Callable[[te.Value], te.Value] = accumulate
+) -> Callable[..., te.Tensor]:
     def lower(call: Call, x: te.Tensor) -> te.Tensor:
         axes, _ = reduce_axes(call, x)
-        made = reduce_tensor(
-            x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: accumulate(v), short_name(call)
-        )
+        made = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: wide(v), short_name(call))
         return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
 
     return lower
@@ -130,22 +137,38 @@ def divide_by_count(x: te.Tensor, counted: te.Tensor, axes: Sequence[int], name:
     return te.compute(x.shape, lambda *i: x[i] / count, name)  # type: ignore[no-any-return]
 
 
-def mean_tensor(x: te.Tensor, axes: Sequence[int], keepdims: bool, name: str = "mean") -> te.Tensor:
-    """Mean over axes, in the dtype sums are taken in."""
-    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: accumulate(v), f"{name}_sum")
+def mean_tensor(
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    name: str = "mean",
+    wide: Callable[[te.Value], te.Value] = accumulate,
+) -> te.Tensor:
+    """Mean over axes, in the dtype ``wide`` gives (default: that sums are taken in)."""
+    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: wide(v), f"{name}_sum")
     return divide_by_count(total, x, axes, name)
 
 
-def variance_tensor(x: te.Tensor, axes: Sequence[int], keepdims: bool, name: str = "variance") -> te.Tensor:
-    """Mean of the squared distance from the mean (two passes over the data, exact for large means)."""
-    center = mean_tensor(x, axes, True, f"{name}_mean")
+def variance_tensor(
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    name: str = "variance",
+    wide: Callable[[te.Value], te.Value] = accumulate,
+) -> te.Tensor:
+    """Mean of the squared distance from the mean, in two passes over the data and in the dtype ``wide`` gives."""
+    center = mean_tensor(x, axes, True, f"{name}_mean", wide)
 
     def distance(value: te.Value, index: list[Any]) -> te.Value:
-        away = accumulate(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
+        away = wide(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
         return away * away
 
     total = reduce_tensor(x, axes, keepdims, te.sum, distance, f"{name}_sum")
     return divide_by_count(total, x, axes, name)
+
+
+def _exact_variance(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> te.Tensor:
+    return variance_tensor(x, axes, keepdims, wide=exact)
 
 
 def _statistic(fn: Callable[..., te.Tensor], root: bool = False) -> Callable[..., te.Tensor]:
@@ -194,14 +217,14 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
 
 
 sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes.")
-prod = _reduction("prod", _numbers, np.prod, _lower(te.prod), "Product over axes.")
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes.")
 max_ = _reduction("max", _numbers, _extreme(np.max, True), _lower(te.max), "Largest over axes; NaN if any is NaN.")
 min_ = _reduction("min", _numbers, _extreme(np.min, False), _lower(te.min), "Smallest over axes; NaN if any is NaN.")
 mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
 variance = _reduction(
-    "variance", _floats, np.var, _statistic(variance_tensor), "Mean squared distance from the mean over axes."
+    "variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes."
 )
-std = _reduction("std", _floats, np.std, _statistic(variance_tensor, True), "Square root of the variance.")
+std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True), "Square root of the variance.")
 
 
 def _arg_type(call: Call) -> Type:
