@@ -6,6 +6,7 @@ import pytest
 import unity
 from unity import ir, relax, te, topi
 from unity.ir import rewrite
+from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
 from unity.support.errors import TypeRuleError
@@ -96,7 +97,7 @@ def test_calls_of_programs() -> None:
     data = np.full((3, 4), 0.25, "float32")
     found = unity.VirtualMachine(unity.compile(mod))["main"](data)
     np.testing.assert_allclose(np.asarray(found), -(2 * np.exp(4 * data) + data), rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(ir.interpret.run(mod, "main", data)), np.asarray(found), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(run(mod, "main", data)), np.asarray(found), rtol=1e-5)
 
 
 def test_mistakes_are_named() -> None:

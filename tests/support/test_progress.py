@@ -18,8 +18,9 @@ class Terminal(io.StringIO):
 
 
 def shown(stream, seconds, delay=0.01):
-    with Progress("compiling", stream, delay) as bar:
-        bar.at("fuse_ops", 3, 20)
+    bar = Progress("compiling", stream, delay)
+    bar.at("fuse_ops", 3, 20)
+    with bar:
         time.sleep(seconds)
     return stream.getvalue()
 

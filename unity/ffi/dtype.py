@@ -39,8 +39,9 @@ _KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
 class DataType:
     """An element type with a number of lanes, e.g. ``DataType("int64")``, ``DataType("float32x8")``.
 
-    Interned: equal types are the same object; a text equals the type of that name, so ``ty.dtype == "float32"`` asks for it. ``code`` is ``int``, ``uint``, ``float``, ``bfloat``, ``bool``,
-    ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one lane; ``scalable`` marks ``vscale`` vectors.
+    Interned: equal types are the same object; a text equals the type of that name (``ty.dtype == "float32"``). ``code`` is
+    ``int``, ``uint``, ``float``, ``bfloat``, ``bool``, ``handle``, ``void`` or a ``float8_*`` name; ``bits`` is the width of one
+    lane; ``scalable`` marks ``vscale`` vectors.
     """
 
     __slots__ = ("bits", "code", "lanes", "name", "scalable")

@@ -20,7 +20,7 @@ get_pipeline = late_function("unity.relax.transform", "get_pipeline")
 get_default_pipeline = late_function("unity.relax.transform", "get_default_pipeline")
 register_pipeline = late_function("unity.relax.transform", "register_pipeline")
 
-__getattr__, _ = lazy_names(__name__, {".vm.machine": ("VirtualMachine",), ".vm.executable": ("Executable",)})
+__getattr__, _ = lazy_names(__name__, {"VirtualMachine": "..vm.machine", "Executable": "..vm.executable"})
 
 __all__ = [
     *_EXPRESSIONS,

@@ -7,11 +7,12 @@ it uses. Invariant: nothing is loaded by importing this file.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -26,21 +27,34 @@ def load(word: str) -> None:
         loader()
 
 
-def lazy_names(
-    package: str, places: Mapping[str, Iterable[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package (PEP 562) whose names stand in the modules of ``places``.
+Find = Callable[[str], Any]
+List = Callable[[], list[str]]
 
-    ``places`` maps a module of the package (``"relax.fuse_ops"``; a dot in front leads out of the package) to the names that it
-    gives. Modules of the package are found too.
-    A name is kept once it was asked for.
+
+def stub_names(package: str) -> tuple[Find, List, list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are the imports of its ``__init__.pyi``.
+
+    The stub is the one list of these names: editors and type checkers read it, and so does the package when it is imported. A line
+    ``from .relax.fuse_ops import fuse_ops as fuse_ops`` gives a name of a module, ``from . import dpl as dpl`` a module.
     """
-    module_of = {name: module for module, names in places.items() for name in names}
+    text = pkgutil.get_data(package, "__init__.pyi")
+    assert text is not None, f"{package} has no stub"
+    given = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)]
+    names = sorted([alias.name for node in given for alias in node.names])
+    places = {a.name: "." * node.level + node.module for node in given for a in node.names if node.module}
+    return *lazy_names(package, places), names
+
+
+def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
+    """``__getattr__`` and ``__dir__`` of a package (PEP 562): ``places`` maps a name to the module that has it, as one imports it
+    in the package (``".relax.fuse_ops"``).
+
+    Modules of the package are found too. A name is kept once it was asked for.
+    """
 
     def find(name: str) -> Any:
-        module = module_of.get(name)
-        if module is not None:
-            value = getattr(importlib.import_module(f".{module}", package), name)
+        if name in places:
+            value = getattr(importlib.import_module(places[name], package), name)
         elif not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
             value = importlib.import_module(f"{package}.{name}")
         else:
@@ -48,7 +62,7 @@ def lazy_names(
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted(module_of)
+    return find, lambda: sorted(places)
 
 
 def late_function(module: str, name: str) -> Callable[..., Any]:

@@ -43,7 +43,7 @@ class Progress:
         self.title = title
         self.stream = stream or sys.stderr
         self.delay = delay
-        self.place: tuple[str, int, int] = ("", 0, 0)
+        self.place: tuple[str, int, int] = ("starting", 0, 1)
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -72,7 +72,7 @@ def TensorType(
     not known."""
     if isinstance(vdevice, int):  # the order of arguments before there were virtual devices
         vdevice, ndim = None, vdevice
-    whole = shape is None or (isinstance(shape, ir.Expr) and isinstance(shape.ty, types.ShapeType))
+    whole = shape is None or (isinstance(shape, types.Expr) and isinstance(shape.ty, types.ShapeType))
     made = relation.tensor_type(shape if whole else shape_of(shape), dtype, ndim)
     return made if vdevice is None else types.TensorType(made.shape, made.dtype, made.ndim, vdevice)
 

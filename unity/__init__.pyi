@@ -1,0 +1,33 @@
+"""The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
+
+from . import (
+    relax as relax,
+    tir as tir,
+    topi as topi,
+)
+from .ffi.device import Device as Device, cpu as cpu, device as device
+from .ffi.library import register_library_kernel as register_library_kernel
+from .ffi.pool import num_threads as num_threads, set_num_threads as set_num_threads
+from .ffi.registry import (
+    get_global_func as get_global_func,
+    list_global_func_names as list_global_func_names,
+    register_c_func as register_c_func,
+    register_func as register_func,
+    remove_global_func as remove_global_func,
+)
+from .ffi.tensor import Tensor as Tensor, tensor as tensor
+from .frontend.compile import compile as compile
+from .frontend.precision import Calibration as Calibration, calibrate as calibrate, quantize as quantize
+from .ir.module import IRModule as IRModule
+from .op.building.block_builder import BlockBuilder as BlockBuilder
+from .support.errors import UnityError as UnityError
+from .target.gpu_check import check_gpu as check_gpu
+from .target.target import Target as Target
+from .transform.schedule import Schedule as Schedule
+from .vm.build import build as build
+from .vm.choices import explain_choices as explain_choices
+from .vm.executable import Executable as Executable, load as load
+from .vm.machine import VirtualMachine as VirtualMachine
+from .vm.torch_model.model import load_model as load_model
+
+__version__: str

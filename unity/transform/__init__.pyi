@@ -1,0 +1,93 @@
+"""The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
+
+from .base import (
+    DumpInstrument as DumpInstrument,
+    Instrument as Instrument,
+    Pass as Pass,
+    PassContext as PassContext,
+    Pipeline as Pipeline,
+    PrintInstrument as PrintInstrument,
+    Sequential as Sequential,
+    TimeInstrument as TimeInstrument,
+    VerifyInstrument as VerifyInstrument,
+    dataflowblock_pass as dataflowblock_pass,
+    function_pass as function_pass,
+    module_pass as module_pass,
+    prim_func_pass as prim_func_pass,
+    traced_passes as traced_passes,
+)
+from .check import CheckInstrument as CheckInstrument, CheckRecord as CheckRecord
+from .instrument import (
+    DumpIR as DumpIR,
+    PassTimingInstrument as PassTimingInstrument,
+    PrintAfterAll as PrintAfterAll,
+    PrintBeforeAll as PrintBeforeAll,
+    PrintIR as PrintIR,
+    pass_instrument as pass_instrument,
+)
+from .library import PASSES as PASSES
+from .relax.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
+from .relax.alter_op_impl import alter_op_impl as alter_op_impl
+from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
+from .relax.attach_global_symbol import attach_global_symbol as attach_global_symbol
+from .relax.bind_params import bind_params as bind_params
+from .relax.bind_symbolic_vars import bind_symbolic_vars as bind_symbolic_vars
+from .relax.bundle_model_params import bundle_model_params as bundle_model_params
+from .relax.canonicalize import canonicalize as canonicalize
+from .relax.clean_signatures import (
+    expand_tuple_arguments as expand_tuple_arguments,
+    remove_unused_outputs as remove_unused_outputs,
+    remove_unused_parameters as remove_unused_parameters,
+)
+from .relax.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
+from .relax.compute_prim_value import compute_prim_value as compute_prim_value
+from .relax.convert_layout import convert_layout as convert_layout
+from .relax.convert_to_dataflow import convert_to_dataflow as convert_to_dataflow
+from .relax.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
+from .relax.dead_code import dead_code as dead_code
+from .relax.decompose_ops import (
+    decompose_ops_for_inference as decompose_ops_for_inference,
+    decompose_ops_for_training as decompose_ops_for_training,
+)
+from .relax.eliminate_common_subexpr import eliminate_common_subexpr as eliminate_common_subexpr
+from .relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d as fold_batch_norm_to_conv2d
+from .relax.fold_constant import fold_constant as fold_constant
+from .relax.fuse_ops import fuse_ops as fuse_ops
+from .relax.fuse_ops_by_pattern import (
+    FusionPattern as FusionPattern,
+    fuse_ops_by_pattern as fuse_ops_by_pattern,
+    get_pattern as get_pattern,
+    get_patterns_with_prefix as get_patterns_with_prefix,
+    register_patterns as register_patterns,
+)
+from .relax.fuse_tir import fuse_tir as fuse_tir
+from .relax.fuse_transpose_matmul import fuse_transpose_matmul as fuse_transpose_matmul
+from .relax.gradient import gradient as gradient
+from .relax.inline_private_functions import inline_private_functions as inline_private_functions
+from .relax.kill_after_last_use import kill_after_last_use as kill_after_last_use
+from .relax.lambda_lift import lambda_lift as lambda_lift
+from .relax.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from .relax.legalize_ops import legalize_ops as legalize_ops
+from .relax.lift_transform_params import lift_transform_params as lift_transform_params
+from .relax.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_tensor
+from .relax.lower_call_dps import lower_call_dps as lower_call_dps
+from .relax.matmul_algebra import (
+    expand_matmul_of_sum as expand_matmul_of_sum,
+    reorder_permute_dims_after_concat as reorder_permute_dims_after_concat,
+    reorder_take_after_matmul as reorder_take_after_matmul,
+)
+from .relax.merge_composite_functions import merge_composite_functions as merge_composite_functions
+from .relax.normalize import normalize as normalize
+from .relax.normalize_global_var import normalize_global_var as normalize_global_var
+from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
+from .relax.plan_memory import plan_memory as plan_memory
+from .relax.remove_purity_checking import remove_purity_checking as remove_purity_checking
+from .relax.remove_redundant_reshape import remove_redundant_reshape as remove_redundant_reshape
+from .relax.rewrite_reshape import rewrite_reshape as rewrite_reshape
+from .relax.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
+from .relax.shift_signed_data import shift_signed_data as shift_signed_data
+from .relax.to_mixed_precision import to_mixed_precision as to_mixed_precision
+from .relax.to_non_dataflow import to_non_dataflow as to_non_dataflow
+from .relax.topological_sort import topological_sort as topological_sort
+from .relax.update_param_type import update_param_type as update_param_type
+from .relax.winograd import winograd as winograd
