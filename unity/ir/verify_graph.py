@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..support.errors import TypeRuleError
+from ..support.errors import TypeRuleError, VerifyError
+from .analysis.symbol_bounds import noted_bounds, promised_bounds
 from .binders import bound_symbols
 from .builder import is_graph_call, is_unknown
 from .expr import (
@@ -55,6 +56,11 @@ class GraphVerifier:
                 self.report.add("E334", f"parameter {param.name} is a dataflow variable", param.span)
             self._define(param, defined)
             defined.update(bound_symbols(param.ty))
+        try:
+            promised_bounds(fn)
+            noted_bounds(fn)
+        except VerifyError as error:
+            self.report.add(error.code, error.message, error.span)
         for param in fn.params:
             self._symbols(param.ty, defined, f"the type of parameter {param.name}", param.span)
         if type(fn.body) is not SeqExpr:

@@ -181,6 +181,6 @@ BUILTINS: dict[str, Callable[..., Any]] = {
 """Operations by name."""
 CHECKS = (
     "check_tensor", "check_writable", "check_shape", "check_scalar", "check_tuple", "check_function", "match_shape", "check_equal",
-    "bind_scalar", "set_slot", "kill", "closure", "invoke",
+    "check_bounds", "bind_scalar", "set_slot", "kill", "closure", "invoke",
 )  # fmt: skip
 """Names the executors handle themselves."""

@@ -90,6 +90,14 @@ def check_function(program: Program, value: Any, context: Context) -> None:
         raise failure(program, context, "E603", f"expected a function, got {describe(value)}")
 
 
+def check_bounds(program: Program, value: int, context: Context, least: int | None, most: int | None) -> None:
+    """A symbol between what the attributes of the function say (None: no bound)."""
+    if least is not None and value < least:
+        raise failure(program, context, "E749", f"is {value}, less than its lower bound {least}")
+    if most is not None and value > most:
+        raise failure(program, context, "E749", f"is {value}, more than its upper bound {most}")
+
+
 def match_shape(
     program: Program, value: Any, context: Context, axes: tuple[Arg, ...], values: list[int], slots: tuple[Slot, ...]
 ) -> None:

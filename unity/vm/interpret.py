@@ -226,6 +226,11 @@ def _check_equal(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
         )
 
 
+def _check_bounds(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
+    least, most = args[2].value, args[3].value  # type: ignore[union-attr]
+    checks.check_bounds(frame.program, int(frame.value(args[1])), frame.context(args[0]), least, most)  # type: ignore[arg-type]
+
+
 def _bind_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
     frame.slots[args[1].slot] = int(frame.value(args[0]))  # type: ignore[union-attr]
 
@@ -259,5 +264,6 @@ def _invoke(frame: _Frame, args: tuple[bc.Arg, ...]) -> Any:
 _SPECIAL: dict[str, Callable[[_Frame, tuple[bc.Arg, ...]], Any]] = {
     "check_tensor": _check_tensor, "check_writable": _check_writable, "check_shape": _check_shape, "check_scalar": _check_scalar,
     "check_tuple": _check_tuple, "check_function": _check_function, "match_shape": _match_shape, "check_equal": _check_equal,
-    "bind_scalar": _bind_scalar, "set_slot": _set_slot, "kill": _kill, "closure": _closure, "invoke": _invoke,
+    "check_bounds": _check_bounds, "bind_scalar": _bind_scalar, "set_slot": _set_slot, "kill": _kill,
+    "closure": _closure, "invoke": _invoke,
 }  # fmt: skip

@@ -34,16 +34,16 @@ class MemoryFormula:
 
     def temporaries(self, **sizes: int) -> int:
         """Bytes of the arena for sizes of the symbols by name. Raises VMError E631 for a symbol that is missing or unknown."""
-        values = self._values(sizes)
+        values = self._values(sizes, self.storages)
         return sum([max(ALIGN, -(-evaluate(size, values) // ALIGN) * ALIGN) for size in self.storages])
 
     def results(self, **sizes: int) -> int:
         """Bytes of the tensors made anew."""
-        values = self._values(sizes)
+        values = self._values(sizes, self.tensors)
         return sum([evaluate(size, values) for size in self.tensors])
 
-    def _values(self, sizes: dict[str, int]) -> list[int]:
-        needed = {self.symbols[k] for dim in (*self.storages, *self.tensors) for k in _used(dim)}
+    def _values(self, sizes: dict[str, int], dims: tuple[Dim, ...]) -> list[int]:
+        needed = {self.symbols[k] for dim in dims for k in _used(dim)}
         wrong = sorted(needed - set(sizes)) or sorted(set(sizes) - set(self.symbols))
         if wrong:
             raise VMError(

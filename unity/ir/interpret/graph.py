@@ -10,6 +10,7 @@ import numpy as np
 from ...ffi.registry import get_global_func
 from ...ffi.tensor import Tensor
 from ...support.errors import FFIError, InterpreterError, UnityError
+from ..analysis.symbol_bounds import promised_bounds
 from ..expr import (
     Call,
     Constant,
@@ -86,6 +87,9 @@ class GraphEvaluator:
                 except Mismatch as error:
                     text = f"{name}: argument {index + 1} ({param.name}): {error}"
                     raise InterpreterError("E316", text, span or param.span) from None
+        for symbol, bounds in promised_bounds(fn).items() if fn.attrs else ():
+            if (why := bounds.refuses(env[symbol])) is not None:
+                raise InterpreterError("E749", f"{name}: {symbol.name} {why}", span or fn.span)
         result = self.visit(fn.body, env)
         return self._checked(fn.ret_ty, result, env, f"the result of {name}", fn.span)
 

@@ -53,6 +53,8 @@ def canonicalize(fn: Function) -> Function:
             known = tuples.get(value.tuple_value) if isinstance(value.tuple_value, Var) else value.tuple_value
             if type(known) is Tuple and value.index < len(known.fields):
                 item = known.fields[value.index]
+                if type(item) is Tuple:
+                    tuples[var] = item
                 return Replaced(item) if isinstance(item, (Var, Constant)) and _may_replace(var, item) else item
         return value
 

@@ -78,13 +78,9 @@ class _Cleaner:
             return binding
         if binding.var not in self.used and not _has_effect(value):
             return None
-        self.use(binding.var)
         if type(value) is If:
-            then_branch, else_branch = self.sequence(value.then_branch), self.sequence(value.else_branch)
-            self.use(value.cond)
-            if then_branch is value.then_branch and else_branch is value.else_branch:
-                return binding
-            return replace(binding, value=If(value.cond, then_branch, else_branch, value.ty, value.span))
+            return self.conditional(binding, value)
+        self.use(binding.var)
         if type(value) is Function:
             body = self.sequence(value.body)
             for param in value.params:
@@ -92,6 +88,20 @@ class _Cleaner:
             return binding if body is value.body else replace(binding, value=replace(value, body=body))
         self.use(value)
         return binding
+
+    def conditional(self, binding: Any, value: If) -> Any:
+        """A conditional with clean branches; None where they turn out to have no effect and nothing uses it."""
+        before = None if binding.var in self.used else (set(self.used), set(self.seen))
+        then_branch, else_branch = self.sequence(value.then_branch), self.sequence(value.else_branch)
+        made = value
+        if then_branch is not value.then_branch or else_branch is not value.else_branch:
+            made = If(value.cond, then_branch, else_branch, value.ty, value.span)
+        if before is not None and not _has_effect(made):
+            self.used, self.seen = before
+            return None
+        self.use(binding.var)
+        self.use(value.cond)
+        return binding if made is value else replace(binding, value=made)
 
 
 def clean_function(fn: Function) -> Function:

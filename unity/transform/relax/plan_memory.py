@@ -1,8 +1,9 @@
 """Reuse of memory inside a function: ``R.builtin.alloc_tensor`` -> ``R.memory.alloc_storage`` shared by tensors that
 are never alive together, and ``R.memory.alloc_tensor`` placed in it.
 
-Static sizes take the smallest free storage that is large enough, else the largest free one is made larger.
-Symbolic sizes share only where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is.
+Static sizes take the smallest free storage that is large enough, else the largest free one is made larger. A size whose symbols
+have upper bounds (``symbol_bounds.py``) is static too: its storage is as large as the bounds allow, whatever a call needs.
+Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is.
 Each branch of a conditional is planned by itself.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from ...arith.analyzer import Analyzer
 from ...arith.poly import PolyKey, poly_key
 from ...ffi.dtype import DataType
+from ...ir.analysis.symbol_bounds import noted_bounds
 from ...ir.build import const
 from ...ir.expr import (
     Binding,
@@ -40,6 +42,7 @@ from ...ir.walk import used_vars
 from ...op.rules import product
 from ..base import module_pass
 from .liveness import Liveness, op_called
+from .symbol_bounds import SizeBounds
 
 
 @dataclass(slots=True, eq=False)
@@ -53,17 +56,20 @@ class Storage:
     tensors: list[Var] = field(default_factory=list)
 
 
-def bytes_of(ty: TensorType) -> Expr | None:
-    """Size of a tensor in bytes, None when unknown."""
+def bytes_of(ty: TensorType, bounds: SizeBounds | None = None) -> Expr | None:
+    """Bytes of a tensor, or the most that bounds allow it; None when unknown."""
     known = dims(ty)
     if known is None or ty.dtype is None:
         return None
-    return product([*known, const(ty.dtype.itemsize, "int64")])
+    return product([*[d if bounds is None else bounds.most(d) for d in known], const(ty.dtype.itemsize, "int64")])
 
 
 class _Planner:
-    def __init__(self, fn: Function, mod: IRModule) -> None:
+    def __init__(self, fn: Function, mod: IRModule, bounds: SizeBounds) -> None:
         self.mod = mod
+        self.bounds = bounds
+        self.total = 0
+        """Bytes of the static storages."""
         self.names = NameSupply([v.name for v in used_vars(fn)])
         self.places: list[tuple[Expr, Expr]] = []
         """Devices and scopes met, one of each."""
@@ -114,7 +120,7 @@ class _Planner:
             value = getattr(binding, "value", None)
             if op_called(value) == "R.builtin.alloc_tensor" and binding.var not in live.escapes:  # type: ignore[arg-type]
                 assert type(value) is Call and isinstance(value.ty, TensorType)
-                size = bytes_of(value.ty)
+                size = bytes_of(value.ty, self.bounds)
                 if size is not None:
                     place = (
                         (value.args[2], value.args[3])
@@ -126,6 +132,7 @@ class _Planner:
                     homes[binding.var] = storage
                     ends.setdefault(live.last_use[binding.var], []).append(storage)
             free.extend(ends.pop(index, ()))
+        self.total += sum([s.size.value for s in set(homes.values()) if type(s.size) is IntImm])
         return homes
 
     def known(self, place: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
@@ -181,13 +188,29 @@ def alloc_in(storage: Storage, binding: VarBinding) -> Call:
     return Call(op("R.memory.alloc_tensor"), args, {}, (), old.ty, old.span)
 
 
-@module_pass()
-def plan_memory(mod: IRModule) -> IRModule:
+@dataclass(slots=True, frozen=True)
+class PlanMemoryOptions:
+    """``max_noted``: storages are as large as ranges that an importer noted allow if they take no more bytes than this together;
+    what the attribute ``tir_var_upper_bound`` says holds at any size."""
+
+    max_noted: int = 256 << 20
+
+
+def _planned(fn: Function, body: SeqExpr, mod: IRModule, options: PlanMemoryOptions) -> SeqExpr:
+    planner = _Planner(fn, mod, SizeBounds(fn))
+    made = planner.sequence(body)
+    if planner.total > options.max_noted and noted_bounds(fn):
+        return _Planner(fn, mod, SizeBounds(fn, noted=False)).sequence(body)
+    return made
+
+
+@module_pass(options=PlanMemoryOptions)
+def plan_memory(mod: IRModule, options: PlanMemoryOptions) -> IRModule:
     """Let tensors that are never alive together share storage."""
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         if type(fn.body) is SeqExpr:
-            body = _Planner(fn, mod).sequence(fn.body)
+            body = _planned(fn, fn.body, mod, options)
             if body is not fn.body:
                 changes[name] = replace(fn, body=body)
     return mod.with_functions(changes) if changes else mod

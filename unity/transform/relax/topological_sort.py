@@ -2,7 +2,8 @@
 
 ``order="depth_first"`` computes a value close to where it is used (less memory alive); ``"breadth_first"`` computes first what
 needs least (more that could run side by side). ``direction="from_outputs"`` walks from the results, ``"from_inputs"`` from the
-parameters. Bindings with equal claims keep the order in which they stand.
+parameters. Bindings with equal claims keep the order in which they stand; from the outputs, the first
+operand stands nearest to its use.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ def _sorted(bindings: tuple[Binding, ...], options: TopologicalSortOptions) -> l
     needs: list[list[int]] = []
     for index, binding in enumerate(bindings):
         used = [maker[v] for v in free_vars(binding) if v in maker and maker[v] < index]
-        needs.append(sorted(set(used)))
+        needs.append(list(dict.fromkeys(used)))  # in the order of use, which sorting does not change
     users: list[list[int]] = [[] for _ in bindings]
     for index, sources in enumerate(needs):
         for source in sources:
             users[source].append(index)
-    if options.direction == "from_outputs":
-        order = _walk(users, needs, options.order == "depth_first")
-        return [bindings[i] for i in reversed(order)]
-    return [bindings[i] for i in _walk(needs, users, options.order == "depth_first")]
+    deep = options.order == "depth_first"
+    if options.direction == "from_inputs":
+        return [bindings[i] for i in _walk(needs, users, deep)]
+    return [bindings[i] for i in reversed(_walk(users, needs, deep, from_end=True))]
 
 
-def _walk(before: list[list[int]], after: list[list[int]], deep: bool) -> list[int]:
+def _walk(before: list[list[int]], after: list[list[int]], deep: bool, from_end: bool = False) -> list[int]:
     """Indices so that ``before`` of each come first; what became ready last goes first when ``deep``."""
     waiting = [len(b) for b in before]
     ready = [i for i, count in enumerate(waiting) if count == 0]
-    if deep:
+    if deep != from_end:
         ready.reverse()
     order: list[int] = []
     while ready:

@@ -6,9 +6,8 @@ outside is checked before it is moved there.
 
 from __future__ import annotations
 
-from ...ir.expr import (
-    Var,
-)  # fmt: skip
+from ...ir.analysis.symbol_bounds import promised_bounds
+from ...ir.expr import Var
 from ...ir.relation import dims
 from ...ir.types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.source import Span
@@ -35,6 +34,14 @@ class CheckCompiler(FunctionTables):
         self.finish_checks(pending)
         for reg, param in zip(registers, self.fn.params):
             self.registers[reg.index] = self.register_type(param.ty)
+
+    def check_bounds(self) -> None:
+        """What the function's attributes promise about the symbols that its parameters bound."""
+        for var, bounds in promised_bounds(self.fn).items():
+            ctx = self.context(f"symbol {var.name}", var.ty, var.span)
+            self.emit(
+                "check_bounds", ctx, bc.Size(("sym", self.slot_of[var])), bc.Imm(bounds.least), bc.Imm(bounds.most)
+            )
 
     def check(self, reg: bc.Reg, ty: Type, ctx: bc.Imm, pending: list[tuple[bc.Reg, bc.Imm, tuple[Expr, ...]]], what: str,
               var: Var) -> None:  # fmt: skip

@@ -62,6 +62,7 @@ class FunctionCompiler(CheckCompiler):
         """The function's bytecode."""
         self.bind_parameters()
         prologue = len(self.code)
+        self.check_bounds()
         self.body(seq_body(self.fn))
         params = tuple([(p.name, type_text(p.ty)) for p in self.fn.params])
         hoisted: list[bc.Instruction] = []

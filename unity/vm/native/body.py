@@ -240,7 +240,8 @@ class BodyWriter(CheckWriter):
 
 _NATIVE = {
     "check_tensor": BodyWriter.check_tensor, "match_shape": BodyWriter.match_shape, "check_equal": BodyWriter.check_equal,
-    "bind_scalar": BodyWriter.bind_scalar, "set_slot": BodyWriter.set_slot, "kill": BodyWriter.kill,
+    "check_bounds": BodyWriter.check_bounds, "bind_scalar": BodyWriter.bind_scalar, "set_slot": BodyWriter.set_slot,
+    "kill": BodyWriter.kill,
     "alloc_storage": BodyWriter.alloc_storage, "tensor_in": BodyWriter.tensor_in, "new_tensor": BodyWriter.new_tensor,
     "view": BodyWriter.view, "move": BodyWriter.move, "tuple": BodyWriter.tuple_, "shape": BodyWriter.shape,
     "get_item": BodyWriter.get_item, "closure": BodyWriter.closure, "invoke": BodyWriter.invoke,

@@ -80,6 +80,15 @@ class CheckWriter(MemoryWriter):
         same = self.emit(f"icmp eq i64 {self.dim(actual.dim)}, {self.dim(expected.dim)}")
         self.explain_unless(same, self.word("None"))
 
+    def check_bounds(self, instruction: bc.Call) -> None:
+        """A symbol between numbers."""
+        _, size, *ends = instruction.args
+        assert isinstance(size, bc.Size)
+        value = self.dim(size.dim)
+        for end, compare in zip(ends, ("sge", "sle")):
+            if isinstance(end, bc.Imm) and end.value is not None:
+                self.explain_unless(self.emit(f"icmp {compare} i64 {value}, {end.value}"), self.word("None"))
+
     def bind_scalar(self, instruction: bc.Call) -> None:
         """An integer into a slot."""
         reg, bind = instruction.args

@@ -1,0 +1,291 @@
+"""Random sequences of all passes over random modules: what is checked after every pass, and the sources of modules and passes.
+
+After each pass: the module verifies, prints and parses back, gives the same results in the reference interpreter; equal means the
+same object; a second run of a pass that settles changes nothing; functions keep their names, visibility and attributes.
+``python tests/property/pass_fuzz.py SECONDS [FIRST_SEED]`` searches for long; ``test_pass_fuzz.py`` runs a few seeds.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from generate import random_module
+from graph_programs import graph_inputs, graph_program
+from hostile_programs import hostile_inputs, hostile_program
+
+import unity
+from unity.ir import Call, IRModule, collect
+from unity.ir.function import Function
+from unity.ir.interpret import run
+from unity.ir.structural import first_difference
+from unity.ir.verify import violations
+from unity.script import parse
+from unity.support.errors import InternalError, UnityError
+from unity.transform import Pipeline
+from unity.transform.tir.pipeline import CPU_PIPELINE
+
+Made = tuple[IRModule, list[list[Any]]]
+NOTED: list[np.ndarray] = []
+
+SETTLES = (
+    "normalize", "canonicalize", "eliminate_common_subexpr", "dead_code", "dead_code{entry_functions=('main',)}", "fold_constant",
+    "fold_constant{max_bytes=8}", "compute_prim_value", "convert_to_dataflow", "convert_to_dataflow{min_size=1}",
+    "to_non_dataflow", "topological_sort", "topological_sort{order='breadth_first'}", "inline_private_functions", "lambda_lift",
+    "topological_sort{direction='from_outputs',order='breadth_first'}", "topological_sort{direction='from_outputs'}",
+    "expand_tuple_arguments", "remove_unused_parameters", "remove_unused_outputs", "legalize_ops", "annotate_tir_op_pattern",
+    "legalize_ops{skip=('R.add','R.exp')}", "fuse_tir", "fuse_transpose_matmul", "combine_parallel_matmul{only_weights=False}",
+    "decompose_ops_for_inference", "decompose_ops_for_training", "fold_batch_norm_to_conv2d{only_constants=False}",
+    "remove_redundant_reshape", "rewrite_reshape", "dataflow_use_inplace_calls", "remove_purity_checking", "normalize_global_var",
+    "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
+    "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
+    "merge_composite_functions", "run_codegen", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
+    "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block",
+)  # fmt: skip
+"""Passes whose second run finds nothing more to do."""
+OTHERS = (
+    "convert_to_dataflow,annotate_tir_op_pattern,fuse_ops", "fuse_ops{max_depth=2}", "fuse_ops{max_args=3}", "fuse_ops{fuse_opt_level=1}",
+    "convert_layout{always=True,only_constants=False,lanes=1}", "adjust_matmul_order", "expand_matmul_of_sum",
+    "reorder_take_after_matmul", "reorder_permute_dims_after_concat", "gradient", "to_mixed_precision",
+    "to_mixed_precision{dtype='bfloat16',wide_results=True}", "bind_symbolic_vars", "lift_transform_params",
+    "unroll_loop{max_copies=4}", "hoist_if_then_else", "loop_partition", "vectorize_loop", "storage_rewrite", "coalesce_loops",
+    "order_loops", "tile_reductions", "split_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
+)  # fmt: skip
+LAST = (
+    "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps", "plan_memory", "kill_after_last_use",
+    "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use",
+    "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,lower_alloc_tensor", "lower_call_dps", "lower_alloc_tensor",
+)  # fmt: skip
+ROUNDS = {"to_mixed_precision": 0.1, "winograd": 1e-3, "gradient": 1e-4}
+"""How far results may be off, of the largest magnitude."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What went wrong where."""
+
+    kind: str
+    step: str
+    text: str
+
+
+def note(value: Any) -> None:
+    """The effect that programs have."""
+    NOTED.append(np.array(np.asarray(value)))
+
+
+def flat(value: Any) -> list[np.ndarray]:
+    if isinstance(value, (tuple, list)):
+        return [x for part in value for x in flat(part)]
+    return [np.asarray(value)]
+
+
+def results(run_it: Callable[[], Any]) -> list[np.ndarray]:
+    """What a call returns, and what it noted on the way."""
+    NOTED.clear()
+    with np.errstate(all="ignore"):
+        return [*flat(run_it()), *NOTED]
+
+
+def differ(found: list[np.ndarray], wanted: list[np.ndarray], loose: float) -> str:
+    """Why results are not the same, else ""."""
+    if len(found) != len(wanted):
+        return f"{len(found)} results, expected {len(wanted)}"
+    for index, (x, y) in enumerate(zip(found, wanted)):
+        if x.dtype != y.dtype or x.shape != y.shape:
+            return f"result {index} is {x.dtype} {x.shape}, expected {y.dtype} {y.shape}"
+        if x.dtype.kind in "biu":
+            if not np.array_equal(x, y):
+                return f"result {index} is {x}, expected {y}"
+            continue
+        near = max(loose, 2e-2 if x.dtype.itemsize < 4 else 0.0)
+        left, right = x.astype("float64"), y.astype("float64")
+        wide = float(np.max(np.abs(right[np.isfinite(right)]), initial=1.0))
+        if not np.allclose(left, right, rtol=near, atol=near * min(wide, 1e6), equal_nan=True):
+            return f"result {index} is {x}, expected {y}"
+    return ""
+
+
+# ---- modules
+
+
+def _hostile(rng: random.Random) -> Made:
+    mod = parse(hostile_program(rng))
+    return mod, [hostile_inputs(rng, rng.random() < 0.4) for _ in range(2)]
+
+
+def _graph(rng: random.Random) -> Made:
+    mod = parse(graph_program(rng))
+    return mod, [graph_inputs(rng)]
+
+
+def _builder(rng: random.Random) -> Made:
+    while True:
+        program = random_module(rng)
+        if not program.outputs:
+            return program.mod, [program.args]
+
+
+SOURCES: tuple[Callable[[random.Random], Made], ...] = (_hostile, _hostile, _hostile, _graph, _builder)
+
+
+def sequence(rng: random.Random) -> list[str]:
+    """Names of passes with options, in a random order."""
+    steps = [rng.choice(SETTLES if rng.random() < 0.75 else OTHERS) for _ in range(rng.randint(2, 8))]
+    if rng.random() < 0.3:
+        steps.append(rng.choice(LAST))
+    if rng.random() < 0.1:
+        steps += [
+            str(p) for p in CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))] if rng.random() < 0.95
+        ]
+    return steps
+
+
+# ---- one step
+
+
+def interface(mod: IRModule) -> dict[str, tuple[Any, ...]]:
+    """Public functions: their parameters and attributes."""
+    return {
+        str(fn.attrs["global_symbol"]): (len(fn.params), fn.attrs)
+        for fn in mod.functions.values() if isinstance(fn, Function) and "global_symbol" in fn.attrs
+    }  # fmt: skip
+
+
+def spans(mod: IRModule) -> int:
+    """Operator calls of graph functions that know their place."""
+    return len([c for fn in mod.graph_functions().values() for c in collect(fn, Call) if c.span is not None])
+
+
+def shape_faults(before: IRModule, after: IRModule, step: str) -> Fault | None:
+    """What is wrong with a module that a pass made, without running it."""
+    errors = violations(after, 2)
+    if errors and not violations(before, 2):
+        return Fault("verify", step, str(errors[0]))
+    if after is not before and first_difference(after, before) is None and not step.startswith("attach"):
+        return Fault("same", step, "an equal module is another object")
+    text = after.script()
+    try:
+        difference = first_difference(after, parse(text))
+    except UnityError as error:
+        return Fault("parse", step, str(error))
+    if difference is not None:
+        return Fault("print", step, str(difference))
+    old, new = interface(before), interface(after)
+    for name, (count, attrs) in old.items():
+        if name not in new:
+            if "dead_code" in step:
+                continue
+            return Fault("interface", step, f"the public function {name} is gone")
+        if new[name][0] != count:
+            return Fault("interface", step, f"{name} has {new[name][0]} parameters, it had {count}")
+        lost = [key for key in attrs if key not in new[name][1] and key not in ("force_pure",)]
+        if lost:
+            return Fault("attributes", step, f"{name} lost {lost}")
+    if extra := [
+        n for n in new if n not in old and not step.startswith(("gradient", "lift_transform", "attach", "normalize"))
+    ]:
+        return Fault("interface", step, f"new public functions {extra}")
+    if spans(before) and not spans(after) and any([collect(f, Call) for f in after.graph_functions().values()]):
+        return Fault("spans", step, "every call lost its place")
+    return None
+
+
+def walk(made: Made, steps: list[str], counts: Counter[str], level: int = 2) -> Fault | None:
+    """Run passes one by one and check each."""
+    mod, inputs = made
+    wanted: list[list[np.ndarray] | UnityError] = []
+    for args in inputs:
+        try:
+            wanted.append(results(lambda: run(mod, "main", *copy.deepcopy(args))))
+        except UnityError as error:
+            wanted.append(error)
+    if all([isinstance(w, UnityError) for w in wanted]):
+        counts["programs that refuse their inputs"] += 1
+        return None
+    first, loose = mod, 1e-5
+    for item in steps:
+        for step in Pipeline.parse(item):
+            name = str(step)
+            counts["passes"] += 1
+            try:
+                after = step(mod)
+            except UnityError as error:
+                if isinstance(error, InternalError) or error.code.startswith("E90"):
+                    return Fault("internal", name, str(error))
+                counts[f"refused: {step.name} {error.code}"] += 1
+                continue
+            if after is mod:
+                continue
+            counts["changes"] += 1
+            counts[f"changed: {step.name}"] += 1
+            fault = shape_faults(mod, after, name)
+            if fault:
+                return fault
+            if name in SETTLES and (again := step(after)) is not after:
+                if first_difference(again, after) is None:
+                    return Fault("same", name, "an equal module is another object")
+                return Fault("idempotence", name, f"a second run goes on changing\n{again.script()}")
+            loose = max(loose, ROUNDS.get(step.name, 0.0))
+            for args, expected in zip(inputs, wanted):
+                if isinstance(expected, UnityError):
+                    continue
+                found = results(lambda: run(after, "main", *copy.deepcopy(args)))
+                if why := differ(found, expected, loose):
+                    return Fault("meaning", name, f"{why}\n{after.script()}")
+            mod = after
+    machine = unity.VirtualMachine(unity.compile(mod))
+    for args, expected in zip(inputs, wanted):
+        if not isinstance(expected, UnityError):
+            found = results(lambda: machine["main"](*copy.deepcopy(args)))
+            if why := differ(found, expected, max(loose, 1e-4)):
+                return Fault("compiled", "compile", f"{why}\n{mod.script()}")
+    counts["compiled"] += 1
+    assert first is made[0]
+    return None
+
+
+def trial(seed: int, counts: Counter[str]) -> Fault | None:
+    """One module under one sequence."""
+    unity.register_func("pass_fuzz.note", note, override=True)
+    rng = random.Random(seed)
+    made = rng.choice(SOURCES)(rng)
+    steps = sequence(rng)
+    counts["pairs"] += 1
+    fault = None
+    try:
+        fault = walk(made, steps, counts)
+    except Exception:  # what a search finds may be anything
+        fault = Fault("crash", "?", traceback.format_exc(limit=-6))
+    if fault:
+        fault.text = f"seed {seed}: {','.join(steps)}\n{fault.text}\n---- module\n{made[0].script()}"
+    return fault
+
+
+def main(seconds: float, seed: int) -> None:
+    """Search until the time is over; print each new kind of fault once."""
+    counts: Counter[str] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        fault = trial(seed, counts)
+        if fault:
+            last = fault.text.partition("---- module")[0].strip().splitlines()[-1] if fault.kind == "crash" else ""
+            key = (fault.kind, fault.step, last[:60])
+            seen[key] += 1
+            if seen[key] <= 2:
+                print(f"==== {fault.kind} {fault.step}\n{fault.text}\n", flush=True)
+        seed += 1
+    print(f"next seed {seed}", dict(counts), {f"{k}": n for k, n in seen.items()}, flush=True)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
