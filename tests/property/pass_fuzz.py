@@ -23,14 +23,16 @@ from graph_programs import graph_inputs, graph_program
 from hostile_programs import hostile_inputs, hostile_program
 
 import unity
-from unity.ir import Call, IRModule, collect
+from unity.ir import Call, IRModule, Var, collect, replace
 from unity.ir.function import Function
 from unity.ir.interpret import run
+from unity.ir.relation import dims
 from unity.ir.structural import first_difference
 from unity.ir.verify import violations
 from unity.script import parse
 from unity.support.errors import InternalError, UnityError
-from unity.transform import Pipeline
+from unity.transform import DEFAULT_PIPELINE, PASSES, FusionPattern, Pass, Pipeline, bind_params
+from unity.transform.dpl.pattern import is_const, is_op, wildcard
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 Made = tuple[IRModule, list[list[Any]]]
@@ -51,20 +53,24 @@ SETTLES = (
     "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block",
 )  # fmt: skip
 """Passes whose second run finds nothing more to do."""
+FUSION = "legalize_ops,canonicalize,dead_code,convert_to_dataflow{min_size=1},annotate_tir_op_pattern,fuse_ops,fuse_tir"
 OTHERS = (
     "convert_to_dataflow,annotate_tir_op_pattern,fuse_ops", "fuse_ops{max_depth=2}", "fuse_ops{max_args=3}", "fuse_ops{fuse_opt_level=1}",
     "convert_layout{always=True,only_constants=False,lanes=1}", "adjust_matmul_order", "expand_matmul_of_sum",
     "reorder_take_after_matmul", "reorder_permute_dims_after_concat", "gradient", "to_mixed_precision",
-    "to_mixed_precision{dtype='bfloat16',wide_results=True}", "bind_symbolic_vars", "lift_transform_params",
+    "to_mixed_precision{dtype='bfloat16',wide_results=True}", "lift_transform_params", "quantize_weights",
     "unroll_loop{max_copies=4}", "hoist_if_then_else", "loop_partition", "vectorize_loop", "storage_rewrite", "coalesce_loops",
     "order_loops", "tile_reductions", "split_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
+    "instrument_bounds", "compact_thread_buffers", "lower_cross_thread_reduction", "thread_sync", FUSION, FUSION, FUSION,
+    "!bind_params", "!bind_symbolic_vars", "!bundle_model_params", "!fuse_ops_by_pattern", "!fuse_ops_by_pattern",
 )  # fmt: skip
+"""Passes that may go on changing, chains of passes, and passes whose options come from the module (``specific``)."""
 LAST = (
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps", "plan_memory", "kill_after_last_use",
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use",
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,lower_alloc_tensor", "lower_call_dps", "lower_alloc_tensor",
 )  # fmt: skip
-ROUNDS = {"to_mixed_precision": 0.1, "winograd": 1e-3, "gradient": 1e-4}
+ROUNDS = {"to_mixed_precision": 0.1, "quantize_weights": 1e9, "winograd": 1e-3, "gradient": 1e-4}
 """How far results may be off, of the largest magnitude."""
 
 
@@ -140,6 +146,10 @@ SOURCES: tuple[Callable[[random.Random], Made], ...] = (_hostile, _hostile, _hos
 def sequence(rng: random.Random) -> list[str]:
     """Names of passes with options, in a random order."""
     steps = [rng.choice(SETTLES if rng.random() < 0.75 else OTHERS) for _ in range(rng.randint(2, 8))]
+    if rng.random() < 0.15:
+        steps = [str(step) for step in DEFAULT_PIPELINE.passes[: rng.randint(3, len(DEFAULT_PIPELINE.passes))]] + steps[
+            :3
+        ]
     if rng.random() < 0.3:
         steps.append(rng.choice(LAST))
     if rng.random() < 0.1:
@@ -147,6 +157,38 @@ def sequence(rng: random.Random) -> list[str]:
             str(p) for p in CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))] if rng.random() < 0.95
         ]
     return steps
+
+
+PATTERNS = (
+    FusionPattern("one.product", is_op("R.matmul")(wildcard(), wildcard())),
+    FusionPattern("one.chain", is_op("R.exp")(wildcard()) | is_op("R.negative")(wildcard())),
+    FusionPattern("two.sum", is_op("R.add")(is_op("R.multiply")(wildcard(), wildcard()), wildcard())),
+    FusionPattern("two.turn", is_op("R.permute_dims")(is_op("R.permute_dims")(wildcard()))),
+    FusionPattern("two.constant", is_op("R.add")(wildcard(), is_const())),
+)
+
+
+def specific(
+    name: str, mod: IRModule, inputs: list[list[Any]], rng: random.Random
+) -> tuple[Pass, list[list[Any]], IRModule]:
+    """A pass with options for this module, the inputs that fit behind it, and the module it starts from."""
+    main = mod["main"]
+    assert isinstance(main, Function)
+    first = inputs[0]
+    at = rng.randrange(len(first))
+    if name == "bind_params":
+        found = bind_params.with_options(params={main.params[at].name: unity.tensor(first[at])})
+        return found, [[*first[:at], *first[at + 1 :]]], mod
+    if name == "bundle_model_params":
+        attrs = {**main.attrs, "num_input": at}
+        given = [[*args[:at], tuple(args[at:])] for args in inputs]
+        return PASSES[name], given, mod.with_functions({"main": replace(main, attrs=attrs)})
+    if name == "fuse_ops_by_pattern":
+        patterns = tuple(rng.sample(PATTERNS, rng.randint(1, 4)))
+        options = {"bind_constants": rng.random() < 0.5, "annotate_codegen": rng.random() < 0.3}
+        return PASSES[name].with_options(patterns=patterns, **options), inputs, mod
+    sizes = {d.name: n for p, a in zip(main.params, first) for d, n in zip(dims(p.ty) or (), a.shape) if type(d) is Var}
+    return PASSES[name].with_options(symbols=sizes), inputs[:1], mod
 
 
 # ---- one step
@@ -158,6 +200,11 @@ def interface(mod: IRModule) -> dict[str, tuple[Any, ...]]:
         str(fn.attrs["global_symbol"]): (len(fn.params), fn.attrs)
         for fn in mod.functions.values() if isinstance(fn, Function) and "global_symbol" in fn.attrs
     }  # fmt: skip
+
+
+def hidden(fn: Any) -> bool:
+    """Is a function private."""
+    return "global_symbol" not in (getattr(fn, "attrs", None) or {})
 
 
 def spans(mod: IRModule) -> int:
@@ -185,11 +232,14 @@ def shape_faults(before: IRModule, after: IRModule, step: str) -> Fault | None:
             if "dead_code" in step:
                 continue
             return Fault("interface", step, f"the public function {name} is gone")
-        if new[name][0] != count:
+        if new[name][0] != count and not step.startswith(("bind_params", "bundle")):
             return Fault("interface", step, f"{name} has {new[name][0]} parameters, it had {count}")
         lost = [key for key in attrs if key not in new[name][1] and key not in ("force_pure",)]
         if lost:
             return Fault("attributes", step, f"{name} lost {lost}")
+    for name, fn in before.functions.items():
+        if name in after.functions and not step.startswith("attach") and hidden(fn) != hidden(after.functions[name]):
+            return Fault("interface", step, f"{name} is private on one side")
     if extra := [
         n for n in new if n not in old and not step.startswith(("gradient", "lift_transform", "attach", "normalize"))
     ]:
@@ -199,49 +249,55 @@ def shape_faults(before: IRModule, after: IRModule, step: str) -> Fault | None:
     return None
 
 
-def walk(made: Made, steps: list[str], counts: Counter[str], level: int = 2) -> Fault | None:
-    """Run passes one by one and check each."""
-    mod, inputs = made
-    wanted: list[list[np.ndarray] | UnityError] = []
+def outcomes(mod: IRModule, inputs: list[list[Any]]) -> list[list[np.ndarray] | UnityError]:
+    """What ``main`` gives in the reference interpreter, or how it refuses."""
+    found: list[list[np.ndarray] | UnityError] = []
     for args in inputs:
         try:
-            wanted.append(results(lambda: run(mod, "main", *copy.deepcopy(args))))
+            found.append(results(lambda: run(mod, "main", *copy.deepcopy(args))))
         except UnityError as error:
-            wanted.append(error)
+            found.append(error)
+    return found
+
+
+def walk(made: Made, steps: list[str], counts: Counter[str], rng: random.Random) -> Fault | None:
+    """Run passes one by one and check each."""
+    mod, inputs = made
+    wanted = outcomes(mod, inputs)
     if all([isinstance(w, UnityError) for w in wanted]):
         counts["programs that refuse their inputs"] += 1
         return None
-    first, loose = mod, 1e-5
+    loose = 1e-5
     for item in steps:
-        for step in Pipeline.parse(item):
-            name = str(step)
+        for step in Pipeline.parse(item) if item[0] != "!" else (item[1:],):
+            name, given, before = str(step), inputs, mod
             counts["passes"] += 1
             try:
-                after = step(mod)
+                if isinstance(step, str):
+                    step, given, before = specific(step, mod, inputs, rng)
+                after = step(before)
             except UnityError as error:
                 if isinstance(error, InternalError) or error.code.startswith("E90"):
                     return Fault("internal", name, str(error))
-                counts[f"refused: {step.name} {error.code}"] += 1
+                counts[f"refused: {name} {error.code}"] += 1
                 continue
-            if after is mod:
+            if after is before:
+                counts["unchanged"] += 1
                 continue
             counts["changes"] += 1
             counts[f"changed: {step.name}"] += 1
-            fault = shape_faults(mod, after, name)
+            fault = shape_faults(before, after, name) or settled(step, name, after)
             if fault:
                 return fault
-            if name in SETTLES and (again := step(after)) is not after:
-                if first_difference(again, after) is None:
-                    return Fault("same", name, "an equal module is another object")
-                return Fault("idempotence", name, f"a second run goes on changing\n{again.script()}")
             loose = max(loose, ROUNDS.get(step.name, 0.0))
-            for args, expected in zip(inputs, wanted):
+            found = outcomes(after, given)
+            for result, expected in zip(found, wanted):
                 if isinstance(expected, UnityError):
                     continue
-                found = results(lambda: run(after, "main", *copy.deepcopy(args)))
-                if why := differ(found, expected, loose):
+                why = f"refused: {result}" if isinstance(result, UnityError) else differ(result, expected, loose)
+                if why:
                     return Fault("meaning", name, f"{why}\n{after.script()}")
-            mod = after
+            mod, inputs = after, given
     machine = unity.VirtualMachine(unity.compile(mod))
     for args, expected in zip(inputs, wanted):
         if not isinstance(expected, UnityError):
@@ -249,8 +305,16 @@ def walk(made: Made, steps: list[str], counts: Counter[str], level: int = 2) -> 
             if why := differ(found, expected, max(loose, 1e-4)):
                 return Fault("compiled", "compile", f"{why}\n{mod.script()}")
     counts["compiled"] += 1
-    assert first is made[0]
     return None
+
+
+def settled(step: Pass, name: str, after: IRModule) -> Fault | None:
+    """Does a second run of a pass that settles change anything?"""
+    if name not in SETTLES or (again := step(after)) is after:
+        return None
+    if first_difference(again, after) is None:
+        return Fault("same", name, "an equal module is another object")
+    return Fault("idempotence", name, f"a second run goes on changing\n{after.script()}\n---- again\n{again.script()}")
 
 
 def trial(seed: int, counts: Counter[str]) -> Fault | None:
@@ -262,7 +326,7 @@ def trial(seed: int, counts: Counter[str]) -> Fault | None:
     counts["pairs"] += 1
     fault = None
     try:
-        fault = walk(made, steps, counts)
+        fault = walk(made, steps, counts, rng)
     except Exception:  # what a search finds may be anything
         fault = Fault("crash", "?", traceback.format_exc(limit=-6))
     if fault:

@@ -173,6 +173,8 @@ def _matches(
         group = {bound[e] for e in matcher.inside if e in bound} | {var}
         if any([v in taken or not _may_move(values[v]) for v in group]) or not view.is_convex(group):
             continue
+        if not view.outputs(group):  # nothing uses it: dead code
+            continue
         context = _context(pattern, matcher, value, group, view, values, bound)
         if pattern.check is not None and not pattern.check(context):
             continue

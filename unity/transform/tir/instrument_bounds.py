@@ -31,7 +31,7 @@ from ...ir.stmt import (
     seq,
 )  # fmt: skip
 from ...ir.types import Expr
-from ...ir.walk import children, substitute
+from ...ir.walk import children, rebuild, substitute
 from ..base import prim_func_pass
 
 
@@ -114,10 +114,15 @@ def _before(stmt: Stmt, *exprs: Expr | None) -> list[Stmt]:
     return checks.found
 
 
+def _checked(stmt: Any) -> Any:
+    """A statement with checks in the statements it holds."""
+    return rebuild(stmt, lambda part: _stmt(part) if isinstance(part, Stmt) else part)
+
+
 def _stmt(stmt: Any) -> Any:
     kind = type(stmt)
-    if kind is SeqStmt:
-        return seq(*[_stmt(s) for s in stmt.stmts])
+    if kind in (SeqStmt, AttrStmt):
+        return _checked(stmt)
     if kind is BufferStore:
         checks = _Checks()
         for part in (*stmt.indices, stmt.value):
@@ -126,18 +131,15 @@ def _stmt(stmt: Any) -> Any:
             checks.require(stmt.buffer, stmt.indices, None, stmt.span)
         return seq(*checks.found, stmt)
     if kind is For:
-        return seq(*_before(stmt, stmt.min, stmt.extent), replace(stmt, body=_stmt(stmt.body)))
+        return seq(*_before(stmt, stmt.min, stmt.extent), _checked(stmt))
     if kind is While:
         head = _before(stmt, stmt.cond)
         if not head:
-            return replace(stmt, body=_stmt(stmt.body))
+            return _checked(stmt)
         leave = IfThenElse(logical_not(stmt.cond), Break())
         return replace(stmt, cond=const(True), body=seq(*head, leave, _stmt(stmt.body)))
     if kind is IfThenElse:
-        other = None if stmt.else_case is None else _stmt(stmt.else_case)
-        return seq(*_before(stmt, stmt.cond), replace(stmt, then_case=_stmt(stmt.then_case), else_case=other))
-    if kind is AttrStmt:
-        return replace(stmt, body=_stmt(stmt.body))
+        return seq(*_before(stmt, stmt.cond), _checked(stmt))
     if kind is Bind or kind is Evaluate:
         return seq(*_before(stmt, stmt.value), stmt)
     if kind is AssertStmt:
@@ -150,4 +152,5 @@ def _stmt(stmt: Any) -> Any:
 @prim_func_pass()
 def instrument_bounds(func: PrimFunc) -> PrimFunc:
     """Check every buffer access at run time."""
-    return replace(func, body=_stmt(func.body))
+    body = _stmt(func.body)
+    return func if body is func.body else replace(func, body=body)
