@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..ffi.tensor import Tensor
@@ -25,6 +26,18 @@ choose_measured = late_function("unity.frontend.choose", "choose_measured")
 analytic_choices = late_function("unity.frontend.choose", "analytic_choices")
 require_choose = late_function("unity.frontend.choose", "require_choose")
 reduction_of = late_function("unity.frontend.precision", "reduction_of")
+
+
+@dataclass(slots=True, frozen=True)
+class BuildOptions:
+    """How a module is built once it is one: arguments of ``unity.compile``."""
+
+    target: str | Target | None = None
+    exec_mode: str = "native"
+    pipeline: Passes | None = None
+    tir_pipeline: Pipeline | None = None
+    choose: str = "analytic"
+    discard_parameters: bool = False
 
 
 def compile(
@@ -67,6 +80,7 @@ def compile(
     PassError E987.
     """
     reduction = None if precision is None and calibration is None else reduction_of(precision, calibration)
+    how = BuildOptions(target, exec_mode, pipeline, tir_pipeline, choose, discard_parameters)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         meant = {"strict": strict or None, "example_kwargs": example_kwargs, "dynamic_shapes": dynamic_shapes}
         if given := [f"{name}=" for name, value in meant.items() if value is not None]:
@@ -75,40 +89,29 @@ def compile(
                 help="the sizes of a module stand in its signature",
             )  # fmt: skip
         if reduction is not None:
-            return compile_reduced(
-                mod, target, reduction, example_inputs, exec_mode, pipeline, tir_pipeline, choose, discard_parameters
-            )
-        return compile_chosen(mod, target, choose, exec_mode, pipeline, tir_pipeline, discard_parameters)
-    return compile_model(
-        mod, target, example_inputs, example_kwargs, dynamic_shapes, strict, exec_mode, pipeline, tir_pipeline,
-        reduction, choose, discard_parameters, remember_export,
-    )  # fmt: skip
+            return compile_reduced(mod, how, reduction, example_inputs)
+        return compile_chosen(mod, how, how.discard_parameters)
+    return compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict, remember_export)
 
 
 def compile_chosen(
-    mod: IRModule | Function | PrimFunc,
-    target: str | Target | None,
-    choose: str,
-    exec_mode: str,
-    pipeline: Passes | None,
-    tir_pipeline: Pipeline | None,
-    discard_parameters: bool | Callable[[Tensor], None] = False,
+    mod: IRModule | Function | PrimFunc, how: BuildOptions, discard: bool | Callable[[Tensor], None] = False
 ) -> Executable:
-    """A module built with the kernels chosen as asked. Raises FrontendError E981."""
+    """A module built with the kernels chosen as asked; ``discard`` as ``vm.build`` has it. Raises FrontendError E981."""
     choices: Any
     given = build.as_module(mod)
-    if choose == "analytic":
+    if how.choose == "analytic":
         source = given
         choices = Choices(lambda: analytic_choices(source))
     else:
-        require_choose(choose)
-        source, choices = choose_measured(given, target, choose == "measured+winograd")
+        require_choose(how.choose)
+        source, choices = choose_measured(given, how.target, how.choose == "measured+winograd")
     made = build.compile(
-        source, target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline,
-        discard_parameters=discard_parameters,
+        source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
+        discard_parameters=discard,
     )  # fmt: skip
     made.choices = choices
-    if choose != "analytic" and bool_option("UNITY_EXPLAIN"):
+    if how.choose != "analytic" and bool_option("UNITY_EXPLAIN"):
         print(choices, file=sys.stderr)
     return made
 
@@ -119,4 +122,4 @@ def _is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
-__all__ = ["compile", "compile_chosen"]
+__all__ = ["BuildOptions", "compile", "compile_chosen"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ffi.tensor import Tensor
@@ -16,15 +16,12 @@ from ..ir.types import Expr
 from ..ir.walk import rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
-from ..target.target import Target
-from ..transform.base import Pipeline
 from ..transform.releases import Releases
-from ..vm.build import Passes
 from ..vm.executable import Executable
 from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
 from .calibration import Quantization
-from .compile import compile_chosen
+from .compile import BuildOptions, compile_chosen
 from .discard import eraser, follow
 from .dynamic import least_promised
 from .exported import Options
@@ -40,74 +37,86 @@ from .trace import export
 
 def compile_model(
     mod: Any,
-    target: str | Target | None,
+    how: BuildOptions,
+    reduction: Reduction | None,
     example_inputs: tuple[Any, ...] | None,
     example_kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
     strict: bool,
-    exec_mode: str,
-    pipeline: Passes | None,
-    tir_pipeline: Pipeline | None,
-    reduction: Reduction | None = None,
-    choose: str = "analytic",
-    discard_parameters: bool = False,
-    remember_export: bool = False,
+    remember_export: bool,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
-    inputs, named = example_inputs, dict(example_kwargs or {})
     options = Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True)
-    if not hasattr(mod, "graph_signature"):
-        if example_inputs is None and example_kwargs is None:
-            raise FrontendError("E013", "a torch model is compiled for example inputs",
-                                help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
-        refuse_training(mod)
-        if isinstance(example_inputs, sys.modules["torch"].Tensor):
-            example_inputs = (example_inputs,)
-        if not isinstance(example_inputs, (tuple, list, type(None))):
-            raise FrontendError("E962", f"example_inputs is a {type(example_inputs).__name__}, expected a tuple of tensors",
-                                help="inputs by name: example_kwargs={'x': x}")  # fmt: skip
-        signature = forward_signature(mod)
-        names = list(signature.parameters) if signature is not None else []
-        inputs = tuple(example_inputs or ())
-        place = remembered_export(mod, inputs, named, dynamic_shapes, options) if remember_export else None
-        recalled = place.recall() if place is not None else None
-        found = recalled or imported(export(mod, inputs, dynamic_shapes, named), options, names)
-        if place is not None and recalled is None:
-            place.keep(found)
-    else:
+    if hasattr(mod, "graph_signature"):
         if dynamic_shapes is not None:
             raise FrontendError("E693", "dynamic_shapes= is for a torch.nn.Module, got an ExportedProgram",
                                 help="give it to torch.export.export")  # fmt: skip
+        inputs, named = example_inputs, dict(example_kwargs or {})
         if inputs is None and mod.example_inputs is not None:
             inputs, named = mod.example_inputs
         found = imported(mod, options)
-    module, report = found.module, found.report
-    if report.fallbacks:
-        warnings.warn(str(report), FallbackWarning, stacklevel=2)
+    else:
+        inputs, named = _example(mod, example_inputs, example_kwargs)
+        found = _exported(mod, inputs, named, dynamic_shapes, options, remember_export)
+    if found.report.fallbacks:
+        warnings.warn(str(found.report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
-    decided = None
-    erase = eraser(mod, found.held, report.weights) if discard_parameters else None
+    erase = eraser(mod, found.held, found.report.weights) if how.discard_parameters else None
+    module, decided = found.module, None
     if reduction is not None:
-        probes: dict[IRModule, CompiledModel] = {}
-
-        def run(probed: IRModule, given: Any, *more: Any) -> Any:
-            if probed not in probes:
-                executable = compile_chosen(probed, target, "analytic", exec_mode, None, None)
-                probes[probed] = CompiledModel(found, probed, executable, exec_mode)
-            return probes[probed].results(as_inputs(given), more)
-
-        module, decided = reduction.apply(module, run)
-    executable = compile_chosen(module, target, choose, exec_mode, pipeline, tir_pipeline, erase or False)
+        module, decided = reduction.apply(module, _probe(found, how))
+    executable = compile_chosen(module, how, erase or False)
     if erase is not None:
-        Releases(report.weights.values(), erase).sweep(executable.program.constants)
+        Releases(found.report.weights.values(), erase).sweep(executable.program.constants)
         trim_heap()
     else:
-        follow(mod, found.held[-1], report.weights, executable.program.constants)
-    made = CompiledModel(found, module, executable, exec_mode)
+        follow(mod, found.held[-1], found.report.weights, executable.program.constants)
+    made = CompiledModel(found, module, executable, how.exec_mode)
     made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
     return made
+
+
+def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example call of a torch module. Raises FrontendError E013 without one, E962 for what is no tuple."""
+    if inputs is None and named is None:
+        raise FrontendError("E013", "a torch model is compiled for example inputs",
+                            help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
+    refuse_training(model)
+    if isinstance(inputs, sys.modules["torch"].Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, (tuple, list, type(None))):
+        raise FrontendError("E962", f"example_inputs is a {type(inputs).__name__}, expected a tuple of tensors",
+                            help="inputs by name: example_kwargs={'x': x}")  # fmt: skip
+    return tuple(inputs or ()), dict(named or {})
+
+
+def _exported(
+    model: Any, inputs: tuple[Any, ...], named: dict[str, Any], dynamic_shapes: Any, options: Options, remember: bool
+) -> Imported:
+    """A torch module exported and imported, or what was remembered of that."""
+    signature = forward_signature(model)
+    names = list(signature.parameters) if signature is not None else []
+    place = remembered_export(model, inputs, named, dynamic_shapes, options) if remember else None
+    recalled = place.recall() if place is not None else None
+    found = recalled or imported(export(model, inputs, dynamic_shapes, named), options, names)
+    if place is not None and recalled is None:
+        place.keep(found)
+    return found
+
+
+def _probe(found: Imported, how: BuildOptions) -> Callable[..., Any]:
+    """Runs modules that differ from the imported one in what they compute with, each built once: for calibration."""
+    plain = BuildOptions(how.target, how.exec_mode)
+    built: dict[IRModule, CompiledModel] = {}
+
+    def run(module: IRModule, given: Any, *more: Any) -> Any:
+        if module not in built:
+            built[module] = CompiledModel(found, module, compile_chosen(module, plain), how.exec_mode)
+        return built[module].results(as_inputs(given), more)
+
+    return run
 
 
 class CompiledModel(TorchModel):

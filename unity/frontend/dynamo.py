@@ -23,7 +23,7 @@ from ..support.errors import FrontendError
 from ..support.extras import require
 from ..target.target import Target
 from ..vm.machine import VirtualMachine
-from .compile import compile_chosen
+from .compile import BuildOptions, compile_chosen
 from .context import Context, dtype_name
 from .fallback import Deferred, complex_of
 from .fast_paths import decompositions
@@ -94,7 +94,7 @@ def compile_graph(
             return _in_torch(graph_module, example_inputs)
         if report.fallbacks:
             warnings.warn(str(report), FallbackWarning, stacklevel=2)
-        executable = compile_chosen(module, options.target, options.choose, options.exec_mode, None, None)
+        executable = compile_chosen(module, BuildOptions(options.target, options.exec_mode, choose=options.choose))
         main = VirtualMachine(executable, exec_mode=options.exec_mode)["main"]
     boxed = require("functorch.compile").make_boxed_func
 

@@ -8,53 +8,39 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.extras import require
 from ..support.options import bool_option
-from ..target.target import Target
-from ..transform.base import Pipeline
 from ..transform.releases import Releases, module_constants
 from ..vm import build
-from ..vm.build import Passes
 from ..vm.executable import Executable
 from .accuracy import Accuracy, as_inputs, compare, copies
-from .compile import compile_chosen
+from .compile import BuildOptions, compile_chosen
 from .precision import Reduction
 
 
 def compile_reduced(
-    mod: IRModule | Function | PrimFunc,
-    target: str | Target | None,
-    reduction: Reduction,
-    example_inputs: Any,
-    exec_mode: str,
-    pipeline: Passes | None,
-    tir_pipeline: Pipeline | None,
-    choose: str = "analytic",
-    discard_parameters: bool = False,
+    mod: IRModule | Function | PrimFunc, how: BuildOptions, reduction: Reduction, example_inputs: Any
 ) -> Executable:
     """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
-    source = build.as_module(mod)
-
-    def built(module: IRModule, how: str, discards: bool = False) -> Executable:
-        return compile_chosen(module, target, how, exec_mode, pipeline, tir_pipeline, discards)
-
+    source, plain = build.as_module(mod), replace(how, choose="analytic")
     machines: dict[IRModule, Executable] = {}
 
     def run(module: IRModule, inputs: Any, *more: Any) -> Any:
         if module not in machines:
-            machines[module] = built(module, "analytic")
+            machines[module] = compile_chosen(module, plain)
         return machines[module]["main"](*as_inputs(inputs), *more)
 
     given = None if example_inputs is None else as_inputs(example_inputs)
-    expected = None if given is None else built(source, "analytic")["main"](*copies(given))
+    expected = None if given is None else compile_chosen(source, plain)["main"](*copies(given))
     reduced, decided = reduction.apply(source, run)
-    made = built(reduced, choose, discard_parameters)
+    made = compile_chosen(reduced, how, how.discard_parameters)
     made.quantization = decided
-    if discard_parameters:
+    if how.discard_parameters:
         Releases(module_constants(source)).sweep(made.program.constants)
     if given is not None:
         made.accuracy = _told(compare(reduction.name, [(expected, made["main"](*copies(given)))]))
