@@ -94,6 +94,23 @@ for n in ["left_shift", "right_shift"]:
         (n, [i(9), i(9, low=0, high=40)], {}),
         (n, [i(9, dtype="uint8", low=0), i(9, dtype="uint8", low=0, high=12)], {}),
     ]
+for n in ["gcd", "lcm"]:
+    CASES += [(n, [i(*p, low=-40, high=40), i(*q, low=-40, high=40)], {}) for p, q in SHAPES]
+    CASES += [
+        (n, [i(3, 4, dtype=d, low=0, high=90), i(4, dtype=d, low=0, high=90)], {})
+        for d in ("int8", "uint8", "int16", "int64", "uint64")
+    ]
+    CASES += [(n, [INTS[:-1, None], INTS[None, :-1]], {})]
+WORDS = np.arange(-120, 120, 3, dtype="int8").reshape(2, 5, 8)
+for old, new in [
+    ("float32", "int32"), ("int32", "float32"), ("float64", "int16"), ("int8", "float32"), ("uint8", "int64"),
+    ("float16", "uint8"), ("int16", "bfloat16"), ("int64", "bool"), ("uint8", "bool"), ("float32", "float64"), ("int8", "int8"),
+]:  # fmt: skip
+    CASES += [
+        ("reinterpret", [WORDS.view(old)], {"dtype": new}),
+        ("reinterpret", [WORDS.view(old)[:0]], {"dtype": new}),
+    ]
+CASES += [("reinterpret", [b(3, 8)], {"dtype": "int16"}), ("reinterpret", [f()], {"dtype": "uint32"})]
 for n in ["logical_and", "logical_or", "logical_xor"]:
     CASES += [(n, [b(3, 4), b(4)], {})]
 for n in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:

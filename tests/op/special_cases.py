@@ -28,6 +28,9 @@ for name in ("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "k0", "k1", "k0
     CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=0.01, high=12)], {}), (name, [f(0, 2)], {})]
     CASES += [(name, [f(9, dtype="float64", low=0.1, high=20)], {}), (name, [f(4, dtype="float16", low=0.5)], {})]
     CASES += [(name, [np.array([1e-3, 1.99, 2, 2.01, 7.99, 8, 8.01, 60, 500], "float32")], {})]
+CASES += [("airy_ai", [EDGES], {}), ("airy_ai", [f(3, 5, low=-12, high=6)], {}), ("airy_ai", [f(0, 2)], {})]
+CASES += [("airy_ai", [f(9, dtype="float64", low=-9, high=9)], {}), ("airy_ai", [f(4, dtype="float16")], {})]
+CASES += [("airy_ai", [np.array([-80, -5.01, -5, -4.99, 1.99, 2, 2.01, 20, 90, 120], "float32")], {})]
 for n in (1, 2, 3, 7):
     CASES += [("polygamma", [EDGES], {"n": n}), ("polygamma", [f(3, 5, low=-4, high=9)], {"n": n})]
     CASES += [("polygamma", [f(4, dtype="float64", low=0.1, high=3)], {"n": n}), ("polygamma", [f(0, 2)], {"n": n})]

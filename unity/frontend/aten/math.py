@@ -169,7 +169,7 @@ for _names, _fn in (
     (("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"), op.bitwise_xor),
     (("__lshift__.Scalar", "__lshift__.Tensor", *[f"bitwise_left_shift.{form}" for form in _FORMS]), op.left_shift),
     (("__rshift__.Scalar", "__rshift__.Tensor", *[f"bitwise_right_shift.{form}" for form in _FORMS]), op.right_shift),
-    (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp),
+    (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp), (("gcd.default",), op.gcd),
 ):  # fmt: skip
     aten(*_names)(_plain(_fn))
 for _name, _fn in (("eq", op.equal), ("ne", op.not_equal), ("lt", op.less), ("le", op.less_equal),
@@ -177,6 +177,13 @@ for _name, _fn in (("eq", op.equal), ("ne", op.not_equal), ("lt", op.less), ("le
     aten(f"{_name}.Tensor", f"{_name}.Scalar")(_compare(_fn))
 for _name, _fn in (("and", op.logical_and), ("or", op.logical_or), ("xor", op.logical_xor)):
     aten(f"logical_{_name}.default")(_logical(_fn))
+
+
+@aten("lcm.default")
+def _lcm(c: Context, a: Args) -> Expr:
+    """A multiple that wraps is made positive, as in torch; torch widens integers below 32 bits first."""
+    made = op.lcm(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+    return op.abs(made) if c.dtype in ("int32", "int64") else made
 
 
 @aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")
@@ -239,6 +246,11 @@ aten("addcdiv.default")(rounded_once(_addc(op.divide)))
       "conj_physical.default", "_conj.default")  # fmt: skip
 def _convert(c: Context, a: Args) -> Expr:
     return c.cast(a.self, c.dtype)
+
+
+@aten("view.dtype", "view_copy.dtype")
+def _reinterpret(c: Context, a: Args) -> Expr:
+    return op.reinterpret(a.self, c.dtype)
 
 
 @aten("prims.convert_element_type.default")

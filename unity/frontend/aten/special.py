@@ -20,7 +20,7 @@ _FLOAT = {
     "special_erfcx": op.erfcx, "special_ndtri": op.ndtri, "special_bessel_j0": op.bessel_j0, "special_bessel_j1": op.bessel_j1,
     "special_bessel_y0": op.bessel_y0, "special_bessel_y1": op.bessel_y1, "special_modified_bessel_k0": op.k0,
     "special_modified_bessel_k1": op.k1, "special_scaled_modified_bessel_k0": op.k0e,
-    "special_scaled_modified_bessel_k1": op.k1e,
+    "special_scaled_modified_bessel_k1": op.k1e, "special_airy_ai": op.airy_ai,
 }  # fmt: skip
 
 

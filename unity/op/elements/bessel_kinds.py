@@ -188,7 +188,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
 _ANGLES = (np.arange(4096) + 0.5) * np.pi / 4096
 
 
-def _integral(fn: Callable[[np.ndarray], np.ndarray], high: float) -> float:
+def integral(fn: Callable[[np.ndarray], np.ndarray], high: float) -> float:
+    """Of a smooth function of arrays from 0 on, by Gauss's rule."""
     return float(np.sum(_WEIGHTS * fn((_NODES + 1) * high / 2)) * high / 2)
 
 
@@ -209,16 +210,16 @@ def _second_ref(order: int) -> Callable[[float], float]:
     sign = -1.0 if order else 1.0
 
     def one(x: float) -> float:
-        swing = _integral(lambda t: np.sin(x * np.sin(t) - order * t), math.pi)
+        swing = integral(lambda t: np.sin(x * np.sin(t) - order * t), math.pi)
         grown = lambda t: (np.exp(order * t) + sign * np.exp(-order * t)) * np.exp(-x * np.sinh(t))  # noqa: E731
-        return (swing - _integral(grown, math.asinh(750 / x))) / math.pi
+        return (swing - integral(grown, math.asinh(750 / x))) / math.pi
 
     return _guarded(one, -math.inf)
 
 
 def _modified_ref(order: int, scaled: bool) -> Callable[[float], float]:
     def one(x: float) -> float:
-        made = _integral(lambda t: np.exp(-x * (np.cosh(t) - 1)) * np.cosh(order * t), math.acosh(1 + 750 / x))
+        made = integral(lambda t: np.exp(-x * (np.cosh(t) - 1)) * np.cosh(order * t), math.acosh(1 + 750 / x))
         return made if scaled else made * math.exp(-x)
 
     return _guarded(one, math.inf)

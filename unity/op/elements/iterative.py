@@ -1,6 +1,6 @@
 """Elementwise operators that iterate until a value stands: each element is a small program on numbers it keeps.
 
-Computed in float64 and rounded once. Not here: the operators (``polynomials.py``, ``incomplete.py``).
+Floats are computed in float64 and rounded once. Not here: the operators (``polynomials.py``, ``incomplete.py``, ``divisors.py``).
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ... import te
+from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, Var
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, Type
-from ..linalg.matrices import WIDE, Numbers, widened
+from ..linalg.matrices import WIDE, Numbers
 from ..lines.reduce import cast_tensor
 from ..lowering import broadcast_indices, result_dims, result_dtype, short_name
 from ..moves.scan import loops, read
@@ -29,13 +30,16 @@ def two_floats(call: Call) -> Type:
     return broadcast_type(call, types, same_dtype(call, *types))
 
 
-def iterated(call: Call, inputs: Sequence[te.Tensor], names: Sequence[str], program: Program) -> te.Tensor:
-    """The operands broadcast and the program run for each element; ``names`` are the numbers it keeps besides ``value``."""
+def iterated(
+    call: Call, inputs: Sequence[te.Tensor], names: Sequence[str], program: Program, kind: str = WIDE
+) -> te.Tensor:
+    """The operands broadcast and the program run for each element; ``names`` are the numbers it keeps besides ``value``, of a
+    ``kind``."""
     shape = result_dims(call)
 
     def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         def element(i: list[Var]) -> Stmt:
-            kept = Numbers("value", *names, *[f"given {n}" for n in range(len(ins))])
+            kept = Numbers("value", *names, *[f"given {n}" for n in range(len(ins))], dtype=kind)
             places = [[_index(v) for v in broadcast_indices(b.shape, i, shape)] for b in ins]
             loads = [kept.put(f"given {n}", read(b, place)) for n, (b, place) in enumerate(zip(ins, places))]
             given = [kept[f"given {n}"] for n in range(len(ins))]
@@ -43,7 +47,8 @@ def iterated(call: Call, inputs: Sequence[te.Tensor], names: Sequence[str], prog
 
         return loops(shape, element)
 
-    made = te.extern(shape, [widened(t) for t in inputs], emit, short_name(call), WIDE)
+    wide = [cast_tensor(t, DataType(kind), "wide") for t in inputs]
+    made = te.extern(shape, wide, emit, short_name(call), kind)
     return cast_tensor(made, result_dtype(call), "cast")
 
 

@@ -1,3 +1,3 @@
 """Operators that make, move and choose elements: shapes, slices, layouts, gathers, scatters."""
 
-from . import create, index, layout, manipulate, scan, scatter, slicing
+from . import create, index, layout, manipulate, reinterpret, scan, scatter, slicing

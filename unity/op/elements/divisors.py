@@ -1,0 +1,67 @@
+"""Greatest common divisor and least common multiple of integers, as numpy and torch define them: never negative, 0 with 0 is 0.
+
+Invariant: computed in 64 bits and cut to the operands' dtype, so a multiple too large for it wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.stmt import Stmt, While, seq
+from ...ir.types import Expr, Type
+from ..linalg.matrices import Numbers
+from ..lowering import result_dtype
+from ..rules import broadcast_type, fail, same_dtype, tensor_arg
+from ..table import Operator, row
+from .iterative import iterated
+
+
+def _integers(call: Call) -> Type:
+    types = [tensor_arg(call, index, f"x{index + 1}") for index in range(2)]
+    dtype = same_dtype(call, *types)
+    if dtype is not None and (dtype.is_bool or not dtype.is_integral):
+        raise fail(call, "E211", f"expected integer tensors, got {dtype.name}", None, call.args[0])
+    return broadcast_type(call, types, dtype)
+
+
+def _size(value: Expr) -> Expr:
+    zero = build.const(0, build.dtype_of(value))
+    return build.select(build.lt(value, zero), build.sub(zero, value), value)
+
+
+def _euclid(kept: Numbers, given: list[Expr]) -> Stmt:
+    """The divisor in ``value``."""
+    step = seq(
+        kept.put("held", build.truncmod(kept["value"], kept["rest"])),
+        kept.put("value", kept["rest"]),
+        kept.put("rest", kept["held"]),
+    )
+    return seq(
+        kept.put("value", _size(given[0])),
+        kept.put("rest", _size(given[1])),
+        While(build.ne(kept["rest"], build.const(0, build.dtype_of(kept["rest"]))), step),
+    )
+
+
+def _multiple(kept: Numbers, given: list[Expr]) -> Stmt:
+    zero, one = [build.const(n, build.dtype_of(kept["value"])) for n in (0, 1)]
+    divisor = build.select(build.eq(kept["value"], zero), one, kept["value"])
+    whole = build.truncdiv(_size(given[0]), divisor)
+    return seq(_euclid(kept, given), kept.put("value", build.mul(whole, _size(given[1]))))
+
+
+def _row(name: str, program: Callable[[Numbers, list[Expr]], Stmt], ref: np.ufunc, doc: str) -> Operator:
+    def lower(call: Call, *inputs: te.Tensor) -> te.Tensor:
+        kind = "uint64" if result_dtype(call).is_uint else "int64"
+        return iterated(call, inputs, ("rest", "held"), program, kind)
+
+    return row(name, ("x1", "x2"), _integers, doc, family="binary", lower=lower, ref=ref)
+
+
+gcd = _row("gcd", _euclid, np.gcd, "Greatest common divisor of integers.")
+lcm = _row("lcm", _multiple, np.lcm, "Least common multiple of integers; 0 with anything is 0.")
