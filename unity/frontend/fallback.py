@@ -1,7 +1,8 @@
 """Calls back into torch: an operator without translation becomes a typed call of a registered function of its name.
 
 The call carries everything: its first argument is a JSON template of the operator's arguments in which ``{"$": i}`` stands for
-the i-th following operand, ``{"number": i}`` for the number it holds and ``{"call": ...}`` for the result of another operator.
+the i-th following operand, ``{"laid": [i, axes]}`` for the same laid out in memory with these axes from outermost to innermost,
+``{"number": i}`` for the number it holds and ``{"call": ...}`` for the result of another operator.
 Not here: the functions that are called (`vm/torch_model/operators.py`).
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,20 +24,53 @@ from .report import Gap
 
 
 def call_torch(
-    target: Any, args: Any, kwargs: dict[str, Any], ty: Type, pure: bool, numbers: Set[Expr] = frozenset()
+    target: Any,
+    args: Any,
+    kwargs: dict[str, Any],
+    ty: Type,
+    pure: bool,
+    numbers: Set[Expr] = frozenset(),
+    axes: Sequence[int] = (),
 ) -> Call:
     """A call of a torch operator with a given result type; its function gets registered. Raises Gap.
 
-    Tensors among ``numbers`` are passed as Python numbers.
+    Tensors among ``numbers`` are passed as Python numbers. ``axes``: the order in memory of a result whose values depend on it
+    (``memory_order``); operands of as many axes are laid out so for the call.
     """
     operands: list[Expr] = []
     parts = [_encode(list(args), operands, numbers), _encode(kwargs, operands, numbers)]
+    if axes:
+        parts = _laid(parts, operands, list(axes))
     template = json.dumps([*parts, _dtypes(ty)])
     name = PREFIX + str(target)
     if get_global_func(name, allow_missing=True) is None:
         register_func(name, torch_function(target))
     kind = op("R.call_pure_packed" if pure else "R.call_packed")
     return make_call(kind, [ExternFunc(name), StringImm(template), *operands], None, (ty,))
+
+
+def memory_order(value: Any) -> Sequence[int]:
+    """The axes of torch's inferred result from outermost to innermost in memory; empty where that is the usual order.
+
+    An operator that draws random numbers fills its result in this order: ``randn_like(x.mT)`` draws for each column of ``x.mT``.
+    """
+    if not isinstance(value, require("torch").Tensor):
+        return ()
+    axes, _ = require("torch._prims_common").compute_elementwise_output_logical_to_physical_perm(value)
+    return [] if axes == sorted(axes) else axes
+
+
+def _laid(value: Any, operands: Sequence[Expr], axes: list[int]) -> Any:
+    """The template with the operands of as many axes laid out in their order."""
+    if isinstance(value, list):
+        return [_laid(v, operands, axes) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "keys":
+        return {"keys": {k: _laid(v, operands, axes) for k, v in inner.items()}}
+    ty = operands[inner].ty if kind == "$" else None
+    return {"laid": [inner, axes]} if isinstance(ty, TensorType) and ty.ndim == len(axes) else value
 
 
 @dataclass(slots=True, frozen=True, eq=False)

@@ -25,7 +25,7 @@ from ..support.source import Source, Span
 from .aten.complex import evaluate
 from .context import Args, Context, Result
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
-from .fallback import Deferred, call_torch, holds_deferred
+from .fallback import Deferred, call_torch, holds_deferred, memory_order
 from .flex import flex_attention, is_flex
 from .in_place import out_of_place, overwritten
 from .loops import is_loop, loop
@@ -175,7 +175,9 @@ class GraphImporter:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
                                 help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
         try:
-            made = c.builder.emit(call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers), node.name)
+            axes = () if pure else memory_order(c.value)
+            call = call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers, axes)
+            made = c.builder.emit(call, node.name)
         except Gap as gap:
             raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
         self.report.add(name, reason, self.place(node), self._bytes(node))

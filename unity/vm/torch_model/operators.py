@@ -98,6 +98,9 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
     ((kind, inner),) = value.items()
     if kind == "$":
         return operands[inner]
+    if kind == "laid":
+        position, axes = inner
+        return operands[position].permute(axes).contiguous().permute([axes.index(i) for i in range(len(axes))])
     if kind == "number":
         return operands[inner].item()
     if kind == "keys":
