@@ -33,3 +33,9 @@ def test_a_condition_on_strides_says_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not conditions("L['x'].stride()[0] == L['x'].size()[1]")
+
+
+def test_a_condition_on_strides_of_unit_axes_says_nothing() -> None:
+    half = "(L['x'].size()[1] // 2)"
+    assert not conditions(f"2*(2*{half}) != 2*{half}*(2*L['x'].size()[0])", f"L['x'].size()[0]*{half} != {half}")
+    assert len(conditions(f"2*{half} != 4*{half}*L['x'].size()[0]", f"L['x'].size()[0] != {half}")) == 2

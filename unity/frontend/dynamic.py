@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from inspect import Signature
 from typing import Any
 
 from ..support.errors import FrontendError
 from ..support.extras import require
 
 
-def spread(names: Sequence[str], dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Dynamic shapes in which one ``{axis: dim}`` given for an object stands for all tensors of the object.
 
-    ``names``: the parameters of ``forward``. Raises FrontendError E732 where they do not fit the example inputs.
+    ``signature``: that of ``forward``; arguments gathered by ``*x`` are one entry, as for torch. Raises FrontendError E732
+    where the shapes do not fit the example inputs.
     """
     if dynamic_shapes is None:
         return None
@@ -20,16 +22,15 @@ def spread(names: Sequence[str], dynamic_shapes: Any, args: tuple[Any, ...], kwa
         raise FrontendError(
             "E732", f"dynamic_shapes is a {type(dynamic_shapes).__name__}, expected one entry for each input", help=_EXAMPLE
         )  # fmt: skip
-    values = [*args, *kwargs.values()]
+    given = _arguments(signature, args, kwargs)
     if isinstance(dynamic_shapes, tuple):
-        if len(dynamic_shapes) != len(values):
+        if len(dynamic_shapes) != len(given):
             raise FrontendError(
-                "E732", f"dynamic_shapes has {len(dynamic_shapes)} entries, the example inputs are {len(values)}", help=_EXAMPLE
+                "E732", f"dynamic_shapes has {len(dynamic_shapes)} entries, the example inputs are {len(given)}", help=_EXAMPLE
             )  # fmt: skip
-        made: Any = tuple([_spread_one(shapes, value) for shapes, value in zip(dynamic_shapes, values)])
-        entries = list(zip([*names[: len(args)], *kwargs], made, values))
+        made: Any = tuple([_spread_one(shapes, value) for shapes, value in zip(dynamic_shapes, given.values())])
+        entries = list(zip(given, made, given.values()))
     else:
-        given = {**dict(zip(names, args)), **kwargs}
         alone = kwargs and not args
         made = {k: _spread_one(v, kwargs.get(k)) for k, v in dynamic_shapes.items()} if alone else dynamic_shapes
         entries = [(name, shapes, given.get(name)) for name, shapes in made.items()]
@@ -37,6 +38,13 @@ def spread(names: Sequence[str], dynamic_shapes: Any, args: tuple[Any, ...], kwa
         for path, axes, tensor in _tensors(name, shapes, value):
             _check_axes(path, axes, tensor)
     return made
+
+
+def _arguments(signature: Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The example inputs by name."""
+    if signature is not None:
+        return dict(signature.bind(*args, **kwargs).arguments)
+    return {**{f"input {n}": value for n, value in enumerate(args)}, **kwargs}
 
 
 _EXAMPLE = 'for forward(self, x, y): dynamic_shapes={"x": {0: torch.export.Dim("batch")}, "y": None}'

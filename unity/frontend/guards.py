@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
     found = []
     for text in getattr(program, "_guards_code", None) or ():
         tree = ast.parse(text, mode="eval").body
-        if _is_special(tree) or _is_range(tree):
+        if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree):
             continue
         try:
             condition = _Reader(size).read(tree)
@@ -64,6 +65,25 @@ def _is_special(tree: ast.expr) -> bool:
     if isinstance(left, ast.Constant):
         left, kind, right = right, _MIRRORED.get(kind, kind), left
     return isinstance(right, ast.Constant) and (kind, right.value) in _SPECIAL
+
+
+def _is_of_unit_size(tree: ast.expr) -> bool:
+    """Is it ``a * b != a``, by which torch sees strides of axes of size one, which it takes for none?"""
+    parts = _parts(tree)
+    if parts is None or parts[1] is not ast.NotEq:
+        return False
+    (first, left), (second, right) = [_product(side) for side in (parts[0], parts[2])]
+    return first == second and bool(left & right) and bool(left - right) != bool(right - left)
+
+
+def _product(tree: ast.expr) -> tuple[int, Counter[str]]:
+    """The factors of a product: that of its constants, and how often each other one occurs."""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
+        (first, left), (second, right) = _product(tree.left), _product(tree.right)
+        return first * second, left + right
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value, Counter()
+    return 1, Counter([ast.dump(tree)])
 
 
 def _is_range(tree: ast.expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .aten import (
+    columns,
     counts,
     factors,
     fourier,
@@ -28,7 +29,7 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad, reduce, resize,
+    columns, counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad, reduce, resize,
     rnn, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""

@@ -43,7 +43,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
     check_examples(model, args, kwargs or {})
     args, kwargs = _distinct(torch, model, (args, kwargs or {}))
     signature = forward_signature(model)
-    dynamic_shapes = spread(list(signature.parameters) if signature is not None else [], dynamic_shapes, args, kwargs)
+    dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
 
     def exported(grad: bool) -> Any:
         try:

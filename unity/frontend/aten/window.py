@@ -1,8 +1,7 @@
-"""Table entries: convolution and pooling over one, two or three spatial axes."""
+"""Table entries: convolution and pooling over one, two or three spatial axes. Not here: windows as columns (``columns``)."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ... import op
-from ...ir.build import add, floordiv, mul, sub
+from ...ir.build import is_int, mul
 from ...ir.expr import Call, ShapeExpr, TupleGetItem
+from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ...op.rules import product
 from ..context import Args, Context, aten, dtype_of, number, pair, rank_of, refuse, shape_of, static, to_dim
+from .columns import grouped
 from .rounding import sum_dtype
 from .shape import cut
 
@@ -46,9 +47,13 @@ def _convolve(c: Context, a: Args) -> Expr:
     x = _batched(c, a.input, rank)
     stride, dilation = pair(a.stride, rank), pair(a.dilation, rank)
     out_dtype = None if a.bias is None else sum_dtype(c)
-    if getattr(a, "transposed", False):
+    transposed = getattr(a, "transposed", False)
+    if not isinstance(a.groups, int):
+        refuse(isinstance(a.padding, str), "padding by name and groups whose number only a call knows")
+        made: Expr = grouped(c, x, a.weight, to_dim(a.groups), stride, pair(a.padding, rank), dilation, transposed)
+    elif transposed:
         padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
-        made: Expr = _TRANSPOSED[rank](
+        made = _TRANSPOSED[rank](
             x,
             a.weight,
             strides=stride,
@@ -230,13 +235,20 @@ def _scale(c: Context, window: _Window, x: Expr, divisor: int | None, counted: b
 # ---- pooling to a given size
 
 
+def _whole(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
+    """The axes pooled to one element where all others stay as they are, else None."""
+    pooled = [n for n in range(-rank, 0) if same_dim(shape_of(x)[n], c.shape[n]) is not Answer.YES]
+    return tuple(pooled) if all([is_int(c.shape[n], 1) for n in pooled]) else None
+
+
 @aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
       "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
 def _adaptive_mean(c: Context, a: Args) -> Expr:
     rank = _rank(c)
+    whole = _whole(c, a.self, rank)
+    if whole is not None:
+        return op.mean(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self)
     out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
-    if out == (1,) * rank:
-        return op.mean(a.self, axis=tuple(range(-rank, 0)), keepdims=True)
     refuse(0 in out, "an output without elements")
     made = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
     return _unbatched(c, made, a.self, rank)
@@ -245,51 +257,9 @@ def _adaptive_mean(c: Context, a: Args) -> Expr:
 @aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
 def _adaptive_max(c: Context, a: Args) -> list[Any]:
     rank = _rank(c)
+    whole = _whole(c, a.self, rank)
+    if whole is not None and not c.uses(1):
+        return [op.max(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self), None]
     out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
     refuse(0 in out, "an output without elements")
     return _both(c, _ADAPTIVE_MAX[rank], a.self, rank, {"output_size": out})
-
-
-# ---- windows as columns, and back
-
-
-@aten("im2col.default")
-def _im2col(c: Context, a: Args) -> Expr:
-    """Every place of the kernel as a strided part of the padded image, stacked."""
-    kernel, stride, border, gap = [pair(v, 2) for v in (a.kernel_size, a.stride, a.padding, a.dilation)]
-    x = _batched(c, a.self, 2) if rank_of(a.self) == 3 else a.self
-    padded = c.emit(op.nn_pad(x, pad_width=(0, 0, 0, 0, border[0], border[0], border[1], border[1])))
-    sizes = []
-    for extent, k, g, t in zip(shape_of(padded)[2:], kernel, gap, stride):
-        last = sub(extent, (k - 1) * g + 1)
-        sizes.append(add(last if t == 1 else floordiv(last, t), 1))
-    parts = []
-    for places in itertools.product(*[range(k) for k in kernel]):
-        part: Expr = padded
-        for axis in range(2):
-            begin = to_dim(places[axis] * gap[axis])
-            part = cut(part, axis + 2, begin, sizes[axis], stride[axis])
-        parts.append(part)
-    made = op.stack(parts, axis=2)
-    return c.reshape(made)
-
-
-@aten("col2im.default")
-def _col2im(c: Context, a: Args) -> Expr:
-    """A transposed convolution whose kernel puts each column's elements back into its window."""
-    kernel, stride, border, gap = [pair(v, 2) for v in (a.kernel_size, a.stride, a.padding, a.dilation)]
-    size = pair(a.output_size, 2)
-    columns = a.self if rank_of(a.self) == 3 else c.reshape(a.self, [1, *shape_of(a.self)])
-    count = kernel[0] * kernel[1]
-    batch = shape_of(columns)[0]
-    channels = static(shape_of(columns)[1], "the number of channels") // count
-    grid = [(s + 2 * b - g * (k - 1) - 1) // t + 1 for s, b, g, k, t in zip(size, border, gap, kernel, stride)]
-    x = c.reshape(columns, [batch, channels * count, *grid])
-    one_place = np.eye(count, dtype=c.numpy_dtype).reshape(count, 1, *kernel)
-    weight = op.constant(np.tile(one_place, (channels, 1, 1, 1)))
-    covered = [(n - 1) * t - 2 * b + g * (k - 1) + 1 for n, t, b, g, k in zip(grid, stride, border, gap, kernel)]
-    extra = tuple([s - v for s, v in zip(size, covered)])
-    made = op.nn_conv2d_transpose(
-        x, weight, strides=stride, padding=border * 2, output_padding=extra, dilation=gap, groups=channels
-    )
-    return c.reshape(made)
