@@ -1,11 +1,15 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
 from . import (
+    instrument as instrument,
     relax as relax,
+    runtime as runtime,
+    testing as testing,
     tir as tir,
     topi as topi,
 )
-from .ffi.device import Device as Device, cpu as cpu, device as device
+from .ffi.device import Device as Device, cpu as cpu, cuda as cuda, device as device
+from .ffi.dtype import DataType as DataType
 from .ffi.library import register_library_kernel as register_library_kernel
 from .ffi.pool import num_threads as num_threads, set_num_threads as set_num_threads
 from .ffi.registry import (
@@ -31,3 +35,9 @@ from .vm.machine import VirtualMachine as VirtualMachine
 from .vm.torch_model.model import load_model as load_model
 
 __version__: str
+
+nd = runtime
+register_global_func = register_func
+s_tir = tir
+tirx = tir
+TVMError = UnityError

@@ -51,6 +51,11 @@ class Device:
         return DEVICE_KINDS[self.kind].host_memory
 
     @property
+    def exist(self) -> bool:
+        """True where programs run on the device."""
+        return self == CPU
+
+    @property
     def dlpack(self) -> tuple[int, int]:
         """DLPack's (device type, device id)."""
         return DEVICE_KINDS[self.kind].dlpack_code, self.index
@@ -59,10 +64,12 @@ class Device:
 CPU = Device("cpu", 0)
 
 
-def device(text: str | Device) -> Device:
-    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``. Raises FFIError E703."""
+def device(text: str | Device, index: int | None = None) -> Device:
+    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``, or ``"cuda", 1``. Raises FFIError E703."""
     if isinstance(text, Device):
         return text
+    if index is not None:
+        return device(f"{text}:{index}")
     match = _PATTERN.match(text)
     if match is None:
         raise FFIError("E703", f"cannot read the device {text!r}", help='write for example "cpu" or "cuda:0"')
@@ -81,3 +88,8 @@ def device_from_dlpack(code: int, index: int) -> Device:
 def cpu(index: int = 0) -> Device:
     """The CPU."""
     return CPU if index == 0 else Device("cpu", index)
+
+
+def cuda(index: int = 0) -> Device:
+    """A GPU."""
+    return Device("cuda", index)

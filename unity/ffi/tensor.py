@@ -123,6 +123,20 @@ class Tensor:
             raise FFIError("E704", f"item() needs exactly one element, this tensor has shape {self.shape}")
         return self._array.item()
 
+    def copyfrom(self, source: object) -> Tensor:
+        """Fill this tensor with the elements of another one, an array or a number, cast to its type. Raises FFIError E704."""
+        given = tensor(source).numpy()
+        if given.shape != self.shape:
+            raise FFIError("E704", f"cannot copy shape {given.shape} into a tensor of shape {self.shape}")
+        np.copyto(self._array, given, casting="unsafe")
+        return self
+
+    def copyto(self, target: Tensor | Device) -> Tensor:
+        """Copy the elements into another tensor of this shape, or into a new one on a device; gives that."""
+        if isinstance(target, Tensor):
+            return target.copyfrom(self)
+        return Tensor(self._array.copy(order="C"), target)
+
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         if dtype is None or np.dtype(dtype) == self._array.dtype:
             return self._array.copy() if copy else self._array

@@ -329,4 +329,4 @@ def index_var(name: str, dtype: str = "int64") -> Var:
     return Var(name, prim_type(dtype))
 
 
-ARITHMETIC.update({"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod})
+ARITHMETIC.update({"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "floormod": floormod, "cast": cast})

@@ -299,9 +299,7 @@ class BlockBuilder:
     def _leaf(self, expr: Expr) -> Expr:
         if type(expr) is Tuple:
             return self._normalize(expr)
-        if type(expr) in (TupleGetItem, If, SeqExpr, Function) or (type(expr) is Call and is_graph_call(expr)):
-            return self._bound_once(expr)
-        return expr
+        return self._bound_once(expr) if _is_nested(expr) else expr
 
     def _bound_once(self, expr: Expr) -> Expr:
         """The variable of a nested expression; an object that stands in several places is bound at the first."""
@@ -317,7 +315,7 @@ class BlockBuilder:
         cond = self._leaf(expr.cond)
         branches = []
         for branch in (expr.then_branch, expr.else_branch):
-            if type(branch) is SeqExpr:
+            if type(branch) is SeqExpr and not _is_nested(branch.body):
                 branches.append(branch)
                 continue
             outer = self._shared
@@ -386,6 +384,11 @@ def join_branches(then_branch: SeqExpr, else_branch: SeqExpr) -> Type:
 def is_graph_call(expr: Expr) -> bool:
     """True for calls of the graph level (scalar intrinsics are values, not bindings)."""
     return type(expr) is Call and not getattr(expr.op, "name", "").startswith("T.")
+
+
+def _is_nested(expr: Expr) -> bool:
+    """Must the expression be bound to a variable before it is used?"""
+    return type(expr) in (TupleGetItem, If, SeqExpr, Function) or is_graph_call(expr)
 
 
 def make_call(name_or_op: Any, args: Sequence[Expr], attrs: dict[str, Any] | None = None, ty_args: Sequence[Type] = (),

@@ -20,6 +20,11 @@ class Var(Expr):
     ty: Type
     span: Aside[Span | None] = None
 
+    @property
+    def name_hint(self) -> str:
+        """TVM's spelling of ``name``."""
+        return self.name
+
 
 @node
 class DataflowVar(Var):
@@ -38,6 +43,11 @@ class GlobalVar(Expr):
     ty: Aside[Type] = ObjectType()
     span: Aside[Span | None] = None
 
+    @property
+    def name_hint(self) -> str:
+        """TVM's spelling of ``name``."""
+        return self.name
+
 
 @node
 class IntImm(Expr):
@@ -47,6 +57,9 @@ class IntImm(Expr):
     ty: PrimType
     span: Aside[Span | None] = None
 
+    def __index__(self) -> int:
+        return self.value
+
 
 @node
 class FloatImm(Expr):
@@ -55,6 +68,9 @@ class FloatImm(Expr):
     value: float
     ty: PrimType
     span: Aside[Span | None] = None
+
+    def __float__(self) -> float:
+        return self.value
 
 
 @node
@@ -188,6 +204,15 @@ class ShapeExpr(Expr):
     @property
     def ty(self) -> ShapeType:  # type: ignore[override]
         return ShapeType(self.values, len(self.values))
+
+    def __getitem__(self, index: int) -> Expr:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __bool__(self) -> bool:  # a shape of no dimensions is one
+        return True
 
 
 @node

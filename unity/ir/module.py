@@ -9,7 +9,7 @@ from typing import Any
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import Function, PrimFunc
-from .node import PRINTER, Node, node, script_hook
+from .node import PRINTER, Node, node, script_hook, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
@@ -23,8 +23,12 @@ class IRModule(Node):
     global_infos: dict[str, Any] = field(default_factory=dict)
     name: str = "Module"
 
+    def __post_init__(self) -> None:
+        if any([isinstance(key, GlobalVar) for key in self.functions]):
+            set_field(self, "functions", {_key(name): function for name, function in self.functions.items()})
+
     def __getitem__(self, name: str | GlobalVar) -> Any:
-        key = name.name if isinstance(name, GlobalVar) else name
+        key = _key(name)
         found = self.functions.get(key)
         if found is None:
             known = ", ".join(self.functions) or "none"
@@ -32,9 +36,8 @@ class IRModule(Node):
         return found
 
     def __setitem__(self, name: str | GlobalVar, function: Any) -> None:
-        key = name.name if isinstance(name, GlobalVar) else name
         raise VerifyError("E304", "modules are not changed in place",
-                          help=f"write mod = mod.with_functions({{{key!r}: function}})")  # fmt: skip
+                          help=f"write mod = mod.with_functions({{{_key(name)!r}: function}})")  # fmt: skip
 
     def update_func(self, var: str | GlobalVar, function: Any) -> None:
         """TVM's name of a change in place: refused as ``mod[var] = function`` is, with the way to write it (E304)."""
@@ -47,7 +50,7 @@ class IRModule(Node):
         return IRModule({name: function})
 
     def __contains__(self, name: str | GlobalVar) -> bool:
-        return (name.name if isinstance(name, GlobalVar) else name) in self.functions
+        return _key(name) in self.functions
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.functions)
@@ -68,6 +71,10 @@ class IRModule(Node):
         """(name, function) in order."""
         return list(self.functions.items())
 
+    def functions_items(self) -> list[tuple[GlobalVar, Any]]:
+        """(reference, function) in order, as TVM gives them."""
+        return [(self.get_global_var(name), function) for name, function in self.functions.items()]
+
     def prim_funcs(self) -> dict[str, PrimFunc]:
         """The tensor programs by name."""
         return {n: f for n, f in self.functions.items() if type(f) is PrimFunc}
@@ -76,10 +83,12 @@ class IRModule(Node):
         """The graph functions by name."""
         return {n: f for n, f in self.functions.items() if type(f) is Function}
 
-    def with_functions(self, changes: Mapping[str, Any]) -> IRModule:
-        """A module with functions added or replaced (value None removes); the same object if nothing changes."""
+    def with_functions(self, changes: Mapping[Any, Any]) -> IRModule:
+        """A module with functions added or replaced (value None removes), by name or reference; the same object if nothing
+        changes."""
         functions = dict(self.functions)
-        for name, fn in changes.items():
+        for given, fn in changes.items():
+            name = _key(given)
             if fn is None:
                 functions.pop(name, None)
             else:
@@ -88,9 +97,22 @@ class IRModule(Node):
             return self
         return IRModule(functions, self.attrs, self.global_infos, self.name)
 
-    def with_attrs(self, **attrs: Any) -> IRModule:
+    def with_attrs(self, given: Mapping[str, Any] | None = None, /, **attrs: Any) -> IRModule:
         """A module with attributes added or replaced."""
-        return IRModule(self.functions, {**self.attrs, **attrs}, self.global_infos, self.name)
+        return IRModule(self.functions, {**self.attrs, **(given or {}), **attrs}, self.global_infos, self.name)
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        """A module with an attribute added or replaced."""
+        return self.with_attrs({key: value})
+
+    def without_attr(self, key: str) -> IRModule:
+        """A module without an attribute."""
+        attrs = {name: value for name, value in self.attrs.items() if name != key}
+        return IRModule(self.functions, attrs, self.global_infos, self.name)
+
+    def get_attr(self, key: str) -> Any:
+        """An attribute, or None."""
+        return self.attrs.get(key)
 
     def fresh_name(self, hint: str) -> str:
         """A function name not yet in the module: ``hint``, else ``hint1``, ``hint2``, ..."""
@@ -106,6 +128,10 @@ class IRModule(Node):
 
     def __str__(self) -> str:
         return PRINTER[0](self)
+
+
+def _key(name: str | GlobalVar) -> str:
+    return name.name if isinstance(name, GlobalVar) else name
 
 
 def module(functions: Mapping[str, Any], **attrs: Any) -> IRModule:

@@ -51,22 +51,50 @@ class Expr(Node):
     def __rmod__(self, other: float) -> Expr:
         return _combine("floormod", other, self)
 
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return _combine("divide", self, other)
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return _combine("divide", other, self)
+
+    def __pow__(self, other: Expr | float) -> Expr:
+        return _combine("power", self, other)
+
     def __neg__(self) -> Expr:
-        if not isinstance(self.ty, PrimType):
-            raise TypeError(f"bad operand type for unary -: a value of type {type(self.ty).__name__}")
-        return _combine("sub", 0, self)
+        return _combine("sub", 0, self) if isinstance(self.ty, PrimType) else _of_graph("negative", self)
+
+    def astype(self, dtype: DataType | str) -> Expr:
+        """The scalar or tensor cast to another data type."""
+        return ARITHMETIC["cast"](self, dtype) if isinstance(self.ty, PrimType) else _of_graph("astype", self, dtype)
+
+    def __getitem__(self, index: int) -> Expr:
+        """A field of a tuple. Raises TypeError for what is no tuple, IndexError behind the last one."""
+        if not isinstance(self.ty, TupleType):
+            raise TypeError(f"only tuples have fields, this is {self.ty}")
+        if not -len(self.ty.fields) <= index < len(self.ty.fields):
+            raise IndexError(f"field {index} of a tuple of {len(self.ty.fields)}")
+        return _of_graph("item", self, index % len(self.ty.fields))
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {}
 """What Python's operators on scalar expressions make: ``build.py`` fills it."""
+GRAPH: dict[str, Callable[..., Expr]] = {}
+"""What Python's operators on expressions of the graph make; empty until the operators are imported, which fill it."""
+
+
+def _of_graph(name: str, *args: Any) -> Expr:
+    if name not in GRAPH:
+        raise TypeError(f"{name} of an expression needs the operators: import unity.op")
+    return GRAPH[name](*args)
 
 
 def _combine(name: str, a: Any, b: Any) -> Expr:
-    """``n * 2`` for scalars and numbers; other operands (tensors, te.Values) are not for here."""
-    for value in (a, b):
-        if not (isinstance(value.ty, PrimType) if isinstance(value, Expr) else isinstance(value, (int, float))):
-            return cast(Expr, NotImplemented)
-    return ARITHMETIC[name](a, b)
+    """``n * 2`` for scalars and numbers, ``x * y`` for tensors; other operands (te.Values) are not for here."""
+    scalars = {isinstance(v.ty, PrimType) for v in (a, b) if isinstance(v, Expr)}
+    table = ARITHMETIC if True in scalars else GRAPH
+    if len(scalars) > 1 or name not in table or not all([isinstance(v, (Expr, int, float)) for v in (a, b)]):
+        return cast(Expr, NotImplemented)
+    return table[name](a, b)
 
 
 @node

@@ -4,6 +4,8 @@ One row = name, parameters, type rule, lowering, gradient, numpy meaning, doc. `
 ``unity.ir.op.OPS["R.add"]`` is the row. Importing this package fills the table.
 """
 
+from ..ir.expr import TupleGetItem
+from ..ir.types import GRAPH
 from . import core, elements, grad, gradients, linalg, lines, memory, moves, nn
 from .table import OPERATORS, Operator, bind_arguments, constant, to_expr, usage
 
@@ -16,6 +18,11 @@ def __getattr__(name: str) -> Operator:
     return found
 
 
+GRAPH.update(
+    {"add": OPERATORS["R.add"], "sub": OPERATORS["R.subtract"], "mul": OPERATORS["R.multiply"], "divide": OPERATORS["R.divide"],
+     "floordiv": OPERATORS["R.floor_divide"], "floormod": OPERATORS["R.mod"], "power": OPERATORS["R.power"],
+     "negative": OPERATORS["R.negative"], "astype": OPERATORS["R.astype"], "item": TupleGetItem}
+)  # fmt: skip
 _BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
 
 __all__ = [

@@ -12,7 +12,7 @@ from ..op.building.relax import __all__ as _EXPRESSIONS
 from ..support.late import late_function, lazy_names
 
 if TYPE_CHECKING:
-    from ..vm.executable import Executable
+    from ..vm.executable import Executable, Executable as VMExecutable
     from ..vm.machine import VirtualMachine
 
 build = late_function("unity.frontend.compile", "compile")
@@ -20,11 +20,15 @@ get_pipeline = late_function("unity.relax.transform", "get_pipeline")
 get_default_pipeline = late_function("unity.relax.transform", "get_default_pipeline")
 register_pipeline = late_function("unity.relax.transform", "register_pipeline")
 
-__getattr__, _ = lazy_names(__name__, {"VirtualMachine": "..vm.machine", "Executable": "..vm.executable"})
+__getattr__, _ = lazy_names(
+    __name__,
+    {"VirtualMachine": "..vm.machine", "Executable": "..vm.executable", "VMExecutable": "..vm.executable:Executable"},
+)
 
 __all__ = [
     *_EXPRESSIONS,
     "Executable",
+    "VMExecutable",
     "VirtualMachine",
     "build",
     "get_default_pipeline",

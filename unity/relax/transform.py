@@ -6,7 +6,8 @@ A name with its arguments gives the pass of ``unity.transform`` with its options
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from ..ir.module import IRModule
@@ -37,16 +38,23 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
     "narrow_inputs": tuple,
     "wide_results": lambda value: str(value) == "float32",
     "entry_functions": tuple,
+    "extra_get_item_params": tuple,
+    "extra_set_item_params": tuple,
     "order": lambda value: value.replace("-", "_"),
     "direction": lambda value: value.replace("-", "_"),
 }
 """How the value of an option is made from TVM's."""
 
 
-def _factory(name: str) -> Callable[..., Pass]:
-    found, *arguments = TVM_NAMES[name].split()
+def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
+    """What makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
+    if name not in table:
+        close = difflib.get_close_matches(name, table, 3) or sorted(table)
+        raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
+    found, *arguments = table[name].split()
     options = {theirs: ours or theirs for theirs, _, ours in [a.partition("=") for a in arguments]}
     step = PASSES[found]
+    nothing = [f.name for f in fields(step.options) if "None" in str(f.type) and f.default] if step.options else []
 
     def make(*args: Any, **kwargs: Any) -> Pass:
         given = dict(zip(options, args)) | kwargs
@@ -56,7 +64,7 @@ def _factory(name: str) -> Callable[..., Pass]:
                 "E501", f"{name} has no argument {wrong[0]}",
                 help=f"it has: {', '.join(options) or 'none'}; options of {found}: unity.transform.{found}.with_options(...)",
             )  # fmt: skip
-        chosen = {options[key]: value for key, value in given.items() if value is not None}
+        chosen = {options[key]: value for key, value in given.items() if value is not None or options[key] in nothing}
         chosen = {key: _VALUES.get(key, lambda v: v)(value) for key, value in chosen.items()}
         return step.with_options(**(_BUILT_IN.get(name, {}) | chosen))
 
@@ -122,10 +130,7 @@ VMBuiltinLower = LowerRuntimeBuiltin
 
 
 def __getattr__(name: str) -> Any:
-    if name not in TVM_NAMES:
-        close = difflib.get_close_matches(name, TVM_NAMES, 3) or sorted(TVM_NAMES)
-        raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")
-    globals()[name] = made = _factory(name)
+    globals()[name] = made = find_pass(name, TVM_NAMES)
     return made
 
 

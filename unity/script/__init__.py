@@ -11,4 +11,18 @@ from .reader.module import parse
 from .relax import function
 from .tir import prim_func
 
-__all__ = ["function", "ir", "ir_module", "metadata", "parse", "prim_func", "relax", "script", "tir"]
+from_source, tirx = parse, tir
+
+__all__ = [
+    "from_source",
+    "function",
+    "ir",
+    "ir_module",
+    "metadata",
+    "parse",
+    "prim_func",
+    "relax",
+    "script",
+    "tir",
+    "tirx",
+]

@@ -6,6 +6,7 @@ it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises Scrip
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,12 @@ class DtypeName(ScriptName):
         )
 
 
-def make_name(path: str, known: dict[str, str], module: str) -> ScriptName:
-    """The object of a name of a namespace. Raises AttributeError for a name the namespace does not have."""
+def make_name(
+    path: str, known: dict[str, str], module: str, make: Callable[[str, str], ScriptName] = ScriptName
+) -> ScriptName:
+    """The object that ``make`` gives for a name of a namespace. Raises AttributeError for a name the namespace does not have."""
     letter = path.partition(".")[0]
     doc = known.get(path)
     if doc is None and not any([name.startswith(path + ".") for name in known]):
         raise AttributeError(f"module {module!r} has no attribute {path[len(letter) + 1 :]!r}")
-    return ScriptName(path, doc or "")
+    return make(path, doc or "")

@@ -10,6 +10,7 @@ from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
+from .relax_names import name_of
 from .scope import NAMESPACES, SCRIPT_OBJECTS
 from .spelling import CANONICAL
 
@@ -79,7 +80,7 @@ def _known() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> _Any:
-    made = make_name(f"R.{name}", _known(), __name__)
+    made = make_name(f"R.{name}", _known(), __name__, name_of)
     globals()[name] = made
     return made
 

@@ -35,26 +35,37 @@ def stub_names(package: str) -> tuple[Find, List, list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are the imports of its ``__init__.pyi``.
 
     The stub is the one list of these names: editors and type checkers read it, and so does the package when it is imported. A line
-    ``from .relax.fuse_ops import fuse_ops as fuse_ops`` gives a name of a module, ``from . import dpl as dpl`` a module.
+    ``from .relax.fuse_ops import fuse_ops as fuse_ops`` gives a name of a module, ``from . import dpl as dpl`` a module,
+    ``other = name`` another name of one.
     """
     text = pkgutil.get_data(package, "__init__.pyi")
     assert text is not None, f"{package} has no stub"
-    given = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)]
-    names = sorted([alias.name for node in given for alias in node.names])
-    places = {a.name: "." * node.level + node.module for node in given for a in node.names if node.module}
-    return *lazy_names(package, places), names
+    tree = ast.parse(text)
+    given = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    places = {
+        a.name: f"{'.' * node.level}{node.module}:{a.name}" if node.module else f".{a.name}:"
+        for node in given
+        for a in node.names
+    }
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(other)], value=ast.Name(name)):
+                places[other] = places[name]
+    return *lazy_names(package, places), sorted(places)
 
 
 def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
     """``__getattr__`` and ``__dir__`` of a package (PEP 562): ``places`` maps a name to the module that has it, as one imports it
-    in the package (``".relax.fuse_ops"``).
+    in the package (``".relax.fuse_ops"``), ``".module:other"`` where it has another name there, ``".module:"`` for the module.
 
     Modules of the package are found too. A name is kept once it was asked for.
     """
 
     def find(name: str) -> Any:
         if name in places:
-            value = getattr(importlib.import_module(places[name], package), name)
+            module, colon, own = places[name].partition(":")
+            value = importlib.import_module(module, package)
+            value = getattr(value, own or name) if own or not colon else value
         elif not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
             value = importlib.import_module(f"{package}.{name}")
         else:

@@ -2,3 +2,4 @@
 
 from ..transform.tir.gpu_pipeline import GPU_PIPELINE as GPU_PIPELINE
 from .gpu_check import GpuReport as GpuReport, check_gpu as check_gpu
+from .target import Target as Target

@@ -62,6 +62,17 @@ _INTEGERS = (
 )
 
 
+class TargetKind(str):
+    """Name of a kind of targets; TVM asks for ``kind.name``."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return str(self)
+
+
 class _Entered(threading.local):
     """Targets entered by ``with``, of this thread."""
 
@@ -85,12 +96,12 @@ class Target:
     Raises CodegenError E531 for an unknown kind, tag or option.
     """
 
-    kind: str
+    kind: TargetKind
     options: tuple[tuple[str, Any], ...]
 
     def __init__(self, description: str | Mapping[str, Any] | Target = "llvm", host: object = None) -> None:
         if isinstance(description, Target):
-            kind, options = description.kind, dict(description.options)
+            kind, options = str(description.kind), dict(description.options)
         else:
             kind, options = _read(description)
         known = KINDS.get(kind)
@@ -105,12 +116,17 @@ class Target:
                 raise CodegenError("E531", f"target {kind} has no option {name!r}", help=f"it has: {', '.join(known)}")
             elif name == "mattr" and not isinstance(value, str):
                 options[name] = ",".join(value)
-        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "kind", TargetKind(kind))
         object.__setattr__(self, "options", tuple(sorted(options.items())))
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The options that were given."""
+        return dict(self.options)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Value of an option."""
-        return dict(self.options).get(name, default)
+        return self.attrs.get(name, default)
 
     @property
     def mcpu(self) -> str:
@@ -165,7 +181,7 @@ class Target:
 
     def to_dict(self) -> dict[str, Any]:
         """The target as a dict that ``Target`` reads."""
-        return {"kind": self.kind, **dict(self.options)}
+        return {"kind": str(self.kind), **self.attrs}
 
     def __enter__(self) -> Target:
         _ENTERED.targets.append(self)

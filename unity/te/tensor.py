@@ -24,6 +24,7 @@ from ..ir.stmt import Stmt
 from ..ir.types import Expr, PrimType, prim_type
 from ..ir.walk import collect
 from ..support.errors import TypeRuleError
+from ..support.late import load
 from .reduction import ReduceAxis
 from .value import Scalar, Value, to_scalar, unwrap
 
@@ -64,6 +65,18 @@ class Extern:
     attrs: dict[str, Any] = field(default_factory=dict)
 
 
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+"""What Python's operators make of whole tensors: filled by topi, which is loaded when one is first used."""
+
+
+def operate(name: str, *operands: Any) -> Any:
+    """``A + B`` of tensors, a new tensor; NotImplemented for other operands than tensors and scalars."""
+    if not all([isinstance(value, (Tensor, Value, str, int, float, Expr)) for value in operands]):
+        return NotImplemented
+    load("topi")
+    return OPERATIONS[name](*operands)
+
+
 class Tensor:
     """A tensor with a shape (int64 expressions) and dtype; ``op`` is None for placeholders."""
 
@@ -94,6 +107,37 @@ class Tensor:
 
     def __call__(self, *indices: Scalar) -> Value:
         return self[indices]
+
+    def __add__(self, other: Any) -> Any:
+        return operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return operate("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return operate("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return operate("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return operate("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return operate("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return operate("divide", other, self)
+
+    def __neg__(self) -> Any:
+        return operate("negative", self)
+
+    def astype(self, dtype: str) -> Any:
+        """Every element cast."""
+        return operate("astype", self, dtype)
 
     def __repr__(self) -> str:
         return f"te.Tensor({self.name}, {list(self.shape)}, {self.dtype})"

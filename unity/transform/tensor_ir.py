@@ -13,22 +13,57 @@ from typing import Any
 from .. import te
 from ..arith.index_map import IndexMap
 from ..ffi.dtype import DataType
-from ..ir import build, expr as _expr
-from ..ir.buffer import Buffer, BufferRegion
-from ..ir.build import ceildiv
-from ..ir.expr import FloatImm, IntImm, StringImm
+from ..ir import build, expr as _expr, scalar
+from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir.build import call_extern, ceildiv
+from ..ir.expr import Call, StringImm
 from ..ir.function import PrimFunc
-from ..ir.scalar import BufferLoad, IterVar
-from ..ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ..ir.scalar import Broadcast, BufferLoad, IterVar, Let, Ramp
+from ..ir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)  # fmt: skip
 from ..ir.tensor_intrin import TensorIntrin
-from ..ir.types import Expr, prim_type
+from ..ir.types import Expr, PointerType, Type, prim_type
+from ..op.building.relax_nodes import makes
 from ..support.errors import ScheduleError
+from ..te.tensor import shape_of
 from . import schedule
 from .schedule import Schedule, Trace
 
 
-def Var(name: str, dtype: str | DataType = "int32") -> _expr.Var:
+@makes(_expr.IntImm)
+def IntImm(dtype: str | DataType, value: Any) -> Expr:
+    """A literal of an integral type."""
+    return _expr.IntImm(int(value), prim_type(dtype))
+
+
+@makes(_expr.FloatImm)
+def FloatImm(dtype: str | DataType, value: Any) -> Expr:
+    """A literal of a float type."""
+    return build.const(float(value), dtype)
+
+
+@makes(scalar.Cast)
+def Cast(dtype: str | DataType, value: Any) -> Expr:
+    """A scalar of another data type."""
+    return build.cast(te.to_scalar(value), dtype)
+
+
+@makes(_expr.Var)
+def Var(name: str, dtype: str | DataType | Type = "int32") -> _expr.Var:
     """A scalar variable; integers are 32 bits wide unless ``dtype`` says otherwise, as in TVM."""
+    if isinstance(dtype, Type):
+        return _expr.Var(name, dtype)
     return _expr.Var(name, prim_type(dtype))
 
 
@@ -42,20 +77,46 @@ def const(value: Any, dtype: str | DataType = "int32") -> Expr:
     return build.const(value, dtype)
 
 
-def _scalar(function: Callable[..., te.Value]) -> Callable[..., Any]:
+def decl_buffer(
+    shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: _expr.Var | None = None, strides: Any = (),
+    elem_offset: Any = None, scope: str = "global", data_alignment: int = 64, offset_factor: int = 1,
+) -> Buffer:  # fmt: skip
+    """A buffer of a shape, behind a pointer of its own unless ``data`` is given."""
+    pointer = data if data is not None else _expr.Var(name, PointerType(prim_type(dtype), scope))
+    offset = None if elem_offset is None else te.to_scalar(elem_offset, "int64")
+    return Buffer(
+        pointer, DataType(dtype), shape_of(shape), shape_of(strides or ()), offset, name, data_alignment, offset_factor
+    )
+
+
+def _scalar(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        made = function(*args)
-        return made if any([isinstance(a, te.value.Operand) for a in args]) else te.unwrap(made)
+        made = te.unwrap(function(*[te.unwrap(a) for a in args]))
+        return te.Value(made) if any([isinstance(a, te.value.Operand) for a in args]) else made
 
     call.__name__ = call.__qualname__ = function.__name__
     call.__doc__ = function.__doc__
     return call
 
 
-Select, if_then_else = _scalar(te.select), _scalar(te.if_then_else)
+Select = makes(scalar.Select)(_scalar(te.select))
+if_then_else = _scalar(te.if_then_else)
+Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Max, Min, And, Or, EQ, NE, LT, LE, GT, GE = [
+    makes(kind)(_scalar(function))
+    for kind, function in (
+        (scalar.Add, build.add), (scalar.Sub, build.sub), (scalar.Mul, build.mul), (scalar.Div, build.div),
+        (scalar.Mod, build.truncmod), (scalar.FloorDiv, build.floordiv), (scalar.FloorMod, build.floormod),
+        (scalar.Max, build.maximum), (scalar.Min, build.minimum), (scalar.And, build.logical_and), (scalar.Or, build.logical_or),
+        (scalar.EQ, build.eq), (scalar.NE, build.ne), (scalar.LT, build.lt), (scalar.LE, build.le), (scalar.GT, build.gt),
+        (scalar.GE, build.ge),
+    )
+]  # fmt: skip
+Not = makes(scalar.Not)(_scalar(build.logical_not))
 div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
     _scalar(f) for f in (te.div, te.floordiv, te.floormod, te.truncdiv, te.truncmod, te.indexdiv, te.indexmod)
 ]
+min_value, max_value, infinity = _scalar(te.min_value), _scalar(te.max_value), _scalar(te.infinity)
+SBlock, SBlockRealize = Block, BlockRealize
 _FUNCTIONS = {
     "all": te.all, "any": te.any, "max": te.maximum, "min": te.minimum,
     **{name: found for name, found in vars(te.math).items() if name in te.__all__},
@@ -76,36 +137,73 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "AssertStmt",
+    "AttrStmt",
     "Block",
     "BlockRealize",
+    "Broadcast",
     "Buffer",
     "BufferLoad",
     "BufferRegion",
     "BufferStore",
+    "Call",
+    "Cast",
+    "Div",
+    "Evaluate",
     "FloatImm",
+    "FloorDiv",
+    "FloorMod",
     "For",
+    "IfThenElse",
     "IndexMap",
     "IntImm",
     "IterVar",
+    "Let",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "Or",
     "PrimFunc",
+    "Ramp",
+    "Range",
+    "SBlock",
+    "SBlockRealize",
     "Schedule",
     "ScheduleError",
     "Select",
     "SeqStmt",
     "SizeVar",
     "Stmt",
+    "StringImm",
+    "Sub",
     "TensorIntrin",
     "Trace",
     "Var",
+    "While",
+    "call_extern",
     "call_packed",
     "ceildiv",
     "const",
+    "decl_buffer",
     "div",
     "floordiv",
     "floormod",
     "if_then_else",
     "indexdiv",
     "indexmod",
+    "infinity",
+    "max_value",
+    "min_value",
     "schedule",
     "truncdiv",
     "truncmod",

@@ -12,12 +12,23 @@ from ..intrinsic import INTRINSICS
 from ..module import IRModule
 from ..scalar import BufferLoad
 from ..stmt import BufferStore
+from ..types import Expr
 from ..walk import collect
+
+
+def global_vars(fn: Any) -> list[GlobalVar]:
+    """References to functions of the module inside a function, one of each name, in order of first sight."""
+    return list({g.name: g for g in reversed(collect(fn, GlobalVar))}.values())[::-1]
 
 
 def called_functions(fn: Any) -> list[str]:
     """Names of the module's functions that a function refers to, in order of first sight."""
     return list(dict.fromkeys([g.name for g in collect(fn, GlobalVar)]))
+
+
+def contains_impure_call(expr: Expr) -> bool:
+    """True where a graph function or a normalised expression has a call with an effect."""
+    return find_impure_call(expr.body if isinstance(expr, Function) else expr) is not None
 
 
 def call_graph(mod: IRModule) -> dict[str, list[str]]:

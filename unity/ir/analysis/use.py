@@ -116,13 +116,14 @@ def _nodes(value: Any) -> list[Node]:
     return []
 
 
-def users(fn: Function) -> dict[Var, list[Var]]:
-    """For each variable of a graph function the variables whose values use it, in order; parameters included.
+def users(fn: Function | BindingBlock) -> dict[Var, list[Var]]:
+    """For each variable of a graph function, or of one block, the variables whose values use it, in order; parameters included.
 
     A variable used by the result of a sequence has that use under the function's own parameters' order last: ``users`` lists
     only bindings, ask ``free_vars(fn.body.body)`` for the result.
     """
-    found: dict[Var, list[Var]] = {p: [] for p in fn.params}
+    given = fn.params if isinstance(fn, Function) else free_vars(fn, in_types=False)
+    found: dict[Var, list[Var]] = {p: [] for p in given}
     for binding in bindings(fn):
         found.setdefault(binding.var, [])
         for var in free_vars(binding.value):  # type: ignore[attr-defined]

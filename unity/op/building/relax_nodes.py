@@ -44,7 +44,7 @@ class _Front(type):
         return hash(cls.kind)
 
 
-def _makes(kind: type) -> Callable[[Callable[..., Any]], Any]:
+def makes(kind: type) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: the function's name stands for a class of nodes, and calls of it are calls of the function."""
 
     def wrap(make: Callable[..., Any]) -> Any:
@@ -64,7 +64,7 @@ def _each(values: Any, what: str) -> tuple[Any, ...]:
 # ---- types
 
 
-@_makes(types.TensorType)
+@makes(types.TensorType)
 def TensorType(
     shape: Any = None, dtype: str | DataType | None = "float32", vdevice: Any = None, ndim: int = -1
 ) -> types.Type:
@@ -77,31 +77,31 @@ def TensorType(
     return made if vdevice is None else types.TensorType(made.shape, made.dtype, made.ndim, vdevice)
 
 
-@_makes(types.ShapeType)
+@makes(types.ShapeType)
 def ShapeType(values: Any = None, ndim: int = -1) -> types.Type:
     """Type of a shape value."""
     return types.ShapeType(None, ndim) if values is None else relation.shape_type(shape_of(values))
 
 
-@_makes(types.TupleType)
+@makes(types.TupleType)
 def TupleType(fields: Sequence[types.Type]) -> types.Type:
     """Type of a tuple."""
     return types.TupleType(_each(fields, "TupleType"))
 
 
-@_makes(types.PrimType)
+@makes(types.PrimType)
 def PrimType(dtype: str | DataType) -> types.Type:
     """Type of a scalar."""
     return types.prim_type(dtype)
 
 
-@_makes(types.ObjectType)
+@makes(types.ObjectType)
 def ObjectType() -> types.Type:
     """Type of anything."""
     return types.OBJECT
 
 
-@_makes(types.FuncType)
+@makes(types.FuncType)
 def FuncType(params: Sequence[types.Type], ret: types.Type, purity: bool = True) -> types.Type:
     """Type of a function."""
     return types.FuncType(_each(params, "FuncType"), ret, purity)
@@ -121,7 +121,7 @@ def _var(kind: type, name: str, annotation: Any, dtype: str | DataType | None) -
     return kind(name, TensorType(annotation, dtype or "float32"))  # type: ignore[no-any-return]
 
 
-@_makes(ir.Var)
+@makes(ir.Var)
 def Var(name: str, annotation: Any = None, dtype: str | DataType | None = None) -> ir.Var:
     """A variable of the graph level: ``Var("x", type)``, or ``Var("x", (n, 4), "float32")`` for a tensor.
 
@@ -130,13 +130,13 @@ def Var(name: str, annotation: Any = None, dtype: str | DataType | None = None) 
     return _var(ir.Var, name, annotation, dtype)
 
 
-@_makes(ir.DataflowVar)
+@makes(ir.DataflowVar)
 def DataflowVar(name: str, annotation: Any = None, dtype: str | DataType | None = None) -> ir.Var:
     """A variable of a dataflow block."""
     return _var(ir.DataflowVar, name, annotation, dtype)
 
 
-@_makes(ir.Call)
+@makes(ir.Call)
 def Call(
     op: Any, args: Sequence[Any] = (), attrs: Mapping[str, Any] | None = None, ty_args: Sequence[types.Type] | None = None,
     span: Span | None = None, *, sinfo_args: Sequence[types.Type] | None = None,
@@ -149,13 +149,13 @@ def Call(
     return made if nested else ir.Call(callee, parts, made.attrs, made.ty_args, infer_call(made), span)
 
 
-@_makes(ir.Tuple)
+@makes(ir.Tuple)
 def Tuple(fields: Sequence[Any], span: Span | None = None) -> ir.Tuple:
     """A tuple value."""
     return ir.Tuple(tuple([to_expr(f) for f in _each(fields, "Tuple")]), span)
 
 
-@_makes(ir.TupleGetItem)
+@makes(ir.TupleGetItem)
 def TupleGetItem(tuple_value: types.Expr, index: int, span: Span | None = None) -> ir.TupleGetItem:
     """A field of a tuple. Raises TypeRuleError E743 for an index it does not have."""
     known = tuple_value.ty.fields if isinstance(tuple_value.ty, types.TupleType) else None
@@ -164,19 +164,19 @@ def TupleGetItem(tuple_value: types.Expr, index: int, span: Span | None = None) 
     return ir.TupleGetItem(tuple_value, index, span)
 
 
-@_makes(ir.ShapeExpr)
+@makes(ir.ShapeExpr)
 def ShapeExpr(values: Any, span: Span | None = None) -> ir.ShapeExpr:
     """A shape value of numbers and scalar expressions."""
     return ir.ShapeExpr(shape_of(values), span)
 
 
-@_makes(ir.Constant)
+@makes(ir.Constant)
 def Constant(data: Any, ty: Any = None, span: Span | None = None) -> ir.Constant:
     """Tensor data as an expression; its type follows from the data."""
     return constant(data)
 
 
-@_makes(ir.DataTypeImm)
+@makes(ir.DataTypeImm)
 def DataTypeImm(value: str | DataType, span: Span | None = None) -> ir.DataTypeImm:
     """A data type as a value."""
     return ir.DataTypeImm(DataType(value), span)
@@ -191,32 +191,32 @@ def _sequence(value: types.Expr) -> ir.SeqExpr:
         return finish(bb.normalize(value))
 
 
-@_makes(ir.If)
+@makes(ir.If)
 def If(cond: types.Expr, true_branch: Any, false_branch: Any, span: Span | None = None) -> ir.If:
     """A conditional value; a branch that is no sequence becomes one."""
     then_branch, else_branch = _sequence(to_expr(true_branch)), _sequence(to_expr(false_branch))
     return ir.If(cond, then_branch, else_branch, join_branches(then_branch, else_branch), span)
 
 
-@_makes(ir.SeqExpr)
+@makes(ir.SeqExpr)
 def SeqExpr(blocks: Sequence[ir.BindingBlock], body: Any, span: Span | None = None) -> ir.SeqExpr:
     """Blocks of bindings and then a value."""
     return ir.SeqExpr(_each(blocks, "SeqExpr"), to_expr(body), span)
 
 
-@_makes(ir.BindingBlock)
+@makes(ir.BindingBlock)
 def BindingBlock(bindings: Sequence[ir.Binding], span: Span | None = None) -> ir.BindingBlock:
     """Bindings in order."""
     return ir.BindingBlock(_each(bindings, "BindingBlock"), span)
 
 
-@_makes(ir.DataflowBlock)
+@makes(ir.DataflowBlock)
 def DataflowBlock(bindings: Sequence[ir.Binding], span: Span | None = None) -> ir.DataflowBlock:
     """Bindings without effects."""
     return ir.DataflowBlock(_each(bindings, "DataflowBlock"), span)
 
 
-@_makes(function.Function)
+@makes(function.Function)
 def Function(
     params: Sequence[ir.Var], body: Any, ret_ty: types.Type | None = None, is_pure: bool | None = None,
     attrs: Mapping[str, Any] | None = None, span: Span | None = None, *, ret_struct_info: types.Type | None = None,

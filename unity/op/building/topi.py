@@ -1,8 +1,8 @@
 """``unity.topi``: the operators as functions on te.Tensors, ``topi.add(A, B)``, ``topi.nn.relu(A)``.
 
 Every operator with a lowering is here under its own name (``R.nn.relu`` is ``topi.nn.relu``); nothing is written twice: a
-call is checked by the operator's type rule and computed by its lowering. A few names of TVM's library that are no operator
-stand in ``_EXTRA``.
+call is checked by the operator's type rule and computed by its lowering. Names of arguments are TVM's or the operator's. Where TVM
+has another order of arguments it holds (``topi_orders.py``); names of its library that are no operator stand in ``_EXTRA``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from ...ir.op import OPS
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, ShapeType
 from ...support.errors import TypeRuleError
+from ...te.tensor import OPERATIONS
 from .. import OPERATORS
 from ..table import Operator
+from .topi_more import more, pool_kind
+from .topi_orders import ALIASES, FIRST, orders, whole_number
 
 
 class _Arguments:
@@ -62,11 +65,12 @@ class _Arguments:
 
 def _function(operator: Operator) -> Callable[..., Any]:
     info = operator.info
+    names = [p.name for p in info.params]
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = _Arguments()
         made: Call = operator(
-            *[arguments.to_expr(a) for a in args], **{k: arguments.to_expr(v) for k, v in kwargs.items()}
+            *[arguments.to_expr(a) for a in args], **{_own(names, k): arguments.to_expr(v) for k, v in kwargs.items()}
         )
         assert callable(info.lower)
         scalars = bool(info.extra.get("scalars"))
@@ -75,6 +79,13 @@ def _function(operator: Operator) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = info.name.split(".")[-1]
     call.__doc__ = f"``{info.name}`` of te.Tensors: {info.doc}"
     return call
+
+
+def _own(names: list[str], name: str) -> str:
+    """The name of an argument that may be called as in TVM."""
+    if name in names:
+        return name
+    return names[0] if name in FIRST else ALIASES.get(name, name)
 
 
 def dense(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> Any:
@@ -96,19 +107,6 @@ def batch_matmul(
     return _FUNCTIONS["matmul"](*turned, out_dtype=out_dtype)
 
 
-def _convolution(layout: str, kernel_layout: str) -> Callable[..., Any]:
-    def call(
-        data: te.Tensor, kernel: te.Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
-        out_dtype: str | None = None,
-    ) -> Any:  # fmt: skip
-        return _FUNCTIONS["nn.conv2d"](
-            data, kernel, stride, padding, dilation, groups, layout, kernel_layout, out_dtype=out_dtype
-        )
-
-    call.__doc__ = f"Convolution of images {layout} with weights {kernel_layout}."
-    return call
-
-
 def depthwise_conv2d_nchw(
     data: te.Tensor,
     kernel: te.Tensor,
@@ -120,34 +118,13 @@ def depthwise_conv2d_nchw(
     """Convolution of each channel with its own weights, of shape (channels, multiplier, height, width)."""
     channels, multiplier, *space = kernel.shape
     single = _FUNCTIONS["reshape"](kernel, [te.Value(channels) * te.Value(multiplier), 1, *space])
-    groups = te.unwrap(channels)
-    if type(groups) is not IntImm:
-        raise TypeRuleError("E217", "a depthwise convolution needs a known number of channels")
-    return _EXTRA["nn.conv2d_nchw"](data, single, stride, padding, dilation, groups.value, out_dtype)
-
-
-_POOLS = {"avg": "avg_pool2d", "max": "max_pool2d"}
-
-
-def _pool_kind(pool_type: str) -> str:
-    if pool_type not in _POOLS:
-        raise TypeRuleError("E217", f"pool_type must be avg or max, got {pool_type!r}")
-    return _POOLS[pool_type]
-
-
-def pool2d(
-    data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCHW", count_include_pad: bool = True,
-) -> Any:  # fmt: skip
-    """Pooling of images, ``pool_type`` "avg" or "max"."""
-    pool = _FUNCTIONS[f"nn.{_pool_kind(pool_type)}"]
-    return pool(data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
+    groups = whole_number(channels, "the number of channels of a depthwise convolution")
+    return _FUNCTIONS["nn.conv2d"](data, single, stride, padding, dilation, groups, out_dtype=out_dtype)
 
 
 def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> Any:
     """Mean ("avg") or largest ("max") of each channel of images, the axes kept."""
-    _pool_kind(pool_type)
-    reduce = "mean" if pool_type == "avg" else "max"
+    reduce = "mean" if pool_kind(pool_type) == "avg" else "max"
     return _FUNCTIONS[reduce](data, axis=[layout.index("H"), layout.index("W")], keepdims=True)
 
 
@@ -169,23 +146,24 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name[2:]: _function(operator) for name, operator in OPERATORS.items() if callable(OPS[name].lower)
 }
 _EXTRA: dict[str, Callable[..., Any]] = {
+    **orders(_FUNCTIONS),
+    **more(_FUNCTIONS),
     "cast": _named("astype"),
     "concatenate": _named("concat"),
     "gather": gather,
     "nn.batch_matmul": batch_matmul,
-    "nn.conv2d_nchw": _convolution("NCHW", "OIHW"),
-    "nn.conv2d_nhwc": _convolution("NHWC", "HWIO"),
     "nn.dense": dense,
     "nn.depthwise_conv2d_nchw": depthwise_conv2d_nchw,
     "nn.flatten": _named("nn.batch_flatten"),
     "nn.global_pool": global_pool,
     "nn.leaky_relu": _named("nn.leakyrelu"),
-    "nn.matmul": _named("matmul"),
-    "nn.pool2d": pool2d,
     "transpose": _named("permute_dims"),
     "trilu": trilu,
 }
 _ALL = {**_FUNCTIONS, **_EXTRA}
+
+
+OPERATIONS.update({n: _FUNCTIONS[n] for n in ("add", "subtract", "multiply", "divide", "negative", "astype")})
 
 
 class _Names:

@@ -1,0 +1,15 @@
+"""``unity.testing``: TVM's ``tvm.testing.assert_allclose``."""
+
+from typing import Any
+
+import numpy as np
+
+
+def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
+    """Equal shapes, and elements equal to ``atol + rtol * abs(desired)``; NaN equals NaN. Raises AssertionError."""
+    given, wanted = np.asarray(actual), np.asarray(desired)
+    np.testing.assert_equal(given.shape, wanted.shape)
+    np.testing.assert_allclose(given, wanted, rtol=rtol, atol=atol, verbose=True)
+
+
+__all__ = ["assert_allclose"]

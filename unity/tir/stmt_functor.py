@@ -1,0 +1,4 @@
+"""``unity.tir.stmt_functor``: TVM's walks over tensor programs, defined in ``unity.ir.stmt_functor``."""
+
+from ..ir.stmt_functor import *  # noqa: F403
+from ..ir.stmt_functor import __all__ as __all__

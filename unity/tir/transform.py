@@ -1,0 +1,43 @@
+"""``unity.tir.transform``: passes of tensor programs under TVM's names, ``UnrollLoop()(mod)``; defined in ``unity.transform``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..relax.transform import find_pass
+from ..transform.base import prim_func_pass
+
+TIR_NAMES = {
+    "CanonicalizeLoop": "canonicalize_loop",
+    "CompactBufferAllocation": "compact_buffer_allocation",
+    "ConvertBlocksToOpaque": "convert_blocks_to_opaque",
+    "FlattenBuffer": "flatten_buffer",
+    "HoistIfThenElse": "hoist_if_then_else",
+    "InjectDoubleBuffer": "inject_double_buffer",
+    "LoopPartition": "loop_partition",
+    "LowerCrossThreadReduction": "lower_cross_thread_reduction",
+    "LowerInitBlock": "lower_init_block",
+    "LowerMatchBuffer": "lower_match_buffer",
+    "LowerOpaqueBlock": "lower_opaque_block",
+    "PlanAndUpdateBufferAllocationLocation": "plan_buffer_allocation",
+    "RemoveNoOp": "remove_no_op",
+    "RewriteUnsafeSelect": "rewrite_unsafe_select",
+    "Simplify": "simplify",
+    "StmtSimplify": "simplify",
+    "StorageRewrite": "storage_rewrite",
+    "UnrollLoop": "unroll_loop",
+    "VectorizeLoop": "vectorize_loop",
+}
+"""TVM's name to the pass."""
+
+
+def __getattr__(name: str) -> Any:
+    globals()[name] = made = find_pass(name, TIR_NAMES)
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted([*TIR_NAMES, *__all__])
+
+
+__all__ = ["prim_func_pass"]
