@@ -102,6 +102,7 @@ for method in ("nearest_neighbor", "linear", "cubic"):
     CASES += [
         ("image.resize1d", [f(2, 1, 5), Shape((8,))], {"method": method}),
         ("image.resize1d", [f(1, 2, 4), Shape((6,))], {"method": method, "scales": (1.7,)}),
+        ("image.resize1d", [f(1, 2, 3), Shape((3,))], {"method": method, "scales": (1.3,)}),
         ("image.resize3d", [f(1, 2, 2, 3, 2), Shape((3, 2, 4))], {"method": method}),
         ("image.resize3d", [f(1, 2, 3, 2, 1), Shape((2, 4, 1))],
          {"method": method, "layout": "NDHWC", "coordinate_transformation_mode": "align_corners"}),

@@ -55,6 +55,8 @@ def array_from_torch(value: torch.Tensor) -> np.ndarray:
             return result
         shared: np.ndarray = plain.numpy()
         return shared
+    except ValueError as error:
+        raise FFIError("E704", f"a tensor of {value.dim()} dimensions cannot be shared: {error}") from error
     except RuntimeError as error:  # tensors torch.export, torch.vmap and the like trace with
         raise FFIError(
             "E704", f"a torch {type(value).__name__} without memory of its own cannot be shared: {error}",

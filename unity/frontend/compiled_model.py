@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import warnings
@@ -22,7 +23,7 @@ from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
 from .calibration import Quantization
 from .compile import BuildOptions, compile_chosen
-from .discard import eraser, follow
+from .discard import copied_weights, eraser, follow
 from .dynamic import least_promised
 from .exported import Options
 from .imported import Imported, imported
@@ -72,9 +73,11 @@ def compile_model(
     else:
         follow(mod, found.held[-1], found.report.weights, executable.program.constants)
     made = CompiledModel(found, module, executable, how.exec_mode)
+    if erase is None:
+        made.copied = copied_weights(found.held[-1], found.report.weights, executable.program.constants)
     made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:
-        made.accuracy = executable.accuracy = model_accuracy(reduction, expected, made, inputs, named)
+        made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)
     return made
 
 

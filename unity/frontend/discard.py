@@ -18,6 +18,7 @@ from ..ffi.discard import discard
 from ..ffi.tensor import Tensor
 from ..support.errors import FrontendError
 from ..support.extras import require
+from ..vm.torch_model.copied import CopiedWeight
 
 Memory = tuple[Any, ...]
 
@@ -84,6 +85,17 @@ def follow(model: Any, held: Held, weights: Mapping[str, Tensor], kept: Iterable
             weakref.finalize(value, _discard_if_alive, weakref.ref(data)).atexit = False
 
 
+def copied_weights(held: Held, weights: Mapping[str, Tensor], kept: Iterable[Tensor]) -> list[CopiedWeight]:
+    """The weights that a program with the constants ``kept`` does not read from torch's own memory."""
+    left = {tensor.data_ptr for tensor in kept}
+    found = [(name, held.tensor(name)) for name in weights]
+    return [
+        CopiedWeight(name, value)
+        for name, value in found
+        if value is not None and not value.is_inference() and value.data_ptr() not in left
+    ]
+
+
 def _discard_if_alive(reference: weakref.ref[Tensor]) -> None:
     data = reference()
     if data is not None:
@@ -125,4 +137,4 @@ def _erased_class() -> Any:
     return ErasedParameter
 
 
-__all__ = ["Held", "eraser", "follow", "memory_key"]
+__all__ = ["Held", "copied_weights", "eraser", "follow", "memory_key"]

@@ -148,6 +148,8 @@ class _Import:
     def _placeholders(self) -> None:
         nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         pairs = list(zip(nodes, self.program.graph_signature.input_specs))
+        values = [node.meta["val"] for node, spec in pairs if spec.kind.name == "USER_INPUT" and "val" in node.meta]
+        self.symbols.bind_plain([d for value in values for d in getattr(value, "shape", ())])
         for node, spec in pairs:  # inputs first: they bind the symbols
             if spec.kind.name == "USER_INPUT" and type(spec.arg).__name__ != "ConstantArgument":
                 self.graph.values[node] = self._input(node)
@@ -201,7 +203,7 @@ class _Import:
         key = memory_key(value) if value.numel() else target
         found = self._shared.get(key)
         if found is None:
-            made: Constant = self.context.constant(value.detach().contiguous())
+            made: Constant = self.context.constant(value.detach().contiguous().resolve_neg())
             found = made
             if self.options.keep_params_as_input:
                 var = Var(name, made.ty)

@@ -74,6 +74,12 @@ class Symbols:
             return self._solve(size, unknown)
         return self.expr(value)
 
+    def bind_plain(self, sizes: Sequence[Any]) -> None:
+        """Let the sizes that are one symbol bind it before others are solved for theirs: of ``a * b`` no factor follows."""
+        for size in sizes:
+            if not isinstance(size, int) and size.node.expr.is_Symbol:
+                self.bind(size)
+
     def bind_flag(self, value: Any) -> Expr:
         """The variable ``u`` of a condition ``u == 1``, as torch writes a bool that only the data knows. Raises Gap."""
         names = [str(s) for s in value.node.expr.free_symbols]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import itertools
 import linecache
 import re
 import sys
@@ -17,7 +18,9 @@ from typing import Any
 from ..support.collector import no_collection
 from ..support.errors import FrontendError, Note
 from ..support.extras import require
+from ..support.forking import fork_lock
 from ..support.source import Source, Span
+from ..vm.torch_model.arguments import overlap
 from ..vm.torch_model.structures import known_results, register_classes
 from .control import READS
 from .discard import memory_key
@@ -29,6 +32,9 @@ from .known_numbers import known_numbers, whole_numbers
 from .refusals import refuse_foreign
 from .torch_table import ATEN
 from .traceable import inferable, traceable
+
+_TRACING = fork_lock()
+"""torch traces one model at a time: its modes, and the tables changed for it, are those of the process."""
 
 
 def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
@@ -47,7 +53,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
 
     def exported(grad: bool) -> Any:
         try:
-            with torch.set_grad_enabled(grad):
+            with torch.set_grad_enabled(grad), contextlib.nullcontext() if grad else inferable(torch):
                 return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
         except FrontendError:
             raise
@@ -56,7 +62,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
 
     numbers = whole_numbers(model)
     told = io.StringIO() if numbers else None  # torch prints all it traced before it fails
-    with known_results(model), traceable(torch), no_collection():
+    with _TRACING, known_results(model), traceable(torch), no_collection():
         try:
             with contextlib.redirect_stderr(told or sys.stderr):
                 return exported(False)
@@ -141,6 +147,7 @@ _HINTS = (
     (r"specialized it to be a constant \([01]\)",
      "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
     ("onstraints violated", "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"),
+    ("inference tensor", "make the model and its inputs outside of torch.inference_mode()"),
     ("on the same device", "compiled models run on the cpu: make tensors in forward with device=x.device"),
     (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
     ("", "call the model itself with the example inputs to see it fail alone"),
@@ -170,7 +177,13 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
             elif not isinstance(dim, int) or dim < 0:
                 raise FrontendError("E013", f"a size is a number from 0, or a name where it varies, got {dim!r}",
                                     help='for example [(("n", 3, 224, 224), "float32")]')  # fmt: skip
-        samples.append(torch.zeros([sizes[d] if isinstance(d, str) else int(d) for d in shape], dtype=kind))
+        extents = [sizes[d] if isinstance(d, str) else int(d) for d in shape]
+        try:
+            samples.append(torch.zeros(extents, dtype=kind))
+        except (NotImplementedError, RuntimeError) as error:
+            raise FrontendError(
+                "E015", f"inputs of {kind} and shape {tuple(shape)} cannot be made", help="give a plain data type"
+            ) from error
         shapes.append(dynamic)
     return tuple(samples), shapes if symbols else None
 
@@ -253,12 +266,24 @@ def _without_doubles(exported_program: Any) -> Any:
     return with_graph(exported_program, graph, signature, constants)
 
 
+def _refuse_views(exported_program: Any) -> None:
+    """Raise FrontendError E970 for tensors of a model that share memory in part: torch decomposes no program that writes to one."""
+    torch = require("torch")
+    held = [(k, v) for k, v in exported_program.state_dict.items() if isinstance(v, torch.Tensor)]
+    dense = [(k, v) for k, v in held if v.layout is torch.strided and v.numel()]
+    for (name, value), (other, second) in itertools.combinations(dense, 2):
+        if memory_key(value) != memory_key(second) and overlap(value, second):
+            raise FrontendError("E970", f"{name} and {other} share memory, and the model writes to its tensors",
+                                help="keep one of them, and make the other in forward as a view of it")  # fmt: skip
+
+
 def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
     """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
     try:
-        with inferable(require("torch")):
+        with _TRACING, inferable(require("torch")):
             return exported_program.run_decompositions(table)
     except Exception as error:  # torch raises errors of many unrelated classes
+        _refuse_views(exported_program)
         first = (str(error).strip().splitlines() or [""])[0]
         raise FrontendError(
             "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}",

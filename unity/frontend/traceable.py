@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..support.extras import require
+from .open_sizes import open_form, recurrent_rules
 
 
 def traceable(torch: Any) -> Any:
@@ -25,7 +26,8 @@ def traceable(torch: Any) -> Any:
                 return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
             if fn is torch.nn.functional.gaussian_nll_loss:
                 return _gaussian_nll_loss(torch, *args, **kwargs)
-            return fn(*args, **kwargs)
+            form = open_form(torch, fn, args, kwargs)
+            return fn(*args, **kwargs) if form is None else form()
 
     return Mode()
 
@@ -48,9 +50,10 @@ def _gaussian_nll_loss(
 
 @contextmanager
 def inferable(torch: Any) -> Iterator[None]:
-    """While it lasts torch infers ``nll_loss`` over a number of rows that only the data knows.
+    """While it lasts torch infers ``nll_loss`` over a number of rows that only the data knows, and recurrent layers over any
+    number of steps.
 
-    torch's own inference asks whether there are rows at all, to give NaN where not: so does the operator itself.
+    torch's own rule of the first asks whether there are rows at all, to give NaN where not: so does the operator itself.
     """
     table = require("torch._decomp").decomposition_table
     loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
@@ -58,12 +61,21 @@ def inferable(torch: Any) -> Iterator[None]:
     def infer(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
         return forward(x, target, weight, reduction, ignore_index)[0]
 
-    own = table[loss]
-    table[loss] = infer
+    rules = {loss: infer, **recurrent_rules()}
+    places = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
+    own = {target: (table[target], dict(target.py_kernels)) for target in rules}
     try:
+        for target, rule in rules.items():
+            table[target] = rule
+            target.py_kernels.update({key: rule for key in places if key in target.py_kernels})
+            target._dispatch_cache.clear()
         yield
     finally:
-        table[loss] = own
+        for target, (rule, kernels) in own.items():
+            table[target] = rule
+            target.py_kernels.clear()
+            target.py_kernels.update(kernels)
+            target._dispatch_cache.clear()
 
 
 __all__ = ["inferable", "traceable"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,16 @@ class Executable:
     """With calibration: which layers are in 8 bits, with which ranges (`frontend.calibration`)."""
     choices: Any = None
     """Which kernel computes each product and convolution, and why (`frontend.choose`); None for a loaded file."""
+
+    def __reduce__(self) -> Any:
+        raise ArtifactError("E661", "a compiled program is machine code and cannot be pickled",
+                            help="program.save(path) and unity.load(path); a torch model: unity.load_model(path)")  # fmt: skip
+
+    def __copy__(self) -> Executable:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
+        return replace(self)  # calls change nothing in it
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""

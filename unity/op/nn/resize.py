@@ -2,7 +2,8 @@
 
 A target pixel has a source coordinate, which ``coordinate_transformation_mode`` gives; coordinates are float64, so that no
 rounding moves a pixel. Taps outside the image take its border. ``scales`` gives the number of target pixels for one source
-pixel where it is not the ratio of the sizes (a size rounded from a scale, as torch's scale_factor).
+pixel where it is not the ratio of the sizes (a size rounded from a scale, as torch's scale_factor); the linear method then
+copies along an axis that keeps its size, as torch does.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def _coordinate(call: Call, place: te.Value, extent: Expr, target: Expr, scale: 
         if mode == "asymmetric":
             return at * (1.0 / scale)
         half = (at + 0.5) * (1.0 / scale) - 0.5
+        if _choice(call, "method", "linear", _METHODS) == "linear":
+            half = te.select(old == new, at, half)
         return te.select(new > 1.0, half, te.const(0.0, "float64")) if mode == "pytorch_half_pixel" else half
     if mode == "asymmetric":
         return at * old / new
@@ -224,6 +227,8 @@ def _axis_matrix(
             x = float((np.float32(y) + start) * np.float32(single_step(scale))) - float(start)
         elif mode == "asymmetric":
             x = y * n / m if scale is None else y / scale
+        elif scale is not None and method == "linear" and n == m:
+            x = float(y)
         else:
             x = (y + 0.5) * (n / m if scale is None else 1 / scale) - 0.5 if m > 1 or mode == "half_pixel" else 0.0
         low = int(np.floor(x))

@@ -6,6 +6,8 @@ Execution side: needs no compiler. Not here: how a model is compiled (`frontend/
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from ...support.extras import require
 from ..executable import Executable, load
 from ..machine import VirtualMachine
 from ..out_calls import allocates_results
-from .arguments import arguments_outline, rearranged, refuse_tensor
+from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
+from .copied import CopiedWeight
 from .interface import Interface, read_interface, write_interface
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes
@@ -36,12 +39,12 @@ class TorchModel:
         self._tree = self._torch.utils._pytree
         self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
         self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
-        self._updates = [t if isinstance(t, int) else state[t] for t in interface.updates]
-        self._state = [t for t in self._updates if not isinstance(t, int)]
+        self._bind_state()
         self._weights = {c.data_ptr for c in executable.program.constants}
         self._flat = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
         self._share = self._torch.from_numpy if interface.shared else None
+        self.copied: Sequence[CopiedWeight] = ()
 
     def _plain_count(self) -> int:
         """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
@@ -58,11 +61,26 @@ class TorchModel:
             return len(arguments.children())
         return -1
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A model with a state of its own; the program, which calls do not change, is shared."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        made.state = copy.deepcopy(self.state, memo)
+        made._bind_state()
+        return made
+
+    def _bind_state(self) -> None:
+        self._updates = [t if isinstance(t, int) else self.state[t] for t in self.interface.updates]
+        self._state = [t for t in self._updates if not isinstance(t, int)]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on torch tensors; ``out=`` (unless the model has an argument of that name) is what the results are written into.
 
-        Raises FrontendError E017 for another structure, VMError for tensors that do not fit.
+        Raises FrontendError E017 for another structure, E660 where a weight was changed after the model was compiled, VMError for
+        tensors that do not fit.
         """
+        for weight in self.copied:
+            weight.check()
         if len(args) == self._flat and not kwargs:
             try:
                 results = self._main(*args)
@@ -98,7 +116,7 @@ class TorchModel:
         for place, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
             if not fixed:
                 inputs.append(self._input(leaf, place))
-            elif leaf is not value and leaf != value:
+            elif leaf is not value and (isinstance(leaf, self._torch.Tensor) or leaf != value):
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
         inputs += [self._input(t, 0) for t in self._state]
@@ -132,7 +150,7 @@ class TorchModel:
         """Raise FrontendError E970 where an input the model writes to shares memory with another one."""
         for place in [t for t in self._updates if isinstance(t, int)]:
             for other, leaf in enumerate(leaves):
-                if other != place and isinstance(leaf, self._torch.Tensor) and _overlap(leaves[place], leaf):
+                if other != place and isinstance(leaf, self._torch.Tensor) and overlap(leaves[place], leaf):
                     raise FrontendError(
                         "E970", f"the model writes to input {place}, which shares memory with input {other}",
                         help="pass a copy: .clone()",
@@ -140,13 +158,22 @@ class TorchModel:
 
     def _input(self, leaf: Any, place: int) -> Any:
         if isinstance(leaf, self._torch.Tensor):
-            if leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized:
+            if (
+                leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized or leaf.is_nested
+            ):  # fmt: skip
                 refuse_tensor(self._torch, f"the input {self._path(place)}", leaf)
             if leaf.is_complex():
                 raise FrontendError("E015", f"the input {self._path(place)} is complex",
                                     help="compile a model that takes torch.view_as_real of it")  # fmt: skip
-            return Tensor.from_torch(leaf if leaf.is_contiguous() else leaf.contiguous())
+            return self._compact(leaf)
         return leaf
+
+    @staticmethod
+    def _compact(value: Any) -> Tensor:
+        """A torch tensor as kernels read it: without gaps, negated views, addresses between those of elements."""
+        plain = value.contiguous().resolve_neg()
+        made = Tensor.from_torch(plain)
+        return Tensor.from_torch(plain.clone()) if made.data_ptr % plain.element_size() else made
 
     def _path(self, place: int) -> str:
         """Name of an input by the place of its leaf: ``batch['mask'][0]``."""
@@ -197,15 +224,6 @@ def load_model(path: str | Path, trust: bool = True, exec_mode: str = "native") 
         if entry.kind == "packed" and entry.name.startswith(PREFIX):
             register_torch_operator(entry.name)
     return TorchModel(executable, interface, state, exec_mode)
-
-
-def _overlap(first: Any, second: Any) -> bool:
-    """Do the memory ranges of two tensors meet?"""
-    spans = []
-    for t in (first, second):
-        extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
-        spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
-    return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
 
 
 __all__ = ["TorchModel", "load_model"]

@@ -1,0 +1,96 @@
+"""Sizes that torch.export alone would fix at those of the example: steps of recurrent layers, lengths of signals, numbers of floats."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import unity  # noqa: E402
+from unity.support.errors import VMError  # noqa: E402
+
+ANY = torch.export.Dim.AUTO
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+class Alike(torch.nn.Module):
+    def forward(self, x, y):
+        return x.view_as(y) + y
+
+
+def agrees(model, f, *inputs) -> None:
+    found, expected = f(*inputs), model(*inputs)
+    pairs = list(zip(*[torch.utils._pytree.tree_leaves(t) for t in (found, expected)], strict=True))
+    assert pairs
+    for a, b in pairs:
+        torch.testing.assert_close(a, b.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: torch.nn.LSTM(4, 5, 2, bidirectional=True),
+        lambda: torch.nn.LSTM(4, 5, proj_size=3),
+        lambda: torch.nn.GRU(4, 5),
+        lambda: torch.nn.RNN(4, 5, nonlinearity="relu"),
+    ],
+)
+def test_recurrent_layers_of_any_number_of_steps(layer) -> None:
+    model = layer().eval()
+    f = unity.compile(model, example_inputs=(torch.randn(5, 2, 4),), dynamic_shapes=({0: ANY, 1: ANY},), strict=True)
+    for steps, batch in ((1, 1), (2, 3), (17, 2), (3, 0)):
+        agrees(model, f, torch.randn(steps, batch, 4))
+
+
+def test_recurrent_layers_in_programs_that_are_traced_again() -> None:
+    model = Function(lambda s, x: torch.vmap(torch.sin)(s.layer(x)[0]), layer=torch.nn.GRU(4, 5)).eval()
+    f = unity.compile(model, example_inputs=(torch.randn(5, 2, 4),), dynamic_shapes=({0: ANY},))
+    agrees(model, f, torch.randn(9, 2, 4))
+    assert "CompositeImplicitAutograd" in str(list(torch.ops.aten.gru.input.py_kernels))
+    assert torch.ops.aten.gru.input.py_kernels[torch._C.DispatchKey.Autograd].__module__.startswith("torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("max_pool1d", lambda s, x: (torch.nn.functional.max_pool1d(x, 2), torch.max_pool1d(x, 3, 2, padding=1, dilation=2))),
+        ("MaxPool1d", lambda s, x: torch.nn.MaxPool1d(3, stride=1)(x)),
+        ("linspace", lambda s, x: x + torch.linspace(-1, 1, x.shape[2]) + torch.linspace(2, 1, steps=x.shape[1])[:, None]),
+        ("integers", lambda s, x: torch.linspace(0, 3, x.shape[2] + 1, dtype=torch.float64)),
+        ("take_along_dim", lambda s, x: torch.take_along_dim(x, x.argsort(2)[:1], -1)),
+        ("method", lambda s, x: x.take_along_dim(x.argmax(1, keepdim=True), 1)),
+    ],
+)  # fmt: skip
+def test_functions_that_ask_for_numbers(name, function) -> None:
+    model = Function(function)
+    f = unity.compile(model, example_inputs=(torch.randn(3, 4, 20),), dynamic_shapes=({0: ANY, 1: ANY, 2: ANY},))
+    for shape in ((3, 4, 20), (1, 1, 7), (2, 5, 33)):
+        agrees(model, f, torch.randn(shape))
+
+
+def test_a_product_of_sizes_that_a_later_input_has() -> None:
+    model = Alike()
+    both = ({0: ANY}, {0: ANY, 1: ANY})
+    f = unity.compile(model, example_inputs=(torch.randn(20), torch.randn(4, 5)), dynamic_shapes=both)
+    for rows, columns in ((3, 7), (1, 1), (0, 2)):
+        agrees(model, f, torch.randn(rows * columns), torch.randn(rows, columns))
+    with pytest.raises(VMError, match=r"x\.shape\[0\]"):
+        f(torch.randn(5), torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_a_resized_axis_that_keeps_its_size(mode) -> None:
+    """1.3 times 3 rounds down to 3: torch copies such an axis in its linear modes."""
+    model = Function(lambda s, x: torch.nn.functional.interpolate(x, scale_factor=1.3, mode=mode))
+    open_sizes = unity.compile(model, example_inputs=(torch.randn(1, 2, 8, 9),), dynamic_shapes=({2: ANY, 3: ANY},))
+    x = torch.randn(1, 2, 3, 5)
+    agrees(model, open_sizes, x)
+    agrees(model, unity.compile(model, example_inputs=(x,)), x)
