@@ -67,6 +67,7 @@ from .relax.inline_private_functions import inline_private_functions as inline_p
 from .relax.kill_after_last_use import kill_after_last_use as kill_after_last_use
 from .relax.lambda_lift import lambda_lift as lambda_lift
 from .relax.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from .relax.lazy_transform_params import lazy_transform_params as lazy_transform_params
 from .relax.legalize_ops import legalize_ops as legalize_ops
 from .relax.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_tensor
@@ -79,6 +80,7 @@ from .relax.matmul_algebra import (
 from .relax.merge_composite_functions import merge_composite_functions as merge_composite_functions
 from .relax.normalize import normalize as normalize
 from .relax.normalize_global_var import normalize_global_var as normalize_global_var
+from .relax.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
 from .relax.plan_memory import plan_memory as plan_memory
 from .relax.remove_purity_checking import remove_purity_checking as remove_purity_checking

@@ -69,3 +69,27 @@ def test_results_of_unknown_sizes_are_refused():
         bb.emit_func_output(bb.emit(relax.call_tir(named, [x, y], [unknown, unknown])))
     with pytest.raises(PassError, match="has no sizes that a layout could move"):
         transform.AlterOpImpl({"my.both": program((2, 6, 4))}, {"my.both": [SPLIT] * 4})(bb.get())
+
+
+def test_layouts_between_two_programs_cancel():
+    """Behind two replaced programs in a row, one layout in and one out is left where nothing is padded."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((8, 6), "float32"))
+    a = te.placeholder((8, 6), "float32", "a")
+    named = bb.add_func(
+        te.create_prim_func([a, te.compute((8, 6), lambda *i: a[i] + 1.0, "b")]).with_attr("operator_name", "my.one"),
+        "one",
+    )
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            first = bb.emit(relax.call_tir(named, [x], x.ty))
+            out = bb.emit_output(relax.call_tir(named, [first], x.ty))
+        bb.emit_func_output(out)
+    p = te.placeholder((2, 6, 4), "float32", "p")
+    program_of_tiles = te.create_prim_func([p, te.compute((2, 6, 4), lambda *i: p[i] + 1.0, "q")])
+    made = transform.AlterOpImpl({"my.one": program_of_tiles}, {"my.one": [SPLIT, SPLIT]})(bb.get())
+    assert made.script().count("R.layout_transform") == 4
+    clean = unity.transform.Pipeline.parse("optimize_layout_transform,canonicalize,dead_code")(made)
+    verify(clean)
+    assert clean.script().count("R.layout_transform") == 2
+    np.testing.assert_allclose(np.asarray(run(clean, "main", DATA[0])), DATA[0] + 2, rtol=1e-6)

@@ -39,7 +39,14 @@ def _may_replace(var: Var, value: Expr) -> bool:
 @function_pass()
 def canonicalize(fn: Function) -> Function:
     """Remove alias bindings, packing followed by unpacking, and trivial checks."""
-    fn = _promote_outputs(fn)
+    made = _simplest(_promote_outputs(fn))
+    while (more := _promote_outputs(made)) is not made:  # outputs that became aliases
+        made = _simplest(more)
+    return made
+
+
+def _simplest(fn: Function) -> Function:
+    """The function without aliases, unpacking of known tuples and trivial checks."""
     tuples: dict[Var, Tuple] = {}
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:

@@ -1,4 +1,5 @@
-"""Memory is given back right after its last use: ``R.memory.kill_tensor`` for tensors, ``R.memory.kill_storage`` for storages.
+"""Memory is given back right after its last use: ``R.memory.kill_tensor`` for tensors, ``R.memory.kill_storage`` for storages,
+``R.vm.kill_object`` for the reference to what a foreign function or a graph function made (a weight that a callback loaded).
 
 Only memory that does not escape is killed; a storage dies after every tensor in it. What is killed already stays so.
 """
@@ -15,7 +16,7 @@ from ...ir.node import replace
 from ...ir.types import VOID_TYPE
 from ...ir.walk import used_vars
 from ..base import module_pass
-from .liveness import Liveness, op_called
+from .liveness import KILLS, Liveness, op_called
 
 _KILLS = {
     "R.builtin.alloc_tensor": "R.memory.kill_tensor",
@@ -27,14 +28,18 @@ _KILLS = {
 class _Killer:
     def __init__(self, fn: Function, mod: IRModule) -> None:
         self.mod = mod
+        self.objects = not fn.pure or bool(fn.attrs.get("force_pure"))
         self.names = NameSupply([v.name for v in used_vars(fn)])
 
     def sequence(self, seq: SeqExpr) -> SeqExpr:
-        live = Liveness(seq, self.mod)
+        whole = all([type(b) is BindingBlock for b in seq.blocks])
+        live = Liveness(seq, self.mod, self.objects and whole)
         ends: dict[int, list[tuple[str, Var]]] = {}
-        killed = {b.value.args[0] for b in live.bindings if op_called(b.value).startswith("R.memory.kill_")}  # type: ignore[attr-defined]
+        killed = {b.value.args[0] for b in live.bindings if op_called(b.value) in KILLS}  # type: ignore[attr-defined]
         for binding in live.bindings:
             kill = _KILLS.get(op_called(binding.value))  # type: ignore[attr-defined]
+            if binding.var in live.references:
+                kill = "R.vm.kill_object"
             if kill is not None and binding.var not in live.escapes and binding.var not in killed:
                 ends.setdefault(live.last_use[binding.var], []).append((kill, binding.var))
         index, changed = 0, False

@@ -8,6 +8,8 @@ memory together runs so; ``kill_after_last_use`` lets them go.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ...ir.binders import bound_symbols
 from ...ir.build import const
 from ...ir.expr import Binding, BindingBlock, Call, MatchCast, SeqExpr, StringImm, Tuple, Var, VarBinding
@@ -29,21 +31,17 @@ def _inputs(fn: Function) -> int | None:
     return count if isinstance(count, int) and count <= len(fn.params) else None
 
 
-@function_pass()
-def lazy_get_input(fn: Function) -> Function:
-    """Ask a callback for the parameters behind ``num_input``."""
-    count = _inputs(fn)
-    if count is None or count == len(fn.params) or "global_symbol" not in fn.attrs:
-        return fn
-    names = NameSupply([v.name for v in used_vars(fn)])
-    loader = Var(names.fresh("fget_param"), FuncType((_INT64, OBJECT), OBJECT, True))
-    known = {s for p in fn.params[:count] for s in bound_symbols(p.ty)}
+def with_loads(fn: Function, weights: Sequence[Var], names: NameSupply, load: Callable[[int, Var], Call]) -> SeqExpr:
+    """The body with each weight bound before what first needs it, by ``load(its number, the weight)`` and a match_cast. Symbols
+    that only types of weights show come with the first weight that shows them."""
+    own = set(weights)
+    known = {s for p in fn.params if p not in own for s in bound_symbols(p.ty)}
     waiting: dict[Var, tuple[int, Var]] = {}
     """The weight to load when a variable is met: the weight itself, or a symbol that its type is the first to show."""
-    for index, weight in enumerate(fn.params[count:]):
-        own = [s for s in bound_symbols(weight.ty) if s not in known]
-        known.update(own)
-        waiting.update(dict.fromkeys((weight, *own), (index, weight)))
+    for index, weight in enumerate(weights):
+        first = [s for s in bound_symbols(weight.ty) if s not in known]
+        known.update(first)
+        waiting.update(dict.fromkeys((weight, *first), (index, weight)))
     loaded: set[Var] = set()
 
     def loads(node: Binding | Expr) -> list[Binding]:
@@ -57,34 +55,24 @@ def lazy_get_input(fn: Function) -> Function:
             for symbol in free_vars(weight.ty):  # what its type takes from an earlier one
                 if symbol in waiting and waiting[symbol][1] not in loaded:
                     made += loads(symbol)
-            call = Call(loader, (const(index, "int64"), StringImm(weight.name)), {}, (), OBJECT)
             whole = Var(names.fresh(f"{weight.name}_any"), OBJECT)
-            made += [VarBinding(whole, call), MatchCast(weight, whole, weight.ty)]
+            made += [VarBinding(whole, load(index, weight)), MatchCast(weight, whole, weight.ty)]
         return made
 
     body = seq_body(fn)
     blocks = [type(b)(tuple([x for y in b.bindings for x in (*loads(y), y)]), b.span) for b in body.blocks]
     blocks.append(BindingBlock(tuple(loads(body.body))))
-    params = (*fn.params[:count], loader)
-    ret_ty = erase(fn.ret_ty, [v for p in params for v in (p, *free_vars(p.ty))])
-    return replace(fn, params=params, body=SeqExpr(join_blocks(blocks), body.body, body.span), ret_ty=ret_ty)
+    return SeqExpr(join_blocks(blocks), body.body, body.span)
 
 
-@function_pass()
-def lazy_set_output(fn: Function) -> Function:
-    """Hand each result to a callback when it is there."""
-    if "global_symbol" not in fn.attrs:
-        return fn
-    body = seq_body(fn)
-    names = NameSupply([v.name for v in used_vars(fn)])
-    keeper = Var(names.fresh("fset_output"), FuncType((_INT64, OBJECT), VOID_TYPE, False))
+def with_stores(body: SeqExpr, names: NameSupply, store: Callable[[int, Expr], Call]) -> SeqExpr:
+    """The body that hands each result over by ``store(its number, the result)`` behind its binding and returns nothing."""
     results = body.body.fields if type(body.body) is Tuple else (body.body,)
 
     def hand_over(var: Expr | None) -> BindingBlock:
         """Calls for the results that are a variable; with None for those that are bound nowhere in the body."""
         chosen = [(i, r) for i, r in enumerate(results) if (r is var if var is not None else r not in bound)]
-        calls = [Call(keeper, (const(i, "int64"), r), {}, (), VOID_TYPE) for i, r in chosen]
-        return BindingBlock(tuple([VarBinding(Var(names.fresh("_"), VOID_TYPE), c) for c in calls]))
+        return BindingBlock(tuple([VarBinding(Var(names.fresh("_"), VOID_TYPE), store(i, r)) for i, r in chosen]))
 
     bound: set[Expr] = {b.var for block in body.blocks for b in block.bindings}
     blocks: list[BindingBlock] = [hand_over(None)]
@@ -94,12 +82,40 @@ def lazy_set_output(fn: Function) -> Function:
             continue
         for binding in block.bindings:
             blocks += [BindingBlock((binding,), block.span), hand_over(binding.var)]
+    return SeqExpr(join_blocks(blocks), Tuple(()), body.span)
+
+
+@function_pass()
+def lazy_get_input(fn: Function) -> Function:
+    """Ask a callback for the parameters behind ``num_input``."""
+    count = _inputs(fn)
+    if count is None or count == len(fn.params) or "global_symbol" not in fn.attrs:
+        return fn
+    names = NameSupply([v.name for v in used_vars(fn)])
+    loader = Var(names.fresh("fget_param"), FuncType((_INT64, OBJECT), OBJECT, True))
+
+    def load(index: int, weight: Var) -> Call:
+        return Call(loader, (const(index, "int64"), StringImm(weight.name)), {}, (), OBJECT)
+
+    body = with_loads(fn, fn.params[count:], names, load)
+    params = (*fn.params[:count], loader)
+    ret_ty = erase(fn.ret_ty, [v for p in params for v in (p, *free_vars(p.ty))])
+    return replace(fn, params=params, body=body, ret_ty=ret_ty)
+
+
+@function_pass()
+def lazy_set_output(fn: Function) -> Function:
+    """Hand each result to a callback when it is there."""
+    if "global_symbol" not in fn.attrs:
+        return fn
+    names = NameSupply([v.name for v in used_vars(fn)])
+    keeper = Var(names.fresh("fset_output"), FuncType((_INT64, OBJECT), VOID_TYPE, False))
+    body = with_stores(seq_body(fn), names, lambda i, r: Call(keeper, (const(i, "int64"), r), {}, (), VOID_TYPE))
     count = _inputs(fn)
     place = len(fn.params) if count is None else count
     params = (*fn.params[:place], keeper, *fn.params[place:])
     attrs = fn.attrs if count is None else {**fn.attrs, "num_input": count + 1}
-    whole = SeqExpr(join_blocks(blocks), Tuple(()), body.span)
-    return replace(fn, params=params, body=whole, ret_ty=VOID_TYPE, pure=False, attrs=attrs)
+    return replace(fn, params=params, body=body, ret_ty=VOID_TYPE, pure=False, attrs=attrs)
 
 
-__all__ = ["lazy_get_input", "lazy_set_output"]
+__all__ = ["lazy_get_input", "lazy_set_output", "with_loads", "with_stores"]

@@ -7,7 +7,7 @@ packed function: a packed function may keep its arguments (a cache does), so not
 
 from __future__ import annotations
 
-from ...ir.expr import Binding, Call, GlobalVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var
+from ...ir.expr import Binding, Call, GlobalVar, If, MatchCast, Op, SeqExpr, Tuple, TupleGetItem, Var
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.op import OPS
@@ -19,7 +19,7 @@ _KEEPS = {
     "R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func", "R.call_builtin_with_ctx", "R.make_closure",
     "R.invoke_closure", "R.invoke_pure_closure",
 }  # fmt: skip
-_KILLS = ("R.memory.kill_tensor", "R.memory.kill_storage", "R.vm.kill_object")
+KILLS = ("R.memory.kill_tensor", "R.memory.kill_storage", "R.vm.kill_object")
 
 
 def op_called(expr: Expr) -> str:
@@ -35,10 +35,13 @@ def may_hold_memory(ty: Type) -> bool:
 
 
 class Liveness:
-    """Facts about the bindings of one sequence. Roots are the variables bound to allocations."""
+    """Facts about the bindings of one sequence. Roots are the variables bound to allocations, and with ``objects`` those that
+    hold a reference to what a foreign function or a graph function made; these escape by being returned or captured alone."""
 
-    def __init__(self, seq: SeqExpr, mod: IRModule) -> None:
+    def __init__(self, seq: SeqExpr, mod: IRModule, objects: bool = False) -> None:
         self.mod = mod
+        self.objects = objects
+        self.references: set[Var] = set()
         self.bindings: list[Binding] = [b for block in seq.blocks for b in block.bindings]
         self.roots: dict[Var, frozenset[Var]] = {}
         self.last_use: dict[Var, int] = {}
@@ -65,20 +68,27 @@ class Liveness:
         for var in free_vars(value, in_types=False):
             used |= self.roots_of(var)
         name = op_called(value)
-        if name not in _KILLS:
+        if name not in KILLS:
             for root in used:
                 self.last_use[root] = index
         if type(value) is Function or (type(value) is If and self._keeps_inside(value)):
-            self.escapes |= used
+            self.escapes |= used if type(value) is Function else used - self.references
         if type(value) is Function:
             return
         if name in ALLOCATIONS:
             self.roots[binding.var] = frozenset((binding.var,)) | used
             self.last_use[binding.var] = index
             return
+        foreign = type(value) is Call and (name in _KEEPS or (not name and not self._is_kernel(value)))
+        if self.objects and may_hold_memory(binding.var.ty) and (foreign or type(binding) is MatchCast):
+            self.references.add(binding.var)
+            self.escapes |= used - self.references
+            self.roots[binding.var] = frozenset((binding.var,)) | used
+            self.last_use[binding.var] = index
+            return
         if type(value) is Call:
-            if name in _KEEPS or (not name and not self._is_kernel(value)):
-                self.escapes |= used
+            if foreign:
+                self.escapes |= used - self.references
             if not name or not may_hold_memory(value.ty) or self._makes_new(name):
                 return
         elif not isinstance(value, (Var, Tuple, TupleGetItem, If)):
