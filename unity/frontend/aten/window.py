@@ -10,11 +10,11 @@ import numpy as np
 
 from ... import op
 from ...ir.build import is_int, mul
-from ...ir.expr import Call, ShapeExpr, TupleGetItem
+from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, dtype_of, number, pair, rank_of, refuse, shape_of, static, to_dim
+from ..context import Args, Context, aten, dtype_of, is_float, number, pair, rank_of, refuse, shape_of, static, to_dim
 from .columns import grouped
 from .rounding import sum_dtype
 from .shape import cut
@@ -97,32 +97,30 @@ def _transposed(c: Context, a: Args) -> Expr:
 
 
 class _Window:
-    """Kernel, stride, padding and dilation of a pooling; ``after`` is the border torch's rounding up needs behind the data."""
+    """Kernel, stride, padding and dilation of a pooling."""
 
     def __init__(self, c: Context, a: Args, rank: int) -> None:
-        self.rank = rank
         self.kernel = pair(a.kernel_size, rank)
         self.stride = pair(a.stride, rank) if a.stride not in (None, [], ()) else self.kernel
-        self.before = pair(a.padding, rank)
+        self.border = pair(a.padding, rank)
         self.dilation = pair(getattr(a, "dilation", 1), rank)
-        self.after = self.before
-        if a.ceil_mode:
-            spans = zip(shape_of(a.self)[-rank:], c.shape[-rank:], self.kernel, self.stride, self.before, self.dilation)
-            self.after = tuple([_rest(*values) for values in spans])
+        self.ceil_mode = bool(a.ceil_mode)
 
     def attrs(self) -> dict[str, Any]:
         return {
             "pool_size": self.kernel,
             "strides": self.stride,
-            "padding": self.before + self.after,
+            "padding": self.border * 2,
             "dilation": self.dilation,
+            "ceil_mode": self.ceil_mode,
         }
 
 
-def _rest(span: Expr, out: Expr, kernel: int, stride: int, before: int, dilation: int) -> int:
-    """Border behind the data so that exactly the windows torch takes when it rounds up fit."""
-    reach = (static(out, "the output of a pooling that rounds up") - 1) * stride + (kernel - 1) * dilation + 1
-    return max(reach - static(span, "the size under a pooling that rounds up") - before, 0)
+def _pooled(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
+    """Without the windows that begin behind the data and its border, which torch leaves away where it rounds up."""
+    for axis, size in enumerate(c.shape[-rank:], 2):
+        made = cut(made, axis, to_dim(0), size)
+    return _unbatched(c, made, x, rank)
 
 
 def _rank(c: Context) -> int:
@@ -132,7 +130,7 @@ def _rank(c: Context) -> int:
 def _max_pool(c: Context, a: Args) -> Expr:
     rank = _rank(c)
     made = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
-    return _unbatched(c, made, a.self, rank)
+    return _pooled(c, made, a.self, rank)
 
 
 aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool)
@@ -140,7 +138,7 @@ aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool
 
 def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[str, Any]) -> list[Expr]:
     made = c.emit(row(_batched(c, x, rank), **attrs))
-    return [_unbatched(c, TupleGetItem(made, n), x, rank) for n in (0, 1)]
+    return [_pooled(c, TupleGetItem(made, n), x, rank) for n in (0, 1)]
 
 
 @aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
@@ -192,44 +190,20 @@ def _fractional(c: Context, a: Args) -> list[Any]:
 
 @aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
 def _average(c: Context, a: Args) -> Expr:
+    """The mean of each window; a mean of integers is cut, as their division is."""
     rank = _rank(c)
-    window, counted = _Window(c, a, rank), bool(a.count_include_pad)
-    x = _batched(c, a.self, rank)
+    window, whole = _Window(c, a, rank), not is_float(a.self)
+    x = _batched(c, c.cast(a.self, "float64") if whole else a.self, rank)
     divisor = getattr(a, "divisor_override", None)
-    if divisor is None and window.after == window.before:
-        made = _MEAN[rank](x, **window.attrs(), count_include_pad=counted)
-        return _unbatched(c, made, a.self, rank)
-    # the border as zeros, so that each mean is over the whole window; then another divisor
-    pads = (0, 0, 0, 0, *[w for both in zip(window.before, window.after) for w in both])
-    padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
-    mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
-    scale = _scale(c, window, x, divisor, counted)
-    made = op.multiply(_cut(mean, c, rank), op.constant(scale.astype(c.numpy_dtype)))
-    return _unbatched(c, made, a.self, rank)
-
-
-def _cut(mean: Call, c: Context, rank: int) -> Expr:
-    """Without the windows that fit only because of the border made of zeros."""
-    ends = [static(d) for d in c.shape[-rank:]]
-    if [static(d) for d in shape_of(mean)[-rank:]] == ends:
-        return mean
-    axes = tuple(range(2, rank + 2))
-    return op.strided_slice(mean, axes=axes, begin=(0,) * rank, end=tuple(ends))
-
-
-def _scale(c: Context, window: _Window, x: Expr, divisor: int | None, counted: bool) -> np.ndarray:
-    """What the mean over whole windows is multiplied with, for each output place."""
-    rank = window.rank
-    made = np.full((1,) * rank, float(np.prod(window.kernel)))
-    if divisor is not None:
-        return made / divisor
-    for n, (span, out) in enumerate(zip(shape_of(x)[-rank:], c.shape[-rank:])):
-        size, border = static(span), window.before[n]
-        start = np.arange(static(out)) * window.stride[n] - border
-        low, high = (start, size + border) if counted else (np.maximum(start, 0), size)
-        count = np.minimum(start + window.kernel[n], high) - low
-        made = made / count.reshape([-1 if i == n else 1 for i in range(rank)])
-    return made
+    if divisor is None:
+        made = _MEAN[rank](x, **window.attrs(), count_include_pad=bool(a.count_include_pad))
+    else:  # the border as zeros, so that each mean is over the whole window; then another divisor
+        after = [w + (s - 1 if window.ceil_mode else 0) for w, s in zip(window.border, window.stride)]
+        pads = (0, 0, 0, 0, *[w for both in zip(window.border, after) for w in both])
+        padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
+        mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
+        made = op.multiply(mean, number(math.prod(window.kernel) / divisor, dtype_of(x)))
+    return c.cast(_pooled(c, op.trunc(made) if whole else made, a.self, rank), c.dtype)
 
 
 # ---- pooling to a given size
