@@ -1,4 +1,4 @@
-"""Tensors written to in place: imported by name where all who see them are known, else rewritten by torch; equal to torch always."""
+"""Tensors written to in place: imported by name where all who see them are known, else made out of place here or by torch."""
 
 import random
 
@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
 from unity.frontend.trace import functional  # noqa: E402
+from unity.frontend.written_views import without_writes  # noqa: E402
 
 
 class Model(torch.nn.Module):
@@ -76,16 +77,89 @@ def maybe_the_same(x):
     return z, y
 
 
+def rows_in_turn(x):
+    y = torch.zeros_like(x)
+    for i in range(1, x.shape[0]):
+        y[i, :i] = y[: i + 1, :i].sum(0) + x[i, :i]
+    return y, y[1]
+
+
+def views_of_views(x):
+    y = x.exp()
+    turned, column = y.t(), y[:, 1:].unsqueeze(0).permute(2, 0, 1)[1]
+    turned[2:].diagonal().mul_(2)
+    column.view(-1).add_(1)
+    y.unflatten(1, (1, 5)).squeeze(1).transpose(0, 1)[::2] = 7
+    return column, turned + 0, y.flatten()
+
+
+def of_another_dtype(x):
+    y, z = x.half(), torch.zeros(2, *x.shape, dtype=torch.int64)
+    y[0].add_(x[1])
+    z[1] = x * 3
+    z.select(0, 0).masked_fill_(x > 0, 2)
+    return y, z
+
+
+def of_one_tensor_to_itself(x):
+    y = x * 1
+    y[1:] += y[0]
+    y[:, 0].copy_(y[:, 1])
+    return y.detach_() * 2
+
+
+def only_read_through_it(x):
+    y = x + 1
+    wide, (first, second) = y[0].expand(2, 5), y.split([2, 3], 1)
+    y.mul_(x)
+    return wide + 0, first * 1, second * 1
+
+
+def through_parts(x):
+    y = x + 1
+    y.split([2, 3], 1)[1].mul_(2)
+    return y
+
+
+def through_dropout(x):
+    y = x + 1
+    z = torch.nn.functional.dropout(y[0], 0.5, False)
+    y[0].mul_(2)
+    return y * z.sum()
+
+
 BY_NAME = [read_before, one_tensor_of_many_names, read_between, filled, maybe_the_same]
-BY_TORCH = [view_before, through_a_view, to_an_input]
+BY_VIEW = [view_before, through_a_view, rows_in_turn, views_of_views, of_another_dtype, of_one_tensor_to_itself,
+           only_read_through_it, through_dropout]  # fmt: skip
+BY_TORCH = [to_an_input, through_parts]
 
 
-@pytest.mark.parametrize("body", [*BY_NAME, *BY_TORCH], ids=lambda body: body.__name__)
-def test_against_torch(body):
+@pytest.mark.parametrize("body", [*BY_NAME, *BY_VIEW, *BY_TORCH], ids=lambda body: body.__name__)
+def test_against_torch(body, monkeypatch):
     x = torch.randn(3, 5)
     program = torch.export.export(Model(body), (x.clone(),))
+    assert (without_writes(program) is None) == (body in BY_TORCH)
+    traced = []
+    own = type(program).run_decompositions
+    monkeypatch.setattr(type(program), "run_decompositions", lambda *args: traced.append(1) or own(*args))
     assert (functional(program) is program) == (body in BY_NAME)
-    torch.testing.assert_close(unity.compile(program)(x.clone()), body(x.clone()))
+    assert bool(traced) == (body in BY_TORCH)
+    torch.testing.assert_close(unity.compile(program)(x.clone()), program.module()(x.clone()), rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_as_symbols_are_no_reason_to_trace_again(monkeypatch):
+    def body(x):
+        y = torch.zeros(x.shape[0] + 1, torch.sym_max(x.shape[0], 3))
+        y[1:, 0] = x.sum(1)
+        return y
+
+    n = torch.export.Dim("n", min=2, max=8)
+    program = torch.export.export(Model(body), (torch.randn(4, 5),), dynamic_shapes=(({0: n}),))
+    monkeypatch.setattr(type(program), "run_decompositions", lambda *args: pytest.fail("traced again"))
+    compiled = unity.compile(program)
+    for rows in (2, 7):
+        x = torch.randn(rows, 5)
+        torch.testing.assert_close(compiled(x), body(x))
 
 
 WRITES = ["add_", "sub_", "mul_", "copy_"]

@@ -32,6 +32,7 @@ from .known_numbers import known_numbers, whole_numbers
 from .refusals import refuse_foreign
 from .torch_table import ATEN
 from .traceable import inferable, traceable
+from .written_views import without_writes
 
 _TRACING = fork_lock()
 """torch traces one model at a time: its modes, and the tables changed for it, are those of the process."""
@@ -207,7 +208,7 @@ _KEPT = (*KEPT_WHOLE, *READS, "aten.sym_", "aten._assert_")
 
 
 def functional(exported_program: Any) -> Any:
-    """The program without in-place operators (torch rewrites them, views included) and unknown ones torch can express by others.
+    """The program without in-place operators (but where all who see them are known) and unknown ones torch can express by others.
 
     Raises FrontendError E013.
     """
@@ -226,13 +227,23 @@ def functional(exported_program: Any) -> Any:
         wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT) and t not in tried}
         known = torch.export.default_decompositions() if wanted else {}
         table = {t: known[t] for t in wanted if t in known}
-        nested = any([isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets])
+        nested = any(
+            [isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]
+        )
         if not table and (tried or not nested):
             break
         exported_program = _decomposed(exported_program, table)
         tried |= {None, *table}
     written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
-    return exported_program if all([overwrites_own_value(n) for n in written]) else _decomposed(exported_program, {})
+    if all([overwrites_own_value(n) for n in written]):
+        return exported_program
+    return without_writes(exported_program) or _decomposed(exported_program, {})
+
+
+def _on_sizes(target: Any) -> bool:
+    """Is a function of torch, as ``torch.sym_max``, one of sizes, which the importer reads from what torch inferred?"""
+    name = str(getattr(target, "__name__", ""))
+    return name.startswith("sym_") and getattr(require("torch"), name, None) is target
 
 
 def _without_doubles(exported_program: Any) -> Any:
