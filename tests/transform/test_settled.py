@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from unity.ir import Call, collect
 from unity.script import parse
-from unity.transform import FusionPattern, Pipeline, fuse_ops_by_pattern
+from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
+from unity.transform.relax.liveness import op_called
 
 
 def test_a_match_that_nothing_uses_stays_for_dead_code() -> None:
@@ -57,3 +59,31 @@ class Module:
         sort = Pipeline.parse(f"topological_sort{{direction='from_outputs',order='{order}'}}")
         once = sort(mod)
         assert sort(once) is once
+
+
+def test_calls_keep_their_places() -> None:
+    """Whatever a pass makes of a call stands where the call stood in the source; ends of life have no place."""
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), k: R.Tensor((4, 1, 2, 2), "float32"), g: R.Tensor((4,), "float32")):
+        n = T.int64()
+        with R.dataflow():
+            a = R.nn.conv2d(R.reshape(x, (n, 1, 2, 2)), k)
+            b = R.nn.batch_norm(a, g, g, g, g, axis=1)
+            c = R.permute_dims(R.permute_dims(R.reshape(b[0], (n, 4))))
+            d = R.nn.dropout(c, rate=0.5)
+            e = R.nn.layer_norm(d[0], g, g, axes=[1])
+            R.output(e)
+        return e
+""")
+    texts = (
+        "fold_batch_norm_to_conv2d{only_constants=False}", "decompose_ops_for_inference", "to_mixed_precision",
+        "remove_redundant_reshape", str(DEFAULT_PIPELINE),
+    )  # fmt: skip
+    for text in texts:
+        after = Pipeline.parse(text)(mod)
+        calls = [c for fn in after.graph_functions().values() for c in collect(fn, Call)]
+        bare = [str(c) for c in calls if c.span is None and not op_called(c).startswith(("R.memory", "R.vm", "T."))]
+        assert after is not mod and not bare, f"{text}: {bare}"

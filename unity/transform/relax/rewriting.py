@@ -31,6 +31,7 @@ from ...ir.node import replace
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, Type
 from ...ir.walk import Rewriter, used_vars
+from ...support.source import Span
 
 Rule = Callable[[Expr, "GraphRewriter"], Expr]
 
@@ -62,6 +63,7 @@ class GraphRewriter:
         self.enters_functions = True
         self.in_dataflow = False
         self._out: list[Binding] = []
+        self._span: Span | None = None
 
     @property
     def names(self) -> NameSupply:
@@ -83,7 +85,7 @@ class GraphRewriter:
         """Bind a value before the current binding."""
         kind = DataflowVar if self.in_dataflow else Var
         var = kind(self.names.fresh(hint or self.name_hint), value.ty)
-        self._out.append(VarBinding(var, value))
+        self._out.append(VarBinding(var, self._placed(value)))
         return var
 
     def emit_under_own_name(self, value: Expr) -> Var:
@@ -91,7 +93,7 @@ class GraphRewriter:
         assert self.var is not None
         kind = DataflowVar if self.in_dataflow else Var
         var = kind(self.var.name, value.ty, self.var.span)
-        self._out.append(VarBinding(var, value))
+        self._out.append(VarBinding(var, self._placed(value)))
         return var
 
     def append(self, binding: Binding) -> None:
@@ -127,6 +129,12 @@ class GraphRewriter:
     def sub_block(self, block: BindingBlock) -> BindingBlock:
         """A block of its own, rewritten."""
         return self._block(block)
+
+    def _placed(self, value: Expr) -> Expr:
+        """A call that a rule made stands where the value being rewritten stands in the source."""
+        if type(value) is Call and value.span is None and self._span is not None:
+            return replace(value, span=self._span)
+        return value
 
     def _apply(self, value: Any) -> Any:
         return self.replacer.visit(value) if self.replacer.mapping else value
@@ -168,6 +176,7 @@ class GraphRewriter:
         assert isinstance(binding, VarBinding)
         value = self._enter(binding.value)
         self.var, self.name_hint = binding.var, binding.var.name
+        self._span = getattr(binding.value, "span", None) or binding.span
         made = self.rule(value, self)
         if made is None:
             return
@@ -176,7 +185,7 @@ class GraphRewriter:
         elif made is binding.value:
             self._out.append(binding)
         else:
-            self._out.append(VarBinding(self._redefine(binding.var, made.ty), made, binding.span))
+            self._out.append(VarBinding(self._redefine(binding.var, made.ty), self._placed(made), binding.span))
 
     def _redefine(self, var: Var, ty: Any) -> Var:
         if ty is var.ty or structural_equal(ty, var.ty, map_free_vars=False):
