@@ -60,7 +60,7 @@ def _fraction(kept: Numbers, a: Expr, x: Expr) -> Stmt:
         kept.put("term", build.mul(kept["c"], kept["d"])),
         kept.put("value", build.mul(kept["value"], kept["term"])),
     )
-    away = build.intrinsic("fabs", build.sub(kept["term"], one))
+    away = build.intrinsic("abs", build.sub(kept["term"], one))
     going = build.logical_and(build.gt(away, number(1e-16)), build.lt(k, number(_STEPS)))
     return seq(
         kept.put("b", build.add(build.sub(x, a), one)),

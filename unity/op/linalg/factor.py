@@ -62,7 +62,7 @@ def _lu(call: Call, a: te.Tensor) -> Any:
                 return BufferStore(lu, value, (*b, i, j))
 
             def size(i: Expr, j: Expr) -> Expr:
-                return build.intrinsic("fabs", at(i, j))
+                return build.intrinsic("abs", at(i, j))
 
             def column(k: Var) -> Stmt:
                 best = build.cast(build.sub(read(pivots, (*b, k)), 1), "int64")

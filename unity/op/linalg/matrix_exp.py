@@ -33,7 +33,7 @@ def _exponential(ins: list[Buffer], outs: list[Buffer], b: list[Var]) -> Stmt:
 
     def line(i: Var) -> Stmt:
         return seq(
-            kept.sum("line", n, lambda j: build.intrinsic("fabs", given.at(i, j))),
+            kept.sum("line", n, lambda j: build.intrinsic("abs", given.at(i, j))),
             kept.put("norm", build.maximum(kept["norm"], kept["line"])),
         )
 

@@ -66,7 +66,7 @@ def _angle(kept: Numbers, first: Expr, second: Expr, mixed: Expr) -> Stmt:
     """Cosine and sine of the rotation that makes the matrix [[first, mixed], [mixed, second]] diagonal."""
     tau, t = kept["tau"], kept["t"]
     one = number(1.0)
-    size = build.add(build.intrinsic("fabs", tau), build.intrinsic("sqrt", build.add(one, build.mul(tau, tau))))
+    size = build.add(build.intrinsic("abs", tau), build.intrinsic("sqrt", build.add(one, build.mul(tau, tau))))
     return seq(
         kept.put("tau", build.div(build.sub(second, first), build.mul(mixed, number(2.0)))),
         kept.put("t", build.div(build.select(build.ge(tau, zero()), one, number(-1.0)), size)),
@@ -137,10 +137,10 @@ def _eigen(ins: list[Buffer], outs: list[Buffer], b: list[Var], upper: bool) -> 
             a.put(q, p, zero()),
             _rows_turned(vectors, p, q, c, s, kept),
         )
-        return IfThenElse(build.gt(build.intrinsic("fabs", a.at(p, q)), kept["mixed"]), turn)
+        return IfThenElse(build.gt(build.intrinsic("abs", a.at(p, q)), kept["mixed"]), turn)
 
     def size(i: Expr) -> Expr:
-        return build.intrinsic("fabs", a.at(i, i))
+        return build.intrinsic("abs", a.at(i, i))
 
     return seq(
         kept.alloc(),
@@ -151,7 +151,7 @@ def _eigen(ins: list[Buffer], outs: list[Buffer], b: list[Var], upper: bool) -> 
         serial_loop(
             n,
             lambda i: serial_loop(
-                n, lambda j: kept.put("mixed", build.maximum(kept["mixed"], build.intrinsic("fabs", a.at(i, j)))), "j"
+                n, lambda j: kept.put("mixed", build.maximum(kept["mixed"], build.intrinsic("abs", a.at(i, j)))), "j"
             ),
             "i",
         ),
@@ -261,7 +261,7 @@ def _orthogonal_rows(ins: list[Buffer], outs: list[Buffer], b: list[Var]) -> Stm
             _rows_turned(turns, p, q, c, s, kept),
         )
         apart = build.logical_and(
-            build.gt(build.intrinsic("fabs", kept["mixed"]), build.mul(both, number(CLOSE))),
+            build.gt(build.intrinsic("abs", kept["mixed"]), build.mul(both, number(CLOSE))),
             build.gt(build.minimum(kept["first"], kept["second"]), build.mul(kept["total"], number(TINY * TINY))),
         )
         return seq(dot("first", p, p), dot("second", q, q), dot("mixed", p, q), IfThenElse(apart, turn))
