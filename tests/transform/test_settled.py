@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from unity.ir import Call, collect
+from unity.ir import Call, Var, collect, prim_type, structural_equal, structural_hash
+from unity.ir.build import add, const, mul
+from unity.ir.scalar import Let
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
@@ -87,3 +89,14 @@ class Module:
         calls = [c for fn in after.graph_functions().values() for c in collect(fn, Call)]
         bare = [str(c) for c in calls if c.span is None and not op_called(c).startswith(("R.memory", "R.vm", "T."))]
         assert after is not mod and not bare, f"{text}: {bare}"
+
+
+def test_an_expression_that_stands_twice_binds_its_variable_twice() -> None:
+    """Two places may hold one ``T.Let``: as text they are two, and equal to it."""
+    v, x = Var("v", prim_type("float64")), Var("x", prim_type("float64"))
+    shared = Let(v, add(x, const(1.0, "float64")), mul(v, v))
+    w = Var("w", prim_type("float64"))
+    other = Let(w, add(x, const(1.0, "float64")), mul(w, w))
+    assert structural_equal(add(shared, shared), add(shared, other))
+    assert structural_hash(add(shared, shared), True) == structural_hash(add(shared, other), True)
+    assert not structural_equal(add(shared, v), add(other, w))

@@ -16,6 +16,7 @@ from .buffer import Buffer
 from .expr import GlobalVar, Op, ShapeExpr, Var
 from .module import IRModule
 from .node import ASIDE, DEF, DERIVED, LEAF, Node
+from .scalar import Let
 from .types import PrimType, Type
 
 
@@ -111,6 +112,9 @@ class _Comparer:
             except _Different as difference:
                 difference.path.append(f".{name}")
                 raise
+        if kind is Let:  # its variable ends with it: an expression that stands twice binds it twice
+            self.left.pop(a.var, None)
+            self.right.pop(b.var, None)
 
     def symbols(self, left: list[Var], right: list[Var]) -> None:
         """Pair the symbols that two binding fields define; where they do not pair up, the fields differ."""
@@ -289,6 +293,8 @@ class _Hasher:
                 for symbol in bound_symbols(getattr(node, name)):
                     self.node(symbol, True)
             parts.append(self.value(getattr(node, name), role is DEF or defining))
+        if kind is Let:
+            self.numbers.pop(node.var, None)
         return hash(tuple(parts))
 
 
