@@ -50,6 +50,23 @@ def test_what_leaves_the_weights_alone_says_nothing() -> None:
     same(f(x), expected)
 
 
+class Ignored(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("variance", torch.ones(4))
+
+    def forward(self, x):
+        return torch.nn.functional.instance_norm(x, self.mean, self.variance, use_input_stats=True)
+
+
+def test_a_weight_that_no_kernel_reads_may_change() -> None:
+    model, x = Ignored().eval(), torch.randn(2, 4, 5)
+    f = unity.compile(model, example_inputs=(x,))
+    model.mean.add_(1)
+    same(f(x), Ignored()(x))
+
+
 class Counter(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -157,5 +174,6 @@ def test_buffers_that_share_memory_in_part_are_named() -> None:
 
 
 def test_inputs_torch_cannot_make() -> None:
-    with pytest.raises(FrontendError, match="E015"):
-        unity.frontend.from_fx(torch.fx.symbolic_trace(linear()), [((2, 4), "qint8")])
+    for entry, code in ((((2, 4), "qint8"), "E015"), ((("two words", 4), "float32"), "E013")):
+        with pytest.raises(FrontendError, match=code):
+            unity.frontend.from_fx(torch.fx.symbolic_trace(linear()), [entry])

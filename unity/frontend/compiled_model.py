@@ -17,7 +17,7 @@ from ..ir.types import Expr
 from ..ir.walk import rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
-from ..transform.releases import Releases
+from ..transform.releases import Releases, module_constants
 from ..vm.executable import Executable
 from ..vm.torch_model.model import TorchModel
 from .accuracy import Accuracy, as_inputs
@@ -74,7 +74,8 @@ def compile_model(
         follow(mod, found.held[-1], found.report.weights, executable.program.constants)
     made = CompiledModel(found, module, executable, how.exec_mode)
     if erase is None:
-        made.copied = copied_weights(found.held[-1], found.report.weights, executable.program.constants)
+        read = module_constants(found.module)
+        made.copied = copied_weights(found.held[-1], found.report.weights, read, executable.program.constants)
     made.quantization = executable.quantization = decided
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)

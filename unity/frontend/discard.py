@@ -85,10 +85,12 @@ def follow(model: Any, held: Held, weights: Mapping[str, Tensor], kept: Iterable
             weakref.finalize(value, _discard_if_alive, weakref.ref(data)).atexit = False
 
 
-def copied_weights(held: Held, weights: Mapping[str, Tensor], kept: Iterable[Tensor]) -> list[CopiedWeight]:
-    """The weights that a program with the constants ``kept`` does not read from torch's own memory."""
-    left = {tensor.data_ptr for tensor in kept}
-    found = [(name, held.tensor(name)) for name in weights]
+def copied_weights(
+    held: Held, weights: Mapping[str, Tensor], read: Iterable[Tensor], kept: Iterable[Tensor]
+) -> list[CopiedWeight]:
+    """The weights among those ``read`` that a program with the constants ``kept`` does not take from torch's own memory."""
+    used, left = {id(tensor) for tensor in read}, {tensor.data_ptr for tensor in kept}
+    found = [(name, held.tensor(name)) for name, data in weights.items() if id(data) in used]
     return [
         CopiedWeight(name, value)
         for name, value in found

@@ -149,6 +149,7 @@ _HINTS = (
      "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
     ("onstraints violated", "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"),
     ("inference tensor", "make the model and its inputs outside of torch.inference_mode()"),
+    ("Found <class '.*'> in output", "return tensors, numbers, strings and None, in lists, tuples, dicts and dataclasses"),
     ("on the same device", "compiled models run on the cpu: make tensors in forward with device=x.device"),
     (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
     ("", "call the model itself with the example inputs to see it fail alone"),
@@ -172,7 +173,7 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
             raise FrontendError("E015", f"torch has no data type {dtype}")
         dynamic = {}
         for axis, dim in enumerate(shape):
-            if isinstance(dim, str):
+            if isinstance(dim, str) and dim.isidentifier():
                 sizes.setdefault(dim, 4 + len(sizes))
                 dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
             elif not isinstance(dim, int) or dim < 0:
@@ -183,7 +184,7 @@ def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -
             samples.append(torch.zeros(extents, dtype=kind))
         except (NotImplementedError, RuntimeError) as error:
             raise FrontendError(
-                "E015", f"inputs of {kind} and shape {tuple(shape)} cannot be made", help="give a plain data type"
+                "E015", f"torch makes no example of shape {tuple(shape)} and {kind}: {error}"
             ) from error
         shapes.append(dynamic)
     return tuple(samples), shapes if symbols else None
