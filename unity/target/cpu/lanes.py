@@ -260,7 +260,7 @@ def load_exponent(x: Value, power: Value) -> Value:
 
 def absolute(x: Value) -> Value:
     """|x| of a float."""
-    return intrinsic("abs", x)
+    return intrinsic("fabs", x)
 
 
 def copy_sign(magnitude: Value, sign: Value) -> Value:
