@@ -49,6 +49,22 @@ class Halves(torch.nn.Module):
         return x[: math.trunc(x.shape[0] / 2)] + x[math.floor(x.shape[0] * 0.5) : 2 * math.floor(x.shape[0] * 0.5)]
 
 
+class CutAfterResize(torch.nn.Module):
+    def forward(self, x):
+        y = torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True)
+        return y[:, :, 1:, :-2] * 2
+
+
+def test_what_is_cut_from_a_rounded_size_is_checked() -> None:
+    model, shapes = CutAfterResize(), ({2: ANY, 3: ANY},)
+    f = unity.compile(model, example_inputs=(torch.randn(1, 2, 8, 9),), dynamic_shapes=shapes)
+    for height, width in ((8, 9), (5, 7), (12, 2)):
+        x = torch.randn(1, 2, height, width)
+        torch.testing.assert_close(f(x), model(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(VMError, match="E635"):
+        f(torch.randn(1, 2, 4, 1))
+
+
 def test_equal_sizes_are_known_to_be_equal() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

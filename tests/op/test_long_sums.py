@@ -48,6 +48,7 @@ SUMS = [
     ("R.sum(x, axis=[0])", "60000, 16", (60000, 16)),
     ("R.sum(x, axis=[0, 2])", "40, 3, 3000", (40, 3, 3000)),
     ("R.sum(x, axis=[0, 2])", "n, 3, m", (40, 3, 3000)),
+    ("R.sum(x, axis=[1, 2])", "3, n, 8", (3, 20000, 8)),  # lines shorter than a vector
     ("R.variance(x, axis=[0])", "n, 24", (60000, 24)),
     (
         "R.mean(R.multiply(R.subtract(x, R.const(0.25, 'float32')), R.subtract(x, R.const(0.25, 'float32'))))",

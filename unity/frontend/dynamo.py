@@ -23,6 +23,7 @@ from ..support.errors import FrontendError
 from ..support.extras import require
 from ..target.target import Target
 from ..vm.machine import VirtualMachine
+from ..vm.torch_model.memory import separate
 from .compile import BuildOptions, compile_chosen
 from .context import Context, dtype_name
 from .fallback import Deferred, complex_of
@@ -98,9 +99,16 @@ def compile_graph(
         main = VirtualMachine(executable, exec_mode=options.exec_mode)["main"]
     boxed = require("functorch.compile").make_boxed_func
 
+    constants = {c.data_ptr for c in executable.program.constants}
+
     def run(*args: Any) -> list[Any]:
-        found = iter(main(*[_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]))
-        return [place.restored(found) for place in places]
+        given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]
+        found = iter(main(*given))
+        taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
+        made: list[Any] = []
+        for place in places:
+            made.append(place.restored(found, args, made, taken))
+        return made
 
     return boxed(run)  # type: ignore[no-any-return]
 
@@ -113,25 +121,36 @@ def _given(torch: Any, value: Any) -> Tensor:
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """One output: a value known beforehand, or the next result, laid out as torch traced it where that is not contiguous.
+    """One output: a value known beforehand, an argument, an earlier output, or the next result, laid out as torch traced it where
+    that is not contiguous.
 
     torch makes the views of a function anew with the strides and the offset of what a backend gives it.
     """
 
     value: Any = None
+    argument: int | None = None
+    earlier: int | None = None
     computed: bool = False
     strided: bool = False
     complex: bool = False
 
-    def restored(self, found: Iterator[Any]) -> Any:
-        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter."""
+    def restored(self, found: Iterator[Any], args: Sequence[Any], made: Sequence[Any], taken: set[int]) -> Any:
+        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter.
+
+        ``made``: the outputs before it. ``taken``: addresses of memory that it may not have.
+        """
+        if self.argument is not None:
+            return args[self.argument]
+        if self.earlier is not None:
+            return made[self.earlier]
         if not self.computed:
             return self.value
-        made = next(found)
-        if not isinstance(made, Tensor):
-            return made
-        tensor = require("torch").view_as_complex(made.torch()) if self.complex else made.torch()
-        return _laid_out(tensor, *next(found)) if self.strided else tensor
+        result = next(found)
+        if self.strided:
+            tensor = result.torch()
+            return _laid_out(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
+        own = separate(result, taken)
+        return require("torch").view_as_complex(own) if self.complex else own
 
 
 def _laid_out(source: Any, *layout: int) -> Any:
@@ -165,8 +184,16 @@ def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, lis
         graph.run(nodes)
         raw = next(n for n in nodes if n.op == "output").args[0]
         leaves: list[Expr] = []
-        places = []
-        for node in raw:
+        places: list[Place] = []
+        given = {n: k for k, n in enumerate([n for n in nodes if n.op == "placeholder"])}
+        known: dict[Any, int] = {}
+        for position, node in enumerate(raw):
+            if node in given:
+                places.append(Place(argument=given[node]))
+                continue
+            if isinstance(node, context.torch.fx.Node) and known.setdefault(node, position) != position:
+                places.append(Place(earlier=known[node]))
+                continue
             value = graph.value_of(node)
             paired = isinstance(value, Deferred)
             if paired:

@@ -109,13 +109,13 @@ class _Import:
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
-        self._squeezed()
-        self.symbols.contracts += guard_conditions(self.program, self._guarded)
-        self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
-        with self.builder.function("main", params, attrs):
+        with self.builder.function("main", params, attrs):  # sizes rounded from floats are computed in it
+            self._squeezed()
+            self.symbols.contracts += guard_conditions(self.program, self._guarded)
+            self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
             self._check_ranges(ranges)
             if self.options.check_indices:
                 nodes = self.program.graph.nodes
@@ -321,13 +321,17 @@ def float_outputs(exported_program: Any) -> list[bool]:
 
 
 def output_constants(exported_program: Any) -> list[tuple[bool, Any]]:
-    """For every leaf of the result: (is it computed, its value where it is not)."""
-    made = []
+    """For every leaf of the result: (is it computed, its value where it is not); see ``Interface.outputs``."""
+    made: list[tuple[bool, Any]] = []
+    first: dict[str, int] = {}
     for spec in exported_program.graph_signature.output_specs:
         if spec.kind.name != "USER_OUTPUT":
             continue
-        constant = type(spec.arg).__name__ == "ConstantArgument"
-        made.append((not constant, spec.arg.value if constant else None))
+        if type(spec.arg).__name__ == "ConstantArgument":
+            made.append((False, spec.arg.value))
+        else:
+            made.append((True, first.get(spec.arg.name)))
+            first.setdefault(spec.arg.name, sum([computed for computed, _ in made]) - 1)
     return made
 
 

@@ -63,7 +63,8 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
-    """Is every result of a function memory that it allocates, or a view of it: no parameter, no constant, no value of a call."""
+    """Is every result of a function memory that it allocates, or a view of it: no parameter, no constant, no value of a call, and
+    no memory of another result?"""
     fn = program.functions[name]
     found = _results(fn, program)
     made: dict[int, list[bc.Call]] = {}
@@ -71,17 +72,19 @@ def allocates_results(program: bc.Program, name: str) -> bool:
         if isinstance(instruction, bc.Call):
             made.setdefault(instruction.dst, []).append(instruction)
 
-    def is_new(value: bc.Arg) -> bool:
+    def allocated(value: bc.Arg) -> int | None:
+        """The register of the memory that a value lies in, where the function allocates it."""
         while isinstance(value, bc.Reg):
             calls = made.get(value.index, [])
             entry = program.table[calls[0].function] if len(calls) == 1 else None
             if entry in _VIEWS:
                 value = calls[0].args[0]
                 continue
-            return entry in _ALLOCATIONS
-        return False
+            return value.index if entry in _ALLOCATIONS else None
+        return None
 
-    return found is not None and all([is_new(v) for v in found[1]])
+    places = [allocated(v) for v in found[1]] if found is not None else [None]
+    return None not in places and len(set(places)) == len(places)
 
 
 def _slots(dim: Any) -> set[int]:

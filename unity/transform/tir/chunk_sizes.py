@@ -18,12 +18,13 @@ LONG = 256
 
 def chunk_of(extents: Sequence[int | None]) -> tuple[int, int] | None:
     """(first, size) for the loops of a reduction, outermost first: those from ``first`` on are whole in a chunk, and ``size`` steps
-    of the one before. None where the reduction is short. A symbolic extent is None."""
+    of the one before. None where the reduction is short. A symbolic extent is None; one of zero counts as a step: what is left over
+    besides no whole stride."""
     if None not in extents and math.prod([e or 0 for e in extents]) < LONG:
         return None
     inside, first = 1, len(extents)
-    while (extent := extents[first - 1]) is not None and inside * extent <= CHUNK:
-        inside, first = inside * extent, first - 1
+    while (extent := extents[first - 1]) is not None and inside * max(extent, 1) <= CHUNK:
+        inside, first = inside * max(extent, 1), first - 1
     return first, _size(extent, CHUNK // inside)
 
 

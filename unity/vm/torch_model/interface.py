@@ -28,7 +28,8 @@ class Interface:
     fixed: list[tuple[bool, Any]]
     """For every leaf of the arguments: is it no argument of ``main``, and the value it was exported with."""
     outputs: list[tuple[bool, Any]]
-    """For every leaf of the result: is it computed, its value where it is not."""
+    """For every leaf of the result: is it computed, its value where it is not; where torch gives one tensor twice, the number of
+    its first place among the computed leaves."""
     floats: list[bool]
     """For every computed leaf: is it a Python number, which ``main`` gives as a tensor of rank 0?"""
     updates: list[int | str]

@@ -20,6 +20,7 @@ from ..out_calls import allocates_results
 from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
 from .copied import CopiedWeight
 from .interface import Interface, read_interface, write_interface
+from .memory import separate
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes
 
@@ -39,6 +40,7 @@ class TorchModel:
         self._tree = self._torch.utils._pytree
         self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
         self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
+        self._twice = [first for computed, first in interface.outputs if computed]
         self._bind_state()
         self._weights = {c.data_ptr for c in executable.program.constants}
         self._flat = self._plain_count()
@@ -98,11 +100,11 @@ class TorchModel:
         self._refuse_shared(leaves)
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
         given = {} if out is None else {"out": self._given(out)}
-        found = [self._output(v, taken) for v in self._main(*inputs, **given)]
+        found = self._main(*inputs, **given)
+        results = self._apart(found[len(self._updates) :], taken)
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
-                (leaves[target] if isinstance(target, int) else target).copy_(value)
-        results = found[len(self._updates) :]
+                (leaves[target] if isinstance(target, int) else target).copy_(value.torch())
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
@@ -185,12 +187,12 @@ class TorchModel:
                 found[leaf] = f"{name}{self._tree.keystr(path)}"
         return found.get(place, str(place))
 
-    @staticmethod
-    def _output(value: Any, taken: set[int]) -> Any:
-        """A result as torch has it; a copy where it would be an input or a weight itself."""
-        if not isinstance(value, Tensor):
-            return value
-        return value.torch().clone() if value.data_ptr in taken else value.torch()
+    def _apart(self, values: Any, taken: set[int]) -> list[Any]:
+        """Results as torch has them: a copy where one would be an input, a weight or a result that torch does not give twice."""
+        made: list[Any] = []
+        for value, first in zip(values, self._twice):
+            made.append(separate(value, taken) if first is None else made[first])
+        return made
 
     def save(self, path: str | Path, source: bool = True) -> None:
         """Write the model to one file for ``unity.load_model``: weights as the program reads them, and the state as it is now.
