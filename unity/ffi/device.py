@@ -51,6 +51,11 @@ class Device:
         return DEVICE_KINDS[self.kind].host_memory
 
     @property
+    def device_type(self) -> int:
+        """DLPack's number of the kind."""
+        return self.dlpack[0]
+
+    @property
     def exist(self) -> bool:
         """True where programs run on the device."""
         return self == CPU

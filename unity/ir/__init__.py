@@ -31,6 +31,7 @@ from .function import BaseFunc, Function, PrimFunc
 from .module import IRModule
 from .node import Node, replace
 from .op import OPS, OpInfo, Param, register_op
+from .save import load_json, save_json
 from .scalar import (
     EQ,
     GE,
@@ -201,6 +202,7 @@ __all__ = [
     "first_difference",
     "free_vars",
     "fresh_copy",
+    "load_json",
     "make_call",
     "op",
     "post_order",
@@ -208,6 +210,7 @@ __all__ = [
     "register_op",
     "replace",
     "rewrite",
+    "save_json",
     "seq",
     "structural_equal",
     "structural_hash",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from ..support.late import late_function
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
@@ -12,6 +13,7 @@ from .node import Aside, Def, Node, node, replace, script_hook
 from .stmt import Stmt
 from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
+_specialize = late_function("unity.ir.specialize", "specialize")
 _F = TypeVar("_F", bound="_Attributes")
 
 
@@ -64,6 +66,14 @@ class PrimFunc(_Attributes, Node):
     ret_ty: Type
     attrs: dict[str, Any]
     span: Aside[Span | None] = None
+
+    def with_body(self, new_body: Stmt) -> PrimFunc:
+        """The program with another body."""
+        return replace(self, body=new_body)
+
+    def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
+        """The program for some of its sizes and scalars, ``{n: 16}``, ``{a: tir.decl_buffer(...)}``. Raises VerifyError E715."""
+        return _specialize(self, param_map)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:
         return script_hook("html")(self)  # type: ignore[no-any-return]

@@ -52,6 +52,10 @@ class Node:
     is_reference: ClassVar[bool] = False
     """True for nodes that stand for themselves wherever they are used (variables, buffers)."""
 
+    def same_as(self, other: object) -> bool:
+        """Is it the same object? (TVM's spelling of ``is``.)"""
+        return self is other
+
     def script(self, dialect: str = "unity", **options: Any) -> str:
         """The node as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
         return script_hook("script")(self, dialect=dialect, **options)  # type: ignore[no-any-return]
@@ -80,7 +84,7 @@ PRINTER: list[Callable[[Node], str]] = [_first_repr]
 """The printer hook: one function from node to text, filled by the script room when something is first printed."""
 
 SCRIPT_HOOKS: dict[str, Any] = {}
-"""``script``, ``show`` and ``html``: filled by the script room when one is first asked for."""
+"""``script``, ``show``, ``html`` and ``parse``: filled by the script room when one is first asked for."""
 
 
 def script_hook(name: str) -> Any:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..vm.executable import Executable, Executable as VMExecutable
     from ..vm.machine import VirtualMachine
 
-build = late_function("unity.frontend.compile", "compile")
+build = late_function("unity.relax.vm_build", "build")
 get_pipeline = late_function("unity.relax.transform", "get_pipeline")
 get_default_pipeline = late_function("unity.relax.transform", "get_default_pipeline")
 register_pipeline = late_function("unity.relax.transform", "register_pipeline")
@@ -38,4 +38,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "analysis", "dpl", "expr_functor", "frontend", "transform"])
+    return sorted([*__all__, "analysis", "dpl", "expr_functor", "frontend", "transform", "vm_build"])

@@ -4,6 +4,7 @@
 package fills the printer hooks of the ``ir`` room.
 """
 
+from ..ir.node import SCRIPT_HOOKS
 from . import ir, relax, tir
 from .ir import ir_module
 from .printer.show import metadata, script
@@ -12,6 +13,7 @@ from .relax import function
 from .tir import prim_func
 
 from_source, tirx = parse, tir
+SCRIPT_HOOKS["parse"] = parse
 
 __all__ = [
     "from_source",

@@ -137,6 +137,10 @@ class Executable:
         sections["source"] = _buffers(arrays[len(loaded) :])
         write_sections(path, sections)
 
+    def export_library(self, file_name: str | Path) -> None:
+        """``save`` by TVM's name. The file is one of ours whatever it is called: ``load`` reads it, no linker does."""
+        self.save(file_name)
+
     def __repr__(self) -> str:
         return f"<Executable: {self.stats()}>"
 

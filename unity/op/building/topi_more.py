@@ -78,7 +78,7 @@ def more(topi: Functions) -> dict[str, Callable[..., Any]]:
                 return topi[f"nn.adaptive_avg_pool{rank}d"](data, output_size, layout)
             if layout != space:
                 raise TypeRuleError("E217", f"adaptive pooling of {layout} to maxima is not here", help=f"use {space}")
-            return topi[f"nn.adaptive_max_pool{rank}d"](data, output_size)
+            return topi[f"nn.adaptive_max_pool{rank}d"](data, output_size)[0]
 
         call.__doc__ = f'Pooling of data {space} to a size, ``pool_type`` "avg" or "max".'
         return call

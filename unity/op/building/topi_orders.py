@@ -191,20 +191,17 @@ def orders(topi: Functions) -> dict[str, Callable[..., Any]]:
         bicubic_exclude: bool = False, extrapolation_value: float = 0.0, out_dtype: str | None = None,
     ) -> Any:  # fmt: skip
         """Images of another size."""
-        mode = coordinate_transformation_mode
-        if mode == "tf_crop_and_resize":
-            raise TypeRuleError("E217", "parts of images are not resized here", help="cut them out with strided_slice")
-        return topi["image.resize2d"](
-            data,
-            size,
+        rounding, exclude = rounding_method or "round", bool(bicubic_exclude)
+        options = (
             layout,
             method,
-            mode,
-            rounding_method or "round",
+            coordinate_transformation_mode,
+            rounding,
             bicubic_alpha,
-            bool(bicubic_exclude),
-            out_dtype,
+            exclude,
+            extrapolation_value,
         )
+        return topi["image.resize2d"](data, size, roi, *options, out_dtype)
 
     nn = {
         "matmul": nn_matmul, "pad": pad, "mirror_pad": mirror_pad, "instance_norm": instance_norm, "batch_norm": batch_norm,

@@ -54,6 +54,15 @@ def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
     return value  # type: ignore[no-any-return]
 
 
+def _no_part(call: Call) -> None:
+    """TVM writes a part of the image to resize, and what stands outside of it: the whole image alone is resized here."""
+    roi = attr(call, "roi") or ()
+    if any([value != 0 for value in roi]) or attr(call, "extrapolation_value", 0.0) != 0:
+        raise fail(
+            call, "E214", "the whole image is resized: roi must be zeros", "cut the part out first: R.strided_slice"
+        )
+
+
 def _resize_type(rank: int) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
         x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
@@ -62,6 +71,7 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
         _choice(call, "rounding_method", "round", _ROUNDING)
         float_attr(call, "cubic_alpha", -0.75)
         bool_attr(call, "cubic_exclude")
+        _no_part(call)
         _scales(call, rank)
         if x.ndim not in (-1, rank + 2):
             raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
@@ -255,12 +265,14 @@ def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
     def ref(
         x: np.ndarray,
         size: Any,
+        roi: Any = None,
         layout: str = _space(rank),
         method: str = "linear",
         coordinate_transformation_mode: str = "half_pixel",
         rounding_method: str = "round",
         cubic_alpha: float = -0.75,
         cubic_exclude: bool = False,
+        extrapolation_value: float = 0.0,
         out_dtype: Any = None,
         scales: Any = None,
     ) -> np.ndarray:
@@ -284,12 +296,14 @@ def _row(rank: int) -> Operator:
         (
             "data",
             "size",
+            attribute("roi", None),
             attribute("layout", _space(rank)),
             attribute("method", "linear"),
             attribute("coordinate_transformation_mode", "half_pixel"),
             attribute("rounding_method", "round"),
             attribute("cubic_alpha", -0.75),
             attribute("cubic_exclude", False),
+            attribute("extrapolation_value", 0.0),
             attribute("out_dtype", None),
             attribute("scales", None),
         ),

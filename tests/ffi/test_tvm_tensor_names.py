@@ -1,0 +1,43 @@
+"""``unity.nd`` and ``unity.runtime``: tensors that copy, as TVM's do."""
+
+import numpy as np
+import pytest
+
+import unity
+from unity import nd, runtime, testing
+from unity.support.errors import FFIError
+
+
+def test_arrays_are_copies() -> None:
+    given = np.arange(4, dtype="float64")
+    a, b, shared = nd.array(given), runtime.tensor(given), unity.tensor(given)
+    given[0] = 9
+    assert a.numpy()[0] == b.numpy()[0] == 0 and shared.numpy()[0] == 9
+    assert nd.array([1.0, 2.0]).dtype == "float64" and nd.array(True).dtype == "bool"
+    assert nd.array(a, nd.cpu(0)).numpy() is not a.numpy() and nd is runtime and nd.NDArray is unity.Tensor
+
+
+def test_elements_move_between_tensors() -> None:
+    target = nd.empty((2, 3), "int8", device=nd.cpu())
+    assert target.copyfrom(np.full((2, 3), 2.7)) is target and (target.numpy() == 2).all()
+    other = nd.empty((2, 3))
+    assert target.copyto(other) is other and other.dtype == "float32" and other.numpy().sum() == 12
+    copy = other.copyto(nd.cpu())
+    other.copyfrom(np.zeros((2, 3)))
+    assert copy.numpy().sum() == 12
+    with pytest.raises(FFIError, match=r"shape \(3, 2\) into a tensor of shape \(2, 3\)"):
+        other.copyfrom(np.zeros((3, 2)))
+
+
+def test_devices() -> None:
+    assert nd.device("cpu", 0) == nd.cpu() and nd.cpu().exist and not nd.cuda(0).exist
+    assert nd.device("cuda", 1) == unity.cuda(1) and nd.cpu().device_type == 1
+    assert runtime.ShapeTuple(np.array([1, 2])) == (1, 2)
+
+
+def test_assert_allclose() -> None:
+    testing.assert_allclose(nd.array([1.0, np.nan]), np.array([1.0, np.nan]))
+    with pytest.raises(AssertionError):
+        testing.assert_allclose(np.ones(2), np.ones(3))
+    with pytest.raises(AssertionError):
+        testing.assert_allclose(np.ones(2), np.ones(2) + 1e-5)
