@@ -52,7 +52,9 @@ COUNT = int(os.environ.get("GRAPH_FUZZ", "20"))
 SEED = int(os.environ.get("GRAPH_FUZZ_SEED", "0"))
 I64 = prim_type("int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-USED = [case for case in CASES if callable(OPS[f"R.{case[0]}"].lower)]
+SEVERAL = ("linalg.svd", "linalg.eigh", "linalg.eig", "linalg.qr")
+"""Results of which several are right: vectors up to their sign, and any basis where values agree."""
+USED = [case for case in CASES if callable(OPS[f"R.{case[0]}"].lower) and case[0] not in SEVERAL]
 
 
 @dataclass
