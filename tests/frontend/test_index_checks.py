@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 from torch_models import Calls  # noqa: E402
 
 import unity  # noqa: E402
-from unity.support.errors import VMError  # noqa: E402
+from unity.support.errors import FrontendError, VMError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 TABLE = torch.arange(40.0).reshape(10, 4)
@@ -59,3 +59,42 @@ def test_modules_stay_as_they_are_and_computed_indices_are_not_checked() -> None
     assert "assert" not in unity.compile(model, example_inputs=(ids,)).module.script()
     direct = Calls(lambda w, i: w[i], TABLE).eval()
     assert "assert" not in unity.frontend.from_exported_program(torch.export.export(direct, (ids,))).script()
+
+
+HELD = torch.tensor([5, 1])
+CONSTANTS = {
+    "list": lambda x: x[:, [5, 1]],
+    "from the end": lambda x: x[:, [-6]],
+    "two axes": lambda x: x[[0, 1], [5, 1]],
+    "select": lambda x: torch.index_select(x, -1, HELD),
+    "gather": lambda x: torch.gather(x, 1, HELD.view(1, 2)),
+    "take": lambda x: torch.take(x, torch.tensor([11, -3])),
+    "embedding": lambda x: torch.nn.functional.embedding(HELD, x.T),
+    "fill": lambda x: x.index_fill(1, HELD, 3.0),
+    "put": lambda x: x.clone().index_put_((torch.tensor([0]), torch.tensor([5])), x[0, :1]),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_indices_the_model_holds(name: str) -> None:
+    """They are a condition on the sizes a call brings, said with the input and its dimension, and no cost where these are known."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return CONSTANTS[name](x)
+
+    x = torch.arange(16.0).reshape(2, 8)
+    compiled = unity.compile(Model(), example_inputs=(x,), dynamic_shapes=({1: torch.export.Dim("n", min=2)},))
+    for given in (x, x[:, :6].contiguous(), torch.cat([x, x], 1)):
+        torch.testing.assert_close(compiled(given), Model()(given))
+    short = x[:, :5].contiguous()
+    with pytest.raises((IndexError, RuntimeError)):
+        Model()(short)
+    with pytest.raises(VMError, match=r"x.shape\[1\]") as caught:
+        compiled(short)
+    assert caught.value.code == "E635"
+    fixed = unity.compile(Model(), example_inputs=(x,))
+    assert "assert" not in fixed.module.script()
+    with pytest.raises(FrontendError) as refused:
+        unity.compile(Model(), example_inputs=(short,))
+    assert refused.value.code == "E655"

@@ -26,14 +26,14 @@ from ..support.collector import no_collection
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from ..vm.torch_model.arguments import refuse_tensor
-from .context import Context, dtype_name
+from .context import Context, dtype_name, dtype_of
 from .control import ASSERTIONS, READS, is_cond
 from .cut_bounds import cut_conditions
 from .discard import memory_key
 from .fallback import Deferred, complex_of
 from .graph import GraphImporter
 from .guards import guard_conditions
-from .index_checks import check_indices
+from .index_checks import check_indices, constant_conditions
 from .loops import is_loop
 from .report import FallbackWarning, Gap, ImportReport
 from .symbols import Symbols
@@ -109,6 +109,14 @@ class _Import:
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
+<<<<<<< Updated upstream
+=======
+        self._squeezed()
+        self.symbols.contracts += guard_conditions(self.program, self._guarded)
+        self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
+        if not self.options.keep_params_as_input:
+            self.symbols.contracts += constant_conditions(self.context, self.program.graph.nodes, self._held)
+>>>>>>> Stashed changes
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
@@ -197,6 +205,11 @@ class _Import:
             return complex_of(self._shared_weight(name, target, real), value)
         self._dtype(value, target)
         return self._shared_weight(name, target, value)
+
+    def _held(self, node: Any) -> Any:
+        """The tensor of integers a node stands for that no call changes, else None."""
+        value = self.graph.values.get(node)
+        return value.data.numpy() if isinstance(value, Constant) and dtype_of(value) in ("int64", "int32") else None
 
     def _shared_weight(self, name: str, target: str, value: Any) -> Expr:
         """Constant or input of a tensor; tied weights are one."""
