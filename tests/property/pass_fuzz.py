@@ -49,7 +49,7 @@ SETTLES = (
     "remove_redundant_reshape", "rewrite_reshape", "dataflow_use_inplace_calls", "remove_purity_checking", "normalize_global_var",
     "keep_unit_axes", "fuse_attention", "check_shapes", "compact_constants", "merge_families", "share_blocks", "auto_inline",
     "simplify_blocks", "attach_global_symbol", "eliminate_common_subexpr{call_only=True}", "alter_op_impl", "update_param_type",
-    "merge_composite_functions", "run_codegen", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
+    "merge_composite_functions", "run_codegen", "optimize_layout_transform", "shift_signed_data", "simplify", "remove_no_op", "rewrite_unsafe_select",
     "legalize_narrow_float", "canonicalize_loop", "schedule_default", "winograd", "lower_init_block",
 )  # fmt: skip
 """Passes whose second run finds nothing more to do."""
@@ -70,6 +70,8 @@ LAST = (
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use",
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,lower_alloc_tensor", "lower_call_dps", "lower_alloc_tensor",
 )  # fmt: skip
+CHAINS = (str(DEFAULT_PIPELINE), str(CPU_PIPELINE))
+"""Of which a sequence may hold a beginning."""
 ROUNDS = {"to_mixed_precision": 0.1, "quantize_weights": 1e9, "winograd": 1e-3, "gradient": 1e-4}
 """How far results may be off, of the largest magnitude."""
 
@@ -140,7 +142,14 @@ def _builder(rng: random.Random) -> Made:
             return program.mod, [program.args]
 
 
-SOURCES: tuple[Callable[[random.Random], Made], ...] = (_hostile, _hostile, _hostile, _graph, _builder)
+def _lowered(rng: random.Random) -> Made:
+    """Tensor programs of a graph in the middle of their lowering."""
+    mod, inputs = _hostile(rng)
+    steps = CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))]
+    return Pipeline((*Pipeline.parse("legalize_ops"), *steps))(mod), inputs
+
+
+SOURCES: tuple[Callable[[random.Random], Made], ...] = (_hostile, _hostile, _hostile, _graph, _builder, _lowered)
 
 
 def sequence(rng: random.Random) -> list[str]:
@@ -152,10 +161,9 @@ def sequence(rng: random.Random) -> list[str]:
         ]
     if rng.random() < 0.3:
         steps.append(rng.choice(LAST))
-    if rng.random() < 0.1:
-        steps += [
-            str(p) for p in CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))] if rng.random() < 0.95
-        ]
+    if rng.random() < 0.15:
+        lowering = CPU_PIPELINE.passes[: rng.randint(1, len(CPU_PIPELINE.passes))]
+        steps += [str(step) for step in lowering if rng.random() < 0.95]
     return steps
 
 
