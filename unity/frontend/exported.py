@@ -109,14 +109,6 @@ class _Import:
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple([t for _, t in self.weights])
-<<<<<<< Updated upstream
-=======
-        self._squeezed()
-        self.symbols.contracts += guard_conditions(self.program, self._guarded)
-        self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
-        if not self.options.keep_params_as_input:
-            self.symbols.contracts += constant_conditions(self.context, self.program.graph.nodes, self._held)
->>>>>>> Stashed changes
         ranges = self._ranges()
         if ranges:
             attrs["range_constraints"] = {name: (low, high) for name, low, high in ranges}
@@ -124,6 +116,8 @@ class _Import:
             self._squeezed()
             self.symbols.contracts += guard_conditions(self.program, self._guarded)
             self.symbols.contracts += cut_conditions(self.context, self.program.graph.nodes, self.graph.bind)
+            if not self.options.keep_params_as_input:
+                self.symbols.contracts += constant_conditions(self.context, self.program.graph.nodes, self._held)
             self._check_ranges(ranges)
             if self.options.check_indices:
                 nodes = self.program.graph.nodes
