@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unity
 from unity.ir import Call, Var, collect, prim_type, structural_equal, structural_hash
 from unity.ir.build import add, const, mul
 from unity.ir.scalar import Let
+from unity.ir.verify import verify
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
@@ -100,3 +102,22 @@ def test_an_expression_that_stands_twice_binds_its_variable_twice() -> None:
     assert structural_equal(add(shared, shared), add(shared, other))
     assert structural_hash(add(shared, shared), True) == structural_hash(add(shared, other), True)
     assert not structural_equal(add(shared, v), add(other, w))
+
+
+def test_copies_of_public_programs_are_private() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.add(x, x)
+            b = R.add(a, a)
+            c = R.negative(b)
+            R.output(c)
+        return c
+""")
+    made = Pipeline.parse("legalize_ops,attach_global_symbol,dataflow_use_inplace_calls")(mod)
+    assert "R.call_inplace" in made.script()
+    verify(made)
+    unity.compile(made)

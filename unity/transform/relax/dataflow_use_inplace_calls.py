@@ -57,7 +57,8 @@ def inplace_arguments(func: PrimFunc) -> dict[int, PrimFunc]:
             body = Rewriter(mapping=mapping)(func.body)
             kept = tuple([p for p in func.params if p is not handle])
             held = {p: b for p, b in func.buffer_map.items() if p is not handle}
-            found[index] = fresh_copy(PrimFunc(kept, held, body, func.ret_ty, dict(func.attrs), func.span))
+            made = PrimFunc(kept, held, body, func.ret_ty, dict(func.attrs), func.span)
+            found[index] = fresh_copy(made.without_attr("global_symbol"))
     return found
 
 
