@@ -22,10 +22,10 @@ from ..ir.relation import Answer, is_subtype
 from ..ir.types import Expr, TensorType
 from ..support.errors import FrontendError, TypeRuleError
 from ..support.source import Source, Span
-from .aten.complex import evaluate
+from .aten.complex import COMPLEX, Pair, evaluate
 from .context import Args, Context, Result
 from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
-from .fallback import Deferred, call_torch, holds_deferred, memory_order
+from .fallback import Deferred, call_torch, complex_of, holds_deferred, memory_order
 from .flex import flex_attention, is_flex
 from .in_place import out_of_place, overwritten
 from .loops import is_loop, loop
@@ -169,7 +169,7 @@ class GraphImporter:
                     raise
                 reason = "it takes a number that only the data knows"
         pure = c.torch.Tag.nondeterministic_seeded not in target.tags
-        if pure and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
+        if (pure or name in COMPLEX) and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
             return Deferred(target, args, kwargs, c.value)
         if self.strict:
             raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
@@ -262,7 +262,16 @@ class GraphImporter:
             return self._checked(made, value, node.name)
         if any([made[i] is None for i in self.context.used]):
             raise Gap("an output besides the first is used")
-        return [None if m is None else self._checked(m, v, node.name) for m, v in zip(made, value)]
+        return [None if m is None else self._one_of(m, v, node.name) for m, v in zip(made, value)]
+
+    def _one_of(self, made: Expr | Pair, value: Any, name: str) -> Expr | Deferred:
+        """One of several results; a complex one keeps its parts at hand."""
+        if not isinstance(made, Pair):
+            return self._checked(made, value, name)
+        c = self.context
+        found = complex_of(c.emit(op.stack([made.real, made.imag], axis=len(value.shape))), value)
+        c.pairs[found] = made
+        return found
 
     def _checked(self, expr: Expr, value: Any, name: str) -> Expr:
         c = self.context

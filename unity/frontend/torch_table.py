@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .aten import (
     columns,
+    complex_math,
+    complex_products,
     counts,
     factors,
     fourier,
@@ -29,8 +31,8 @@ from .aten import (
 from .context import ATEN
 
 SOURCES = (
-    columns, counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad, reduce, resize,
-    rnn, scatter, shape, special, spectral, unique, view, window,
+    columns, complex_math, complex_products, counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad,
+    reduce, resize, rnn, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""
 

@@ -1,7 +1,8 @@
-"""Complex numbers as pairs of real tensors: what makes them, their arithmetic, and what makes real tensors of them.
+"""Complex numbers as pairs of real tensors: what makes them, what moves their elements, and what makes real tensors of them.
 
 A complex result is kept as the call that makes it (``Deferred``) until an operator needs it; then it becomes a ``Pair``. Chains of
-complex operators that end in a real tensor so run without torch. Fourier transforms are in ``fourier``.
+complex operators that end in a real tensor so run without torch. Not here: arithmetic (``complex_math``), products of matrices
+(``complex_products``), Fourier transforms (``fourier``).
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> A
     """The result of an operator some of whose operands are complex. ``args`` are positional and named. Raises Gap."""
     name = str(target)
     found = COMPLEX.get(name)
+    if isinstance(c.value, (list, tuple)):
+        c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
     given = bind(target, *[_resolved(c, part, bind) for part in args])
     if found is not None:
         return found(c, given)
@@ -63,6 +66,8 @@ def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> A
         for key in _VALUES[name]:
             setattr(given, key, _all_pairs(c, getattr(given, key)))
     refuse(name not in _STRUCTURAL and name not in _VALUES, f"{name} of complex numbers")
+    if name not in _VALUES and hasattr(given, "self") and not isinstance(given.self, Pair):
+        return ATEN[name](c, given)  # complex is what gives the shape alone
     real, imag = [ATEN[name](c, Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
     if isinstance(real, list):
         return [Pair(r, i) for r, i in zip(real, imag)]
@@ -105,11 +110,18 @@ _STRUCTURAL = {
         "unflatten.int", "expand.default", "permute.default", "transpose.int", "slice.Tensor", "select.int",
         "clone.default", "contiguous.default", "alias.default", "detach.default", "roll.default",
         "flip.default", "neg.default", "sum.dim_IntList", "mean.dim", "_unsafe_view.default", "lift_fresh_copy.default",
-        "constant_pad_nd.default", "narrow.default", "repeat.default", "index_select.default", "index.Tensor", "swapaxes.default",
+        "narrow.default", "repeat.default", "index_select.default", "index.Tensor", "swapaxes.default",
         "movedim.int", "expand_as.default", "view_as.default", "reshape_as.default", "unbind.int", "split.Tensor",
         "split_with_sizes.default", "gather.default", "cumsum.default", "sum.default", "mean.default", "zeros.default",
         "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format", "empty_like.default", "new_empty.default",
-        "diagonal.default", "tril.default", "triu.default",
+        "diagonal.default", "tril.default", "triu.default", "t.default", "mT.default", "numpy_T.default", "squeeze.default",
+        "chunk.default", "tensor_split.sections", "tensor_split.indices", "unfold.default", "tile.default",
+        "repeat_interleave.self_int", "repeat_interleave.self_Tensor", "diag_embed.default", "ravel.default", "rot90.default",
+        "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "diff.default", "positive.default",
+        "nan_to_num.default", "swapdims.default", "moveaxis.int", "moveaxis.intlist", "movedim.intlist", "take.default",
+        "take_along_dim.default", "trace.default", "fliplr.default", "flipud.default", "embedding.default", "diag.default",
+        "trapezoid.dx", "as_strided.default", "unbind_copy.int", "select_copy.int", "pixel_shuffle.default",
+        "masked_select.default",
     )
 }  # fmt: skip
 """Operators that treat both parts alike."""
@@ -118,25 +130,33 @@ _VALUES = {
     "aten.slice_scatter.default": ("self", "src"), "aten.select_scatter.default": ("self", "src"),
     "aten.where.self": ("self", "other"), "aten.masked_fill.Scalar": ("self", "value"),
     "aten.index_put.default": ("self", "values"), "aten.index_add.default": ("self", "source"),
+    "aten.where.ScalarOther": ("self", "other"), "aten.where.ScalarSelf": ("self", "other"), "aten.scatter.src": ("self", "src"),
+    "aten.scatter_add.default": ("self", "src"), "aten.index_copy.default": ("self", "source"),
+    "aten.fill.Tensor": ("self", "value"),
+    "aten.diagonal_scatter.default": ("self", "src"), "aten.hstack.default": ("tensors",), "aten.vstack.default": ("tensors",),
+    "aten.dstack.default": ("tensors",), "aten.column_stack.default": ("tensors",), "aten.block_diag.default": ("tensors",),
+    "aten.masked_scatter.default": ("self", "source"), "aten.fill.Scalar": ("self", "value"),
+    "aten.masked_fill.Tensor": ("self", "value"),
 }  # fmt: skip
 """Operators that treat both parts of these operands alike, some of which may be real; others say where."""
 
 
-def _pair(c: Context, value: Any) -> Pair:
-    """A complex value of a pair, a real tensor or a number."""
+def pair_of(c: Context, value: Any, dtype: str | None = None) -> Pair:
+    """A complex value of a pair, a real tensor or a number; the imaginary part of a real one has no axes."""
+    kind = c.dtype if dtype is None else dtype
     if isinstance(value, Pair):
         return value
     if isinstance(value, complex):
-        return Pair(number(value.real, c.dtype), number(value.imag, c.dtype))
-    real = c.cast(value, c.dtype)
-    return Pair(real, number(0, c.dtype))
+        return Pair(number(value.real, kind), number(value.imag, kind))
+    real = c.emit(c.cast(value, kind))
+    return Pair(real, number(0, kind))
 
 
 def _all_pairs(c: Context, value: Any) -> Any:
     """Pairs of operands that may be real."""
     if isinstance(value, (list, tuple)):
         return [_all_pairs(c, v) for v in value]
-    made = _pair(c, value)
+    made = pair_of(c, value)
     return made if isinstance(value, Pair) or rank_of(made.real) == 0 else Pair(made.real, c.emit(zeros(made.real)))
 
 
@@ -187,9 +207,23 @@ def _full(c: Context, a: Args) -> Pair:
 
 @enter("_to_copy.default", "to.dtype", "to.dtype_layout")
 def _to_complex(c: Context, a: Args) -> Any:
-    made = _pair(c, a.self)
+    made = pair_of(c, a.self)
     real = c.cast(made.real, c.dtype)
     return Pair(real, c.cast(made.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
+
+
+@enter("pad.default", "constant_pad_nd.default")
+def _pad(c: Context, a: Args) -> Pair:
+    """Borders of one number, or of elements."""
+    value = complex(a.value or 0)
+    filled = [(a.self.real, value.real), (a.self.imag, value.imag)]
+    return kept(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
+
+
+@enter("dropout.default")
+def _dropout(c: Context, a: Args) -> Pair:
+    refuse(a.train and a.p > 0, "random numbers")
+    return a.input  # type: ignore[no-any-return]
 
 
 @enter("view_as_real.default")
@@ -199,12 +233,6 @@ def _view_as_real(c: Context, a: Args) -> Expr:
 
 enter("real.default")(lambda c, a: a.self.real)
 enter("imag.default")(lambda c, a: a.self.imag)
-enter("angle.default")(lambda c, a: op.atan2(a.self.imag, a.self.real))
-
-
-@enter("abs.default")
-def _abs(c: Context, a: Args) -> Expr:
-    return op.sqrt(op.add(op.multiply(a.self.real, a.self.real), op.multiply(a.self.imag, a.self.imag)))
 
 
 @enter("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
@@ -213,67 +241,3 @@ def _conj(c: Context, a: Args) -> Pair:
 
 
 enter("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)
-
-
-# ---- arithmetic
-
-
-@enter("mul.Tensor", "mul.Scalar")
-def _mul(c: Context, a: Args) -> Pair:
-    if not isinstance(a.self, Pair) or not isinstance(a.other, (Pair, complex)):
-        both, factor = (a.self, a.other) if isinstance(a.self, Pair) else (a.other, a.self)
-        if isinstance(both, Pair):
-            scale = c.emit(c.cast(factor, c.dtype))
-            return kept(c, Pair(op.multiply(both.real, scale), op.multiply(both.imag, scale)))
-    return kept(c, times(_pair(c, a.self), _pair(c, a.other)))
-
-
-@enter("div.Tensor", "div.Scalar")
-def _div(c: Context, a: Args) -> Pair:
-    if not isinstance(a.other, (Pair, complex)):
-        scale = c.emit(c.cast(a.other, c.dtype))
-        return kept(c, Pair(op.divide(a.self.real, scale), op.divide(a.self.imag, scale)))
-    other = _pair(c, a.other)
-    size = c.emit(op.add(op.multiply(other.real, other.real), op.multiply(other.imag, other.imag)))
-    made = kept(c, times(_pair(c, a.self), Pair(other.real, op.negative(other.imag))))
-    return kept(c, Pair(op.divide(made.real, size), op.divide(made.imag, size)))
-
-
-def _product(name: str, other: str) -> Made:
-    """A product of matrices: four real ones."""
-
-    def translate(c: Context, a: Args) -> Pair:
-        def real(x: Expr, y: Expr) -> Expr:
-            return c.emit(ATEN[f"aten.{name}"](c, Args(**{"self": x, other: y})))
-
-        x, y = a.self, getattr(a, other)
-        refuse(not (isinstance(x, Pair) and isinstance(y, Pair)), "a product of complex and real matrices")
-        straight = op.subtract(real(x.real, y.real), real(x.imag, y.imag))
-        return kept(c, Pair(straight, op.add(real(x.real, y.imag), real(x.imag, y.real))))
-
-    return translate
-
-
-for _name, _other in (
-    ("bmm.default", "mat2"), ("mm.default", "mat2"), ("matmul.default", "other"), ("mv.default", "vec"), ("dot.default", "tensor"),
-):  # fmt: skip
-    enter(_name)(_product(_name, _other))
-
-
-def _sum(fn: Callable[..., Expr]) -> Made:
-    def translate(c: Context, a: Args) -> Pair:
-        refuse(a.alpha != 1, "a scaled sum")
-        x, y = _pair(c, a.self), _pair(c, a.other)
-        return kept(c, Pair(fn(x.real, y.real), fn(x.imag, y.imag)))
-
-    return translate
-
-
-enter("add.Tensor", "add.Scalar")(_sum(op.add))
-enter("sub.Tensor", "sub.Scalar")(_sum(op.subtract))
-
-
-@enter("exp.default")
-def _exp(c: Context, a: Args) -> Pair:
-    size = c.emit(op.exp(a.self.real))
-    return kept(c, Pair(op.multiply(size, op.cos(a.self.imag)), op.multiply(size, op.sin(a.self.imag))))
