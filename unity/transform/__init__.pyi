@@ -88,6 +88,7 @@ from .relax.remove_redundant_reshape import remove_redundant_reshape as remove_r
 from .relax.rewrite_reshape import rewrite_reshape as rewrite_reshape
 from .relax.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
 from .relax.shift_signed_data import shift_signed_data as shift_signed_data
+from .relax.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
 from .relax.to_mixed_precision import to_mixed_precision as to_mixed_precision
 from .relax.to_non_dataflow import to_non_dataflow as to_non_dataflow
 from .relax.topological_sort import topological_sort as topological_sort

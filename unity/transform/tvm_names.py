@@ -50,6 +50,7 @@ TVM_NAMES = {
     "ReorderTakeAfterMatmul": "reorder_take_after_matmul",
     "RewriteDataflowReshape": "rewrite_reshape",
     "RunCodegen": "run_codegen target_options entry_functions",
+    "SplitLayoutRewritePreproc": "split_layout_rewrite_preproc",
     "StaticPlanBlockMemory": "plan_memory",
     "ToMixedPrecision": "to_mixed_precision out_dtype=wide_results fp16_input_names=narrow_inputs dtype",
     "ToNonDataflow": "to_non_dataflow",
