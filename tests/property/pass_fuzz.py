@@ -336,7 +336,7 @@ def trial(seed: int, counts: Counter[str]) -> Fault | None:
     try:
         fault = walk(made, steps, counts, rng)
     except Exception:  # what a search finds may be anything
-        fault = Fault("crash", "?", traceback.format_exc(limit=-6))
+        fault = Fault("crash", "?", traceback.format_exc(limit=-14))
     if fault:
         fault.text = f"seed {seed}: {','.join(steps)}\n{fault.text}\n---- module\n{made[0].script()}"
     return fault

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import unity
 from unity.ir import Call, Var, collect, prim_type, structural_equal, structural_hash
 from unity.ir.build import add, const, mul
+from unity.ir.interpret import run
 from unity.ir.scalar import Let
 from unity.ir.verify import verify
 from unity.script import parse
-from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, fuse_ops_by_pattern
+from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
 from unity.transform.relax.liveness import op_called
+from unity.transform.tir.pipeline import CPU_PIPELINE
 
 
 def test_a_match_that_nothing_uses_stays_for_dead_code() -> None:
@@ -121,3 +125,53 @@ class Module:
     assert "R.call_inplace" in made.script()
     verify(made)
     unity.compile(made)
+
+
+def test_local_functions_are_lowered_with_the_rest() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        @R.function
+        def inner(z: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            a = R.exp(z)
+            return a
+        return inner(x)
+""")
+    made = Pipeline.parse("legalize_ops,lower_call_dps")(mod)
+    verify(made)
+    assert Pipeline.parse("lower_call_dps")(made) is made
+    np.testing.assert_allclose(run(made, "main", np.ones(4, "float32")), np.exp(np.ones(4, "float32")), rtol=1e-6)
+
+
+def test_a_constant_condition_reads_as_it_prints() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+        if c:
+            y = R.exp(x)
+        else:
+            y = R.negative(x)
+        return y
+""")
+    made = bind_params.with_options(params={"c": np.array(True)})(mod)
+    assert "if R.const(True" in made.script() and structural_equal(parse(made.script()), made)
+    machine = unity.VirtualMachine(unity.compile(made))
+    np.testing.assert_allclose(machine["main"](np.zeros(4, "float32")), np.ones(4), rtol=1e-6)
+
+
+def test_lowered_programs_may_be_lowered_again() -> None:
+    """Vectors in a program are no obstacle to passes that come before them in the pipeline."""
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4,), "float64")):
+        return R.sum(x)
+""")
+    lowered = Pipeline.parse(f"legalize_ops,{CPU_PIPELINE}")(mod)
+    Pipeline.parse(str(CPU_PIPELINE))(lowered)
+    assert float(np.asarray(unity.VirtualMachine(unity.compile(lowered))["main"](np.arange(4.0)))) == 6

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import (
+    Constant,
     DataflowVar,
     Expr,
     If,
@@ -119,7 +120,7 @@ class BranchReader(BindReader):
         condition = self.expr(self.evaluate(clauses[0][0]), clauses[0][0])
         self._check_condition(condition, clauses[0][0])
         condition = self.builder.normalize(condition)
-        if not isinstance(condition, Var) and not isinstance(condition.ty, PrimType):
+        if not isinstance(condition, (Var, Constant)) and not isinstance(condition.ty, PrimType):
             condition = self.bind("", condition, None, clauses[0][0])
         then = self._branch(clauses[0][1], node)
         if len(clauses) > 1:

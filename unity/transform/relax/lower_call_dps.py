@@ -13,6 +13,7 @@ from ...ffi.dtype import DataType
 from ...ir.build import const
 from ...ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, op
 from ...ir.function import Function
+from ...ir.infer import find_impure_call
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.relation import dims
@@ -113,6 +114,11 @@ def emit_as(rewriter: GraphRewriter, value: Call, hint: str, reuse: bool) -> Var
     return rewriter.emit(value, hint)
 
 
+def _forced(fn: Function) -> Function:
+    """A function whose calls were checked for effects before."""
+    return replace(fn, attrs={**fn.attrs, "force_pure": True})
+
+
 @module_pass()
 def lower_call_dps(mod: IRModule) -> IRModule:
     """Allocate outputs before calls of tensor programs and registered functions."""
@@ -124,11 +130,18 @@ def lower_call_dps(mod: IRModule) -> IRModule:
             return lower_dyn(value, rewriter)
         if type(value) is TupleGetItem and type(value.tuple_value) is Tuple:
             return value.tuple_value.fields[value.index]
+        if (
+            type(value) is Function
+            and value.pure
+            and not value.attrs.get("force_pure")
+            and find_impure_call(value.body)
+        ):
+            return _forced(value)  # a local function with lowered calls
         return value
 
     changes: dict[str, Any] = {}
     for name, fn in mod.graph_functions().items():
         made: Function = GraphRewriter(rule).function(fn)
         if made is not fn:
-            changes[name] = replace(made, attrs={**made.attrs, "force_pure": True})
+            changes[name] = _forced(made)
     return mod.with_functions(changes) if changes else mod

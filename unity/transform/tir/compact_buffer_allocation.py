@@ -23,13 +23,13 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, AttrStmt, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
-from ...ir.walk import Rewriter, children, collect, used_vars
+from ...ir.walk import StatementRewriter, children, collect, used_vars
 from ..base import prim_func_pass
 from .move_accesses import MoveAccesses
 from .touched import Access, accesses_of, box, written_before_read
 
 
-class _Compact(Rewriter):
+class _Compact(StatementRewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
         self.analyzer = Analyzer(symbols)
@@ -106,7 +106,7 @@ class _Compact(Rewriter):
         corner: list[Expr] = []
         shape: list[Expr] = []
         for axis, extent in enumerate(buffer.shape):
-            low, size = self._axis(union([b[axis] for b in boxes], self.analyzer), extent)
+            low, size = self._axis([b[axis] for b in boxes], extent)
             corner.append(low)
             shape.append(size)
         if all([a is b for a, b in zip(shape, buffer.shape)]):
@@ -115,10 +115,13 @@ class _Compact(Rewriter):
         moved = MoveAccesses(buffer, small, corner, self.analyzer)(body)
         return seq(replace(alloc, buffer=small), moved)
 
-    def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
+    def _axis(self, parts: list[IntSet], extent: Expr) -> tuple[Expr, Expr]:
         """(first cell, number of cells) to keep of an axis."""
         whole = (const(0, dtype_of(extent)), extent)
-        if cells.low is None or cells.high is None or _has_vectors(cells.low) or _has_vectors(cells.high):
+        if any([end is None or _has_vectors(end) for cells in parts for end in (cells.low, cells.high)]):
+            return whole
+        cells = union(parts, self.analyzer)
+        if cells.low is None or cells.high is None:
             return whole
         count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
         if not isinstance(count, int):
