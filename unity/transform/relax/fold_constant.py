@@ -23,6 +23,7 @@ from ..base import function_pass
 from ..releases import own, replaced
 from ..traced import peeked, recipe, traced
 from .rewriting import GraphRewriter
+from .sharing import changed_vars
 
 VIEW_BYTES = 1 << 16
 """Results of this size that are views of their operand stay views (`compact_constants` ends that)."""
@@ -113,9 +114,12 @@ def _constant(value: Any, ty: Type, origin: tuple[Any, ...], path: tuple[int, ..
 def fold_constant(fn: Function, options: FoldOptions) -> Function:
     """Evaluate operators on constants."""
     known: dict[Var, Expr] = {}
+    written = changed_vars(fn)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         assert rewriter.var is not None
+        if rewriter.var in written:  # memory of its own, which a later call writes into
+            return value
         if isinstance(value, (Constant, Tuple)):
             known[rewriter.var] = value
         if type(value) is not Call or type(value.op) is not Op:
