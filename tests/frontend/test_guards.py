@@ -7,10 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from unity.frontend.guards import guard_conditions
-from unity.frontend.report import FallbackWarning
-from unity.ir.expr import Var
-from unity.ir.types import Expr, prim_type
+torch = pytest.importorskip("torch")
+
+import unity  # noqa: E402
+from unity.frontend.guards import guard_conditions  # noqa: E402
+from unity.frontend.report import FallbackWarning  # noqa: E402
+from unity.ir.expr import Var  # noqa: E402
+from unity.ir.types import Expr, prim_type  # noqa: E402
+from unity.support.errors import VMError  # noqa: E402
 
 
 def conditions(*texts: str) -> list[Expr]:
@@ -33,6 +37,27 @@ def test_a_condition_on_strides_says_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not conditions("L['x'].stride()[0] == L['x'].size()[1]")
+
+
+class Longer(torch.nn.Module):
+    def forward(self, x):
+        return torch.cat([x, x[:, : x.shape[1] // 2]], 1) * 2
+
+
+class Unequal(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] != x.shape[1] else x
+
+
+def test_a_condition_that_torch_needs_for_layouts_says_nothing() -> None:
+    vary = (dict.fromkeys(range(2), torch.export.Dim.AUTO),)
+    f = unity.compile(Longer(), example_inputs=(torch.randn(3, 6),), dynamic_shapes=vary)
+    for shape in ((2, 1), (1, 1), (4, 7)):  # torch asks whether half of a row is as long as the row
+        x = torch.randn(shape)
+        torch.testing.assert_close(f(x), Longer()(x))
+    g = unity.compile(Unequal(), example_inputs=(torch.randn(3, 4),), dynamic_shapes=vary)
+    with pytest.raises(VMError, match=r"expected x\.shape\[0\] != x\.shape\[1\]"):
+        g(torch.randn(5, 5))
 
 
 def test_a_condition_on_strides_of_unit_axes_says_nothing() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..ir import build
 from ..ir.types import Expr
+from ..support.extras import require
 from .report import FallbackWarning, Gap
 
 Size = Callable[[str, int | None], Expr]
@@ -30,13 +31,21 @@ _QUOTIENTS = {"math.trunc": build.floordiv, "math.floor": build.floordiv, "math.
 """Roundings of a quotient of sizes, which are not negative."""
 _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
 """Comparisons with a constant that torch adds by itself."""
+_OF_LAYOUTS = frozenset([
+    "is_contiguous", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d", "is_channels_last_contiguous_3d",
+    "are_strides_like_channels_last_or_false", "_is_non_overlapping_and_dense_or_false", "_reshape_view_helper_core_alg",
+    "_collapse_view_helper",
+])  # fmt: skip
+"""Functions of torch that decide between views and copies, and which strides a result has: no element depends on them."""
 _MIRRORED: dict[type, type] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.NotEq: ast.NotEq}
 
 
 def guard_conditions(program: Any, size: Size) -> list[Expr]:
     """The conditions that a program was exported under, without those that torch always adds and those of single sizes."""
     found = []
-    for text in getattr(program, "_guards_code", None) or ():
+    texts = getattr(program, "_guards_code", None) or ()
+    layouts = _layout_guards(program) if texts else set()
+    for text in [text for text in texts if text not in layouts]:
         tree = ast.parse(text, mode="eval").body
         if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree):
             continue
@@ -49,6 +58,36 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
         if not build.is_const(condition):
             found.append(condition)
     return found
+
+
+def _layout_guards(program: Any) -> set[str]:
+    """The guards that torch needed only to know how tensors lie in its memory, by the function of torch that asked.
+
+    A program that was read from a file no longer says who asked.
+    """
+    environment = _environment(program)
+    if environment is None:
+        return set()
+    sources = environment.var_to_sources
+    printer = require("torch.fx.experimental.symbolic_shapes").ShapeGuardPythonPrinter(
+        sources, lambda source: source.name if isinstance(source.name, str) else source.name(), sources
+    )
+    asked: dict[bool, set[str]] = {True: set(), False: set()}
+    for guard in environment.guards:
+        if all([symbol in sources for symbol in guard.expr.free_symbols]):
+            texts = {printer.doprint(guard.expr), printer.doprint(environment.simplify(guard.expr))}
+            asked[getattr(guard.sloc.framework_loc, "name", "") in _OF_LAYOUTS] |= texts
+    return asked[True] - asked[False]
+
+
+def _environment(program: Any) -> Any:
+    """What torch knows of the symbols of a program; None where no input has one."""
+    graph = getattr(program, "graph", None)
+    for node in graph.nodes if graph is not None else ():
+        for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():
+            if not isinstance(size, int):
+                return size.node.shape_env
+    return None
 
 
 def _parts(tree: ast.expr) -> tuple[ast.expr, type, ast.expr] | None:
