@@ -196,9 +196,18 @@ class Rewriter:
                 self._define_symbols(getattr(value, name))
 
 
+class StatementRewriter(Rewriter):
+    """A Rewriter of statements alone, without ``mapping``: expressions stay and are not looked into, which is most of a program."""
+
+    def visit(self, node: Any) -> Any:
+        """Rewrite a node; an expression as it is."""
+        return node if isinstance(node, Expr) else super().visit(node)
+
+
 def rewrite(node: Any, rules: Mapping[type, Visit]) -> Any:
     """Bottom-up: rebuild children, then apply the rule of the node's exact type. Unchanged parts keep identity."""
-    return Rewriter(rules)(node)
+    of_statements = all([issubclass(kind, Stmt) for kind in rules])
+    return (StatementRewriter if of_statements else Rewriter)(rules)(node)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
 
 from ..ffi.abi import BufferParam, KernelSignature, ScalarParam
@@ -18,6 +19,12 @@ C_TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+@cache
+def _function_type(*kinds: Any) -> Any:
+    """The ctypes class of functions of these parameters, which takes long to make."""
+    return ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)
+
+
 class RawKernel:
     """One raw entry. Called with the values of its parameters, then those of its symbols. ``keep`` owns the machine code."""
 
@@ -28,7 +35,7 @@ class RawKernel:
         kinds = [self._kind(p) for p in signature.params] + [ctypes.c_int64] * len(signature.symbols)
         if signature.result is not None:
             kinds.append(ctypes.c_void_p)
-        self._function = ctypes.PYFUNCTYPE(ctypes.c_int32, *kinds)(address)
+        self._function = _function_type(*kinds)(address)
 
     @staticmethod
     def _kind(param: BufferParam | ScalarParam) -> Any:

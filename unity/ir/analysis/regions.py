@@ -27,9 +27,12 @@ def buffer_accesses(root: Node) -> list[BufferLoad | BufferStore]:
 
 def opaque_buffers(root: Node) -> list[Buffer]:
     """Buffers whose address is taken or whose pointer is passed on: their accesses cannot be seen."""
-    buffers = {b.data: b for b in collect(root, Buffer)}
+    nodes = collect(root, (Buffer, Call))
+    buffers = {b.data: b for b in nodes if type(b) is Buffer}
     found: dict[Buffer, None] = {}
-    for call in collect(root, Call):
+    for call in nodes:
+        if type(call) is Buffer:
+            continue
         if type(call.op) is Op and call.op.name == "T.address_of" and type(call.args[0]) is BufferLoad:
             found[call.args[0].buffer] = None
         for arg in call.args:

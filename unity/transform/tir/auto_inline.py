@@ -8,7 +8,9 @@ Here: when inlining pays. Not here: how it is done (`inline_blocks.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...ir.analysis.regions import opaque_buffers
 from ...ir.buffer import Buffer
@@ -184,17 +186,20 @@ class _Program:
             if other is not buffer:
                 self.blocked |= {buffer, other}
         for index, stmt in enumerate(self.stmts):
-            self.read(index)
-            for store in collect(stmt, BufferStore):
-                self.writers.setdefault(store.buffer.data, []).append(index)
-            self.blocked.update([load.buffer for load in collect(stmt, BufferLoad) if load.predicate is not None])
-            self.blocked.update([m.source.buffer for block in collect(stmt, Block) for m in block.match_buffers])
+            nodes = collect(stmt, (BufferLoad, BufferStore, Block))
+            self.read(index, nodes)
+            for node in nodes:
+                if type(node) is BufferStore:
+                    self.writers.setdefault(node.buffer.data, []).append(index)
+                elif type(node) is Block:
+                    self.blocked.update([m.source.buffer for m in node.match_buffers])
+                elif node.predicate is not None:
+                    self.blocked.add(node.buffer)
 
-    def read(self, index: int) -> None:
-        """Note the blocks of a statement and what it reads."""
-        stmt = self.stmts[index]
-        self.blocks[index] = realizes(stmt)
-        for buffer in {load.buffer for load in collect(stmt, BufferLoad)}:
+    def read(self, index: int, nodes: Sequence[Any]) -> None:
+        """Note the blocks of a statement and what it reads: the loads among its nodes."""
+        self.blocks[index] = realizes(self.stmts[index])
+        for buffer in {node.buffer for node in nodes if type(node) is BufferLoad}:
             self.readers.setdefault(buffer, set()).add(index)
 
     def candidate(self, index: int) -> Definition | None:
@@ -224,7 +229,7 @@ class _Program:
             self.readers[buffer].discard(index)
         for user in self.readers.pop(found.buffer, set()):
             self.stmts[user] = inline_reads(self.stmts[user], found)
-            self.read(user)
+            self.read(user, collect(self.stmts[user], BufferLoad))
 
 
 def _only_loops(stmt: Stmt) -> bool:

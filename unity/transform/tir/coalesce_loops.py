@@ -18,7 +18,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AttrStmt, BufferStore, For, Stmt
 from ...ir.types import Expr, prim_type
-from ...ir.walk import Rewriter, collect, substitute, used_vars
+from ...ir.walk import Rewriter, StatementRewriter, collect, substitute, used_vars
 from ..base import prim_func_pass
 from .lower_init_block import REDUCTION
 
@@ -42,13 +42,10 @@ def _plain(loop: For, inner: bool) -> bool:
     )
 
 
-class _Coalesce(Rewriter):
+class _Coalesce(StatementRewriter):
     def __init__(self, symbols: list[Var]) -> None:
         super().__init__()
         self.analyzer = Analyzer(symbols)
-
-    def enter(self, node: Any) -> Any | None:
-        return node if isinstance(node, Expr) else None
 
     def leave(self, node: Any) -> Any:
         while type(node) is For and type(node.body) is For:

@@ -15,7 +15,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, collect, rewrite, substitute
+from ...ir.walk import StatementRewriter, collect, rewrite, substitute
 from .nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 
 
@@ -86,7 +86,7 @@ class Planned(Protocol):
 _P = TypeVar("_P", bound=Planned)
 
 
-class Outermost(Rewriter, Generic[_P]):
+class Outermost(StatementRewriter, Generic[_P]):
     """Nests for which ``plan`` has a plan become what ``make`` makes of it, from the outside in, each with the consumer behind it
     where that can follow; ``column`` gives the iterator along which the plan's results are vectors."""
 

@@ -19,7 +19,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AssertStmt, BufferStore, Evaluate, For, Return, SeqStmt, Stmt, While, seq
 from ...ir.structural import structural_equal
-from ...ir.walk import Rewriter, collect, substitute
+from ...ir.walk import StatementRewriter, collect, substitute
 from ..base import prim_func_pass
 from .touched import Access, accesses_of
 
@@ -84,7 +84,7 @@ def _fused(first: For, second: For, intermediate: set[Buffer]) -> For | None:
     return replace(first, body=body, kind="parallel" if shared else "serial")
 
 
-class _Fuse(Rewriter):
+class _Fuse(StatementRewriter):
     def __init__(self) -> None:
         super().__init__()
         self.intermediate: set[Buffer] = set()

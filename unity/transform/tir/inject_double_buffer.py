@@ -20,7 +20,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, AttrStmt, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ...ir.walk import Rewriter, collect, fresh_copy, substitute
+from ...ir.walk import Rewriter, StatementRewriter, collect, fresh_copy, substitute
 from ...support.errors import PassError
 from ..base import prim_func_pass
 from .lower_opaque_block import DOUBLE_BUFFER
@@ -100,7 +100,7 @@ def _only_writer(body: Stmt, buffer: Buffer, others: list[Stmt], loop: For) -> b
     return not any([s.buffer.data in reads or s.buffer is buffer for s in rest]) and not (reads & defined)
 
 
-class _Inject(Rewriter):
+class _Inject(StatementRewriter):
     def __init__(self) -> None:
         super().__init__()
         self.pending: dict[Var, Buffer] = {}

@@ -24,13 +24,13 @@ from ...ir.node import Node, replace
 from ...ir.scalar import EQ, BufferLoad, Let, Select
 from ...ir.stmt import Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ...ir.walk import Rewriter, collect, fresh_copy, rewrite, substitute, used_vars
+from ...ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substitute, used_vars
 from ..base import prim_func_pass
 from .hoist_if_then_else import is_plain
 from .lower_opaque_block import _leaves
 from .nests import is_choice, slope
 from .unroll_loop import statement_count
-from .version_predicates import Assume, atoms_of, difference_of
+from .version_predicates import Assume, atoms_of, difference_of, has_choices
 
 HINT = "pragma_loop_partition_hint"
 DONE = "partitioned"
@@ -168,7 +168,7 @@ def _outside(cond: Expr, value: Expr) -> Expr | None:
     return None if any([v in bound for v in used_vars(made)]) else made
 
 
-class _Copies(Rewriter):
+class _Copies(StatementRewriter):
     """Cuts nests that copy."""
 
     def __init__(self, options: PartitionOptions) -> None:
@@ -227,6 +227,8 @@ def _value(nest: Stmt) -> Expr:
 @prim_func_pass(options=PartitionOptions)
 def loop_partition(func: PrimFunc, options: PartitionOptions) -> PrimFunc:
     """Cut innermost loops where their conditions change."""
+    if not has_choices(func.body):
+        return func
     body = _Copies(options)(func.body)
     body = rewrite(body, {For: lambda loop: _loop(loop, options)})
     return func if body is func.body else replace(func, body=body)

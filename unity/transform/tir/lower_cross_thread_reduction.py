@@ -18,12 +18,12 @@ from ...ir.scalar import And, BufferLoad, CommReducer
 from ...ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, PointerType, prim_type
-from ...ir.walk import Rewriter, collect, free_vars
+from ...ir.walk import StatementRewriter, collect, free_vars
 from ..base import prim_func_pass
 from .nests import JOINS, joined_to, neutral_value
 
 
-class _Lower(Rewriter):
+class _Lower(StatementRewriter):
     def enter(self, node: object) -> object | None:
         return _lowered(node) if type(node) is For else None
 

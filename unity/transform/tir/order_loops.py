@@ -26,7 +26,7 @@ from ...ir.node import replace
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...ir.types import Expr, prim_type
-from ...ir.walk import Rewriter, Visit, fresh_copy, rewrite, substitute
+from ...ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
 from ..base import prim_func_pass
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
 from .sharing import SHARED_WORK, is_few, store_work
@@ -204,7 +204,7 @@ def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
     return _loops_over(shared, seq(init, _loops_over(rest, accumulate, vectorize)), False)
 
 
-class _Outermost(Rewriter):
+class _Outermost(StatementRewriter):
     """Visits each outermost candidate nest once; a nest that was reordered is not entered again."""
 
     def __init__(self, options: TileOptions, parallel: bool) -> None:

@@ -18,7 +18,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
-from ...ir.walk import Rewriter, children, collect
+from ...ir.walk import StatementRewriter, children, collect
 from ..base import prim_func_pass
 from .nests import PURE_CALLS
 from .sharing import SHARED_WORK, store_work
@@ -62,7 +62,7 @@ def _work(stmt: Any) -> int:
     return inside * extent_of(stmt) if type(stmt) is For else inside
 
 
-class _Share(Rewriter):
+class _Share(StatementRewriter):
     def enter(self, node: object) -> object | None:
         if type(node) is not For or node.kind != "serial":
             return node if type(node) is For else None

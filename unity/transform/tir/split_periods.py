@@ -17,7 +17,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import FloorDiv, FloorMod
 from ...ir.stmt import For
-from ...ir.walk import Rewriter, collect
+from ...ir.walk import Rewriter, StatementRewriter, collect
 from ..base import prim_func_pass
 
 SHORTEST = 16
@@ -47,7 +47,7 @@ class _Within(Rewriter):
         return None
 
 
-class _Split(Rewriter):
+class _Split(StatementRewriter):
     def leave(self, node: Any) -> Any:
         period = _period(node) if type(node) is For else None
         if period is None:

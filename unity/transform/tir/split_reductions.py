@@ -24,7 +24,7 @@ from ...ir.node import replace
 from ...ir.scalar import Add, BufferLoad, IterVar
 from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PointerType, prim_type
-from ...ir.walk import Rewriter, fresh_copy, substitute
+from ...ir.walk import StatementRewriter, fresh_copy, substitute
 from ..base import prim_func_pass
 from .nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
 from .sharing import SHARED_WORK, store_work
@@ -188,7 +188,7 @@ def _around(loops: list[For], block: Block, values: list[Expr]) -> Stmt:
     return body
 
 
-class _Outermost(Rewriter):
+class _Outermost(StatementRewriter):
     """Visits outermost loops only: what stands inside others is repeated, and shared with them."""
 
     def enter(self, node: object) -> object | None:

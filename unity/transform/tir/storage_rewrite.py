@@ -15,7 +15,7 @@ from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq
-from ...ir.walk import Rewriter, collect, substitute, used_vars
+from ...ir.walk import StatementRewriter, collect, substitute, used_vars
 from ..base import prim_func_pass
 
 
@@ -36,7 +36,7 @@ class _Slot:
     members: list[Buffer] = field(default_factory=list)
 
 
-class _Take(Rewriter):
+class _Take(StatementRewriter):
     """Takes large allocations out of a statement; parallel loops keep theirs."""
 
     def __init__(self, least_bytes: int, shared: set[Var]) -> None:
@@ -112,7 +112,7 @@ def _scope(body: Stmt, options: StorageOptions) -> Stmt:
     return seq(*made, *[substitute(part, mapping) if mapping else part for part in parts])
 
 
-class _Threads(Rewriter):
+class _Threads(StatementRewriter):
     """Parallel loops: each body is a scope."""
 
     def __init__(self, options: StorageOptions) -> None:

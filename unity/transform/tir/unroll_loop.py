@@ -17,7 +17,7 @@ from ...ir.node import replace
 from ...ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ...ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ...ir.types import prim_type
-from ...ir.walk import Rewriter, Visit, children
+from ...ir.walk import Rewriter, StatementRewriter, Visit, children
 from ..base import prim_func_pass
 from .lower_opaque_block import _leaves
 
@@ -43,7 +43,7 @@ _FOLD: dict[type, Visit] = {
 """Arithmetic on the value that the loop variable has taken."""
 
 
-class _Unroll(Rewriter):
+class _Unroll(StatementRewriter):
     def __init__(self, options: UnrollOptions) -> None:
         super().__init__()
         self.options = options

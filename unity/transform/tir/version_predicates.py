@@ -16,14 +16,14 @@ from typing import Any
 from ...arith.analyzer import Analyzer
 from ...arith.intset import eval_set
 from ...ir.build import const, ge, gt, logical_and, sub
-from ...ir.expr import IntImm, Var
+from ...ir.expr import Call, IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import Node, replace
-from ...ir.scalar import GE, GT, LE, LT, And, Let
-from ...ir.stmt import Bind, For, IfThenElse, SeqStmt, seq
+from ...ir.scalar import GE, GT, LE, LT, And, Let, Select
+from ...ir.stmt import Bind, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
-from ...ir.walk import Rewriter, children, collect, fresh_copy, used_vars
+from ...ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, used_vars
 from ..base import prim_func_pass
 from .hoist_if_then_else import is_plain
 from .nests import is_choice
@@ -96,12 +96,17 @@ class _Checks:
         self.found.append(_Check(atom, gt(least, zero) if difference[1] else ge(least, zero)))
 
 
+def has_choices(body: Stmt) -> bool:
+    """Is there a condition in a statement: a branch, or a value that depends on one."""
+    return any([type(node) is not Call or is_choice(node) for node in collect(body, (IfThenElse, Call, Select))])
+
+
 def atoms_of(cond: Expr) -> list[Expr]:
     """Parts of a condition joined by ``and``."""
     return atoms_of(cond.a) + atoms_of(cond.b) if type(cond) is And else [cond]
 
 
-class _Version(Rewriter):
+class _Version(StatementRewriter):
     def __init__(self, options: VersionOptions) -> None:
         super().__init__()
         self.options = options
@@ -158,5 +163,7 @@ class Assume(Rewriter):
 @prim_func_pass(options=VersionOptions)
 def version_predicates(func: PrimFunc, options: VersionOptions) -> PrimFunc:
     """Check bounds once for a tile."""
+    if not has_choices(func.body):
+        return func
     body = _Version(options)(func.body)
     return func if body is func.body else replace(func, body=body)
