@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
+from unity.frontend import unity_backend  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -44,3 +45,18 @@ def test_the_same_numbers_in_the_same_places(name: str, varying: bool) -> None:
         want = model(given)
         torch.manual_seed(1)
         torch.testing.assert_close(compiled(given), want)
+
+
+def test_dropout_in_training_drops_the_same_places() -> None:
+    x = torch.randn(3, 4, 5, requires_grad=True)
+
+    def dropped(x: Any) -> Any:
+        return torch.nn.functional.dropout(x.mT.sin(), 0.5, training=True)
+
+    torch.manual_seed(1)
+    want = dropped(x)
+    torch.manual_seed(1)
+    found = torch.compile(dropped, backend=unity_backend)(x)
+    torch.testing.assert_close(found, want)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(want.sum(), x)[0])

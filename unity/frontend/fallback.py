@@ -50,10 +50,12 @@ def call_torch(
 
 
 def memory_order(value: Any) -> Sequence[int]:
-    """The axes of torch's inferred result from outermost to innermost in memory; empty where that is the usual order.
+    """The axes of torch's inferred (first) result from outermost to innermost in memory; empty where that is the usual order.
 
     An operator that draws random numbers fills its result in this order: ``randn_like(x.mT)`` draws for each column of ``x.mT``.
     """
+    if isinstance(value, (list, tuple)):
+        return memory_order(value[0]) if value else ()
     if not isinstance(value, require("torch").Tensor):
         return ()
     axes, _ = require("torch._prims_common").compute_elementwise_output_logical_to_physical_perm(value)
