@@ -28,6 +28,19 @@ def test_a_condition_of_two_sizes_is_checked() -> None:
         assert len(conditions("L['x'].size()[0] == 2*L['x'].size()[1]")) == 1
 
 
+class Halves(torch.nn.Module):
+    def forward(self, x):
+        return torch.cat([part * n for n, part in enumerate(x.chunk(2, 1))], 1)
+
+
+def test_a_divisor_of_zero_is_a_condition_of_its_own() -> None:
+    vary = ({1: torch.export.Dim.AUTO},)
+    f = unity.compile(Halves(), example_inputs=(torch.randn(3, 8),), dynamic_shapes=vary)
+    torch.testing.assert_close(f(torch.ones(3, 5)), Halves()(torch.ones(3, 5)))
+    with pytest.raises(VMError, match=r"expected .* != 0"):
+        f(torch.randn(3, 0))
+
+
 def test_a_condition_without_words_is_told() -> None:
     with pytest.warns(FallbackWarning, match=r"not checked: L\['x'\]\.size\(\)\[0\] \*\* 2 < 100"):
         assert not conditions("L['x'].size()[0] ** 2 < 100")

@@ -49,15 +49,15 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
         tree = ast.parse(text, mode="eval").body
         if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree):
             continue
+        reader = _Reader(size)
         try:
-            condition = _Reader(size).read(tree)
+            condition = reader.read(tree)
         except Gap:
             if _is_of_sizes(tree):
                 warnings.warn(f"a condition of the export is not checked: {text}", FallbackWarning, stacklevel=2)
             continue  # a condition on strides or objects: inputs are made compact, objects are compared with the example
-        if not build.is_const(condition):
-            found.append(condition)
-    return found
+        found += [c for c in (*reader.divisible, condition) if not build.is_const(c)]
+    return list({str(c): c for c in found}.values())
 
 
 def _layout_guards(program: Any) -> set[str]:
@@ -163,6 +163,8 @@ def _name(tree: ast.expr) -> str:
 class _Reader:
     def __init__(self, size: Size) -> None:
         self._size = size
+        self.divisible: list[Expr] = []
+        """That no divisor is zero: to be checked before the condition itself is computed."""
 
     def read(self, tree: ast.expr) -> Expr:
         """Expression of a guard's part. Raises Gap."""
@@ -179,7 +181,10 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 return build.sub(build.const(0, "int64"), self.read(inner))
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
-                return _ARITHMETIC[type(kind)](self.read(left), self.read(right))
+                over, by = self.read(left), self.read(right)
+                if isinstance(kind, (ast.FloorDiv, ast.Mod)):
+                    self.divisible.append(build.ne(by, build.const(0, "int64")))
+                return _ARITHMETIC[type(kind)](over, by)
             case ast.Compare(left=left, ops=kinds, comparators=others) if all([type(k) in _COMPARISONS for k in kinds]):
                 sides = [self.read(side) for side in (left, *others)]
                 made = [_COMPARISONS[type(k)](a, b) for k, a, b in zip(kinds, sides, sides[1:])]
