@@ -86,10 +86,22 @@ def test_mistakes_are_named():
     with pytest.raises(TypeRuleError, match="E217"):
         te.compute((4,), lambda i: te.sum(A[i, k], axis=k) + 1.0)
     with pytest.raises(TypeRuleError, match="2 axes"):
-        A[0]
+        A[0, 0, 0]
+    with pytest.raises(TypeRuleError, match="a TensorSlice"):
+        te.compute((4,), lambda i: A[i])
     with pytest.raises(TypeRuleError, match="truth value"):
         bool(A[0, 0] > 1.0)
     with pytest.raises(TypeRuleError, match="not among the arguments"):
         te.create_prim_func([te.compute((4, 4), lambda i, j: A[i, j])])
     with pytest.raises(TypeRuleError, match="E202"):
         te.compute((4,), lambda i: i / 2)
+
+
+def test_indices_one_after_another():
+    A = te.placeholder((4, 6, 2), name="A")
+    one, other = [te.compute((6,), f, "C") for f in (lambda j: A[2][j][1], lambda j: A[2, j][1])]
+    same = te.compute((6,), lambda j: A[2, j, 1], "C", tag="injective", attrs={"k": 1})
+    assert str(one.op.bodies[0]) == str(other.op.bodies[0]) == str(same.op.bodies[0])
+    assert (same.op.tag, same.op.attrs) == ("injective", {"k": 1})
+    with pytest.raises(TypeRuleError, match="A has 3 axes, indexed with 2"):
+        te.compute((4, 6), lambda i, j: A[i][j] + 1.0)

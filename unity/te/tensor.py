@@ -52,6 +52,8 @@ class Compute:
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     attrs: dict[str, Any] = field(default_factory=dict)
+    tag: str = ""
+    """A word for those who look at the tensor; it means nothing here."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,14 +100,17 @@ class Tensor:
         """Number of axes."""
         return len(self.shape)
 
-    def __getitem__(self, indices: Any) -> Value:
+    def __getitem__(self, indices: Any) -> Any:
+        """An element; with fewer indices than axes what takes the others, ``A[i][j]``."""
         found = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
+        if 0 < len(found) < len(self.shape):
+            return TensorSlice(self, found)
         if len(found) != len(self.shape):
             raise TypeRuleError("E217", f"{self.name} has {len(self.shape)} axes, indexed with {len(found)}")
         exprs = tuple([to_scalar(i, "int64") for i in found])
         return Value(ProducerLoad(self, exprs, prim_type(self.data_type)))
 
-    def __call__(self, *indices: Scalar) -> Value:
+    def __call__(self, *indices: Scalar) -> Any:
         return self[indices]
 
     def __add__(self, other: Any) -> Any:
@@ -141,6 +146,29 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"te.Tensor({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+class TensorSlice:
+    """A tensor with the first of its indices."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor = tensor
+        self.indices = indices
+
+    def __getitem__(self, indices: Any) -> Any:
+        more = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
+        return self.tensor[(*self.indices, *more)]
+
+    def _is_no_scalar(self, *_: object) -> Any:
+        raise TypeRuleError("E217", f"{self.tensor.name} has {self.tensor.ndim} axes, indexed with {len(self.indices)}")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _is_no_scalar
+    __lt__ = __le__ = __gt__ = __ge__ = astype = _is_no_scalar
+
+    def __repr__(self) -> str:
+        return f"{self.tensor!r} with {len(self.indices)} of {self.tensor.ndim} indices"
 
 
 _SIZES: dict[int, Expr] = {}
@@ -179,7 +207,7 @@ def _axis_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def compute(
-    shape: Any, fcompute: Callable[..., Any], name: str = "compute", attrs: dict[str, Any] | None = None
+    shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "", attrs: dict[str, Any] | None = None
 ) -> Any:
     """Tensor whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
 
@@ -201,7 +229,7 @@ def compute(
         _check_no_inner_reduce(body)
     loads = [load for body in bodies for load in collect(body, ProducerLoad)]
     inputs = tuple(dict.fromkeys([load.tensor for load in loads]))
-    op = Compute(name, axes, reduce_axes, bodies, inputs, attrs=dict(attrs or {}))
+    op = Compute(name, axes, reduce_axes, bodies, inputs, attrs=dict(attrs or {}), tag=tag)
     names = [f"{name}_v{i}" for i in range(len(bodies))] if several and len(bodies) > 1 else [name]
     op.outputs = tuple([Tensor(n, dims, build.dtype_of(b), op) for n, b in zip(names, bodies)])
     return op.outputs if several else op.outputs[0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import unity
+from unity import relax
 from unity.ffi.registry import get_global_func
 from unity.ir import Call, Function, collect
 from unity.ir.build import const
@@ -108,6 +109,16 @@ def test_alternatives_undo_what_they_recorded():
     p = wildcard()
     first = is_op("R.add")(is_op("R.matmul")(wildcard(), p), p)
     assert (first | is_op("R.add")(p, wildcard())).match(names["z"], bindings)
+
+
+@pytest.mark.parametrize(("attrs", "matches"), [
+    ({"padding": [1, 0, 1, 0]}, True), ({"padding": (1, 0)}, True), ({"padding": [1, 1, 1, 1]}, False), ({"padding": []}, False),
+    ({"strides": [2, 2]}, True), ({"strides": 2}, True), ({"strides": [2, 1]}, False), ({"dilation": [1, 1], "groups": 1}, True),
+])  # fmt: skip
+def test_numbers_stand_for_lists_in_attributes(attrs, matches):
+    x, w = [relax.Var(name, relax.TensorType((1, 3, 8, 8))) for name in "xw"]
+    call = relax.op.nn.conv2d(x, w, strides=2, padding=(1, 0))
+    assert is_op("relax.nn.conv2d")(wildcard(), wildcard()).has_attr(attrs).match(call) is matches
 
 
 @pytest.mark.parametrize(("make", "matches"), [

@@ -163,7 +163,18 @@ def _not(m: Matcher, p: NotPattern, expr: Expr) -> bool:
 
 
 def _has_attrs(wanted: Mapping[str, Any], attrs: Mapping[str, Any]) -> bool:
-    return all([name in attrs and _equal(attrs[name], value) for name, value in wanted.items()])
+    """Are attributes as wanted? A number stands for a list of it, and two numbers of padding for both sides of each axis."""
+    return all([name in attrs and _equal_attr(name, attrs[name], value) for name, value in wanted.items()])
+
+
+def _equal_attr(name: str, found: Any, wanted: Any) -> bool:
+    for one, several in ((found, wanted), (wanted, found)):
+        if isinstance(one, int) and isinstance(several, (list, tuple)):
+            return bool(several) and all([_equal(one, value) for value in several])
+    both = isinstance(found, (list, tuple)) and isinstance(wanted, (list, tuple))
+    if both and name == "padding" and len(wanted) == 2 * len(found):
+        found = (*found, *found)
+    return _equal(found, wanted)
 
 
 def _equal(found: Any, wanted: Any) -> bool:
