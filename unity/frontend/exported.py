@@ -167,22 +167,23 @@ class _Import:
             elif spec.kind.name != "USER_INPUT":
                 raise FrontendError("E012", f"an input of kind {spec.kind.name} cannot be imported: {spec.target}")
 
-    def _input(self, node: Any) -> Expr:
+    def _input(self, node: Any) -> Expr | Deferred:
         value = node.meta["val"]
         torch = self.context.torch
         if isinstance(value, torch.Tensor):
+            real = torch.view_as_real(value) if value.is_complex() else value
             try:
-                shape = [self.symbols.bind(d) for d in value.shape]
+                shape = [self.symbols.bind(d) for d in real.shape]
             except Gap as gap:
                 raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
-            var = Var(node.name, tensor_type(shape, self._dtype(value, f"the input {node.name}")))
+            var = Var(node.name, tensor_type(shape, self._dtype(real, f"the input {node.name}")))
         elif isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             bound = self.symbols.bind(value)
             var = bound if isinstance(bound, Var) else Var(node.name, prim_type("int64"))
         else:
             raise FrontendError("E013", f"the input {node.name} of type {type(value).__name__} cannot be imported")
         self.inputs.append(var)
-        return var
+        return complex_of(var, value) if isinstance(value, torch.Tensor) and value.is_complex() else var
 
     def _dtype(self, value: Any, what: str) -> str:
         try:
@@ -298,9 +299,7 @@ class _Import:
         for raw in output.args[0]:
             value = self.graph.value_of(raw)
             if isinstance(value, Deferred):
-                self.graph.require_complex(value, raw)
-                raise FrontendError("E015", f"the result {raw.name} is complex", self.graph.span(raw),
-                                    help="return torch.view_as_real of it")  # fmt: skip
+                value = self.graph.as_real(value, raw)
             if isinstance(value, Expr):
                 leaves.append(value)
         if self.options.unwrap_unit_return_tuple and len(leaves) == 1:

@@ -43,6 +43,15 @@ def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
     """What callers see of an exported program."""
     inputs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
     places = [s.arg.name for s in inputs]
+    values = {n.name: n.meta.get("val") for n in program.graph.nodes}
+    held, updates = Held(program.state_dict, program.constants), state_updates(program)
+    state = [target for kind, target in updates if kind != "USER_INPUT_MUTATION"]
+    outputs = [s.arg for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT"]
+    computed = [arg.name for arg in outputs if type(arg).__name__ != "ConstantArgument"]
+    inputs_paired, outputs_paired = [
+        [n for n, name in enumerate(leaves) if getattr(values.get(name), "is_complex", bool)()]
+        for leaves in (places, computed)
+    ]
     return Interface(
         names,
         program.call_spec.in_spec,
@@ -50,8 +59,11 @@ def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
         [(type(s.arg).__name__ == "ConstantArgument", getattr(s.arg, "value", None)) for s in inputs],
         output_constants(program),
         float_outputs(program),
-        [places.index(t) if kind == "USER_INPUT_MUTATION" else t for kind, t in state_updates(program)],
+        [places.index(t) if kind == "USER_INPUT_MUTATION" else t for kind, t in updates],
         all([shared_with_torch(ty.dtype) for ty in collect(module["main"].ret_ty, TensorType)]),
+        inputs_paired,
+        outputs_paired,
+        [name for name in state if held.tensor(name).is_complex()],
     )
 
 

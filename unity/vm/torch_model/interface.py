@@ -6,7 +6,7 @@ As JSON it stands in a saved file. Not here: the program and its tensors (`vm/ex
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...support.errors import ArtifactError, FrontendError, MissingExtraError
@@ -36,6 +36,11 @@ class Interface:
     """What the leading results are stored in: a place among the leaves of the arguments, or a tensor of the state by name."""
     shared: bool
     """May torch take the memory of every result as numpy has it?"""
+    complex_inputs: list[int] = field(default_factory=list)
+    complex_outputs: list[int] = field(default_factory=list)
+    """Places among the leaves of the arguments and among the computed leaves that are complex: pairs of numbers for ``main``."""
+    complex_state: list[str] = field(default_factory=list)
+    """The tensors of the state that are."""
 
 
 def write_interface(interface: Interface) -> bytes:
@@ -62,7 +67,12 @@ def read_interface(data: bytes, name: str) -> Interface:
             _know_classes(json.loads(found[key])[1], tree)
             found[key] = tree.treespec_loads(found[key])
         made = Interface(**found)
-        if any([type(t) not in (int, str) for t in made.updates]) or type(made.shared) is not bool:
+        places = [*made.complex_inputs, *made.complex_outputs]
+        if (
+            any([type(t) not in (int, str) for t in made.updates])
+            or type(made.shared) is not bool
+            or any([type(place) is not int for place in places])
+        ):
             raise ValueError("no interface")
         return made
     except (

@@ -58,7 +58,8 @@ class TorchModel:
             and all([child.is_leaf() for child in self._out_spec.children()])
         )
         computed = all([computed for computed, _ in self._outputs])
-        changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed])
+        paired = self.interface.complex_inputs or self.interface.complex_outputs
+        changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed]) or paired
         if simple and outputs and computed and not changed and allocates_results(self.executable.program, "main"):
             return len(arguments.children())
         return -1
@@ -104,7 +105,10 @@ class TorchModel:
         results = self._apart(found[len(self._updates) :], taken)
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
-                (leaves[target] if isinstance(target, int) else target).copy_(value.torch())
+                written = leaves[target] if isinstance(target, int) else target
+                written.copy_(self._torch.view_as_complex(value.torch()) if written.is_complex() else value.torch())
+        for place in self.interface.complex_outputs:
+            results[place] = self._torch.view_as_complex(results[place])
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
         return self._tree.tree_unflatten(made, self._out_spec)
@@ -121,7 +125,7 @@ class TorchModel:
             elif leaf is not value and (isinstance(leaf, self._torch.Tensor) or leaf != value):
                 raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
                                     help="compile again for this value")  # fmt: skip
-        inputs += [self._input(t, 0) for t in self._state]
+        inputs += [self._compact(t) for t in self._state]
         return leaves, inputs
 
     def _given(self, out: Any) -> tuple[Any, ...]:
@@ -132,6 +136,8 @@ class TorchModel:
                 "E982", f"out= is {spec}, the results are {self._out_spec}", help="give it as the model returns it"
             )
         wanted = [leaf for leaf, (computed, _) in zip(leaves, self._outputs) if computed]
+        for place in self.interface.complex_outputs:
+            wanted[place] = self._torch.view_as_real(wanted[place])
         return (*[None] * len(self._updates), *wanted)
 
     def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
@@ -164,16 +170,20 @@ class TorchModel:
                 leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized or leaf.is_nested
             ):  # fmt: skip
                 refuse_tensor(self._torch, f"the input {self._path(place)}", leaf)
-            if leaf.is_complex():
-                raise FrontendError("E015", f"the input {self._path(place)} is complex",
-                                    help="compile a model that takes torch.view_as_real of it")  # fmt: skip
+            wanted = place in self.interface.complex_inputs
+            if leaf.is_complex() != wanted:
+                kind, other = ("real", "complex") if wanted else ("complex", "real")
+                raise FrontendError("E015", f"the input {self._path(place)} is {kind}, the model was compiled for {other} numbers",
+                                    help="compile it for an example of this kind")  # fmt: skip
             return self._compact(leaf)
         return leaf
 
-    @staticmethod
-    def _compact(value: Any) -> Tensor:
-        """A torch tensor as kernels read it: without gaps, negated views, addresses between those of elements."""
+    def _compact(self, value: Any) -> Tensor:
+        """A torch tensor as kernels read it: without gaps, negated views, addresses between those of elements, as pairs where it is
+        complex."""
         plain = value.contiguous().resolve_neg()
+        if plain.is_complex():
+            plain = self._torch.view_as_real(plain.resolve_conj())
         made = Tensor.from_torch(plain)
         return Tensor.from_torch(plain.clone()) if made.data_ptr % plain.element_size() else made
 
@@ -201,7 +211,7 @@ class TorchModel:
         that cannot be written down.
         """
         self.executable.model = write_interface(self.interface)
-        self.executable.state = [Tensor.from_torch(t) for t in self._state]
+        self.executable.state = [self._compact(t) for t in self._state]
         self.executable.save(path, source)
 
     def __repr__(self) -> str:
@@ -222,6 +232,7 @@ def load_model(path: str | Path, trust: bool = True, exec_mode: str = "native") 
     if len(names) != len(executable.state):
         raise ArtifactError("E805", f"{path}: the state of the model is not complete")
     state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
+    state |= {name: require("torch").view_as_complex(state[name]) for name in interface.complex_state}
     for entry in executable.program.table:
         if entry.kind == "packed" and entry.name.startswith(PREFIX):
             register_torch_operator(entry.name)

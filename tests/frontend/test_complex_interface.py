@@ -1,0 +1,68 @@
+"""Models that take and return complex tensors: for the program they are pairs of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import unity  # noqa: E402
+
+
+class Turned(torch.nn.Module):
+    """A rotation by a table of roots; how often it was called is kept in a complex buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(2, dtype=torch.cfloat))
+
+    def forward(self, x: Any, roots: Any, more: Any) -> Any:
+        self.calls += 1j
+        z = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+        return {"turned": z * roots, "sizes": (z * roots).abs(), "roots": [roots, more["real"] + roots]}
+
+
+def inputs(rows: int) -> Any:
+    return torch.randn(rows, 5, 8), torch.randn(5, 4, dtype=torch.cfloat), {"real": torch.randn(5, 4)}
+
+
+def check(compiled: Any, model: Any, given: Any) -> None:
+    made, wanted = compiled(*given), model(*given)
+    torch.testing.assert_close(made, wanted, rtol=1e-4, atol=1e-5)
+    made["roots"][0].zero_()
+    assert given[1].abs().sum() > 0
+    torch.testing.assert_close(compiled(given[0], roots=given[1].conj(), more=given[2])["turned"],
+                               model(given[0], given[1].conj(), given[2])["turned"])  # fmt: skip
+
+
+def test_complex_inputs_and_results(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, given = Turned(), inputs(3)
+    rows = {"x": {0: torch.export.Dim("rows")}, "roots": None, "more": {"real": None}}
+    compiled = unity.compile(model, example_inputs=given, dynamic_shapes=rows, strict=True)
+    check(compiled, model, given)
+    check(compiled, model, inputs(1))
+    assert model.calls[0] == 8j
+    compiled.save(tmp_path / "turned.unity")
+    check(unity.load_model(tmp_path / "turned.unity"), model, inputs(4))
+    for wrong, text in (
+        (given[1].real, "roots is real, the model was compiled for complex"),
+        (given[1][:3], r"expected 5, got 3"),
+    ):
+        with pytest.raises(unity.UnityError, match=text):
+            compiled(given[0], wrong, given[2])
+
+
+def test_one_complex_result() -> None:
+    class Spectrum(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.fft.rfft(x)
+
+    x = torch.randn(3, 12)
+    compiled = unity.compile(Spectrum(), example_inputs=(x,), strict=True)
+    torch.testing.assert_close(compiled(x), torch.fft.rfft(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(unity.UnityError, match="x is complex, the model was compiled for real numbers"):
+        compiled(x + 1j)
