@@ -143,7 +143,7 @@ def _explained(error: Exception, model: Any) -> FrontendError:
 _HINTS = (
     ("Could not extract specialized integer",
      "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows"),
-    ("data-dependent", "torch.cond expresses a branch on data"),
+    ("data-dependent", 'torch.cond expresses a branch on data; torch.compile(model, backend="unity") leaves it to Python'),
     ("must always be equal", "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"),
     (r"specialized it to be a constant \([01]\)",
      "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
