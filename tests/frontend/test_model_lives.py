@@ -177,3 +177,21 @@ def test_inputs_torch_cannot_make() -> None:
     for entry, code in ((((2, 4), "qint8"), "E015"), ((("two words", 4), "float32"), "E013")):
         with pytest.raises(FrontendError, match=code):
             unity.frontend.from_fx(torch.fx.symbolic_trace(linear()), [entry])
+
+
+def test_parts_nested_too_deep_say_what_to_do() -> None:
+    model = torch.nn.Linear(4, 3)
+    for _ in range(300):
+        model = torch.nn.Sequential(model)
+    with pytest.raises(FrontendError, match="setrecursionlimit"):
+        unity.compile(model.eval(), example_inputs=(torch.zeros(2, 4),))
+
+
+class Unordered(torch.nn.Module):
+    def forward(self, x):
+        return {x}
+
+
+def test_results_that_are_no_data_say_what_is() -> None:
+    with pytest.raises(FrontendError, match="lists, tuples, dicts and dataclasses"):
+        unity.compile(Unordered(), example_inputs=(torch.zeros(2),))
