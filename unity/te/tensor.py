@@ -100,17 +100,17 @@ class Tensor:
         """Number of axes."""
         return len(self.shape)
 
-    def __getitem__(self, indices: Any) -> Any:
+    def __getitem__(self, indices: Any) -> Value:
         """An element; with fewer indices than axes what takes the others, ``A[i][j]``."""
         found = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
         if 0 < len(found) < len(self.shape):
-            return TensorSlice(self, found)
+            return TensorSlice(self, found)  # type: ignore[return-value]  # the type is that of an element
         if len(found) != len(self.shape):
             raise TypeRuleError("E217", f"{self.name} has {len(self.shape)} axes, indexed with {len(found)}")
         exprs = tuple([to_scalar(i, "int64") for i in found])
         return Value(ProducerLoad(self, exprs, prim_type(self.data_type)))
 
-    def __call__(self, *indices: Scalar) -> Any:
+    def __call__(self, *indices: Scalar) -> Value:
         return self[indices]
 
     def __add__(self, other: Any) -> Any:
