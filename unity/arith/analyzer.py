@@ -164,6 +164,8 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form; the same object when it is in that form already."""
+        if type(expr) is IntImm:
+            return expr
         with deep_recursion():
             for _ in range(4):  # a merged division can open another: repeat until nothing changes
                 simple = self._simplifier(expr)
@@ -189,6 +191,8 @@ class Analyzer:
         """Are two integer expressions equal."""
         if a is b:
             return True
+        if type(a) is IntImm and type(b) is IntImm:
+            return a.value == b.value
         gap = plus(self.poly(a), self.poly(b), -1)
         if not gap:
             return True

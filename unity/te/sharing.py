@@ -5,10 +5,14 @@ Programs with a global symbol belong to whoever wrote them and are never shared.
 
 from __future__ import annotations
 
-from ..ir.expr import GlobalVar
+from collections.abc import Hashable
+
+from ..ir.expr import GlobalVar, IntImm, Op
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
+from ..ir.stmt import BufferStore, Stmt
 from ..ir.structural import structural_equal, structural_hash
+from ..ir.walk import children
 
 
 class KernelTable:
@@ -19,16 +23,20 @@ class KernelTable:
         self.added: dict[str, PrimFunc] = {}
         self._counts: dict[str, int] = {}
         """The last number given to each name."""
-        self._by_hash: dict[int, list[tuple[str, PrimFunc]]] = {}
+        self._alike: dict[Hashable, list[str]] = {}
+        """Programs by what they show at first sight: few are looked into as a whole."""
+        self._hashes: dict[str, int] = {}
         for name, fn in mod.prim_funcs().items():
             if "global_symbol" not in fn.attrs:
-                self._by_hash.setdefault(structural_hash(fn), []).append((name, fn))
+                self._alike.setdefault(_outline(fn), []).append(name)
 
     def add(self, func: PrimFunc, hint: str) -> GlobalVar:
         """Reference to an equal function of the module, or to this one added under a fresh name."""
-        bucket = self._by_hash.setdefault(structural_hash(func), [])
-        for name, known in bucket:
-            if structural_equal(known, func):
+        alike = self._alike.setdefault(_outline(func), [])
+        key = structural_hash(func) if alike else None
+        for name in alike:
+            known = self._program(name)
+            if self._hash(name, known) == key and structural_equal(known, func):
                 return GlobalVar(name)
         name, count = hint, self._counts.get(hint, 0)
         while name in self.mod.functions or name in self.added:
@@ -36,5 +44,32 @@ class KernelTable:
             name = f"{hint}{count}"
         self._counts[hint] = count
         self.added[name] = func
-        bucket.append((name, func))
+        if key is not None:
+            self._hashes[name] = key
+        alike.append(name)
         return GlobalVar(name)
+
+    def _program(self, name: str) -> PrimFunc:
+        found = self.added.get(name) or self.mod.functions[name]
+        assert isinstance(found, PrimFunc)
+        return found
+
+    def _hash(self, name: str, func: PrimFunc) -> int:
+        found = self._hashes.get(name)
+        if found is None:
+            found = self._hashes[name] = structural_hash(func)
+        return found
+
+
+def _outline(func: PrimFunc) -> Hashable:
+    """Something that equal programs have in common and different ones mostly do not: ranks and dtypes of the buffers, numbers
+    among their sizes, and what the last store computes."""
+    buffers = [
+        (b.dtype.name, *[d.value if type(d) is IntImm else None for d in b.shape]) for b in func.buffer_map.values()
+    ]
+    stmt: Stmt | None = func.body
+    while stmt is not None and type(stmt) is not BufferStore:
+        stmt = next((part for part in reversed(children(stmt)) if isinstance(part, Stmt)), None)
+    value = stmt.value if stmt is not None else None
+    op = getattr(value, "op", None)
+    return len(func.params), tuple(buffers), type(value), op.name if type(op) is Op else None
