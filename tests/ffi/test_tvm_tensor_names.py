@@ -22,6 +22,9 @@ def test_elements_move_between_tensors() -> None:
     assert target.copyfrom(np.full((2, 3), 2.7)) is target and (target.numpy() == 2).all()
     other = nd.empty((2, 3))
     assert target.copyto(other) is other and other.dtype == "float32" and other.numpy().sum() == 12
+    other[:] = np.full((2, 3), 3.0)
+    other[1] = [1, 1, 1]
+    assert other.numpy().sum() == 12
     copy = other.copyto(nd.cpu())
     other.copyfrom(np.zeros((2, 3)))
     assert copy.numpy().sum() == 12

@@ -153,6 +153,9 @@ class Tensor:
     def __getitem__(self, index: Any) -> Tensor:
         return Tensor(np.asarray(self._array[index]), self._device)
 
+    def __setitem__(self, index: Any, value: object) -> None:
+        self._array[index] = tensor(value).numpy()
+
     def __len__(self) -> int:
         if self._array.ndim == 0:
             raise TypeError("len() of a tensor without dimensions")
