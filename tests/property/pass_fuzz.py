@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from generate import random_module
+from generate import random_module, random_prim_func
 from graph_programs import graph_inputs, graph_program
 from hostile_programs import hostile_inputs, hostile_program
 
@@ -65,6 +65,11 @@ OTHERS = (
     "!bind_params", "!bind_symbolic_vars", "!bundle_model_params", "!fuse_ops_by_pattern", "!fuse_ops_by_pattern",
 )  # fmt: skip
 """Passes that may go on changing, chains of passes, and passes whose options come from the module (``specific``)."""
+TENSOR_PASSES = (
+    "simplify", "unroll_loop{max_copies=4}", "vectorize_loop", "loop_partition", "storage_rewrite{least_bytes=0}", "remove_no_op",
+    "instrument_bounds", "hoist_if_then_else", "compact_buffer_allocation", "plan_buffer_allocation", "schedule_default",
+    "simplify_blocks", "split_periods", "coalesce_loops", "version_predicates", "inject_double_buffer", "legalize_narrow_float",
+)  # fmt: skip
 LAST = (
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps", "plan_memory", "kill_after_last_use",
     "legalize_ops,lambda_lift,to_non_dataflow,lower_call_dps,canonicalize,plan_memory,lower_alloc_tensor,kill_after_last_use",
@@ -149,11 +154,30 @@ def _lowered(rng: random.Random) -> Made:
     return Pipeline((*Pipeline.parse("legalize_ops"), *steps))(mod), inputs
 
 
-SOURCES: tuple[Callable[[random.Random], Made], ...] = (_hostile, _hostile, _hostile, _graph, _builder, _lowered)
+def _program(rng: random.Random) -> Made:
+    """A tensor program alone; its results are its arguments."""
+    made = random_prim_func(rng, native=True)
+    return made.mod, [made.args]
 
 
-def sequence(rng: random.Random) -> list[str]:
-    """Names of passes with options, in a random order."""
+SOURCES: tuple[Callable[[random.Random], Made], ...] = (
+    _hostile,
+    _hostile,
+    _hostile,
+    _graph,
+    _builder,
+    _lowered,
+    _program,
+)
+
+
+def sequence(rng: random.Random, alone: bool = False) -> list[str]:
+    """Names of passes with options, in a random order; ``alone``: for a tensor program."""
+    if alone:
+        steps = [str(step) for step in CPU_PIPELINE if rng.random() < rng.choice((0.5, 0.95))]
+        for _ in range(rng.randint(0, 4)):
+            steps.insert(rng.randrange(len(steps) + 1), rng.choice(TENSOR_PASSES))
+        return steps[: rng.randint(1, len(steps))]
     steps = [rng.choice(SETTLES if rng.random() < 0.75 else OTHERS) for _ in range(rng.randint(2, 8))]
     if rng.random() < 0.15:
         steps = [str(step) for step in DEFAULT_PIPELINE.passes[: rng.randint(3, len(DEFAULT_PIPELINE.passes))]] + steps[
@@ -262,7 +286,9 @@ def outcomes(mod: IRModule, inputs: list[list[Any]]) -> list[list[np.ndarray] | 
     found: list[list[np.ndarray] | UnityError] = []
     for args in inputs:
         try:
-            found.append(results(lambda: run(mod, "main", *copy.deepcopy(args))))
+            given = copy.deepcopy(args)
+            alone = not isinstance(mod["main"], Function)
+            found.append(results(lambda: (run(mod, "main", *given), given)[alone]))
         except UnityError as error:
             found.append(error)
     return found
@@ -309,7 +335,9 @@ def walk(made: Made, steps: list[str], counts: Counter[str], rng: random.Random)
     machine = unity.VirtualMachine(unity.compile(mod))
     for args, expected in zip(inputs, wanted):
         if not isinstance(expected, UnityError):
-            found = results(lambda: machine["main"](*copy.deepcopy(args)))
+            given = copy.deepcopy(args)
+            alone = not isinstance(mod["main"], Function)
+            found = results(lambda: (machine["main"](*given), given)[alone])
             if why := differ(found, expected, max(loose, 1e-4)):
                 return Fault("compiled", "compile", f"{why}\n{mod.script()}")
     counts["compiled"] += 1
@@ -330,7 +358,7 @@ def trial(seed: int, counts: Counter[str]) -> Fault | None:
     unity.register_func("pass_fuzz.note", note, override=True)
     rng = random.Random(seed)
     made = rng.choice(SOURCES)(rng)
-    steps = sequence(rng)
+    steps = sequence(rng, not isinstance(made[0]["main"], Function))
     counts["pairs"] += 1
     fault = None
     try:

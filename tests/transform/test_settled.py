@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import unity
 from unity.ir import Call, Var, collect, prim_type, structural_equal, structural_hash
@@ -11,6 +12,7 @@ from unity.ir.interpret import run
 from unity.ir.scalar import Let
 from unity.ir.verify import verify
 from unity.script import parse
+from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
 from unity.transform.relax.liveness import op_called
@@ -175,3 +177,37 @@ class Module:
     lowered = Pipeline.parse(f"legalize_ops,{CPU_PIPELINE}")(mod)
     Pipeline.parse(str(CPU_PIPELINE))(lowered)
     assert float(np.asarray(unity.VirtualMachine(unity.compile(lowered))["main"](np.arange(4.0)))) == 6
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ("convert_blocks_to_opaque", "still has an initialisation"),
+        ("lower_init_block,flatten_buffer", "declares regions"),
+        ("lower_init_block,convert_blocks_to_opaque,compact_buffer_allocation", "declares regions"),
+    ],
+)
+def test_lowering_in_a_wrong_order_is_refused(steps: str, words: str) -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
+        C = T.alloc_buffer((4, 9), "float32")
+        for i, j in T.grid(4, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(4, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + C[vi, vj]
+""")
+    with pytest.raises(PassError, match=words) as found:
+        Pipeline.parse(steps)(mod)
+    assert found.value.code == "E504"
+    unity.compile(mod)

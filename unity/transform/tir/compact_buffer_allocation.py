@@ -21,10 +21,11 @@ from ...ir.build import const, dtype_of, int_imm, sub
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
-from ...ir.stmt import AllocBuffer, AttrStmt, For, IfThenElse, SeqStmt, Stmt, seq
+from ...ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PrimType, prim_type
 from ...ir.walk import StatementRewriter, children, collect, used_vars
 from ..base import prim_func_pass
+from .lower_opaque_block import refuse_block
 from .move_accesses import MoveAccesses
 from .touched import Access, accesses_of, box, written_before_read
 
@@ -111,6 +112,8 @@ class _Compact(StatementRewriter):
             shape.append(size)
         if all([a is b for a, b in zip(shape, buffer.shape)]):
             return None
+        for block in collect(body, Block):
+            refuse_block(block)
         small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
         moved = MoveAccesses(buffer, small, corner, self.analyzer)(body)
         return seq(replace(alloc, buffer=small), moved)

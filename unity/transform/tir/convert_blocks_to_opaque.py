@@ -6,6 +6,7 @@ from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.stmt import BlockRealize
 from ...ir.walk import rewrite, substitute
+from ...support.errors import PassError
 from ..base import prim_func_pass
 
 
@@ -13,6 +14,9 @@ def _realize(realize: BlockRealize) -> BlockRealize:
     block = realize.block
     if not block.iter_vars:
         return realize
+    if block.init is not None:
+        raise PassError("E504", f"block {block.name} still has an initialisation", realize.span,
+                        help="run lower_init_block first")  # fmt: skip
     values = {iterator.var: value for iterator, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     bare = replace(block, iter_vars=())
     return BlockRealize((), realize.predicate, substitute(bare, values), realize.span)

@@ -15,11 +15,12 @@ from ...ir.expr import Call, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from ...ir.scalar import BufferLoad
-from ...ir.stmt import AllocBuffer, AllocConst, BufferStore, DeclBuffer, Stmt, seq
+from ...ir.stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, Stmt, seq
 from ...ir.types import Expr
 from ...ir.walk import collect, rewrite
 from ...support.errors import PassError
 from ..base import prim_func_pass
+from .lower_opaque_block import refuse_block
 from .vector_index import index_add, index_mul
 
 _HAND_ON = ("T.call_packed", "T.call_cpacked")
@@ -111,7 +112,7 @@ def flatten_buffer(func: PrimFunc) -> PrimFunc:
         func.body,
         {
             BufferLoad: flattener.load, BufferStore: flattener.store, AllocBuffer: flattener.declare,
-            AllocConst: flattener.declare, DeclBuffer: flattener.declare,
+            AllocConst: flattener.declare, DeclBuffer: flattener.declare, Block: refuse_block,
         },
     )  # fmt: skip
     views = [DeclBuffer(flattener.flat[b]) for b in func.buffer_map.values() if b in flattener.flat]

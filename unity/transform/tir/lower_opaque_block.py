@@ -21,6 +21,12 @@ DOUBLE_BUFFER = "double_buffer_scope"
 """Annotation of a block: number of the written buffer that is to exist twice; attribute of its body on the buffer's pointer."""
 
 
+def refuse_block(block: Block) -> Stmt:
+    """Raise PassError E504: for passes that change buffers, of which blocks declare regions."""
+    raise PassError("E504", f"block {block.name} declares regions of buffers", block.span,
+                    help="run lower_opaque_block first")  # fmt: skip
+
+
 def _realize(realize: BlockRealize) -> Stmt:
     block = realize.block
     if block.iter_vars or block.init is not None or block.match_buffers:
