@@ -78,6 +78,11 @@ def _carried(dtype: np.dtype) -> tuple[np.dtype, torch.dtype] | None:
 
 def torch_from_array(array: np.ndarray) -> torch.Tensor:
     """A torch tensor over a numpy array's memory. Raises FFIError E704 (type unknown to torch), E712 (read-only)."""
+    made = _over_memory(array)
+    return made if array.size else made.new_empty(array.shape)  # numpy gives arrays without elements no strides
+
+
+def _over_memory(array: np.ndarray) -> torch.Tensor:
     torch_module = sys.modules.get("torch") or require("torch")
     if array.dtype.char in _SHARED and array.flags.carray:
         plain: torch.Tensor = torch_module.from_numpy(array)

@@ -35,11 +35,11 @@ ATEN: dict[str, Translate] = {}
 
 
 def aten(*names: str) -> Callable[[Translate], Translate]:
-    """Enter a translation under overload names, without ``aten.`` (but with ``prims.``)."""
+    """Enter a translation under overload names, without ``aten.`` (but with other namespaces)."""
 
     def enter(fn: Translate) -> Translate:
         for name in names:
-            key = name if name.startswith("prims.") else f"aten.{name}"
+            key = name if name.startswith(("prims.", "torch_nn.")) else f"aten.{name}"
             if key in ATEN:
                 raise UnityError("E901", f"{key} stands twice in the torch table")
             ATEN[key] = fn

@@ -120,6 +120,8 @@ def _encode(value: Any, operands: list[Expr], numbers: Set[Expr]) -> Any:
     if isinstance(value, Deferred):
         parts = [_encode(value.args, operands, numbers), _encode(value.kwargs, operands, numbers)]
         return {"call": [str(value.target), *parts]}
+    if isinstance(value, complex):
+        return {"complex": [repr(value.real), repr(value.imag)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     kind = type(value).__name__

@@ -259,7 +259,7 @@ class GraphImporter:
     def _finish(self, node: Any, made: Result) -> Result:
         value = self.context.value
         if not isinstance(made, list):
-            return self._checked(made, value, node.name)
+            return self._checked(made.real if isinstance(made, Pair) else made, value, node.name)
         if any([made[i] is None for i in self.context.used]):
             raise Gap("an output besides the first is used")
         return [None if m is None else self._one_of(m, v, node.name) for m, v in zip(made, value)]

@@ -207,7 +207,10 @@ def _full(c: Context, a: Args) -> Pair:
 
 @enter("_to_copy.default", "to.dtype", "to.dtype_layout")
 def _to_complex(c: Context, a: Args) -> Any:
+    """A number is true where one of its parts is not 0; of other real types it keeps its real part."""
     made = pair_of(c, a.self)
+    if c.dtype == "bool":
+        return op.logical_or(c.cast(made.real, "bool"), c.cast(made.imag, "bool"))
     real = c.cast(made.real, c.dtype)
     return Pair(real, c.cast(made.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
 

@@ -151,31 +151,38 @@ def _grid(c: Context, a: Args) -> Expr:
 
 @aten("segment_reduce.default")
 def _segments(c: Context, a: Args) -> Expr:
-    """Rows joined in runs, whose lengths or first places are given; an empty run is ``initial`` or what changes nothing."""
-    refuse(
-        a.axis != 0 or rank_of(a.lengths if a.lengths is not None else a.offsets) != 1, "segments along another axis"
-    )
-    count = shape_of(a.data)[0]
-    line = op.arange(0, count, 1, dtype="int64")
+    """Runs along an axis joined, whose lengths or first places are given for each line; an empty run is ``initial`` or what changes
+    nothing."""
+    *lead, count = shape_of(a.data)[: a.axis + 1]
+    lines, inner = product(lead), c.shape[a.axis + 1 :]
+    segments = c.shape[a.axis]
     if a.lengths is not None:
-        ends = c.emit(op.cumsum(c.cast(a.lengths, "int64"), axis=0))
+        ends: Expr = op.cumsum(c.cast(a.lengths, "int64"), axis=a.axis)
     else:
-        many = build.sub(shape_of(a.offsets)[0], 1)
-        ends = c.emit(cut(c.cast(a.offsets, "int64"), 0, to_dim(1), many))
-    owner = c.emit(op.searchsorted(ends, line, right=True))
+        ends = cut(c.cast(a.offsets, "int64"), a.axis, to_dim(1), segments)
+    place = c.broadcast(op.arange(0, count, 1, dtype="int64"), [lines, count])
+    owner: Expr = op.searchsorted(c.reshape(ends, [lines, segments]), place, right=True)
+    each = build.add(segments, 1)  # the last takes what belongs to no segment
+    first = op.multiply(op.arange(0, lines, 1, dtype="int64"), c.cast(each, "int64"))
+    rows, total = build.mul(lines, each), build.mul(lines, count)
+    owner = c.emit(c.reshape(op.add(owner, c.reshape(first, [lines, 1])), [total]))
+
+    def kept(made: Expr, rest: Sequence[Any]) -> Expr:
+        return c.reshape(
+            cut(c.emit(c.reshape(made, [lines, each, *rest])), 1, to_dim(0), segments), [*lead, segments, *rest]
+        )
+
     how = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}[a.reduce]
     start = {"sum": 0, "mean": 0, "max": -math.inf, "min": math.inf, "prod": 1}[a.reduce]
     start = start if a.initial is None else a.initial
-    segments, *inner = c.shape
-    rows = build.add(segments, 1)  # the last takes what belongs to no segment
     base = c.broadcast(number(start, c.dtype), [rows, *inner])
-    spread = c.broadcast(c.reshape(owner, [count, *([1] * (rank_of(a.data) - 1))]), shape_of(a.data))
-    made = cut(c.emit(reduced(c, base, 0, spread, a.data, how, True)), 0, to_dim(0), segments)
+    spread = c.broadcast(c.reshape(owner, [total, *([1] * len(inner))]), [total, *inner])
+    made = kept(reduced(c, base, 0, spread, c.reshape(a.data, [total, *inner]), how, True), inner)
     if a.reduce != "mean":
         return made
-    ones = op.ones(ShapeExpr((count,)), c.dtype)
+    ones = op.ones(ShapeExpr((total,)), c.dtype)
     size: Expr = op.scatter_elements(op.zeros(ShapeExpr((rows,)), c.dtype), owner, ones, axis=0, reduction="add")
-    size = c.reshape(cut(c.emit(size), 0, to_dim(0), segments), [segments, *([1] * len(inner))])
+    size = kept(size, [1] * len(inner))
     empty = op.equal(size, number(0, c.dtype))
     nothing = number(math.nan if a.initial is None else a.initial, c.dtype)
     return op.where(empty, nothing, op.divide(made, size))
@@ -184,11 +191,10 @@ def _segments(c: Context, a: Args) -> Expr:
 @aten("nonzero_static.default")
 def _nonzero_static(c: Context, a: Args) -> Expr:
     """The first places that are not 0 in a table of a given number of rows, the rest filled."""
-    refuse(rank_of(a.self) == 0 or has_none(a.self), "no element")
     rows = static(to_dim(a.size), "the number of rows")
     shape = shape_of(a.self)
-    if rows == 0:
-        return op.zeros(c.shape, "int64")
+    if rows == 0 or not shape or has_none(a.self):
+        return c.broadcast(number(a.fill_value, "int64"))
     total = product(shape)
     flat = c.emit(c.cast(c.reshape(op.not_equal(a.self, number(0, dtype_of(a.self))), [total]), "int64"))
     rank = op.subtract(op.cumsum(flat, axis=0), number(1, "int64"))

@@ -88,7 +88,7 @@ def _fft_c2r(c: Context, a: Args) -> Expr:
 @aten("stft.center", "stft.default")
 def _stft(c: Context, a: Args) -> Any:
     """Windows of a signal, each transformed: (..., frequency, window)."""
-    refuse(not is_float(a.self), "a complex signal")
+    refuse(isinstance(a.self, Pair) or isinstance(a.window, Pair) or not is_float(a.self), "a complex signal")
     *lead, length = shape_of(a.self)
     n = a.n_fft
     hop = n // 4 if a.hop_length is None else a.hop_length

@@ -12,6 +12,8 @@ from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
 from ...op.rules import product
 from ..context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from .reduce import norm
+from .rounding import rounded_once
 from .shape import cut, permute
 
 
@@ -38,6 +40,21 @@ def at_least_vector(c: Context, x: Expr) -> Expr:
 @aten("embedding.default")
 def _embedding(c: Context, a: Args) -> Expr:
     return empty(c) or op.take(a.weight, a.indices, axis=0)
+
+
+@aten("embedding_renorm.default")
+@rounded_once
+def _embedding_renorm(c: Context, a: Args) -> Expr:
+    """The rows that indices name, scaled to a norm where theirs is larger; the others as they are."""
+    if has_none(a.indices):
+        return c.cast(a.self, c.dtype)
+    rows, count = shape_of(a.self)[0], product(shape_of(a.indices))
+    flags = [op.full(ShapeExpr((n,)), number(v, "bool"), "bool") for n, v in ((rows, False), (count, True))]
+    named = op.scatter_elements(flags[0], c.reshape(a.indices, [count]), flags[1], axis=0)
+    size = c.emit(norm(c, a.self, a.norm_type, [1], True))
+    large = op.logical_and(c.reshape(named, [rows, 1]), op.greater(size, number(a.max_norm, c.dtype)))
+    factor = op.divide(number(a.max_norm, c.dtype), op.add(size, number(1e-7, c.dtype)))
+    return op.multiply(a.self, op.where(large, factor, number(1, c.dtype)))
 
 
 @aten("index_select.default")

@@ -108,6 +108,23 @@ def _cross_entropy(c: Context, a: Args) -> Expr:
     return op.add(op.multiply(exact, number(1 - smoothing, c.dtype)), op.multiply(spread, share))
 
 
+@aten(
+    "torch_nn._linear_cross_entropy_batch_chunked.default",
+    "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default",
+)
+@rounded_once
+def _linear_cross_entropy(c: Context, a: Args) -> Result:
+    """The loss of a linear layer's scores, which torch computes in pieces with its gradients."""
+    several = isinstance(c.value, (list, tuple))
+    refuse(several and any([c.uses(n) for n in (1, 2, 3)]), "gradients of a loss")
+    scores = op.matmul(a.input, op.permute_dims(a.linear_weight, (1, 0)))
+    a.self = c.emit(scores if a.linear_bias is None else op.add(scores, a.linear_bias))
+    a.reduction = _REDUCTIONS.index(getattr(a, "reduction", "none"))
+    a.label_smoothing = getattr(a, "label_smoothing", 0.0)
+    lost = _cross_entropy(c, a)
+    return [lost, None, None, None] if several else lost
+
+
 @aten("binary_cross_entropy_with_logits.default")
 @rounded_once
 def _bce_logits(c: Context, a: Args) -> Expr:

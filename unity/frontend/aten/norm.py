@@ -126,10 +126,10 @@ def _own_batch_norm(c: Context, a: Args) -> list[Any]:
 def _training_batch_norm(c: Context, a: Args) -> list[Any]:
     """Normalised with the statistics of the batch; the new running ones are the last two results."""
     update = "with_update" in c.node_target
-    refuse(update and c.uses(3), "reserved space")
     if not getattr(a, "training", True):
-        return [batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps), None, None,
-                a.running_mean, a.running_var]  # fmt: skip
+        saved = [op.zeros(c.symbols.dims(v.shape), dtype_name(v.dtype)) if 0 in v.shape else None for v in c.value[1:3]]
+        known = batch_norm(c, a.input, a.weight, a.bias, a.running_mean, a.running_var, a.eps)
+        return [known, *saved, a.running_mean, a.running_var]
     wide = c.emit(c.cast(a.input, "float64" if dtype_of(a.input) == "float64" else "float32"))
     count = product([d for n, d in enumerate(shape_of(a.input)) if n != 1])
     mean, spread, inverse = _batch_statistics(c, wide, a.eps)
@@ -143,7 +143,7 @@ def _training_batch_norm(c: Context, a: Args) -> list[Any]:
     plain = [c.broadcast(number(v, dtype_of(wide)), channels) for v in (1.0, 0.0)]
     weight, bias = [p if w is None else c.cast(w, dtype_of(wide)) for w, p in zip((a.weight, a.bias), plain)]
     made = batch_norm(c, wide, weight, bias, mean, spread, a.eps)
-    saved = [mean, inverse, *([None] if update else [])]
+    reserved = [op.zeros(c.symbols.dims(v.shape), dtype_name(v.dtype)) for v in c.value[3:4] if update]
     after = [moved(a.running_mean, mean), moved(a.running_var, op.multiply(spread, seen))]
-    results = [c.emit(made), *saved, *after]
-    return [None if r is None else c.cast(r, dtype_name(v.dtype)) for r, v in zip(results, c.value)]
+    results = [c.emit(made), mean, inverse, *reserved, *after]
+    return [c.cast(r, dtype_name(v.dtype)) for r, v in zip(results, c.value)]

@@ -40,7 +40,7 @@ def rounded_once(fn: Translate) -> Translate:
             made = fn(c, Args(**{name: widened(c, given) for name, given in vars(a).items()}))
         finally:
             c.value = value
-        return [c.cast(part, c.dtype) for part in made] if several else c.cast(made, c.dtype)
+        return [None if part is None else c.cast(part, c.dtype) for part in made] if several else c.cast(made, c.dtype)
 
     return translate
 

@@ -109,6 +109,8 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
         return _operator(inner[0])(*_decode(inner[1], operands, torch), **_decode(inner[2], operands, torch))
     if kind == "torch":
         return getattr(torch, inner)
+    if kind == "complex":
+        return complex(*[float(v) for v in inner])
     return torch.device(inner) if kind == "device" else float(inner)
 
 
