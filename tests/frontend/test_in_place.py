@@ -105,7 +105,7 @@ def of_one_tensor_to_itself(x):
     y = x * 1
     y[1:] += y[0]
     y[:, 0].copy_(y[:, 1])
-    return y.detach_() * 2
+    return y.detach_()
 
 
 def only_read_through_it(x):

@@ -43,6 +43,7 @@ class _Rewriting:
 
     def __init__(self, torch: Any, graph: Any) -> None:
         self.torch, self.graph = torch, graph
+        self.given = [n.name for n in self.results()]
         for node in list(graph.nodes):
             if _is_nothing(node):
                 node.replace_all_uses_with(node.args[0])
@@ -65,7 +66,6 @@ class _Rewriting:
 
     def run(self) -> dict[str, str]:
         """Rewrite; the names of results whose node is another one, with the new names."""
-        results = [n.name for n in self.results()]
         for node in list(self.graph.nodes):
             present = {n: self.read(n, node) for n in node.all_input_nodes if self.place(n) is not None}
             if _writes(node):
@@ -79,7 +79,7 @@ class _Rewriting:
         for node in reversed(self.views):
             if not node.users:
                 self.graph.erase_node(node)
-        return dict(zip(results, [n.name for n in self.results()]))
+        return dict(zip(self.given, [n.name for n in self.results()]))
 
     def results(self) -> list[Any]:
         """The nodes that the program gives."""
