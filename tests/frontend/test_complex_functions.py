@@ -38,11 +38,11 @@ def arithmetic(m: Any, z: Any, w: Any, x: Any) -> Any:
 
 
 def elementary(m: Any, z: Any, w: Any, x: Any) -> Any:
-    large = torch.tensor([1e30, -1e30, 3e-30, 0.0])
+    large, endless = torch.tensor([1e30, -1e30, 3e-30, 0.0]), torch.complex(torch.zeros(1), torch.tensor([torch.inf]))
     return [
         z.exp(), z.log(), z.sqrt(), z.rsqrt(), (-z).sqrt(), z.sin(), z.cos(), z.tan(), z.sinh(), z.cosh(), z.tanh(), torch.sigmoid(z),
         F.silu(w), torch.expm1(z / 8), z.sgn(), (0 * z).sgn(), z.angle(), (z * large).abs(), (z * 60).tanh(), (0 * z).sqrt(),
-        torch.log1p(z),
+        torch.log1p(z), endless.sqrt(),
     ]  # fmt: skip
 
 
