@@ -101,6 +101,22 @@ class Module:
         vm["main"](-1)
 
 
+def test_a_scalar_with_an_upper_bound_may_be_negative() -> None:
+    mod = parse("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), k: R.Prim("int64")):
+        R.func_attr({"tir_var_upper_bound": {"n": 4, "k": 3}})
+        n = T.int64()
+        y = R.nn.softmax(R.nn.softmax(R.broadcast_to(R.sum(x), R.shape([n - k]))))
+        return R.sum(y)
+""")
+    vm = unity.VirtualMachine(unity.compile(mod))
+    for k in (-5, 0, 3):
+        np.testing.assert_allclose(vm["main"](np.ones(4, "float32"), k), 1, rtol=1e-6)
+
+
 def test_products_and_quotients_of_symbols() -> None:
     """What no bound is known of keeps its formula; names of no symbol say nothing."""
     mod = parse("""

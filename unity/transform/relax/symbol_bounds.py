@@ -7,7 +7,7 @@ from ...ir.analysis.symbol_bounds import noted_bounds, promised_bounds
 from ...ir.build import const
 from ...ir.expr import IntImm
 from ...ir.function import Function
-from ...ir.types import Expr, PrimType
+from ...ir.types import Expr
 
 _MOST = (1 << 63) - 1
 
@@ -19,7 +19,8 @@ class SizeBounds:
         self.bounds = {**(noted_bounds(fn) if noted else {}), **promised_bounds(fn)}
         self.analyzer = Analyzer()
         for var, bounds in self.bounds.items():
-            least = max(bounds.least or 0, 0) if bounds.least is not None or not isinstance(var.ty, PrimType) else 0
+            lowest = -_MOST if var in fn.params else 0  # a scalar may be negative, a dimension may not
+            least = lowest if bounds.least is None else max(bounds.least, lowest)
             self.analyzer.bind_range(var, least, _MOST if bounds.most is None else bounds.most)
         self.limited = any([b.most is not None for b in self.bounds.values()])
 
