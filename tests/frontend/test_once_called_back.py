@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch_models import Calls  # noqa: E402
 
+pieces = pytest.importorskip("torch.nn.modules.linear_cross_entropy")
+
 import unity  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -36,9 +38,21 @@ def _renormalised(weight: Any, ids: Any) -> list[Any]:
     return [F.embedding(ids, weight.clone(), max_norm=1.0, norm_type=kind) for kind in kinds]
 
 
+def _losses(x: Any, weight: Any, target: Any) -> list[Any]:
+    each = pieces._linear_cross_entropy_batch_chunked_no_reduction
+    whole = pieces._linear_cross_entropy_batch_chunked
+    options: Any = (2, "balanced", torch.float32)
+    found = [each(x, weight, target, None, None, -100, *options)]
+    return found + [
+        whole(x, weight, target, weight[:, 0], None, how, 1, 0.0, *options, True, False, False, False)[0]
+        for how in ("mean", "sum")
+    ]
+
+
 CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "segments along an axis": (_segments, (DATA, LENGTHS)),
     "rows of a largest norm": (_renormalised, (torch.randn(7, 4), IDS)),
+    "losses of a linear layer": (_losses, (torch.randn(5, 3), torch.randn(4, 3), torch.tensor([0, 1, 2, 3, 0]))),
     "places of nothing": (
         lambda x, y: [torch.nonzero_static(x, size=3, fill_value=-7), torch.nonzero_static(y[0, 0], size=2)], (EMPTY, DATA[0])
     ),
