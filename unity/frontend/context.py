@@ -175,7 +175,9 @@ class Context:
 
 
 def number(value: Any, dtype: str) -> Expr:
-    """A Python number as a rank-0 constant."""
+    """A Python number as a rank-0 constant. Raises TypeError for one that only the data knows."""
+    if isinstance(value, Expr):
+        raise TypeError(f"a number known beforehand is needed, got {value}")
     if dtype == "bool":
         value = bool(value)
     return op.constant(np.array(value).astype(DataType(dtype).numpy))
