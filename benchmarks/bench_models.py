@@ -100,7 +100,9 @@ def measure(name: str, threads: int) -> dict[str, float]:
     import torch  # noqa: PLC0415
 
     import unity  # noqa: PLC0415
-    from unity.frontend import exported, report, trace  # noqa: PLC0415
+    from unity.frontend import exported  # noqa: PLC0415
+    from unity.frontend.capture import trace  # noqa: PLC0415
+    from unity.frontend.translate import report  # noqa: PLC0415
     from unity.vm import build  # noqa: PLC0415
 
     torch.manual_seed(0)
@@ -169,7 +171,7 @@ def whole(name: str, way: str, threads: int) -> dict[str, float]:
     import torch  # noqa: PLC0415
 
     import unity  # noqa: PLC0415
-    from unity.frontend import compiled_model, trace  # noqa: F401, PLC0415
+    from unity.frontend.capture import trace  # noqa: PLC0415
 
     torch.manual_seed(0)
     torch.set_num_threads(threads)

@@ -4,7 +4,7 @@ import numpy as np
 
 import unity
 from unity.script import tir as T
-from unity.transform.tir.thread_sync import thread_sync
+from unity.transform.tir.threads.thread_sync import thread_sync
 
 
 @T.prim_func

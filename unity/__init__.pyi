@@ -21,7 +21,7 @@ from .ffi.registry import (
 )
 from .ffi.tensor import Tensor as Tensor, tensor as tensor
 from .frontend.compile import compile as compile
-from .frontend.precision import Calibration as Calibration, calibrate as calibrate, quantize as quantize
+from .frontend.numerics.precision import Calibration as Calibration, calibrate as calibrate, quantize as quantize
 from .ir.module import IRModule as IRModule
 from .op.building.block_builder import BlockBuilder as BlockBuilder
 from .support.errors import UnityError as UnityError

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import unity
-from unity.frontend.accuracy import compare
+from unity.frontend.numerics.accuracy import compare
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.relax.quantization_probe import probed
-from unity.transform.relax.quantization_ranges import Grid, Seen, ranges_of
-from unity.transform.relax.quantize_products import sites
+from unity.transform.relax.precision.quantization_probe import probed
+from unity.transform.relax.precision.quantization_ranges import Grid, Seen, ranges_of
+from unity.transform.relax.precision.quantize_products import sites
 
 SCRIPT = """
 @I.ir_module

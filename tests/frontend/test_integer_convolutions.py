@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.accuracy import compare
+from unity.frontend.numerics.accuracy import compare
 from unity.ir.interpret import run
 from unity.script import parse
-from unity.transform.relax.quantization_ranges import Grid
+from unity.transform.relax.precision.quantization_ranges import Grid
 
 CONV = """
 @R.function

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.accuracy import compare
-from unity.frontend.precision import reduction_of
+from unity.frontend.numerics.accuracy import compare
+from unity.frontend.numerics.precision import reduction_of
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import FrontendError, UnityError
-from unity.transform.relax.quantize_weights import panel_width, quantize_weights, rounded, rounded_to_nibbles
+from unity.transform.relax.precision.quantize_weights import panel_width, quantize_weights, rounded, rounded_to_nibbles
 
 torch = pytest.importorskip("torch")
 

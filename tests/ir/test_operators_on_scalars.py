@@ -32,7 +32,13 @@ def test_shapes_are_written_with_them() -> None:
 
 def test_texts_and_scalars_beside_tensors_have_no_operators() -> None:
     x = relax.Var("x", relax.TensorType((4,)))
-    for wrong in (lambda: tir.Var("n") + x, lambda: x - tir.Var("n"), lambda: x + "1", lambda: tir.Var("n") + "1", lambda: [1] - tir.Var("n")):
+    for wrong in (
+        lambda: tir.Var("n") + x,
+        lambda: x - tir.Var("n"),
+        lambda: x + "1",
+        lambda: tir.Var("n") + "1",
+        lambda: [1] - tir.Var("n"),
+    ):
         with pytest.raises(TypeError, match="unsupported operand"):
             wrong()
     k, n = te.var("k", "int64"), tir.Var("n", "int64")

@@ -11,7 +11,7 @@ from unity.script import parse
 from unity.support.errors import ScriptError
 from unity.transform.relax.gradient import gradient
 from unity.transform.relax.legalize_ops import legalize_ops
-from unity.transform.relax.to_mixed_precision import to_mixed_precision
+from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
 
 BF16 = DataType("bfloat16").numpy
 COUNTS = {"lstm": 4, "gru": 3, "rnn": 1}

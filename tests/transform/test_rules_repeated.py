@@ -13,7 +13,7 @@ from unity.script import parse
 from unity.transform.relax.legalize_ops import legalize_ops
 from unity.transform.rules import Machine, schedule_default
 from unity.transform.rules.apply import schedule_function
-from unity.transform.tir.sharing import BACKWARDS
+from unity.transform.tir.loops.sharing import BACKWARDS
 
 LSTM = """
 @I.ir_module

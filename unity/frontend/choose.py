@@ -35,14 +35,14 @@ from ..ir.types import Expr, TensorType
 from ..ir.walk import collect, free_vars, fresh_copy
 from ..support.errors import FrontendError, UnityError
 from ..target.target import Target
-from ..transform.relax.fuse_ops import FunctionTable
+from ..transform.relax.fusion.fuse_ops import FunctionTable
+from ..transform.relax.layout.winograd import by_tiles
 from ..transform.relax.rewriting import GraphRewriter
-from ..transform.relax.winograd import by_tiles
 from ..vm import build
 from ..vm.choices import Choice, Choices
 from ..vm.roofline import machine_roofline
 from .candidates import CONVOLUTION, LAYOUT, TILES, Tiles
-from .precision import PREPARE
+from .numerics.precision import PREPARE
 
 Candidate = LibraryKernel | Tiles | None
 """A kernel of a library, another program of ours, or (None) our schedule."""

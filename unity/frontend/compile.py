@@ -21,11 +21,11 @@ from ..vm.choices import Choices
 from ..vm.executable import Executable
 
 compile_model = late_function("unity.frontend.compiled_model", "compile_model")
-compile_reduced = late_function("unity.frontend.reduced", "compile_reduced")
+compile_reduced = late_function("unity.frontend.numerics.reduced", "compile_reduced")
 choose_measured = late_function("unity.frontend.choose", "choose_measured")
 analytic_choices = late_function("unity.frontend.choose", "analytic_choices")
 require_choose = late_function("unity.frontend.choose", "require_choose")
-reduction_of = late_function("unity.frontend.precision", "reduction_of")
+reduction_of = late_function("unity.frontend.numerics.precision", "reduction_of")
 
 
 @dataclass(slots=True, frozen=True)

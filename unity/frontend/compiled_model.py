@@ -20,20 +20,20 @@ from ..support.errors import FrontendError
 from ..transform.releases import Releases, module_constants
 from ..vm.executable import Executable
 from ..vm.torch_model.model import TorchModel
-from .accuracy import Accuracy, as_inputs
-from .calibration import Quantization
+from .capture.dynamic import least_promised
+from .capture.inputs import forward_signature
+from .capture.refusals import refuse_training
+from .capture.remember import remembered_export
+from .capture.trace import export
 from .compile import BuildOptions, compile_chosen
 from .discard import copied_weights, eraser, follow
-from .dynamic import least_promised
 from .exported import Options
 from .imported import Imported, imported
-from .inputs import forward_signature
-from .precision import Reduction
-from .reduced import model_accuracy, model_results
-from .refusals import refuse_training
-from .remember import remembered_export
-from .report import FallbackWarning
-from .trace import export
+from .numerics.accuracy import Accuracy, as_inputs
+from .numerics.calibration import Quantization
+from .numerics.precision import Reduction
+from .numerics.reduced import model_accuracy, model_results
+from .translate.report import FallbackWarning
 
 
 def compile_model(

@@ -25,12 +25,12 @@ from ..target.target import Target
 from ..vm.machine import VirtualMachine
 from ..vm.torch_model.memory import separate
 from .compile import BuildOptions, compile_chosen
-from .context import Context, dtype_name
-from .fallback import Deferred, complex_of
-from .fast_paths import decompositions
-from .graph import GraphImporter
-from .report import FallbackWarning, Gap, ImportReport
-from .symbols import Symbols
+from .translate.context import Context, dtype_name
+from .translate.fallback import Deferred, complex_of
+from .translate.fast_paths import decompositions
+from .translate.graph import GraphImporter
+from .translate.report import FallbackWarning, Gap, ImportReport
+from .translate.symbols import Symbols
 
 _MODES: dict[str | None, dict[str, Any]] = {
     None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"choose": "measured"},

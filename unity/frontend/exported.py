@@ -26,18 +26,18 @@ from ..support.collector import no_collection
 from ..support.errors import FFIError, FrontendError
 from ..support.extras import require
 from ..vm.torch_model.arguments import refuse_tensor
-from .context import Context, dtype_name, dtype_of
-from .control import ASSERTIONS, READS, is_cond
-from .cut_bounds import cut_conditions
+from .capture.guards import guard_conditions
+from .capture.trace import export, functional, sample_inputs
 from .discard import memory_key
-from .fallback import Deferred, complex_of
-from .graph import GraphImporter
-from .guards import guard_conditions
-from .index_checks import check_indices, constant_conditions
-from .loops import is_loop
-from .report import FallbackWarning, Gap, ImportReport
-from .symbols import Symbols
-from .trace import export, functional, sample_inputs
+from .translate.context import Context, dtype_name, dtype_of
+from .translate.control import ASSERTIONS, READS, is_cond
+from .translate.cut_bounds import cut_conditions
+from .translate.fallback import Deferred, complex_of
+from .translate.graph import GraphImporter
+from .translate.index_checks import check_indices, constant_conditions
+from .translate.loops import is_loop
+from .translate.report import FallbackWarning, Gap, ImportReport
+from .translate.symbols import Symbols
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,10 +11,10 @@ from ..ir.module import IRModule
 from ..ir.types import TensorType
 from ..ir.walk import collect
 from ..vm.torch_model.interface import Interface
+from .capture.trace import functional
 from .discard import Held
 from .exported import Options, float_outputs, import_program, output_constants, state_updates
-from .report import ImportReport
-from .trace import functional
+from .translate.report import ImportReport
 
 
 @dataclass(slots=True, frozen=True)

@@ -15,7 +15,7 @@ from ..support.errors import PassError
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.base import Pass, dataflowblock_pass, function_pass, module_pass
 from ..transform.library import PASSES
-from ..transform.relax.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
+from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
 from ..transform.tvm_names import TVM_NAMES
 
 _BUILT_IN: dict[str, dict[str, Any]] = {

@@ -165,6 +165,9 @@ def acosh(x: Any) -> Any:
 def add(x1: Any, x2: Any) -> Any:
     """x1 + x2."""
 
+def airy_ai(x: Any) -> Any:
+    """Airy's function Ai, the solution of y'' = x y that vanishes for large x."""
+
 def all(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Are all elements over axes not 0."""
 
@@ -353,6 +356,9 @@ def gather_elements(data: Any, indices: Any, axis: Any = 0) -> Any:
 def gather_nd(data: Any, indices: Any, batch_dims: Any = 0) -> Any:
     """Slices of data at the index tuples in the last axis of indices."""
 
+def gcd(x1: Any, x2: Any) -> Any:
+    """Greatest common divisor of integers."""
+
 def greater(x1: Any, x2: Any) -> Any:
     """x1 > x2."""
 
@@ -424,6 +430,9 @@ def layout_transform(
     input_axis_separators: Any = None,
 ) -> Any:
     """The elements in another layout: element ``i`` stands at ``index_map(i)``; dimensions the map divides are rounded up."""
+
+def lcm(x1: Any, x2: Any) -> Any:
+    """Least common multiple of integers; 0 with anything is 0."""
 
 def left_shift(x1: Any, x2: Any) -> Any:
     """Bits moved up; 0 from the width on."""
@@ -558,6 +567,9 @@ def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
 
 def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
     """round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point."""
+
+def reinterpret(x: Any, dtype: Any) -> Any:
+    """The memory of x read as another dtype; its last axis grows or shrinks with the size of an element."""
 
 def repeat(data: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element several times in a row."""
@@ -843,12 +855,14 @@ class image:
     def resize1d(
         data: Any,
         size: Any,
+        roi: Any = None,
         layout: builtins.str = "NCW",
         method: builtins.str = "linear",
         coordinate_transformation_mode: builtins.str = "half_pixel",
         rounding_method: builtins.str = "round",
         cubic_alpha: Any = -0.75,
         cubic_exclude: builtins.bool = False,
+        extrapolation_value: Any = 0.0,
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:
@@ -858,12 +872,14 @@ class image:
     def resize2d(
         data: Any,
         size: Any,
+        roi: Any = None,
         layout: builtins.str = "NCHW",
         method: builtins.str = "linear",
         coordinate_transformation_mode: builtins.str = "half_pixel",
         rounding_method: builtins.str = "round",
         cubic_alpha: Any = -0.75,
         cubic_exclude: builtins.bool = False,
+        extrapolation_value: Any = 0.0,
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:
@@ -873,12 +889,14 @@ class image:
     def resize3d(
         data: Any,
         size: Any,
+        roi: Any = None,
         layout: builtins.str = "NCDHW",
         method: builtins.str = "linear",
         coordinate_transformation_mode: builtins.str = "half_pixel",
         rounding_method: builtins.str = "round",
         cubic_alpha: Any = -0.75,
         cubic_exclude: builtins.bool = False,
+        extrapolation_value: Any = 0.0,
         out_dtype: Any = None,
         scales: Any = None,
     ) -> Any:

@@ -87,7 +87,7 @@ def late_function(module: str, name: str) -> Callable[..., Any]:
 
 
 def import_all(*packages: ModuleType) -> None:
-    """Import every module that lies in packages."""
+    """Import every module that lies in packages and in their folders."""
     for package in packages:
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(found.name)

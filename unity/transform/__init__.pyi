@@ -26,71 +26,71 @@ from .instrument import (
     pass_instrument as pass_instrument,
 )
 from .library import PASSES as PASSES
-from .relax.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
-from .relax.alter_op_impl import alter_op_impl as alter_op_impl
-from .relax.annotate_tir_op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
-from .relax.attach_global_symbol import attach_global_symbol as attach_global_symbol
-from .relax.bind_params import bind_params as bind_params
-from .relax.bind_symbolic_vars import bind_symbolic_vars as bind_symbolic_vars
-from .relax.bundle_model_params import bundle_model_params as bundle_model_params
-from .relax.canonicalize import canonicalize as canonicalize
-from .relax.clean_signatures import (
+from .relax.algebra.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
+from .relax.algebra.canonicalize import canonicalize as canonicalize
+from .relax.algebra.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
+from .relax.algebra.compute_prim_value import compute_prim_value as compute_prim_value
+from .relax.algebra.decompose_ops import (
+    decompose_ops_for_inference as decompose_ops_for_inference,
+    decompose_ops_for_training as decompose_ops_for_training,
+)
+from .relax.algebra.eliminate_common_subexpr import eliminate_common_subexpr as eliminate_common_subexpr
+from .relax.algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d as fold_batch_norm_to_conv2d
+from .relax.algebra.fold_constant import fold_constant as fold_constant
+from .relax.algebra.fuse_transpose_matmul import fuse_transpose_matmul as fuse_transpose_matmul
+from .relax.algebra.matmul_algebra import (
+    expand_matmul_of_sum as expand_matmul_of_sum,
+    reorder_permute_dims_after_concat as reorder_permute_dims_after_concat,
+    reorder_take_after_matmul as reorder_take_after_matmul,
+)
+from .relax.algebra.remove_redundant_reshape import remove_redundant_reshape as remove_redundant_reshape
+from .relax.form.convert_to_dataflow import convert_to_dataflow as convert_to_dataflow
+from .relax.form.dead_code import dead_code as dead_code
+from .relax.form.normalize import normalize as normalize
+from .relax.form.to_non_dataflow import to_non_dataflow as to_non_dataflow
+from .relax.form.topological_sort import topological_sort as topological_sort
+from .relax.functions.attach_global_symbol import attach_global_symbol as attach_global_symbol
+from .relax.functions.clean_signatures import (
     expand_tuple_arguments as expand_tuple_arguments,
     remove_unused_outputs as remove_unused_outputs,
     remove_unused_parameters as remove_unused_parameters,
 )
-from .relax.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul
-from .relax.compute_prim_value import compute_prim_value as compute_prim_value
-from .relax.convert_layout import convert_layout as convert_layout
-from .relax.convert_to_dataflow import convert_to_dataflow as convert_to_dataflow
-from .relax.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
-from .relax.dead_code import dead_code as dead_code
-from .relax.decompose_ops import (
-    decompose_ops_for_inference as decompose_ops_for_inference,
-    decompose_ops_for_training as decompose_ops_for_training,
-)
-from .relax.eliminate_common_subexpr import eliminate_common_subexpr as eliminate_common_subexpr
-from .relax.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d as fold_batch_norm_to_conv2d
-from .relax.fold_constant import fold_constant as fold_constant
-from .relax.fuse_ops import fuse_ops as fuse_ops
-from .relax.fuse_ops_by_pattern import (
+from .relax.functions.inline_private_functions import inline_private_functions as inline_private_functions
+from .relax.functions.lambda_lift import lambda_lift as lambda_lift
+from .relax.functions.normalize_global_var import normalize_global_var as normalize_global_var
+from .relax.functions.remove_purity_checking import remove_purity_checking as remove_purity_checking
+from .relax.fusion.annotate_tir_op_pattern import annotate_tir_op_pattern as annotate_tir_op_pattern
+from .relax.fusion.fuse_ops import fuse_ops as fuse_ops
+from .relax.fusion.fuse_ops_by_pattern import (
     FusionPattern as FusionPattern,
     fuse_ops_by_pattern as fuse_ops_by_pattern,
     get_pattern as get_pattern,
     get_patterns_with_prefix as get_patterns_with_prefix,
     register_patterns as register_patterns,
 )
-from .relax.fuse_tir import fuse_tir as fuse_tir
-from .relax.fuse_transpose_matmul import fuse_transpose_matmul as fuse_transpose_matmul
+from .relax.fusion.fuse_tir import fuse_tir as fuse_tir
+from .relax.fusion.merge_composite_functions import merge_composite_functions as merge_composite_functions
+from .relax.fusion.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
 from .relax.gradient import gradient as gradient
-from .relax.inline_private_functions import inline_private_functions as inline_private_functions
-from .relax.kill_after_last_use import kill_after_last_use as kill_after_last_use
-from .relax.lambda_lift import lambda_lift as lambda_lift
-from .relax.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
-from .relax.lazy_transform_params import lazy_transform_params as lazy_transform_params
+from .relax.layout.alter_op_impl import alter_op_impl as alter_op_impl
+from .relax.layout.convert_layout import convert_layout as convert_layout
+from .relax.layout.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
+from .relax.layout.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
+from .relax.layout.winograd import winograd as winograd
 from .relax.legalize_ops import legalize_ops as legalize_ops
-from .relax.lift_transform_params import lift_transform_params as lift_transform_params
-from .relax.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_tensor
-from .relax.lower_call_dps import lower_call_dps as lower_call_dps
-from .relax.matmul_algebra import (
-    expand_matmul_of_sum as expand_matmul_of_sum,
-    reorder_permute_dims_after_concat as reorder_permute_dims_after_concat,
-    reorder_take_after_matmul as reorder_take_after_matmul,
-)
-from .relax.merge_composite_functions import merge_composite_functions as merge_composite_functions
-from .relax.normalize import normalize as normalize
-from .relax.normalize_global_var import normalize_global_var as normalize_global_var
-from .relax.optimize_layout_transform import optimize_layout_transform as optimize_layout_transform
+from .relax.memory.dataflow_use_inplace_calls import dataflow_use_inplace_calls as dataflow_use_inplace_calls
+from .relax.memory.kill_after_last_use import kill_after_last_use as kill_after_last_use
+from .relax.memory.lower_alloc_tensor import lower_alloc_tensor as lower_alloc_tensor
+from .relax.memory.lower_call_dps import lower_call_dps as lower_call_dps
+from .relax.memory.plan_memory import plan_memory as plan_memory
+from .relax.memory.rewrite_reshape import rewrite_reshape as rewrite_reshape
+from .relax.parameters.bind_params import bind_params as bind_params
+from .relax.parameters.bind_symbolic_vars import bind_symbolic_vars as bind_symbolic_vars
+from .relax.parameters.bundle_model_params import bundle_model_params as bundle_model_params
+from .relax.parameters.lazy_params import lazy_get_input as lazy_get_input, lazy_set_output as lazy_set_output
+from .relax.parameters.lazy_transform_params import lazy_transform_params as lazy_transform_params
+from .relax.parameters.lift_transform_params import lift_transform_params as lift_transform_params
+from .relax.parameters.update_param_type import update_param_type as update_param_type
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
-from .relax.plan_memory import plan_memory as plan_memory
-from .relax.remove_purity_checking import remove_purity_checking as remove_purity_checking
-from .relax.remove_redundant_reshape import remove_redundant_reshape as remove_redundant_reshape
-from .relax.rewrite_reshape import rewrite_reshape as rewrite_reshape
-from .relax.run_codegen import register_codegen as register_codegen, run_codegen as run_codegen
-from .relax.shift_signed_data import shift_signed_data as shift_signed_data
-from .relax.split_layout_rewrite_preproc import split_layout_rewrite_preproc as split_layout_rewrite_preproc
-from .relax.to_mixed_precision import to_mixed_precision as to_mixed_precision
-from .relax.to_non_dataflow import to_non_dataflow as to_non_dataflow
-from .relax.topological_sort import topological_sort as topological_sort
-from .relax.update_param_type import update_param_type as update_param_type
-from .relax.winograd import winograd as winograd
+from .relax.precision.shift_signed_data import shift_signed_data as shift_signed_data
+from .relax.precision.to_mixed_precision import to_mixed_precision as to_mixed_precision

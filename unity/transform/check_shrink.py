@@ -28,8 +28,8 @@ from ..ir.types import TensorType
 from ..ir.verify import is_well_formed
 from ..ir.walk import Rewriter, collect
 from ..support.errors import UnityError
-from .relax.clean_signatures import needed_params
-from .relax.dead_code import clean_function
+from .relax.form.dead_code import clean_function
+from .relax.functions.clean_signatures import needed_params
 from .relax.retype import retype, substitute_folded
 
 Fails = Callable[[IRModule], bool]

@@ -32,7 +32,7 @@ from ..transform.base import Pass, PassContext, Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.releases import Releases, module_constants
 from ..transform.rules.base import scheduled_for
-from ..transform.tir.bind_shared import bind_shared
+from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import CPU_PIPELINE
 from ..transform.traced import peek
 from .bytecode import Program

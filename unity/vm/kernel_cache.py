@@ -36,7 +36,7 @@ from ..target.cpu.codegen import (
 from ..target.cpu.imported import imported_texts
 from ..target.target import Target
 from ..transform.base import PassContext, Pipeline
-from ..transform.tir.bind_shared import bind_shared
+from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .codec import read_signature, signature_data
 

@@ -9,8 +9,8 @@ from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.relax.convert_layout import convert_layout
-from unity.transform.relax.fold_constant import fold_constant
+from unity.transform.relax.algebra.fold_constant import fold_constant
+from unity.transform.relax.layout.convert_layout import convert_layout
 
 RNG = np.random.default_rng(0)
 ALWAYS = convert_layout.with_options(always=True, lanes=4)

@@ -6,7 +6,7 @@ import unity
 from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
-from unity.transform.relax.merge_families import FAMILY, merge_families
+from unity.transform.relax.fusion.merge_families import FAMILY, merge_families
 
 STEPS = range(3, 3 + FAMILY)
 

@@ -32,15 +32,15 @@ from unity.transform.dpl import (
     rewrite_call,
     wildcard,
 )
-from unity.transform.relax.fuse_ops_by_pattern import (
+from unity.transform.relax.fusion.fuse_ops_by_pattern import (
     fuse_ops_by_pattern,
     get_pattern,
     get_patterns_with_prefix,
     register_patterns,
 )
-from unity.transform.relax.merge_composite_functions import merge_composite_functions
+from unity.transform.relax.fusion.merge_composite_functions import merge_composite_functions
+from unity.transform.relax.fusion.run_codegen import CODEGENS, register_codegen, run_codegen
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
-from unity.transform.relax.run_codegen import CODEGENS, register_codegen, run_codegen
 
 PARAMS = 'x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32"), b: R.Tensor((4,), "float32")'
 

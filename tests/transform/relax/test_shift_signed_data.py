@@ -6,7 +6,7 @@ import pytest
 import unity
 from unity.ir.interpret import run
 from unity.script import parse
-from unity.transform.relax.shift_signed_data import shift_signed_data
+from unity.transform.relax.precision.shift_signed_data import shift_signed_data
 from unity.transform.rules.base import scheduled_for
 
 FEATURES = "+avx512vnni"

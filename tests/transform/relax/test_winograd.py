@@ -12,7 +12,7 @@ from unity.ir.verify import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.relax.winograd import transformed_weights, winograd
+from unity.transform.relax.layout.winograd import transformed_weights, winograd
 from unity.transform.rules.winograd import MATRICES
 
 

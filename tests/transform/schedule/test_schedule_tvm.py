@@ -13,7 +13,7 @@ from unity import te, tir
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import ROWS, Schedule, Trace
 from unity.transform.schedule.absent import INSTEAD
-from unity.transform.schedule.tvm_trace import _KINDS
+from unity.transform.schedule.traces.tvm_trace import _KINDS
 
 RECORD = json.loads((Path(__file__).parent / "trace_tvm.json").read_text(encoding="utf-8"))
 """A trace as TVM 0.27 writes it, of the product below."""

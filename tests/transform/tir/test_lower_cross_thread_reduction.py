@@ -12,7 +12,7 @@ import unity
 from unity.script import parse
 from unity.target import GPU_PIPELINE
 from unity.transform.schedule import Schedule
-from unity.transform.tir.lower_cross_thread_reduction import lower_cross_thread_reduction
+from unity.transform.tir.threads.lower_cross_thread_reduction import lower_cross_thread_reduction
 
 SOURCE = """
 @I.ir_module

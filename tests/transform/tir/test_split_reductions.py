@@ -9,7 +9,7 @@ import unity
 from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse, script
-from unity.transform.tir.split_reductions import split_reductions
+from unity.transform.tir.reductions.split_reductions import split_reductions
 
 
 def program(shape, axes, step="C + X", init="0", dtype="float32"):

@@ -14,7 +14,7 @@ from unity.ir.walk import collect
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.target.gpu_check import check_gpu
-from unity.transform.tir.thread_sync import thread_sync
+from unity.transform.tir.threads.thread_sync import thread_sync
 
 SYNC = 'T.tvm_storage_sync("shared")'
 

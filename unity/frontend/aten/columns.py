@@ -14,7 +14,7 @@ from ...ir.build import add, floordiv, mul, sub
 from ...ir.expr import IntImm
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, pair, rank_of, refuse, shape_of, to_dim
+from ..translate.context import Args, Context, aten, pair, rank_of, refuse, shape_of, to_dim
 from .shape import cut, swap
 
 _TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}

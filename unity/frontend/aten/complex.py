@@ -14,7 +14,7 @@ from typing import Any
 from ... import op
 from ...ir.expr import ShapeExpr
 from ...ir.types import Expr
-from ..context import (
+from ..translate.context import (
     ATEN,
     Args,
     Context,
@@ -25,7 +25,7 @@ from ..context import (
     shape_of,
     to_dim,
 )
-from ..fallback import Deferred
+from ..translate.fallback import Deferred
 from .shape import cut
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ... import op
 from ...ir.expr import ShapeExpr
 from ...ir.types import Expr
-from ..context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
+from ..translate.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of
 from .complex import Made, Pair, enter, kept, pair_of, times, zeros
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ... import op
 from ...ir.types import Expr
-from ..context import ATEN, Args, Context, rank_of, refuse, shape_of
+from ..translate.context import ATEN, Args, Context, rank_of, refuse, shape_of
 from .complex import Made, Pair, enter, kept, pair_of, times, zeros
 from .shape import swap
 

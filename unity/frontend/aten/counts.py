@@ -16,7 +16,7 @@ from ...ir import build
 from ...ir.expr import ShapeExpr
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import (
+from ..translate.context import (
     Args,
     Context,
     Result,

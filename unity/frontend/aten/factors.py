@@ -9,7 +9,7 @@ from ... import op
 from ...ir.build import add, minimum, mul
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, axis_of, rank_of, refuse, shape_of, to_dim
+from ..translate.context import Args, Context, Result, aten, axis_of, rank_of, refuse, shape_of, to_dim
 from .linalg import factors, identity, lead_axes, solution, unit_matrices
 from .shape import cut, permute, swap
 

@@ -12,7 +12,19 @@ from ...ir.build import add, floordiv, sub
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    to_dim,
+)
 from .complex import Pair, enter, kept, zeros
 from .roots import back_to_real, transform
 from .shape import cut, permute

@@ -11,7 +11,19 @@ from ...ir.relation import Answer, same_dims, tensor_type
 from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
 from ...op.rules import product
-from ..context import Args, Context, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
 from .reduce import norm
 from .rounding import rounded_once
 from .shape import cut, permute

@@ -15,7 +15,7 @@ from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import Answer, same_dims
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import (
+from ..translate.context import (
     ATEN,
     Args,
     Context,

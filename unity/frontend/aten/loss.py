@@ -7,7 +7,7 @@ from typing import Any
 from ... import op
 from ...ir import build
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from ..translate.context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
 from .reduce import norm
 from .rounding import rounded_once
 

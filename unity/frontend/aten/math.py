@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import op
 from ...ir.types import Expr
-from ..context import Args, Context, aten, is_float, number
+from ..translate.context import Args, Context, aten, is_float, number
 from .rounding import exact_numbers, rounded_once
 
 _SAME = {

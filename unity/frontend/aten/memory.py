@@ -14,8 +14,8 @@ from ...ir.expr import IntImm
 from ...ir.types import Expr
 from ...op.rules import product
 from ...support.extras import require
-from ..context import Args, Context, aten, shape_of, to_dim
-from ..report import MemoryGap
+from ..translate.context import Args, Context, aten, shape_of, to_dim
+from ..translate.report import MemoryGap
 from .shape import permute
 from .view import has_none, places, strided
 

@@ -10,7 +10,7 @@ from ...ir.build import const
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import (
+from ..translate.context import (
     Args,
     Context,
     aten,

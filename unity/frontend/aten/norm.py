@@ -9,7 +9,19 @@ from ...ir import build
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, dtype_name, dtype_of, number, rank_of, refuse, shape_of, static, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    dtype_name,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
 from .index import has_none
 
 

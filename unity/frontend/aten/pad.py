@@ -9,7 +9,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
-from ..context import Args, Context, aten, is_float, number, rank_of, shape_of, to_dim
+from ..translate.context import Args, Context, aten, is_float, number, rank_of, shape_of, to_dim
 from .shape import cut
 
 

@@ -10,7 +10,19 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr, TupleGetItem
 from ...ir.types import Expr, ShapeType
-from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    to_dim,
+)
 from .rounding import rounded_once
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ... import op
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
-from ..context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
+from ..translate.context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
 from .shape import permute
 
 _RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}

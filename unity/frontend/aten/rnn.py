@@ -9,7 +9,7 @@ from ... import op
 from ...ir import build
 from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
-from ..context import Args, Context, aten, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import Args, Context, aten, number, rank_of, refuse, shape_of, to_dim
 from .shape import cut, permute, replaced, swap
 
 

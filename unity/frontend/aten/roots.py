@@ -15,7 +15,7 @@ from ...ffi.dtype import DataType
 from ...ir.build import add, ceildiv, floordiv, mul, sub
 from ...ir.expr import IntImm
 from ...ir.types import Expr
-from ..context import Context, dtype_of, number, shape_of, to_dim
+from ..translate.context import Context, dtype_of, number, shape_of, to_dim
 from .complex import Pair, kept, times
 from .shape import cut, permute
 

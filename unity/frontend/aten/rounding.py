@@ -12,7 +12,7 @@ from ... import op
 from ...ffi.dtype import DataType
 from ...ir.types import Expr, TensorType
 from ...op.lowering import SMALL_FLOATS
-from ..context import Args, Context, Result, Translate, dtype_of
+from ..translate.context import Args, Context, Result, Translate, dtype_of
 
 
 def widened(c: Context, value: Any) -> Any:

@@ -10,7 +10,19 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, axis_of, dtype_of, is_float, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    to_dim,
+)
 from .index import at_least_vector, has_none, is_mask, places_of
 from .shape import cut, permute
 

@@ -10,7 +10,7 @@ from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr, ShapeType
 from ...op.rules import product
-from ..context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
+from ..translate.context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 
 @aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unsqueeze.default",

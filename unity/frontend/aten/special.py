@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ... import op
 from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse, static, to_dim
+from ..translate.context import Args, Context, Result, aten, dtype_of, is_float, number, rank_of, refuse, static, to_dim
 from .rounding import rounded_once
 
 _FLOAT = {

@@ -13,7 +13,7 @@ from ... import op
 from ...ir.build import maximum, sub
 from ...ir.expr import TupleGetItem
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import Args, Context, Result, aten, dtype_of, number, rank_of, refuse, shape_of, to_dim
 from .index import has_none
 from .linalg import unit_matrices
 from .shape import cut, swap

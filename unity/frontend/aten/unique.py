@@ -11,7 +11,19 @@ from ...ir.build import mul
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import tensor_type
 from ...ir.types import Expr
-from ..context import Args, Context, Result, aten, axis_of, dtype_of, number, rank_of, refuse, shape_of, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    Result,
+    aten,
+    axis_of,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    to_dim,
+)
 from .index import chosen, has_none
 from .shape import permute
 

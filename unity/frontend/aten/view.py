@@ -10,7 +10,7 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import (
+from ..translate.context import (
     ATEN,
     Args,
     Context,

@@ -14,7 +14,20 @@ from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ...op.rules import product
-from ..context import Args, Context, aten, dtype_of, is_float, number, pair, rank_of, refuse, shape_of, static, to_dim
+from ..translate.context import (
+    Args,
+    Context,
+    aten,
+    dtype_of,
+    is_float,
+    number,
+    pair,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
 from .columns import grouped
 from .rounding import sum_dtype
 from .shape import cut

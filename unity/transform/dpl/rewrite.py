@@ -26,8 +26,8 @@ from ...ir.node import replace
 from ...ir.types import Expr
 from ...ir.walk import Rewriter, used_vars
 from ...support.errors import PassError
-from ..relax.dead_code import clean_function
-from ..relax.normalize import normalize
+from ..relax.form.dead_code import clean_function
+from ..relax.form.normalize import normalize
 from ..relax.rewriting import GraphRewriter, Replaced
 from .context import PatternContext
 from .match import match_expr

@@ -32,9 +32,9 @@ from ...op.table import constant
 from ...op.te_gradients import TE_GRADIENTS
 from ...support.errors import PassError
 from ..base import module_pass
-from .convert_to_dataflow import ConvertToDataflowOptions, convert_to_dataflow
+from .form.convert_to_dataflow import ConvertToDataflowOptions, convert_to_dataflow
+from .form.to_non_dataflow import to_non_dataflow
 from .sharing import leaf_vars
-from .to_non_dataflow import to_non_dataflow
 
 
 @dataclass(slots=True, frozen=True)

@@ -24,7 +24,7 @@ from ...op.call_inputs import CallInputs
 from ...support.errors import UnityError
 from ...te.sharing import KernelTable
 from ..base import module_pass
-from .call_key import call_key
+from .fusion.call_key import call_key
 from .rewriting import GraphRewriter, Replaced
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ...ir.expr import Call, Var, VarBinding
 from ...ir.function import Function
 from ...ir.types import Expr
-from .liveness import op_called
+from .memory.liveness import op_called
 from .rewriting import GraphRewriter, each_binding
 from .sharing import Visibility, changed_vars
 

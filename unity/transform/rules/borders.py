@@ -8,7 +8,7 @@ from ...ir.expr import Call, Var
 from ...ir.scalar import BufferLoad
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, used_vars
-from ..tir.nests import is_choice, stride_class
+from ..tir.loops.nests import is_choice, stride_class
 from .contraction import extent_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.expr import IntImm
-from ..tir.chunk_sizes import chunk_of
-from ..tir.loop_partition import HINT
+from ..tir.loops.loop_partition import HINT
+from ..tir.reductions.chunk_sizes import chunk_of
 from .contraction import Contraction
 
 if TYPE_CHECKING:

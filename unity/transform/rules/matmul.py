@@ -22,9 +22,9 @@ from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
 from ...support.late import late_function
-from ..tir.nests import slope
-from ..tir.prefetch_panels import SOFTWARE_PREFETCH_PANEL
-from ..tir.tile_shape import Machine as TileMachine, tile_shape
+from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
+from ..tir.loops.nests import slope
+from ..tir.reductions.tile_shape import Machine as TileMachine, tile_shape
 from .base import Machine, Rule, Scheduled, mark
 from .borders import spread_copy
 from .chunks import cut_into_chunks, sum_chunks, wants_chunks

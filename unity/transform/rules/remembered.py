@@ -18,7 +18,7 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.pack import NotPackable, pack, unpack
-from ..tir.bind_shared import bind_shared
+from ..tir.expressions.bind_shared import bind_shared
 from .base import Machine, Rule, Scheduled
 from .packing import Packing
 

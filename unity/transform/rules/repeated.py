@@ -20,9 +20,9 @@ from ...ir.scalar import BufferLoad
 from ...ir.stmt import AttrStmt, Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...ir.types import VOID_TYPE
 from ...ir.walk import Rewriter, collect, free_vars, fresh_copy
-from ..tir.nests import perfect_nest
-from ..tir.share_loops import share_loops
-from ..tir.sharing import BACKWARDS
+from ..tir.loops.nests import perfect_nest
+from ..tir.loops.share_loops import share_loops
+from ..tir.loops.sharing import BACKWARDS
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import contraction_of
 from .matmul import schedule_contraction

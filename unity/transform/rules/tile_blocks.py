@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...ir.expr import IntImm
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
-from ..tir.nests import slope
+from ..tir.loops.nests import slope
 from .base import Machine
 from .contraction import Contraction, extent_of
 

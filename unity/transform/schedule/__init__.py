@@ -1,12 +1,12 @@
 """Schedules: transform tensor programs by hand, step by step, each step checked.
 
-``Schedule`` is the handle; ``registry`` the table of primitives, one file per family; ``state`` the program and the
-index of its loops and blocks; ``conditions``, ``coverage``, ``dependence``, ``clash`` the analyses; ``refuse`` the
-errors; ``trace`` the record. Importing this package registers every primitive.
+``Schedule`` is the handle; ``registry`` the table of primitives; ``primitives`` has one file per family; ``proofs`` what they ask
+before they rewrite, ``rewrites`` how; ``state`` the program and the index of its loops and blocks; ``refuse`` the errors;
+``traces`` the record. Importing this package registers every primitive.
 """
 
 from ...support.errors import ScheduleError
-from . import (
+from .primitives import (
     annotations,
     block_layout,
     blockize,
@@ -33,8 +33,8 @@ from .registry import ROWS, Row, Sampled, primitive
 from .schedule import Schedule, install
 from .sref import Sref
 from .state import ScheduleState
-from .trace import Instruction, Trace
-from .values import BlockRV, ExprRV, LoopRV, SBlockRV
+from .traces.trace import Instruction, Trace
+from .traces.values import BlockRV, ExprRV, LoopRV, SBlockRV
 
 FAMILIES = (
     query,

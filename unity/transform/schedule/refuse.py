@@ -14,7 +14,7 @@ from ...ir.expr import Var
 from ...ir.node import Node
 from ...script.printer.show import script
 from ...support.errors import Note, ScheduleError
-from .clash import Clash
+from .proofs.clash import Clash
 from .sref import Sref
 
 LEVELS = ("detail", "fast", "none")

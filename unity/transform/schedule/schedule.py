@@ -20,16 +20,16 @@ from ...ir.types import Expr
 from ...ir.walk import substitute
 from ...support.deep import deep_recursion
 from ...support.errors import ScheduleError, UnityError
-from . import grade
 from .absent import INSTEAD
-from .dependence import regions
-from .location import Mark, run_at_mark
+from .primitives.location import Mark, run_at_mark
+from .proofs import grade
+from .proofs.dependence import regions
 from .refuse import LEVELS, Refused, picture, refuse
 from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .sref import Sref
 from .state import ScheduleState
-from .trace import Instruction, Trace
-from .values import BlockRV, ExprRV, LoopRV, RandomVar, kept
+from .traces.trace import Instruction, Trace
+from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, kept
 
 CHECK_STATE, CHECK_RESULT = 1, 2
 """Bits of ``debug_mask``: verify the index after every step; run every step's before and after in the reference

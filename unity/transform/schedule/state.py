@@ -27,8 +27,8 @@ from ...ir.stmt import (
 )  # fmt: skip
 from ...support.deep import deep_recursion
 from ...support.errors import InternalError, ScheduleError
+from .rewrites.tree import as_root, outer_form, swap
 from .sref import Item, Sref, items_below, items_in, key_of
-from .tree import as_root, outer_form, swap
 
 
 @dataclass(slots=True, frozen=True)

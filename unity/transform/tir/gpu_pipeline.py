@@ -6,16 +6,16 @@ Blocks become plain statements, buffers of kernels shrink to what one owner touc
 from __future__ import annotations
 
 from ..base import Pipeline
-from .canonicalize_loop import canonicalize_loop
-from .compact_thread_buffers import compact_thread_buffers
-from .convert_blocks_to_opaque import convert_blocks_to_opaque
-from .lower_cross_thread_reduction import lower_cross_thread_reduction
-from .lower_init_block import lower_init_block
-from .lower_match_buffer import lower_match_buffer
-from .lower_opaque_block import lower_opaque_block
-from .plan_buffer_allocation import plan_buffer_allocation
-from .simplify import simplify
-from .thread_sync import thread_sync
+from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
+from .blocks.lower_init_block import lower_init_block
+from .blocks.lower_match_buffer import lower_match_buffer
+from .blocks.lower_opaque_block import lower_opaque_block
+from .blocks.plan_buffer_allocation import plan_buffer_allocation
+from .expressions.simplify import simplify
+from .loops.canonicalize_loop import canonicalize_loop
+from .threads.compact_thread_buffers import compact_thread_buffers
+from .threads.lower_cross_thread_reduction import lower_cross_thread_reduction
+from .threads.thread_sync import thread_sync
 
 GPU_PIPELINE = Pipeline((
     canonicalize_loop,

@@ -1,7 +1,7 @@
 """Pattern kinds of tensor programs, read off their blocks: what may be fused with what.
 
 Here: ``analyze_pattern``: one kind for a program and one for each of its inputs. Nothing depends on names of operators, and
-symbolic shapes count as any number. Not here: the grouping itself (`transform/relax/fuse_ops.py`).
+symbolic shapes count as any number. Not here: the grouping itself (`transform/relax/fusion/fuse_ops.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqSt
 from ...ir.structural import structural_equal
 from ...ir.types import Expr
 from ...ir.walk import collect
-from .auto_inline import (
+from .blocks.auto_inline import (
     MANY_READERS,
     Reading,
     each_reads_once,
@@ -30,8 +30,8 @@ from .auto_inline import (
     repeats,
     work,
 )
-from .inline_blocks import definition
-from .nests import calls_are_pure
+from .blocks.inline_blocks import definition
+from .loops.nests import calls_are_pure
 
 
 class OpPatternKind(IntEnum):

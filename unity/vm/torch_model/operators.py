@@ -1,7 +1,7 @@
 """Torch operators that programs call back: the registered functions behind ``torch.ops.<name>``, and what their calls cost so far.
 
-The first argument of a call is a JSON template (`frontend/fallback.py` writes it). The functions see zero-copy torch tensors; a
-result never shares memory with an operand.
+The first argument of a call is a JSON template (`frontend/translate/fallback.py` writes it). The functions see zero-copy torch
+tensors; a result never shares memory with an operand.
 """
 
 from __future__ import annotations

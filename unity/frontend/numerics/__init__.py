@@ -1,0 +1,1 @@
+"""Models in reduced precision: calibrated, compared, chosen."""

@@ -1,0 +1,1 @@
+"""Passes that compute less by the meaning of operators: common values, constants, products in another order."""

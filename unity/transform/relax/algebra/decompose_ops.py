@@ -1,0 +1,168 @@
+"""Composite operators become their parts, so that passes and kernels see simple ones.
+
+``decompose_ops_for_inference``: batch_norm with given statistics, dropout (nothing at inference), tensor_to_shape of a known
+length. ``decompose_ops_for_training``: layer_norm and rms_norm as well, into operators with simple gradients. 16-bit floats
+are computed in float32 and rounded once, as the operators do. Rules of one's own: the option ``custom``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import Call, ShapeExpr, Tuple
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.relation import dims
+from ....ir.types import Expr, TensorType
+from ....op.elements import elementwise
+from ....op.elements.binary import add, divide, multiply, subtract
+from ....op.lines import reduce
+from ....op.lowering import SMALL_FLOATS
+from ....op.moves import create, manipulate
+from ....op.nn.norm import norm_axes
+from ....op.rules import bool_attr, int_attr, normal_axis
+from ....op.table import constant
+from ...base import module_pass
+from ..form.dead_code import require_functions
+from ..form.normalize import normal_form
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter
+
+Rule = Callable[[Call], "Expr | None"]
+
+
+def _dtype(call: Call) -> str | None:
+    ty = call.args[0].ty
+    return ty.dtype.name if isinstance(ty, TensorType) and ty.dtype is not None and ty.ndim >= 0 else None
+
+
+def _wide(value: Expr, dtype: str) -> Expr:
+    return create.astype(value, dtype="float32") if dtype in SMALL_FLOATS else value
+
+
+def _narrow(value: Expr, dtype: str) -> Expr:
+    return create.astype(value, dtype=dtype) if dtype in SMALL_FLOATS else value
+
+
+def _number(value: float, dtype: str) -> Expr:
+    return constant(value, "float32" if dtype in SMALL_FLOATS else dtype)
+
+
+def _along(param: Expr, rank: int, axes: Sequence[int]) -> Expr:
+    """A parameter over ``axes`` so that it broadcasts against a tensor of ``rank`` axes."""
+    others = [a for a in range(rank) if a not in axes]
+    return manipulate.expand_dims(param, axis=others) if others else param
+
+
+def batch_norm(call: Call) -> Expr | None:
+    """``(x - mean) / sqrt(var + epsilon) * gamma + beta``, and the statistics handed on."""
+    dtype = _dtype(call)
+    if dtype is None or bool_attr(call, "training", False):
+        return None
+    assert isinstance(call.args[0].ty, TensorType)
+    rank = call.args[0].ty.ndim
+    axis = [normal_axis(call, int_attr(call, "axis", 1), rank)]
+    x, gamma, beta, mean, var = [_wide(a, dtype) for a in call.args]
+    spread = elementwise.sqrt(add(var, _number(float(call.attrs.get("epsilon", 1e-5)), dtype)))
+    made: Expr = divide(subtract(x, _along(mean, rank, axis)), _along(spread, rank, axis))
+    if bool_attr(call, "scale", True):
+        made = multiply(made, _along(gamma, rank, axis))
+    if bool_attr(call, "center", True):
+        made = add(made, _along(beta, rank, axis))
+    return Tuple((_narrow(made, dtype), call.args[3], call.args[4]), call.span)
+
+
+def dropout(call: Call) -> Expr | None:
+    """The data itself and a mask of ones."""
+    return Tuple((call.args[0], create.ones_like(call.args[0])), call.span)
+
+
+def _shape(call: Call) -> Expr | None:
+    known = dims(call.ty)
+    return ShapeExpr(known, call.span) if known is not None else None
+
+
+def layer_norm(call: Call) -> Expr | None:
+    """Mean, variance, scale and shift as operators of their own."""
+    dtype = _dtype(call)
+    if dtype is None:
+        return None
+    ty = call.args[0].ty
+    assert isinstance(ty, TensorType)
+    axes = list(norm_axes(call, ty))
+    x, gamma, beta = [_wide(a, dtype) for a in call.args]
+    away = subtract(x, reduce.mean(x, axis=axes, keepdims=True))
+    spread = add(reduce.variance(x, axis=axes, keepdims=True), _number(float(call.attrs.get("epsilon", 1e-5)), dtype))
+    made: Expr = divide(away, elementwise.sqrt(spread))
+    if bool_attr(call, "scale", True):
+        made = multiply(made, _along(gamma, ty.ndim, axes))
+    if bool_attr(call, "center", True):
+        made = add(made, _along(beta, ty.ndim, axes))
+    return _narrow(made, dtype)
+
+
+def rms_norm(call: Call) -> Expr | None:
+    """Mean of squares and scale as operators of their own."""
+    dtype = _dtype(call)
+    if dtype is None:
+        return None
+    ty = call.args[0].ty
+    assert isinstance(ty, TensorType)
+    axes = list(norm_axes(call, ty))
+    x, weight = [_wide(a, dtype) for a in call.args]
+    squares = reduce.mean(multiply(x, x), axis=axes, keepdims=True)
+    root = elementwise.sqrt(add(squares, _number(float(call.attrs.get("epsilon", 1e-5)), dtype)))
+    return _narrow(multiply(divide(x, root), _along(weight, ty.ndim, axes)), dtype)
+
+
+INFERENCE: dict[str, Rule] = {"R.nn.batch_norm": batch_norm, "R.nn.dropout": dropout, "R.tensor_to_shape": _shape}
+TRAINING: dict[str, Rule] = {**INFERENCE, "R.nn.layer_norm": layer_norm, "R.nn.rms_norm": rms_norm}
+
+
+@dataclass(slots=True, frozen=True)
+class DecomposeOptions:
+    """``names``: operators to take apart, all with a rule when empty; ``custom``: (name, rule) asked first; ``func_name``: the
+    one function to change, all where it is None."""
+
+    names: tuple[str, ...] = ()
+    custom: tuple[tuple[str, Rule], ...] = ()
+    func_name: str | None = None
+
+
+def decompose(fn: Function, rules: dict[str, Rule], options: DecomposeOptions) -> Function:
+    """The function with the operators of ``rules`` taken apart; a rule that gives None leaves its call."""
+    chosen = {**rules, **dict(options.custom)}
+    if options.names:
+        chosen = {name: rule for name, rule in chosen.items() if name in options.names}
+
+    def step(value: Expr, rewriter: GraphRewriter) -> Any:
+        rule = chosen.get(op_called(value))
+        if rule is None:
+            return value
+        assert type(value) is Call
+        made = rule(value)
+        return value if made is None else normal_form(made, rewriter)
+
+    made: Function = GraphRewriter(step).function(fn)
+    return made
+
+
+def _each(mod: IRModule, rules: dict[str, Rule], options: DecomposeOptions) -> IRModule:
+    if options.func_name is not None:
+        require_functions(mod, [options.func_name])
+    chosen = {n: fn for n, fn in mod.graph_functions().items() if options.func_name in (None, n)}
+    return mod.with_functions({name: decompose(fn, rules, options) for name, fn in chosen.items()})
+
+
+@module_pass(options=DecomposeOptions)
+def decompose_ops_for_inference(mod: IRModule, options: DecomposeOptions) -> IRModule:
+    """Take batch normalisation and dropout apart."""
+    return _each(mod, INFERENCE, options)
+
+
+@module_pass(options=DecomposeOptions)
+def decompose_ops_for_training(mod: IRModule, options: DecomposeOptions) -> IRModule:
+    """Take normalisations apart into operators with simple gradients."""
+    return _each(mod, TRAINING, options)

@@ -1,0 +1,141 @@
+"""Equal expressions without effects are computed once.
+
+Rewrite: ``a = R.exp(x); b = R.exp(x); c = R.add(a, b)`` -> ``a = R.exp(x); c = R.add(a, a)``. A value computed before a
+conditional is used inside it, never the other way round. Kept apart are values that a later call writes into, and two
+results of one function, since a caller may change one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import Call, Constant, DataflowBlock, DataflowVar, ExternFunc, GlobalVar, Op, Tuple, TupleGetItem, Var
+from ....ir.function import Function
+from ....ir.infer import is_pure_call
+from ....ir.op import OPS
+from ....ir.structural import structural_equal, structural_hash
+from ....ir.types import Expr
+from ...base import function_pass
+from ...traced import OPEN_BYTES, peek
+from ..rewriting import GraphRewriter, Replaced
+from ..sharing import changed_vars, returned_vars
+
+_CALLS = {"R.call_dps", "R.call_dps_with_grad", "R.call_pure_packed", "R.shape_of", "R.size"}
+"""Constants up to this many bytes are compared by value, larger ones by identity of their data."""
+Scope = dict[int, list[tuple[Expr, Var]]]
+
+
+def _mergeable(value: Expr) -> bool:
+    if type(value) is TupleGetItem:
+        return True
+    if type(value) is not Call or not is_pure_call(value):
+        return False
+    if type(value.op) is GlobalVar:
+        return True
+    info = OPS.get(value.op.name) if type(value.op) is Op else None
+    return info is not None and (info.name in _CALLS or callable(info.lower))
+
+
+def _data(value: Constant) -> Any:
+    if peek(value.data).nbytes > OPEN_BYTES:
+        return id(value.data)
+    array = value.data.numpy()
+    return (str(array.dtype), array.shape, array.tobytes())
+
+
+def _hash(value: Any) -> int:
+    if type(value) is Constant:
+        return hash(_data(value))
+    if type(value) is Tuple:
+        return hash(tuple([_hash(f) for f in value.fields]))
+    if type(value) is Call:
+        parts = [_hash(a) for a in value.args]
+        return hash((_hash(value.op), *parts, structural_hash(value.attrs), structural_hash(value.ty_args)))
+    if type(value) is TupleGetItem:
+        return hash((_hash(value.tuple_value), value.index))
+    return hash((type(value).__name__, value.name)) if type(value) is ExternFunc else structural_hash(value)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is Constant:
+        return bool(_data(a) == _data(b))
+    if type(a) is Tuple:
+        return len(a.fields) == len(b.fields) and all([_equal(x, y) for x, y in zip(a.fields, b.fields)])
+    if type(a) is Call:
+        return (
+            _equal(a.op, b.op)
+            and len(a.args) == len(b.args)
+            and all([_equal(x, y) for x, y in zip(a.args, b.args)])
+            and structural_equal(a.attrs, b.attrs)
+            and structural_equal(a.ty_args, b.ty_args)
+        )
+    if type(a) is TupleGetItem:
+        return a.index == b.index and _equal(a.tuple_value, b.tuple_value)
+    return structural_equal(a, b)
+
+
+class _Sharing(GraphRewriter):
+    """A rewriter that knows the values computed in the scopes around."""
+
+    def __init__(self, fn: Function, call_only: bool) -> None:
+        super().__init__(lambda value, rewriter: self.share(value))
+        self.call_only = call_only
+        self.fixed = changed_vars(fn)
+        self.leaving = returned_vars(fn)
+        self.scopes: list[Scope] = []
+
+    def _sequence(self, expr: Expr) -> Expr:
+        self.scopes.append({})
+        made = super()._sequence(expr)
+        self.scopes.pop()
+        return made
+
+    def _block(self, block: Any) -> Any:
+        if type(block) is not DataflowBlock:
+            return super()._block(block)
+        self.scopes.append({})
+        made = super()._block(block)
+        inner = self.scopes.pop()
+        for key, entries in inner.items():  # outputs stay known, inner variables end with the block
+            outside = [e for e in entries if type(e[1]) is Var]
+            if outside:
+                self.scopes[-1].setdefault(key, []).extend(outside)
+        return made
+
+    def share(self, value: Expr) -> Any:
+        var = self.var
+        assert var is not None
+        if var in self.fixed or not _mergeable(value) or (self.call_only and type(value) is not Call):
+            return value
+        key = _hash(value)
+        for scope in self.scopes:
+            for known, earlier in scope.get(key, ()):
+                if (earlier in self.leaving and var in self.leaving) or not _equal(known, value):
+                    continue
+                if not structural_equal(earlier.ty, var.ty):
+                    continue
+                if type(earlier) is DataflowVar and type(var) is Var:
+                    return earlier  # an output that stands for an inner variable
+                if var in self.leaving:
+                    self.leaving.add(earlier)
+                return Replaced(earlier)
+        self.scopes[-1].setdefault(key, []).append((value, var))
+        return value
+
+
+@dataclass(slots=True, frozen=True)
+class CommonSubexprOptions:
+    """``call_only``: share calls alone, not fields of tuples."""
+
+    call_only: bool = False
+
+
+@function_pass(options=CommonSubexprOptions)
+def eliminate_common_subexpr(fn: Function, options: CommonSubexprOptions) -> Function:
+    """Share equal expressions without effects."""
+    return _Sharing(fn, options.call_only).function(fn)

@@ -1,0 +1,137 @@
+"""Batch normalisation behind a convolution goes into the convolution's weight.
+
+Rewrite: ``batch_norm(conv2d(x, w), gamma, beta, mean, var)[0]`` -> ``conv2d(x, w * s) + (beta - mean * s)`` with
+``s = gamma / sqrt(var + epsilon)`` per output channel; a bias added between them is taken along. The new weight is computed
+by operators that ``fold_constant`` evaluates, so by default only constant weights and statistics are touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.analysis import use_counts
+from ....ir.expr import Call, Tuple, Var
+from ....ir.function import Function
+from ....ir.relation import dims
+from ....ir.types import Expr, TensorType
+from ....op.elements import elementwise
+from ....op.elements.binary import add, divide, multiply, subtract
+from ....op.lowering import SMALL_FLOATS
+from ....op.moves import manipulate
+from ....op.nn.conv import conv2d
+from ....op.rules import bool_attr, int_attr, is_one, normal_axis
+from ....op.table import constant
+from ...base import function_pass
+from ..form.normalize import normal_form
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter, each_binding
+from ..sharing import Sources, Visibility
+
+
+@dataclass(slots=True, frozen=True)
+class FoldBatchNormOptions:
+    """``only_constants``: leave layers whose weight or statistics are not constants."""
+
+    only_constants: bool = True
+
+
+def _layout(call: Call, name: str, default: str) -> str:
+    return str(call.attrs.get(name) or default)
+
+
+def _per_channel(vector: Expr, rank: int, axis: int) -> Expr:
+    return manipulate.expand_dims(vector, axis=[a for a in range(rank) if a != axis])
+
+
+def _is_channel_bias(value: Expr, axis: int, rank: int) -> bool:
+    """Does a tensor hold one number per channel and broadcast along all other axes."""
+    known = dims(value.ty)
+    if known is None or len(known) > rank or len(known) < rank - axis:
+        return False
+    offset = rank - len(known)
+    return all([is_one(d) for a, d in enumerate(known) if a + offset != axis])
+
+
+class _Folder:
+    def __init__(self, fn: Function, options: FoldBatchNormOptions) -> None:
+        self.options = options
+        self.counts = use_counts(fn)
+        self.source, self.visible = Sources(fn), Visibility(fn)
+        self.fixed = self.source.fixed
+
+    def once(self, value: Expr, name: str) -> Call | None:
+        """The call of an operator that a variable used only here is bound to."""
+        if not isinstance(value, Var) or self.counts.get(value) != 1:
+            return None
+        made = self.source.value.get(value)
+        return made if type(made) is Call and op_called(made) == name else None
+
+    def fold(self, call: Call, at: Var | None) -> Expr | None:
+        """What takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
+        x = call.args[0]
+        bias: Expr | None = None
+        conv = self.once(x, "R.nn.conv2d")
+        if conv is None:
+            shifted = self.once(x, "R.add")
+            if shifted is None:
+                return None
+            for value, other in ((shifted.args[0], shifted.args[1]), (shifted.args[1], shifted.args[0])):
+                conv = self.once(value, "R.nn.conv2d")
+                bias = other
+                if conv is not None:
+                    break
+        if conv is None or not isinstance(conv.ty, TensorType) or conv.ty.dtype is None or conv.ty.ndim != 4:
+            return None
+        if conv.ty.dtype.name in SMALL_FLOATS or not conv.ty.dtype.is_float or bool_attr(call, "training", False):
+            return None
+        weight, dtype = conv.args[1], conv.ty.dtype.name
+        if not isinstance(weight.ty, TensorType) or weight.ty.dtype is not conv.ty.dtype:
+            return None
+        axis = normal_axis(call, int_attr(call, "axis", 1), 4)
+        out_layout = _layout(conv, "out_layout", _layout(conv, "data_layout", "NCHW"))
+        if (
+            out_layout.find("C") != axis
+            or len(out_layout) != 4
+            or (bias is not None and not _is_channel_bias(bias, axis, 4))
+        ):
+            return None
+        parts = [weight, *call.args[1:], *([bias] if bias is not None else [])]
+        if not all([self.visible.allows(p, at) for p in (conv.args[0], *parts)]):
+            return None
+        if self.options.only_constants and not all([self.source.is_constant(p) for p in parts]):
+            return None
+        gamma, beta, mean, var = call.args[1:5]
+        root = elementwise.sqrt(add(var, constant(float(call.attrs.get("epsilon", 1e-5)), dtype)))
+        scale: Expr = divide(gamma, root) if bool_attr(call, "scale", True) else divide(constant(1.0, dtype), root)
+        channel = _layout(conv, "kernel_layout", "OIHW").find("O")
+        scaled = multiply(weight, _per_channel(scale, 4, channel))
+        made = conv2d(conv.args[0], scaled, **conv.attrs)
+        shift: Expr = multiply(_per_channel(mean, 4, axis), _per_channel(scale, 4, axis))
+        if bias is not None:
+            shift = subtract(multiply(bias, _per_channel(scale, 4, axis)), shift)
+            shift = add(_per_channel(beta, 4, axis), shift) if bool_attr(call, "center", True) else shift
+        elif bool_attr(call, "center", True):
+            shift = subtract(_per_channel(beta, 4, axis), shift)
+        else:
+            shift = multiply(shift, constant(-1.0, dtype))
+        return add(made, shift)
+
+
+@function_pass(options=FoldBatchNormOptions)
+def fold_batch_norm_to_conv2d(fn: Function, options: FoldBatchNormOptions) -> Function:
+    """Scale convolution weights instead of normalising their results."""
+    if not any([op_called(b.value) == "R.nn.batch_norm" for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
+        return fn
+    folder = _Folder(fn, options)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is not Call or op_called(value) != "R.nn.batch_norm":
+            return value
+        made = folder.fold(value, rewriter.var)
+        if made is None:
+            return value
+        return Tuple((rewriter.emit(normal_form(made, rewriter)), value.args[3], value.args[4]), value.span)
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made

@@ -1,0 +1,230 @@
+"""Attention that is written out becomes one operator; heads that were repeated for it are shared.
+
+Rewrite, of tensors (batch, heads, sequence, width) or (batch, sequence, width):
+``s = R.matmul(q, R.permute_dims(k, [0, 1, 3, 2])); w = R.nn.softmax(s * scale + bias); R.matmul(w, v)`` ->
+``R.nn.attention(q, k, v, bias, scale=scale, layout="BHSD")``. The scale may be a division or missing; instead of a bias there may
+be ``R.where`` with minus infinity where a key is not seen, or nothing. Softmax in float32 between narrower products counts too.
+``R.nn.attention(q, R.reshape(R.broadcast_to(R.reshape(k)))..)`` with each head of k and v repeated as often ->
+``R.nn.attention(q, k, v, ..)``: heads of the query share those of the keys.
+
+Results are those of the chain up to rounding (scores are not stored, nor rounded to a narrow type), rows that see no key included:
+NaN where all their scores are minus infinity, equal weights where a finite number hides the keys. Left as they are: chains whose
+scores or weights are used elsewhere, shapes that are not known to agree, more than one bias.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....ffi.dtype import DataType
+from ....ir.analysis import use_counts
+from ....ir.expr import Call, Constant, IntImm, Var
+from ....ir.function import Function
+from ....ir.node import replace
+from ....ir.relation import Answer, dims, same_dim, same_dims
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, TensorType
+from ....op.elements.elementwise import logical_not
+from ....op.moves.manipulate import expand_dims, permutation, squeeze
+from ....op.nn.attention import attention, layouts
+from ...base import function_pass
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter
+from ..sharing import Sources, Visibility
+
+ATTENTION = ("R.nn.attention", "R.nn.attention_bias")
+_RESHAPES = ("R.reshape", "R.expand_dims")
+
+
+@function_pass()
+def fuse_attention(fn: Function) -> Function:
+    """Make attention of products around a softmax, and share heads that are repeated."""
+    chains = _Chains(fn)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        name = op_called(value)
+        if type(value) is not Call or rewriter.var is None:
+            return value
+        if name in ATTENTION:
+            return chains.with_shared_heads(value, rewriter.var)
+        made = chains.attention(value, rewriter) if name == "R.matmul" else None
+        if made is None or not structural_equal(made.ty, value.ty):
+            return value
+        return chains.with_shared_heads(made, rewriter.var) if op_called(made) in ATTENTION else made
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made
+
+
+def _scalar(value: Expr) -> float | None:
+    """The number that a constant of one element is."""
+    if type(value) is not Constant or math.prod(value.data.shape) != 1:
+        return None
+    return float(value.data.numpy().reshape(()))
+
+
+class _Chains:
+    """Recognises chains of one function."""
+
+    def __init__(self, fn: Function) -> None:
+        self.sources, self.visible, self.uses = Sources(fn), Visibility(fn), use_counts(fn)
+
+    def call(self, value: Expr, *names: str) -> Call | None:
+        """The call of one of some operators that a variable is bound to."""
+        found = self.sources.value.get(value) if isinstance(value, Var) else None
+        return found if type(found) is Call and op_called(found) in names else None
+
+    def inner(self, value: Expr, *names: str) -> Call | None:
+        """The same where nothing else uses the variable."""
+        return self.call(value, *names) if isinstance(value, Var) and self.uses.get(value, 0) == 1 else None
+
+    def stays(self, value: Expr, at: Var | None) -> bool:
+        """Has a value, used later than the program says, still the same elements there, and a name."""
+        return type(value) is Constant or (
+            isinstance(value, Var) and value not in self.sources.fixed and self.visible.allows(value, at)
+        )
+
+    def attention(self, product: Call, rewriter: GraphRewriter) -> Call | None:
+        """What replaces the second product of a chain; None where there is none."""
+        weights, value = product.args
+        weights, narrow = self.without_cast(weights)
+        softmax = self.inner(weights, "R.nn.softmax")
+        rank = product.ty.ndim if isinstance(product.ty, TensorType) else -1
+        if softmax is None or rank not in (3, 4) or softmax.attrs.get("axis", -1) not in (-1, rank - 1):
+            return None
+        scores, widened = self.without_cast(softmax.args[0])
+        bias, seen, scores = self.biased(scores)
+        scores, scale = self.scaled(scores)
+        inside, widened_inside = self.without_cast(scores)
+        first = self.inner(inside, "R.matmul")
+        if first is None or first.attrs.get("out_dtype") or product.attrs.get("out_dtype"):
+            return None
+        if not self.casts_agree(first, product, narrow, widened or widened_inside):
+            return None
+        query, turned = first.args
+        swap = self.call(turned, "R.permute_dims")
+        if swap is None or not isinstance(swap.ty, TensorType) or swap.ty.ndim != rank:
+            return None  # a product with a matrix that all rows share
+        if tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
+            return None
+        key = swap.args[0]
+        given = [x for x in (query, key, value, bias) if x is not None]
+        if not all([self.stays(x, rewriter.var) for x in given]) or not _shapes_agree(
+            query, key, value, softmax, first
+        ):
+            return None
+        if seen is False and bias is not None:
+            bias = rewriter.emit(logical_not(bias))
+        tensors = [query, key, value]
+        if rank == 3:
+            bias = bias and _of_heads(bias, rewriter)
+            tensors = [rewriter.emit(expand_dims(x, axis=(1,))) for x in tensors]
+        made = attention(*tensors, *([] if bias is None else [bias]), scale=scale, layout="BHSD", span=product.span)
+        return squeeze(rewriter.emit(made), axis=(1,)) if rank == 3 else made
+
+    def without_cast(self, value: Expr) -> tuple[Expr, str]:
+        """What a cast is made of, and the type it makes ("" where there is none)."""
+        cast = self.inner(value, "R.astype")
+        return (value, "") if cast is None else (cast.args[0], cast.ty.dtype.name)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def casts_agree(first: Call, product: Call, narrow: str, wide: str) -> bool:
+        """Is there no cast, or one to a wider float type before the softmax and one back behind it."""
+        own = first.ty.dtype if isinstance(first.ty, TensorType) else None
+        if own is None or not own.is_float or not isinstance(product.ty, TensorType):
+            return False
+        if not narrow and not wide:
+            return own is product.ty.dtype
+        wider = wide == "float32" and own.bits < DataType(wide).bits
+        return wider and narrow == own.name and product.ty.dtype is own
+
+    def biased(self, scores: Expr) -> tuple[Expr | None, bool | None, Expr]:
+        """(bias or mask, is a mask true where a key is seen, scores without it)."""
+        added, chosen = self.inner(scores, "R.add"), self.inner(scores, "R.where")
+        if added is not None:
+            for this, other in ((0, 1), (1, 0)):
+                if self.is_scores(added.args[this]):
+                    return added.args[other], None, added.args[this]
+        if chosen is not None:
+            for this, other in ((1, 2), (2, 1)):
+                if _scalar(chosen.args[other]) == -math.inf and self.is_scores(chosen.args[this]):
+                    return chosen.args[0], this == 1, chosen.args[this]
+        return None, None, scores
+
+    def is_scores(self, value: Expr) -> bool:
+        """Is a value a product, perhaps scaled or cast."""
+        inside = self.without_cast(self.scaled(value)[0])[0]
+        return self.inner(inside, "R.matmul") is not None
+
+    def scaled(self, scores: Expr) -> tuple[Expr, float]:
+        """The scores without their factor, and the factor."""
+        times, over = self.inner(scores, "R.multiply"), self.inner(scores, "R.divide")
+        if times is not None:
+            for this, other in ((0, 1), (1, 0)):
+                factor = _scalar(times.args[other])
+                if factor is not None:
+                    return times.args[this], factor
+        divisor = _scalar(over.args[1]) if over is not None else None
+        return (over.args[0], 1 / divisor) if over is not None and divisor else (scores, 1.0)
+
+    def with_shared_heads(self, call: Call, at: Var) -> Call:
+        """Attention that reads each head of keys and values once, where they are repeated."""
+        orders, args = layouts(call), list(call.args)
+        found = [self.unrepeated(args[k]) if orders[k] == "BHSD" else None for k in (1, 2)]
+        key, value = found
+        if key is None or value is None or not (self.stays(key, at) and self.stays(value, at)):
+            return call
+        return replace(call, args=(args[0], key, value, *args[3:])) if _heads(key) == _heads(value) else call
+
+    def before_idle(self, value: Expr) -> Expr:
+        """The value before reshapes and broadcasts that change nothing."""
+        while (idle := self.call(value, "R.broadcast_to", *_RESHAPES)) is not None:
+            own, given = dims(idle.ty), dims(idle.args[0].ty)
+            if own is None or given is None or same_dims(own, given) is not Answer.YES:
+                break
+            value = idle.args[0]
+        return value
+
+    def unrepeated(self, value: Expr) -> Expr | None:
+        """k of (batch, heads, sequence, width) where the value has each of its heads several times, one after the other."""
+        joined = self.call(self.before_idle(value), *_RESHAPES)
+        wide = self.call(joined.args[0], "R.broadcast_to") if joined is not None else None
+        apart = self.call(wide.args[0], *_RESHAPES) if wide is not None else None
+        if joined is None or wide is None or apart is None:
+            return None
+        own, one, many, all_heads = [dims(x.ty) for x in (apart.args[0], apart, wide, joined)]
+        if own is None or one is None or many is None or all_heads is None:
+            return None
+        if (len(own), len(one), len(many), len(all_heads)) != (4, 5, 5, 4):
+            return None
+        expected = (*own[:2], one[2], *own[2:])
+        times = [d.value if type(d) is IntImm else None for d in (one[2], many[2], own[1], all_heads[1])]
+        if times[0] != 1 or None in times[1:] or times[1] * times[2] != times[3]:  # type: ignore[operator]
+            return None
+        same = [same_dims(one, expected), same_dims((*many[:2], *many[3:]), own)]
+        same.append(same_dims((all_heads[0], *all_heads[2:]), (own[0], *own[2:])))
+        return apart.args[0] if min(same) is Answer.YES else None
+
+
+def _heads(value: Expr) -> int:
+    """Heads of a tensor that has a known number of them."""
+    shape = dims(value.ty)
+    assert shape is not None and type(shape[1]) is IntImm
+    return shape[1].value
+
+
+def _shapes_agree(query: Expr, key: Expr, value: Expr, softmax: Call, first: Call) -> bool:
+    """Do the tensors have one batch (and heads), and does what is added to the scores not make them larger."""
+    q, k, v, made, scores = [dims(x.ty) for x in (query, key, value, softmax, first)]
+    if q is None or k is None or v is None or made is None or scores is None:
+        return False
+    if not len(q) == len(k) == len(v) == len(made) == len(scores):
+        return False
+    front = min([same_dims(q[:-2], k[:-2]), same_dims(q[:-2], v[:-2]), same_dims(made, scores)])
+    return min(front, same_dim(k[-2], v[-2]), same_dim(q[-1], k[-1])) is Answer.YES
+
+
+def _of_heads(bias: Expr, rewriter: GraphRewriter) -> Expr:
+    """A bias over (batch, rows, keys) as one over (batch, 1, rows, keys)."""
+    return rewriter.emit(expand_dims(bias, axis=(1,))) if len(dims(bias.ty) or ()) == 3 else bias

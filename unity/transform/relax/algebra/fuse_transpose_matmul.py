@@ -1,0 +1,64 @@
+"""A product with a transposed matrix reads it as it lies: no copy of the matrix is made.
+
+Rewrite: ``R.matmul(x, R.permute_dims(w, [1, 0]))`` -> ``R.einsum((x, w), "...ik,...jk->...ij")``, for the last two axes of the
+right operand, any batch axes on the left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, Tuple, Var, VarBinding
+from ....ir.function import Function
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, TensorType
+from ....op.linalg.contraction import einsum
+from ....op.moves.manipulate import permutation
+from ...base import function_pass
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter, each_binding
+from ..sharing import Visibility, changed_vars
+
+
+def _transposed(value: Expr, source: dict[Var, Call]) -> Expr | None:
+    """The tensor whose last two axes a permute_dims swaps."""
+    made = source.get(value) if isinstance(value, Var) else None
+    if made is None or not isinstance(made.ty, TensorType) or made.ty.ndim < 2:
+        return None
+    rank = made.ty.ndim
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    return made.args[0] if tuple(permutation(made, rank)) == swapped else None
+
+
+@function_pass()
+def fuse_transpose_matmul(fn: Function) -> Function:
+    """Join a transposition with the product behind it."""
+    fixed, visible = changed_vars(fn), Visibility(fn)
+    source: dict[Var, Call] = {
+        b.var: b.value
+        for _, b in each_binding(fn)
+        if isinstance(b, VarBinding)
+        and type(b.value) is Call
+        and op_called(b.value) == "R.permute_dims"
+        and b.value.args[0] not in fixed
+    }
+    if not source:
+        return fn
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is not Call or op_called(value) != "R.matmul" or value.attrs.get("out_dtype"):
+            return value
+        weight, left = _transposed(value.args[1], source), value.args[0].ty
+        if (
+            weight is None
+            or not visible.allows(weight, rewriter.var)
+            or not isinstance(left, TensorType)
+            or left.ndim < 1
+        ):
+            return value
+        rows = "i" if left.ndim > 1 else ""
+        made = einsum(Tuple((value.args[0], weight)), subscripts=f"...{rows}k,...jk->...{rows}j", span=value.span)
+        return made if structural_equal(made.ty, value.ty) else value
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made

@@ -1,0 +1,88 @@
+"""Chains of reshapes become one, and a reshape or a broadcast to the shape a value has goes away.
+
+Rewrite: ``R.reshape(R.reshape(x, s), t)`` -> ``R.reshape(x, t)``; ``R.reshape(x, shape of x)`` -> x;
+``R.permute_dims(R.permute_dims(x, p), q)`` -> one permutation, none if they cancel; ``R.nn.attention`` reads what
+``R.permute_dims`` made of (batch, sequence, heads, width), or the other way round, where it was (``layout``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, DataflowVar, ShapeExpr, Var, op
+from ....ir.function import Function
+from ....ir.node import replace
+from ....ir.relation import Answer, dims, same_dims
+from ....ir.types import Expr, TensorType
+from ....op.moves.manipulate import permutation, permute_dims
+from ....op.nn.attention import layouts
+from ...base import function_pass
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter, Replaced
+from ..sharing import Visibility, changed_vars, returned_vars
+
+_RESHAPES = ("R.reshape", "R.flatten", "R.expand_dims", "R.squeeze", "R.nn.batch_flatten")
+_SAME_ELEMENTS = (*_RESHAPES, "R.broadcast_to")
+_ATTENTION = ("R.nn.attention", "R.nn.attention_bias")
+_HEADS_SWAPPED = (0, 2, 1, 3)
+
+
+@function_pass()
+def remove_redundant_reshape(fn: Function) -> Function:
+    """Join reshapes and permutations that follow each other."""
+    source: dict[Var, Call] = {}
+    changed, visible = changed_vars(fn), Visibility(fn)
+    kept = changed | returned_vars(fn)
+
+    def same_value(value: Expr, var: Var) -> bool:
+        """May the variable stand for the value: not where a result would share a parameter's memory."""
+        return var not in kept and (type(var) is DataflowVar or type(value) is not DataflowVar)
+
+    def in_place(call: Call) -> Call:
+        """Attention that reads what stands before permutations of sequence and heads."""
+        orders, args = list(layouts(call)), list(call.args)
+        for place in range(3):
+            inner = source.get(args[place])  # type: ignore[call-overload]
+            if inner is None or op_called(inner) != "R.permute_dims" or inner.args[0] in changed:
+                continue
+            if permutation(inner, 4) == _HEADS_SWAPPED:
+                args[place] = inner.args[0]
+                orders[place] = "BHSD" if orders[place] == "BSHD" else "BSHD"
+        if args == list(call.args):
+            return call
+        layout = ",".join(orders) if len(set(orders)) > 1 else orders[0]
+        return replace(call, args=tuple(args), attrs={**call.attrs, "layout": layout})
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        var, name = rewriter.var, op_called(value)
+        if type(value) is Call and name in _ATTENTION:
+            return in_place(value)
+        if type(value) is not Call or var is None or (name not in _SAME_ELEMENTS and name != "R.permute_dims"):
+            return value
+        made = value
+        inner = source.get(value.args[0]) if isinstance(value.args[0], Var) else None
+        if inner is not None and (inner.args[0] in changed or not visible.allows(inner.args[0], var)):
+            inner = None
+        if name in _SAME_ELEMENTS:
+            shape = dims(value.ty)
+            chain = name in _RESHAPES and inner is not None and op_called(inner) in _RESHAPES
+            if inner is not None and chain and shape is not None:
+                made = Call(op("R.reshape"), (inner.args[0], ShapeExpr(shape)), {}, (), value.ty, value.span)
+            given = dims(made.args[0].ty)
+            if shape is not None and given is not None and same_dims(shape, given) is Answer.YES:
+                if same_value(made.args[0], var):
+                    return Replaced(made.args[0])
+        elif isinstance(value.args[0].ty, TensorType) and value.args[0].ty.ndim >= 0:
+            rank = value.args[0].ty.ndim
+            axes = list(permutation(value, rank))
+            if inner is not None and op_called(inner) == "R.permute_dims":
+                first = list(permutation(inner, rank))
+                axes = [first[a] for a in axes]
+                made = permute_dims(inner.args[0], axes=axes)
+            if axes == list(range(rank)) and same_value(made.args[0], var):
+                return Replaced(made.args[0])
+        source[var] = made
+        return made
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made

@@ -1,0 +1,1 @@
+"""Passes over functions as a whole: names, closures, inlining, signatures, purity."""

@@ -1,0 +1,1 @@
+"""Passes that put several operators, or several tensor programs, into one."""

@@ -1,0 +1,231 @@
+"""fuse_ops: calls of tensor programs that are best computed together become one call of a primitive function.
+
+Rewrite: ``y = R.call_dps(add, (x, b), ty); z = R.call_dps(relu, (y,), ty)`` -> ``z = fused_add_relu(x, b)`` with
+
+    @R.function(private=True)
+    def fused_add_relu(x, b):  # attrs {"Primitive": True}
+        with R.dataflow():
+            y = R.call_dps(add, (x, b), ty)
+            gv = R.call_dps(relu, (y,), ty)
+            R.output(gv)
+        return gv
+
+Works on dataflow blocks alone, so no call with an effect is ever moved. Symbols that no parameter defines are passed as a shape.
+Equal primitive functions are shared. Here: the rewriting; which calls belong together says `fusion_graph.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    GlobalVar,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)  # fmt: skip
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.names import NameSupply
+from ....ir.node import replace
+from ....ir.relation import shape_type
+from ....ir.structural import structural_equal, structural_hash
+from ....ir.types import Expr, PrimType
+from ....ir.walk import Rewriter, free_vars, fresh_copy
+from ...base import PassContext, module_pass
+from .fusion_graph import Item, Partition, Patterns, build_graph
+
+MAX_NAME = 60
+"""Longest name made from the names of fused programs."""
+
+
+class FunctionTable:
+    """Adds graph functions to a module under fresh names, sharing equal ones."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.names = NameSupply(mod.functions)
+        self.added: dict[str, Function] = {}
+        self._by_hash: dict[int, list[tuple[str, Function]]] = {}
+
+    def add(self, fn: Function, hint: str) -> GlobalVar:
+        """Reference to an equal function added before, or to this one."""
+        bucket = self._by_hash.setdefault(structural_hash(fn), [])
+        for name, known in bucket:
+            if structural_equal(known, fn):
+                return GlobalVar(name, known.ty)
+        name = self.names.fresh(hint)
+        self.added[name] = fn
+        bucket.append((name, fn))
+        return GlobalVar(name, fn.ty)
+
+
+def fused_name(names: list[str]) -> str:
+    """``fused_add_relu`` of the programs' names."""
+    text = "fused_" + "_".join(names)
+    return text if len(text) <= MAX_NAME else text[:MAX_NAME].rstrip("_")
+
+
+class _Params:
+    """Parameters of a primitive function for the values it takes from outside."""
+
+    def __init__(self, own: set[Var], lift_constants: bool) -> None:
+        self.own = own
+        self.lift_constants = lift_constants
+        self.names = NameSupply()
+        self.by_value: dict[Expr, Var] = {}
+
+    def take(self, value: Expr) -> Expr:
+        """The value as the function sees it: what comes from outside through a parameter."""
+        if isinstance(value, Var) and value not in self.own:
+            return self._param(value, value.name)
+        if type(value) is Constant and self.lift_constants:
+            return self._param(value, "const")
+        if type(value) is Tuple:
+            fields = tuple([self.take(f) for f in value.fields])
+            return value if all([x is y for x, y in zip(fields, value.fields)]) else Tuple(fields, value.span)
+        return value
+
+    def _param(self, value: Expr, name: str) -> Var:
+        found = self.by_value.get(value)
+        if found is None:
+            found = self.by_value[value] = Var(self.names.fresh(name), value.ty)
+        return found
+
+
+def primitive_function(
+    bindings: list[VarBinding], outputs: list[Var], attrs: dict[str, Any], lift_constants: bool = True
+) -> tuple[Function, list[Expr]]:
+    """A function that computes bindings, and the arguments for it. Several outputs become a tuple; symbols that its parameters do
+    not define come first, as one shape. Constants become parameters too, unless they are to stay inside."""
+    own = {b.var for b in bindings}
+    params = _Params(own, lift_constants)
+    mapping: dict[Any, Any] = {}
+    made: list[Binding] = []
+    for binding in bindings:
+        var = binding.var
+        kept: Var = (Var if var in outputs else DataflowVar)(var.name, var.ty, var.span)
+        value = _with_args(binding.value, params)
+        made.append(VarBinding(kept, Rewriter(mapping=mapping)(value) if mapping else value, binding.span))
+        mapping[var] = kept
+    results = [mapping[v] for v in outputs]
+    result: Expr = results[0] if len(results) == 1 else Tuple(tuple(results))
+    formals, arguments = list(params.by_value.values()), list(params.by_value)
+    body = SeqExpr((DataflowBlock(tuple(made)),), result)
+    fn = Function(tuple(formals), body, result.ty, True, attrs)
+    symbols = [v for v in free_vars(fn) if isinstance(v.ty, PrimType)]
+    if symbols:
+        formals.insert(0, Var(params.names.fresh("symbols"), shape_type(symbols)))  # defined before types use them
+        arguments.insert(0, ShapeExpr(tuple(symbols)))
+        fn = replace(fn, params=tuple(formals))
+    return fresh_copy(fn), arguments
+
+
+def _with_args(value: Expr, params: _Params) -> Expr:
+    if type(value) is Call:
+        args = tuple([params.take(a) for a in value.args])
+        return value if all([x is y for x, y in zip(args, value.args)]) else replace(value, args=args)
+    taken = [
+        (name, params.take(getattr(value, name))) for name, _ in value.walked if isinstance(getattr(value, name), Expr)
+    ]
+    return replace(value, **dict(taken)) if any([getattr(value, n) is not v for n, v in taken]) else value
+
+
+@dataclass(slots=True, frozen=True)
+class FuseOptions:
+    """``max_depth``: most calls in one function; ``max_args``: most arguments and results of one, 0 for any number;
+    ``fuse_opt_level``: 0 fuses nothing, -1 follows the ``opt_level`` of the PassContext."""
+
+    max_depth: int = 64
+    max_args: int = 0
+    fuse_opt_level: int = -1
+
+
+class _BlockFuser:
+    """Fuses inside the dataflow blocks of a module."""
+
+    def __init__(self, mod: IRModule, options: FuseOptions) -> None:
+        self.patterns = Patterns(mod)
+        self.table = FunctionTable(mod)
+        self.options = options
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """The block with groups of several calls replaced."""
+        if type(block) is not DataflowBlock:
+            return block
+        items = build_graph(block, self.patterns)
+        groups = [_own_fields(g) for g in Partition(items, self.options.max_depth, self.options.max_args).found()]
+        groups = [g for g in groups if sum([type(_value(m)) is Call for m in g]) > 1]
+        if not groups:
+            return block
+        last = {group[-1]: group for group in groups}
+        inner = {member for group in groups for member in group[:-1]}
+        out: list[Binding] = []
+        for item in items:
+            if item in last:
+                out.append(self.call(last[item]))
+            elif item not in inner:
+                out.append(item.binding)
+        return DataflowBlock(tuple(out), block.span)
+
+    def call(self, group: list[Item]) -> VarBinding:
+        """The binding of a group's result to a call of its primitive function."""
+        bindings = [m.binding for m in group if isinstance(m.binding, VarBinding)]
+        last = bindings[-1]
+        fn, arguments = primitive_function(bindings, [last.var], {"Primitive": True})
+        names = [b.value.args[0].name for b in bindings if type(b.value) is Call and type(b.value.args[0]) is GlobalVar]
+        target = self.table.add(fn, fused_name(names))
+        place = last.span or getattr(last.value, "span", None)
+        return VarBinding(last.var, Call(target, tuple(arguments), {}, (), last.var.ty, place), last.span)
+
+
+def _own_fields(group: list[Item]) -> list[Item]:
+    """The group without fields of tuples from outside: a primitive function takes the field, not the tuple."""
+    own = {m.binding.var for m in group}
+    return [m for m in group if type(v := _value(m)) is not TupleGetItem or v.tuple_value in own]
+
+
+def _value(item: Item) -> Expr | None:
+    return getattr(item.binding, "value", None)
+
+
+class _Sequences(Rewriter):
+    """Visits blocks of bindings and nothing below them that cannot hold blocks."""
+
+    def __init__(self, fuser: _BlockFuser) -> None:
+        super().__init__()
+        self.fuser = fuser
+
+    def enter(self, node: Any) -> Any | None:
+        if isinstance(node, BindingBlock) and type(node) is DataflowBlock:
+            return self.fuser.block(node)
+        return None
+
+
+@module_pass(options=FuseOptions)
+def fuse_ops(mod: IRModule, options: FuseOptions) -> IRModule:
+    """Group calls of tensor programs into primitive functions."""
+    level = options.fuse_opt_level if options.fuse_opt_level >= 0 else PassContext.current().opt_level
+    if level == 0:
+        return mod
+    fuser = _BlockFuser(mod, options)
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        if fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
+            continue
+        made = _Sequences(fuser)(fn)
+        if made is not fn:
+            changes[name] = made
+    return mod.with_functions({**changes, **fuser.table.added}) if changes else mod
+
+
+__all__ = ["FunctionTable", "FuseOptions", "fuse_ops", "fused_name", "primitive_function"]

@@ -1,0 +1,283 @@
+"""fuse_ops_by_pattern: what a pattern describes becomes a function of its own, named after the pattern.
+
+Rewrite, for the pattern ``("blas.mm_relu", is_op("R.nn.relu")(is_op("R.matmul")(wildcard(), wildcard())))``:
+``y = R.matmul(x, w); z = R.nn.relu(y)`` -> ``z = fused_blas_mm_relu(x, w)``, a private function with the attributes
+``{"Composite": "blas.mm_relu", "Primitive": True}``. With ``annotate_codegen`` each is wrapped in a function marked
+``{"Codegen": "blas"}``, as `run_codegen` takes it.
+
+Patterns are tried in the order given. A match is refused when one of its calls belongs to an earlier one, when its ``check`` says
+no, or when a value would have to be known before it is computed. Values used outside become further results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    GlobalVar,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ....ir.function import Function
+from ....ir.infer import is_pure_call
+from ....ir.module import IRModule
+from ....ir.types import Expr
+from ....ir.walk import fresh_copy, used_vars
+from ....support.errors import PassError
+from ...base import module_pass
+from ...dpl.match import Matcher
+from ...dpl.pattern import DFPattern
+from ...dpl.rewrite import OnBlocks, in_order
+from .fuse_ops import FunctionTable, primitive_function
+
+
+@dataclass(slots=True, frozen=True)
+class PatternCheckContext:
+    """What ``check`` of a pattern is asked about (names as in TVM).
+
+    ``matched_expr``: the value of the whole match; ``annotated_expr``: what the pattern's ``annotations`` matched, by name;
+    ``matched_bindings``: values by variable; ``var_usages``: users of each variable of the block; ``value_to_bound_var``: the
+    variable of each value.
+    """
+
+    matched_expr: Expr
+    annotated_expr: dict[str, Expr]
+    matched_bindings: dict[Var, Expr]
+    var_usages: dict[Var, list[Var]]
+    value_to_bound_var: dict[Expr, Var]
+
+
+Check = Callable[[PatternCheckContext], bool]
+
+
+@dataclass(slots=True, frozen=True)
+class FusionPattern:
+    """A pattern with a name (``"library.kind"``), names for parts of it, and a further condition.
+
+    ``attrs_getter`` gives attributes of the function made of a match, from what the named parts matched.
+    """
+
+    name: str
+    pattern: DFPattern
+    annotation_patterns: Mapping[str, DFPattern] | None = None
+    check: Check | None = None
+    attrs_getter: Callable[[dict[str, Expr]], Mapping[str, Any]] | None = None
+
+    @property
+    def annotations(self) -> Mapping[str, DFPattern]:
+        """Names of parts."""
+        return self.annotation_patterns or {}
+
+
+PATTERNS: list[FusionPattern] = []
+"""Registered patterns; the last one registered comes first."""
+
+
+def register_patterns(patterns: Sequence[FusionPattern | tuple[Any, ...]]) -> None:
+    """Add patterns; later ones take precedence over earlier ones, and within one call the first over the rest."""
+    PATTERNS[:0] = [as_pattern(p) for p in patterns]
+
+
+def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
+    """Registered patterns whose names start with ``prefix``, by precedence."""
+    return [p for p in PATTERNS if p.name.startswith(prefix)]
+
+
+def get_pattern(name: str) -> FusionPattern:
+    """The registered pattern of a name. Raises PassError E553."""
+    for pattern in PATTERNS:
+        if pattern.name == name:
+            return pattern
+    raise PassError(
+        "E553", f"no pattern {name!r} is registered", help=f"known: {', '.join([p.name for p in PATTERNS]) or 'none'}"
+    )
+
+
+def as_pattern(given: FusionPattern | tuple[Any, ...]) -> FusionPattern:
+    """A pattern from ``(name, pattern[, annotations[, check[, attrs_getter]]])``; the third may also be the check."""
+    if isinstance(given, FusionPattern):
+        return given
+    name, pattern, *rest = given
+    annotations = rest[0] if rest and isinstance(rest[0], Mapping) else {}
+    functions = [r for r in rest if callable(r) or (r is None and annotations)]
+    return FusionPattern(name, pattern, dict(annotations), *functions[:2])
+
+
+@dataclass(slots=True, frozen=True)
+class FuseByPatternOptions:
+    """``patterns``: what to look for, by precedence; ``bind_constants``: constants stay inside the functions; ``annotate_codegen``:
+    wrap each for its code generator; ``entry_functions``: graph functions to search, () for all."""
+
+    patterns: tuple[Any, ...] = ()
+    bind_constants: bool = True
+    annotate_codegen: bool = False
+    entry_functions: tuple[str, ...] = ()
+
+
+class BlockView:
+    """A dataflow block with the order, users and outside uses of its variables."""
+
+    def __init__(self, block: DataflowBlock) -> None:
+        self.bindings = {b.var: b for b in block.bindings}
+        self.order = {b.var: k for k, b in enumerate(block.bindings)}
+        self.users: dict[Var, list[Var]] = {var: [] for var in self.bindings}
+        for binding in block.bindings:
+            for var in dict.fromkeys(used_vars(binding.value)):  # type: ignore[attr-defined]
+                if var in self.users:
+                    self.users[var].append(binding.var)
+
+    def outputs(self, group: set[Var]) -> list[Var]:
+        """Variables of a group that are used outside of it, in order."""
+        found = [v for v in group if type(v) is not DataflowVar or any([u not in group for u in self.users[v]])]
+        return sorted(found, key=self.order.__getitem__)
+
+    def is_convex(self, group: set[Var]) -> bool:
+        """True when nothing outside both needs a value of the group and is needed by it."""
+        last = max([self.order[v] for v in group])
+        work = [u for v in group for u in self.users[v] if u not in group]
+        seen: set[Var] = set()
+        while work:
+            var = work.pop()
+            if var in group:
+                return False
+            if var not in seen and self.order[var] < last:
+                seen.add(var)
+                work += self.users[var]
+        return True
+
+
+def _matches(
+    pattern: FusionPattern, view: BlockView, values: dict[Var, Expr], taken: set[Var]
+) -> list[tuple[list[Var], dict[str, Any]]]:
+    """Groups of variables of a block that match a pattern, and the attributes of their functions."""
+    bound = {value: var for var, value in values.items()}
+    found: list[tuple[list[Var], dict[str, Any]]] = []
+    for var, value in reversed(
+        values.items()
+    ):  # the last value of a match first: a pattern with optional ends is matched whole
+        if var in taken or not _may_move(value):
+            continue
+        matcher = Matcher(values)
+        if not matcher.match(pattern.pattern, value):
+            continue
+        group = {bound[e] for e in matcher.inside if e in bound} | {var}
+        if any([v in taken or not _may_move(values[v]) for v in group]) or not view.is_convex(group):
+            continue
+        if not view.outputs(group):  # nothing uses it: dead code
+            continue
+        context = _context(pattern, matcher, value, group, view, values, bound)
+        if pattern.check is not None and not pattern.check(context):
+            continue
+        taken |= group
+        more = pattern.attrs_getter(context.annotated_expr) if pattern.attrs_getter is not None else {}
+        attrs = {"Composite": pattern.name, "Primitive": True, **more}
+        found.append((sorted(group, key=view.order.__getitem__), attrs))
+    return found
+
+
+def _may_move(value: Expr) -> bool:
+    return type(value) in (Tuple, TupleGetItem) or (type(value) is Call and is_pure_call(value))
+
+
+def _context(
+    pattern: FusionPattern, matcher: Matcher, value: Expr, group: set[Var], view: BlockView, values: dict[Var, Expr],
+    bound: dict[Expr, Var],
+) -> PatternCheckContext:  # fmt: skip
+    annotated = {name: matcher.found[p] for name, p in pattern.annotations.items() if p in matcher.found}
+    return PatternCheckContext(value, annotated, {v: values[v] for v in group}, view.users, bound)
+
+
+def replace_groups(
+    block: DataflowBlock,
+    groups: Sequence[tuple[list[Var], Callable[[Function], GlobalVar], dict[str, Any]]],
+    lift: bool,
+) -> DataflowBlock:
+    """A block with each group of variables computed by a call of a function of its own, made known by the given callback."""
+    view = BlockView(block)
+    replaced: dict[Var, list[Binding]] = {}
+    inner: set[Var] = set()
+    for group, add, attrs in groups:
+        bindings = [b for b in [view.bindings[v] for v in group] if isinstance(b, VarBinding)]
+        outputs = view.outputs(set(group))
+        fn, arguments = primitive_function(bindings, outputs, attrs, lift)
+        call = Call(add(fn), tuple(arguments), {}, (), fn.ret_ty, bindings[-1].span)
+        if len(outputs) == 1:
+            call = Call(call.op, call.args, {}, (), outputs[0].ty, call.span)
+            made: list[Binding] = [VarBinding(outputs[0], call, call.span)]
+        else:
+            types = Tuple(tuple(outputs)).ty
+            whole = DataflowVar(f"{outputs[-1].name}_all", types)
+            made = [VarBinding(whole, Call(call.op, call.args, {}, (), types, call.span), call.span)]
+            made += [VarBinding(v, TupleGetItem(whole, k)) for k, v in enumerate(outputs)]
+        replaced[group[-1]] = made
+        inner.update(group)
+    out: list[Binding] = []
+    for binding in block.bindings:
+        if binding.var in replaced:
+            out += replaced[binding.var]
+        elif binding.var not in inner:
+            out.append(binding)
+    return DataflowBlock(tuple(in_order(out)), block.span)
+
+
+def wrap_for_codegen(fn: Function, name: str, codegen: str) -> Function:
+    """A function marked for a code generator that holds ``fn`` as a local function and calls it."""
+    shell: Function = fresh_copy(Function(fn.params, fn.params[0] if fn.params else Tuple(()), fn.ret_ty, True, {}))
+    params = shell.params
+    local = Var(name, fn.ty)
+    call = Call(local, params, {}, (), shell.ret_ty)
+    result = Var("gv", shell.ret_ty)
+    blocks = (BindingBlock((VarBinding(local, fn),)), DataflowBlock((VarBinding(result, call),)))
+    return Function(params, SeqExpr(blocks, result), shell.ret_ty, True, {"Codegen": codegen})
+
+
+@module_pass(options=FuseByPatternOptions)
+def fuse_ops_by_pattern(mod: IRModule, options: FuseByPatternOptions) -> IRModule:
+    """Group what patterns describe into composite functions."""
+    patterns = [as_pattern(p) for p in options.patterns]
+    table = FunctionTable(mod)
+    changes: dict[str, Any] = {}
+
+    def target(name: str) -> Callable[[Function], GlobalVar]:
+        hint = "fused_" + name.replace(".", "_")
+
+        def add(fn: Function) -> GlobalVar:
+            if options.annotate_codegen:
+                return table.add(wrap_for_codegen(fn, hint, name.split(".")[0]), hint)
+            return table.add(fn, hint)
+
+        return add
+
+    def rule(block: DataflowBlock) -> DataflowBlock:
+        view = BlockView(block)
+        values = {b.var: b.value for b in block.bindings if isinstance(b, VarBinding)}
+        taken: set[Var] = set()
+        groups = []
+        for pattern in patterns:
+            for group, attrs in _matches(pattern, view, values, taken):
+                groups.append((group, target(pattern.name), attrs))
+        return replace_groups(block, groups, not options.bind_constants) if groups else block
+
+    for name, fn in mod.graph_functions().items():
+        chosen = not options.entry_functions or name in options.entry_functions
+        if chosen and not (fn.attrs.get("Primitive") or fn.attrs.get("Codegen")):
+            made = OnBlocks(rule)(fn)
+            if made is not fn:
+                changes[name] = made
+    return mod.with_functions({**changes, **table.added}) if changes else mod
+
+
+__all__ = [
+    "BlockView", "FuseByPatternOptions", "FusionPattern", "PatternCheckContext", "as_pattern", "fuse_ops_by_pattern", "get_pattern",
+    "get_patterns_with_prefix", "register_patterns", "replace_groups", "wrap_for_codegen",
+]  # fmt: skip

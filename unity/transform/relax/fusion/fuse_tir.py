@@ -1,0 +1,76 @@
+"""fuse_tir: the programs of each primitive function become one, and its calls call_dps of that.
+
+Rewrite: ``z = fused_add_relu(x, b)`` -> ``z = R.call_dps(fused_add_relu, (x, b), ty)`` where the new tensor program computes in one
+pass over memory: intermediate values are inlined where that costs nothing, else kept in buffers of the program. Equal programs
+are shared. A primitive function that holds anything else than calls of tensor programs stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, GlobalVar, Tuple
+from ....ir.function import Function, PrimFunc, seq_body
+from ....ir.module import IRModule
+from ....ir.types import Expr
+from ....ir.walk import collect
+from ...base import module_pass
+from ...tir.blocks.auto_inline import auto_inline
+from ...tir.blocks.simplify_blocks import simplify_blocks
+from ..form.dead_code import reachable
+from ..legalize_ops import KernelTable
+from ..rewriting import GraphRewriter
+from .fusion_graph import fits
+from .merge_kernels import KernelMerger
+from .run_codegen import as_call_dps
+
+
+def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:
+    """One tensor program that computes what a primitive function does. Raises PassError E550."""
+    merged = KernelMerger(mod, fn).merge()
+    inlined = auto_inline.on(merged)
+    return simplify_blocks.on(inlined)  # type: ignore[no-any-return]
+
+
+def can_fuse(mod: IRModule, fn: Function) -> bool:
+    """True for a primitive function that holds calls of tensor programs alone."""
+    if not fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
+        return False
+    for block in seq_body(fn).blocks:
+        for binding in block.bindings:
+            value = getattr(binding, "value", None)
+            if type(value) is Call:
+                callee = value.args[0] if getattr(value.op, "name", "") == "R.call_dps" else None
+                func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
+                if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
+                    return False
+    return True
+
+
+@module_pass()
+def fuse_tir(mod: IRModule) -> IRModule:
+    """Merge the tensor programs of primitive functions."""
+    primitives = {name: fn for name, fn in mod.graph_functions().items() if can_fuse(mod, fn)}
+    if not primitives:
+        return mod
+    kernels = KernelTable(mod.with_functions(dict.fromkeys(primitives)))
+    targets = {name: kernels.add(fuse_function(mod, fn), name) for name, fn in primitives.items()}
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in targets:
+            return as_call_dps(value, targets[value.op.name], primitives[value.op.name])
+        return value
+
+    changes: dict[str, Any] = dict.fromkeys(primitives)
+    for name, fn in mod.graph_functions().items():
+        if name not in primitives:
+            made: Function = GraphRewriter(rule).function(fn)
+            if made is not fn:
+                changes[name] = made
+    merged = mod.with_functions(changes).with_functions(kernels.added)
+    used = {g.name for fn in primitives.values() for g in collect(fn, GlobalVar)}
+    alive = reachable(merged)
+    return merged.with_functions({name: None for name in used if name not in alive})
+
+
+__all__ = ["can_fuse", "fuse_function", "fuse_tir"]

@@ -1,0 +1,129 @@
+"""run_codegen: functions marked for a code generator (``{"Codegen": name}``) are handed to it and replaced by what it returns.
+
+A code generator is a Python function ``(functions, options) -> {name: replacement}``. It gets all functions marked for it, by name,
+each holding its composites as local functions. A replacement is
+
+- the name of a registered function (or an ``ExternFunc``): the call becomes ``R.call_dps`` of it, with outputs as last arguments;
+- a Python callable: registered under the function's name, and called the same way;
+- a ``PrimFunc``: the call becomes ``R.call_dps`` of it;
+- a graph ``Function``: it takes the place of the one given.
+
+A function that is left out stays; without its mark it is then compiled like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....ffi.registry import register_func
+from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
+from ....ir.function import Function, PrimFunc
+from ....ir.module import IRModule
+from ....ir.node import replace
+from ....ir.types import Expr, ShapeType, TupleType
+from ....support.errors import PassError
+from ...base import module_pass
+from ..form.dead_code import reachable, require_functions
+from ..rewriting import GraphRewriter
+
+Codegen = Callable[[dict[str, Function], Mapping[str, Any]], Mapping[str, Any]]
+
+CODEGENS: dict[str, Codegen] = {}
+"""Code generators by name."""
+
+
+def register_codegen(name: str, codegen: Codegen | None = None) -> Any:
+    """Register a code generator; without ``codegen`` a decorator. A later one takes the place of an earlier one."""
+    if codegen is None:
+        return lambda function: register_codegen(name, function)
+    CODEGENS[name] = codegen
+    return codegen
+
+
+@dataclass(slots=True, frozen=True)
+class RunCodegenOptions:
+    """``target_options``: options by name of the code generator; ``entry_functions``: where given, functions that neither these nor
+    public ones need are removed."""
+
+    target_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entry_functions: tuple[str, ...] = ()
+
+
+def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
+    """The call of a graph function as ``R.call_dps`` of a kernel: tensors as arguments, the values of shapes as scalars after the
+    outputs."""
+    tensors: list[Expr] = []
+    scalars: list[Expr] = []
+    for param, arg in zip(fn.params, value.args):
+        if isinstance(param.ty, ShapeType):
+            values = arg.values if type(arg) is ShapeExpr else getattr(arg.ty, "values", None)
+            if values is None:
+                raise PassError("E550", f"the shape given for {param.name} is not known", value.span)
+            scalars += values
+        else:
+            tensors.append(arg)
+    args: tuple[Expr, ...] = (callee, Tuple(tuple(tensors)))
+    if scalars:
+        args = (*args, ShapeExpr(tuple(scalars)))
+    types = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
+    return Call(op("R.call_dps"), args, {}, types, value.ty, value.span)
+
+
+def _target(name: str, made: Any) -> Expr | PrimFunc | Function:
+    if isinstance(made, str):
+        return ExternFunc(made)
+    if isinstance(made, (ExternFunc, PrimFunc, Function)):
+        return made
+    if callable(made):
+        register_func(name, made, override=True)
+        return ExternFunc(name)
+    raise PassError("E553", f"the code generator returned {type(made).__name__} for {name}",
+                    help="return a function, a PrimFunc, or the name of a registered function")  # fmt: skip
+
+
+@module_pass(options=RunCodegenOptions)
+def run_codegen(mod: IRModule, options: RunCodegenOptions) -> IRModule:
+    """Hand marked functions to their code generators."""
+    marked: dict[str, dict[str, Function]] = {}
+    for name, fn in mod.graph_functions().items():
+        if fn.attrs.get("Codegen"):
+            marked.setdefault(str(fn.attrs["Codegen"]), {})[name] = fn
+    changes: dict[str, Any] = {}
+    targets: dict[str, Expr] = {}
+    for library, functions in marked.items():
+        codegen = CODEGENS.get(library)
+        if codegen is None:
+            raise PassError("E553", f"no code generator {library!r} is registered for {next(iter(functions))}",
+                            help=f"register_codegen({library!r}, function); known: {', '.join(CODEGENS) or 'none'}")  # fmt: skip
+        made = codegen(dict(functions), options.target_options.get(library, {}))
+        for name, fn in functions.items():
+            if name not in made:
+                changes[name] = replace(fn, attrs={k: v for k, v in fn.attrs.items() if k != "Codegen"})
+                continue
+            found = _target(name, made[name])
+            if isinstance(found, Function):
+                changes[name] = found
+            elif isinstance(found, PrimFunc):
+                changes[name], targets[name] = found, GlobalVar(name)
+            else:
+                changes[name], targets[name] = None, found
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in targets:
+            return as_call_dps(value, targets[value.op.name], mod[value.op.name])
+        return value
+
+    for name, fn in mod.graph_functions().items():
+        if name not in changes:
+            changes[name] = GraphRewriter(rule).function(fn)
+    result = mod.with_functions(changes) if changes else mod
+    if not options.entry_functions:
+        return result
+    require_functions(result, options.entry_functions)
+    alive = reachable(result, options.entry_functions)
+    return result.with_functions({name: None for name in result.functions if name not in alive})
+
+
+__all__ = ["CODEGENS", "RunCodegenOptions", "as_call_dps", "register_codegen", "run_codegen"]

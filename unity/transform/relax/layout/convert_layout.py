@@ -1,0 +1,305 @@
+"""Convolutions compute with channels last, and what stands between them follows.
+
+Rewrite: ``y = R.nn.conv2d(x, w); z = R.nn.relu(y)`` -> ``y1 = R.nn.conv2d(x, w1, kernel_layout="HWIO", out_layout="NHWC");
+z1 = R.nn.relu(y1); z = R.permute_dims(z1, (0, 3, 1, 2))`` with ``w1`` the weight transposed (a constant that ``fold_constant``
+computes). The first convolution of a chain reads its operand as it stands. Every variable keeps its type; a transposition
+nobody needs is removed.
+
+With channels last, outputs of a convolution at one place are neighbours in memory for every size of image, and a 1x1
+convolution is a matrix product. A convolution follows where its weight is computed from constants and its output channels
+(those of a group, unless it is depthwise) fill a vector; a function is left as it is where its convolutions are too small to
+pay for the transpositions at its borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....ir.builder import make_call
+from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGetItem, Var, op
+from ....ir.function import Function
+from ....ir.relation import dims
+from ....ir.types import Expr, TensorType, TupleType
+from ....op.moves.manipulate import expand_dims, permutation, permute_dims, reshape
+from ....op.rules import int_attr, is_one
+from ....support.errors import PassError
+from ...base import function_pass
+from ...rules.base import host_machine
+from ..form.dead_code import clean_function
+from ..memory.liveness import op_called
+from ..rewriting import GraphRewriter, each_binding
+from ..sharing import Sources, Visibility
+from .layout_rules import RULES, Plain, first_layout, last_layout, rank_of
+from .transposed_convolution import as_convolution, phase_features
+
+CONVOLUTIONS = ("R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d")
+TRANSPOSED = ("R.nn.conv1d_transpose", "R.nn.conv2d_transpose", "R.nn.conv3d_transpose")
+PAYS = 700
+"""Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
+THIN = 6
+"""How many times more a multiply-add of a depthwise convolution saves."""
+BYTES = 10
+"""The same of one of bytes: the instructions for them take neighbouring channels."""
+UNKNOWN = 64
+"""What a symbolic extent is taken for."""
+
+
+@dataclass(slots=True, frozen=True)
+class ConvertLayoutOptions:
+    """``only_constants``: leave convolutions whose weight is no constant; ``always``: do not weigh the transpositions;
+    ``lanes``: output channels from which on a convolution follows (0: a vector of this machine).
+
+    ``desired``: layouts of data and weight by operator, ``{"R.nn.conv2d": ["NHWC", "OHWI"]}``; these convolutions then follow
+    whatever it costs, and no other. ``layout_cb``: a function of a call that gives such a table for it.
+    """
+
+    only_constants: bool = True
+    always: bool = False
+    lanes: int = 0
+    desired: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    layout_cb: Callable[[Call], Mapping[str, Sequence[str]]] | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Are layouts asked for by name?"""
+        return bool(self.desired) or self.layout_cb is not None
+
+    def kernel(self, call: Call, rank: int) -> str | None:
+        """The layout asked for the weight of a convolution, None where none is. Raises PassError E745 for one that cannot be."""
+        table = self.desired if self.layout_cb is None else self.layout_cb(call)
+        layouts = {op(name).name: [str(layout) for layout in given] for name, given in table.items()}.get(
+            op_called(call)
+        )
+        if layouts is None or layouts[0] == first_layout(rank):
+            return None
+        usual = "OI" + first_layout(rank)[2:]
+        kernel = layouts[1] if len(layouts) > 1 else usual
+        if layouts[0] != last_layout(rank) or sorted(kernel) != sorted(usual):
+            raise PassError("E745", f"{op_called(call)} cannot be computed in the layouts {layouts}",
+                            help=f"data: {last_layout(rank)}; weight: the letters of {usual} in any order")  # fmt: skip
+        return kernel
+
+
+def _count(value: Expr) -> int:
+    """Elements of a tensor."""
+    total = 1
+    for extent in dims(value.ty) or ():
+        total *= extent.value if type(extent) is IntImm else UNKNOWN
+    return total
+
+
+def _extent(value: Expr, axis: int) -> int:
+    """A constant extent of a tensor, at least one."""
+    extent = (dims(value.ty) or ())[axis]
+    return max(1, extent.value) if type(extent) is IntImm else UNKNOWN
+
+
+def _is_bytes(value: Expr) -> bool:
+    """Is the value a tensor of 8-bit integers, of which instructions multiply neighbouring channels."""
+    return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name in ("int8", "uint8")
+
+
+class _Converter:
+    """The channels-last forms known in one function."""
+
+    def __init__(self, fn: Function, options: ConvertLayoutOptions) -> None:
+        self.options = options
+        self.visible = Visibility(fn)
+        self.source = Sources(fn)
+        self.fixed = self.source.fixed
+        self.forms: dict[Var, tuple[BindingBlock | None, Expr]] = {}
+        """The form of a variable, and the block it was made in."""
+        self.tuples: dict[Var, tuple[BindingBlock | None, Var, bool]] = {}
+        """Tuples of results: the block, the variable of the other form, whether all its fields have channels last."""
+        self.rewriter: GraphRewriter | None = None
+        self.saved = 0
+
+    def here(self) -> BindingBlock | None:
+        """The block being rewritten."""
+        assert self.rewriter is not None
+        return self.visible.home.get(self.rewriter.var) if self.rewriter.var is not None else None
+
+    def known(self, value: Expr) -> Expr | None:
+        """The form of a variable that may be used here, or None."""
+        if not isinstance(value, Var) or value not in self.forms:
+            return None
+        block, form = self.forms[value]
+        return form if block is self.here() else None
+
+    def operand(self, value: Expr, rank: int) -> Expr | None:
+        """An operand that broadcasts to ``rank`` axes, with channels last."""
+        assert self.rewriter is not None
+        found = self.known(value)
+        have = rank_of(value)
+        if found is not None and have == rank:
+            return found
+        if have < 0 or have > rank:
+            return None
+        if have == 0:
+            return value
+        wide = value if have == rank else self.rewriter.emit(expand_dims(value, axis=list(range(rank - have))))
+        form = self.rewriter.emit(self.last(wide))
+        if have == rank and isinstance(value, Var) and value not in self.fixed:
+            self.forms[value] = (self.here(), form)
+        return form
+
+    def last(self, value: Expr) -> Expr:
+        """The transposition to channels last."""
+        rank = rank_of(value)
+        return permute_dims(value, axes=[0, *range(2, rank), 1])
+
+    def first(self, form: Expr) -> Expr:
+        """The transposition back; without one where a single place holds all channels."""
+        rank, known = rank_of(form), dims(form.ty)
+        if known is not None and all([is_one(n) for n in known[1:-1]]):
+            return reshape(form, [known[0], known[-1], *known[1:-1]])
+        return permute_dims(form, axes=[0, rank - 1, *range(1, rank - 1)])
+
+    def convolution(self, call: Call) -> Expr | None:
+        """A convolution with channels last, None where it stays."""
+        assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        data, weight = call.args
+        rank, shape = call.ty.ndim, dims(weight.ty)
+        space = first_layout(rank)
+        layouts = {call.attrs.get("data_layout", space), call.attrs.get("out_layout") or space}
+        if layouts != {space} or call.attrs.get("kernel_layout", "OI" + space[2:]) != "OI" + space[2:]:
+            return None
+        if shape is None or dims(call.ty) is None or call.ty.dtype is None:
+            return None
+        of_bytes = _is_bytes(data) and call.ty.dtype.name == "int32"
+        if not call.ty.dtype.is_float and not of_bytes:
+            return None
+        groups, features = int_attr(call, "groups", 1), shape[0]
+        asked = self.options.kernel(call, rank)
+        if self.options.asked:
+            return None if asked is None else self.channels_last(call, self.operand(data, rank), asked)
+        lanes = self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)
+        depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
+        if type(features) is not IntImm or features.value < lanes:
+            return None
+        if self.options.only_constants and not self.source.is_constant(weight):
+            return None
+        form = self.operand(data, rank) if of_bytes else self.known(data)
+        if groups > 1 and (form is None or (not depthwise and features.value // groups < lanes)):
+            return None
+        self.saved += (
+            _count(call) * _count(weight) // features.value * (THIN if depthwise else BYTES if of_bytes else 1)
+        )
+        return self.channels_last(call, form, space[2:] + ("OI" if depthwise else "IO"))
+
+    def channels_last(self, call: Call, form: Expr | None, kernel_layout: str) -> Expr:
+        """The convolution of a form of its data (of the data itself where there is none) with results in channels last."""
+        assert self.rewriter is not None and type(call.op) is Op
+        data, weight = call.args
+        rank = rank_of(data)
+        order = "OI" + first_layout(rank)[2:]
+        kernel = self.rewriter.emit(permute_dims(weight, axes=[order.index(c) for c in kernel_layout]), "weight")
+        attrs = {
+            **call.attrs,
+            "data_layout": first_layout(rank) if form is None else last_layout(rank),
+            "kernel_layout": kernel_layout,
+            "out_layout": last_layout(rank),
+        }
+        return make_call(call.op, [data if form is None else form, kernel], attrs, call.ty_args, call.span)
+
+    def transposed(self, call: Call) -> Expr | None:
+        """A transposed convolution with channels last, None where it stays."""
+        assert self.rewriter is not None and isinstance(call.ty, TensorType)
+        if self.options.asked:
+            return None
+        data, weight = call.args
+        features = phase_features(call)
+        if features is None or call.ty.dtype is None or not call.ty.dtype.is_float:
+            return None
+        if features < (self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)):
+            return None
+        if self.options.only_constants and not self.source.is_constant(weight):
+            return None
+        self.saved += THIN * _count(data) * _count(weight) // _extent(weight, 0)
+        return as_convolution(call, self.known(data), self.rewriter.emit)
+
+    def call(self, call: Call) -> Expr:
+        """What a variable is bound to in place of a call."""
+        assert self.rewriter is not None
+        name, var = op_called(call), self.rewriter.var
+        if name not in CONVOLUTIONS and name not in TRANSPOSED and name not in RULES:
+            return call
+        operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
+        if var is None or any([v in self.fixed for v in (*operands, var) if isinstance(v, Var)]):
+            return call
+        if name in CONVOLUTIONS or name in TRANSPOSED:
+            known = isinstance(call.ty, TensorType) and call.ty.ndim > 2
+            made = None if not known else self.convolution(call) if name in CONVOLUTIONS else self.transposed(call)
+        else:
+            if not any([self.known(v) is not None for v in operands]):
+                return call
+            given = RULES[name](call, self)
+            if isinstance(given, Plain):
+                return given.value
+            made = given
+        if made is None:
+            return call
+        form = self.rewriter.emit(made)
+        if isinstance(call.ty, TupleType):
+            every = name == "R.split"
+            self.tuples[var] = (self.here(), form, every)
+            fields = [self.rewriter.emit(TupleGetItem(form, k)) for k in range(len(call.ty.fields))]
+            return Tuple(
+                tuple([self.rewriter.emit(self.first(f)) if every or k == 0 else f for k, f in enumerate(fields)])
+            )
+        self.forms[var] = (self.here(), form)
+        return self.first(form)
+
+    def field(self, value: TupleGetItem) -> Expr:
+        """A field of a tuple whose other form is known."""
+        assert self.rewriter is not None
+        source, var = value.tuple_value, self.rewriter.var
+        if not isinstance(source, Var) or source not in self.tuples or var is None or var in self.fixed:
+            return value
+        block, form, every = self.tuples[source]
+        if block is not self.here() or not (every or value.index == 0):
+            return value
+        made = self.rewriter.emit(TupleGetItem(form, value.index))
+        self.forms[var] = (block, made)
+        return self.first(made)
+
+
+def _transposed(fn: Function) -> int:
+    """Elements that calls of ``R.permute_dims`` move, constants aside."""
+    moved, fixed = 0, set[Var]()
+    for _, binding in each_binding(fn):
+        value = getattr(binding, "value", None)
+        if type(value) is Constant:
+            fixed.add(binding.var)
+        if type(value) is not Call:
+            continue
+        if all([type(a) is Constant or a in fixed for a in value.args]):
+            fixed.add(binding.var)
+        elif op_called(value) == "R.permute_dims" and permutation(value, rank_of(value)) != tuple(
+            range(rank_of(value))
+        ):
+            moved += _count(value)
+    return moved
+
+
+@function_pass(options=ConvertLayoutOptions)
+def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
+    """Compute convolutions with channels last."""
+    if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
+        return fn
+    converter = _Converter(fn, options)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        converter.rewriter = rewriter
+        if type(value) is TupleGetItem:
+            return converter.field(value)
+        return converter.call(value) if type(value) is Call else value
+
+    made = GraphRewriter(rule).function(fn)
+    if not converter.saved and not options.asked:
+        return fn
+    made = clean_function(made)
+    moved = _transposed(made) - _transposed(fn)
+    return made if options.always or options.asked or converter.saved > PAYS * moved else fn

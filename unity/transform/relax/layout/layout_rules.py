@@ -1,0 +1,171 @@
+"""How operators compute on tensors whose channels come last: one row per operator, attributes with axes moved along.
+
+A rule gets a call on tensors (batch, channels, spatial axes...) and gives the same call on tensors (batch, spatial axes...,
+channels), or None where it has none. Not here: where such calls are worth it (``convert_layout``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ....ir.builder import make_call
+from ....ir.expr import Call, Op, Tuple
+from ....ir.op import OPS
+from ....ir.types import Expr, TensorType
+from ....op.rules import axes_attr, int_attr, ints_attr, normal_axis
+
+
+class Forms(Protocol):
+    """What a rule asks of the pass."""
+
+    def known(self, value: Expr) -> Expr | None:
+        """The form of a value with channels last, where there is one already."""
+
+    def operand(self, value: Expr, rank: int) -> Expr | None:
+        """An operand that broadcasts to ``rank`` axes with channels last, brought there where needed; None where its rank is
+        not known."""
+
+
+class Plain:
+    """A result that has no channels-last form: the value itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Expr) -> None:
+        self.value = value
+
+
+Made = Expr | Plain | None
+LayoutRule = Callable[[Call, Forms], Made]
+
+
+def rank_of(value: Expr) -> int:
+    """Axes of a tensor, -1 where they are not known (or it is no tensor)."""
+    return value.ty.ndim if isinstance(value.ty, TensorType) else -1
+
+
+def moved_axis(axis: int, rank: int) -> int:
+    """Where an axis of (batch, channels, spatial...) stands in (batch, spatial..., channels)."""
+    return axis if axis == 0 else rank - 1 if axis == 1 else axis - 1
+
+
+def first_layout(rank: int) -> str:
+    """``NCHW`` and its likes."""
+    return "NC" + "DHW"[5 - rank :]
+
+
+def last_layout(rank: int) -> str:
+    """``NHWC`` and its likes."""
+    return "N" + "DHW"[5 - rank :] + "C"
+
+
+def _again(call: Call, args: list[Expr], **attrs: Any) -> Call:
+    assert type(call.op) is Op
+    return make_call(call.op, args, {**call.attrs, **attrs}, call.ty_args, call.span)
+
+
+def _elementwise(call: Call, forms: Forms) -> Made:
+    rank = rank_of(call)
+    args: list[Expr] = []
+    for value in call.args:
+        made = forms.operand(value, rank) if isinstance(value.ty, TensorType) else value
+        if made is None:
+            return None
+        args.append(made)
+    return _again(call, args)
+
+
+def _pool(call: Call, forms: Forms) -> Made:
+    rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+    layouts = {call.attrs.get(name) for name in ("layout", "out_layout")} - {None, first_layout(rank)}
+    if data is None or layouts:
+        return None
+    attrs = {"layout": last_layout(rank), **({"out_layout": None} if "out_layout" in call.attrs else {})}
+    return _again(call, [data, *call.args[1:]], **attrs)
+
+
+def _concat(call: Call, forms: Forms) -> Made:
+    parts, rank = call.args[0], rank_of(call)
+    axis = call.attrs.get("axis")
+    if type(parts) is not Tuple or not isinstance(axis, int):
+        return None
+    fields = [forms.operand(f, rank) if rank_of(f) == rank else None for f in parts.fields]
+    if any([f is None for f in fields]):
+        return None
+    made = Tuple(tuple([f for f in fields if f is not None]))
+    return _again(call, [made], axis=moved_axis(normal_axis(call, axis, rank), rank))
+
+
+def _split(call: Call, forms: Forms) -> Made:
+    rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+    if data is None:
+        return None
+    axis = normal_axis(call, int_attr(call, "axis", 0), rank)
+    return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
+
+
+def _axis(default: int) -> LayoutRule:
+    """Operators along one axis of their first operand."""
+
+    def rule(call: Call, forms: Forms) -> Made:
+        rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+        if data is None:
+            return None
+        axis = normal_axis(call, int_attr(call, "axis", default), rank)
+        return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
+
+    return rule
+
+
+def _reduce(call: Call, forms: Forms) -> Made:
+    rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+    axes = axes_attr(call, "axis", rank)
+    if data is None or axes is None:
+        return None
+    made = _again(call, [data], axis=tuple(sorted([moved_axis(a, rank) for a in axes])))
+    if call.attrs.get("keepdims"):
+        return made
+    left = [moved_axis(a, rank) for a in range(rank) if a not in axes]
+    return Plain(made) if left == sorted(left) else None
+
+
+def _pad(call: Call, forms: Forms) -> Made:
+    rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+    widths = ints_attr(call, "pad_width")
+    if data is None or len(widths) != 2 * rank:
+        return None
+    pairs = {moved_axis(a, rank): widths[2 * a : 2 * a + 2] for a in range(rank)}
+    return _again(call, [data, *call.args[1:]], pad_width=tuple([w for a in range(rank) for w in pairs[a]]))
+
+
+def _channel_norm(call: Call, forms: Forms) -> Made:
+    rank, data = rank_of(call.args[0]), forms.known(call.args[0])
+    if data is None:
+        return None
+    axes = axes_attr(call, "axes", rank)
+    channel = moved_axis(normal_axis(call, int_attr(call, "channel_axis", 1), rank), rank)
+    moved = None if axes is None else tuple(sorted([moved_axis(a, rank) for a in axes]))
+    return _again(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
+
+
+_POINTWISE = (
+    "R.nn.relu", "R.nn.relu6", "R.nn.leakyrelu", "R.nn.gelu", "R.nn.gelu_tanh", "R.nn.silu", "R.nn.selu", "R.nn.softplus",
+    "R.astype", "R.clip",
+)  # fmt: skip
+
+BY_ELEMENT = frozenset([name for name, info in OPS.items() if info.family in ("unary", "binary", "compare")]) | {
+    *_POINTWISE
+}
+"""Operators whose results are computed element by element, of operands that are broadcast."""
+
+RULES: dict[str, LayoutRule] = {
+    **dict.fromkeys(BY_ELEMENT, _elementwise),
+    **{f"R.nn.{kind}_pool{rank}d": _pool for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)},
+    **{f"R.image.resize{rank}d": _pool for rank in (1, 2, 3)},
+    **{f"R.{name}": _reduce for name in ("sum", "prod", "max", "min", "mean", "variance", "std")},
+    "R.concat": _concat, "R.split": _split, "R.nn.pad": _pad,
+    "R.nn.batch_norm": _axis(1), "R.nn.prelu": _axis(1), "R.nn.softmax": _axis(-1), "R.nn.log_softmax": _axis(-1),
+    "R.nn.instance_norm": _channel_norm, "R.nn.group_norm": _channel_norm,
+}  # fmt: skip
+"""By operator. The first result of those that give a tuple (all results of ``R.split``) has channels last."""

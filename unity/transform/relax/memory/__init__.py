@@ -1,0 +1,1 @@
+"""Passes from values to storage: explicit outputs, views, lifetimes, reuse."""

@@ -1,0 +1,34 @@
+"""compact_constants: constants that are views in another order of their memory (folded transposes) become compact.
+
+Until here they cost nothing, so that a pass which lays weights out anew copies them once. Kernels take compact tensors only.
+"""
+
+from __future__ import annotations
+
+from ....ffi.compact import compact
+from ....ir.expr import Constant
+from ....ir.function import Function
+from ....ir.walk import rewrite
+from ...base import function_pass
+from ...releases import replaced
+from ...traced import derive, peek, recipe
+
+recipe("compact")(compact)
+
+
+@function_pass()
+def compact_constants(fn: Function) -> Function:
+    """Copy constants that are not in row-major order; one that several places share is copied once."""
+    made: dict[int, Constant] = {}
+
+    def rule(node: Constant) -> Constant:
+        if peek(node.data).flags.c_contiguous:
+            return node
+        found = made.get(id(node.data))
+        if found is None:
+            found = made[id(node.data)] = Constant(derive("compact", node.data), node.ty, node.span)
+        replaced(node.data)
+        return found
+
+    result: Function = rewrite(fn, {Constant: rule})
+    return result

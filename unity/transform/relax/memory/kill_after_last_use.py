@@ -1,0 +1,81 @@
+"""Memory is given back right after its last use: ``R.memory.kill_tensor`` for tensors, ``R.memory.kill_storage`` for storages,
+``R.vm.kill_object`` for the reference to what a foreign function or a graph function made (a weight that a callback loaded).
+
+Only memory that does not escape is killed; a storage dies after every tensor in it. What is killed already stays so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Binding, BindingBlock, Call, If, SeqExpr, Var, VarBinding, op
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.names import NameSupply
+from ....ir.node import replace
+from ....ir.types import VOID_TYPE
+from ....ir.walk import used_vars
+from ...base import module_pass
+from .liveness import KILLS, Liveness, op_called
+
+_KILLS = {
+    "R.builtin.alloc_tensor": "R.memory.kill_tensor",
+    "R.memory.alloc_tensor": "R.memory.kill_tensor",
+    "R.memory.alloc_storage": "R.memory.kill_storage",
+}
+
+
+class _Killer:
+    def __init__(self, fn: Function, mod: IRModule) -> None:
+        self.mod = mod
+        self.objects = not fn.pure or bool(fn.attrs.get("force_pure"))
+        self.names = NameSupply([v.name for v in used_vars(fn)])
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        whole = all([type(b) is BindingBlock for b in seq.blocks])
+        live = Liveness(seq, self.mod, self.objects and whole)
+        ends: dict[int, list[tuple[str, Var]]] = {}
+        killed = {b.value.args[0] for b in live.bindings if op_called(b.value) in KILLS}  # type: ignore[attr-defined]
+        for binding in live.bindings:
+            kill = _KILLS.get(op_called(binding.value))  # type: ignore[attr-defined]
+            if binding.var in live.references:
+                kill = "R.vm.kill_object"
+            if kill is not None and binding.var not in live.escapes and binding.var not in killed:
+                ends.setdefault(live.last_use[binding.var], []).append((kill, binding.var))
+        index, changed = 0, False
+        blocks: list[BindingBlock] = []
+        for block in seq.blocks:
+            made: list[Binding] = []
+            for binding in block.bindings:
+                inner = self.inside(binding)
+                changed = changed or inner is not binding
+                made.append(inner)
+                for kill, var in sorted(ends.get(index, ()), key=lambda item: item[0], reverse=True):
+                    made.append(
+                        VarBinding(Var(self.names.fresh("_"), VOID_TYPE), Call(op(kill), (var,), {}, (), VOID_TYPE))
+                    )
+                    changed = True
+                index += 1
+            blocks.append(type(block)(tuple(made), block.span))
+        return SeqExpr(tuple(blocks), seq.body, seq.span) if changed else seq
+
+    def inside(self, binding: Binding) -> Binding:
+        value = getattr(binding, "value", None)
+        if type(value) is not If:
+            return binding
+        sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
+        if sides[0] is value.then_branch and sides[1] is value.else_branch:
+            return binding
+        return replace(binding, value=If(value.cond, sides[0], sides[1], value.ty, value.span))
+
+
+@module_pass()
+def kill_after_last_use(mod: IRModule) -> IRModule:
+    """Mark the end of life of tensors and storages."""
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        if type(fn.body) is SeqExpr:
+            body = _Killer(fn, mod).sequence(fn.body)
+            if body is not fn.body:
+                changes[name] = replace(fn, body=body)
+    return mod.with_functions(changes) if changes else mod

@@ -1,0 +1,147 @@
+"""Destination passing made explicit: ``y = R.call_dps(f, (x,), ty)`` -> ``y = R.builtin.alloc_tensor(...); f(x, y)``.
+
+Scalars of ``tir_vars`` follow the outputs; ``R.vm.call_tir_dyn`` has its shapes unpacked into scalars. Registered
+functions are called through ``R.call_packed``. Several outputs become a tuple of tensors. Needs functions without
+dataflow blocks (E541); afterwards a function has calls with effects, so it is marked ``force_pure``: its purity was checked before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ffi.dtype import DataType
+from ....ir.build import const
+from ....ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, op
+from ....ir.function import Function
+from ....ir.infer import find_impure_call
+from ....ir.module import IRModule
+from ....ir.node import replace
+from ....ir.relation import dims
+from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
+from ....support.errors import PassError
+from ...base import module_pass
+from ..rewriting import GraphRewriter, Replaced
+
+_KINDS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
+
+
+def alloc_tensor(ty: TensorType) -> Call:
+    """``R.builtin.alloc_tensor`` of a type."""
+    shape = ty.shape
+    known = dims(ty)
+    if known is not None:
+        shape = ShapeExpr(known)
+    if shape is None or ty.dtype is None:
+        raise PassError("E542", f"an output of type {ty} cannot be allocated: its shape is unknown")
+    args = (shape, DataTypeImm(DataType(ty.dtype)), const(0, "int64"), StringImm("global"))
+    return Call(op("R.builtin.alloc_tensor"), args, {}, (), ty)
+
+
+def _fields(value: Expr, rewriter: GraphRewriter) -> list[Expr]:
+    if type(value) is Tuple:
+        return list(value.fields)
+    ty = value.ty
+    if not isinstance(ty, TupleType):
+        raise PassError(
+            "E542", "the arguments of a call_dps must be a tuple of known length", getattr(value, "span", None)
+        )
+    return [rewriter.field(value, i) for i in range(len(ty.fields))]
+
+
+def _scalars(value: Expr) -> list[Expr]:
+    if type(value) is ShapeExpr:
+        return list(value.values)
+    ty = value.ty
+    if isinstance(ty, ShapeType) and ty.values is not None:
+        return list(ty.values)
+    raise PassError("E542", "tir_vars must be a shape of known scalars", getattr(value, "span", None))
+
+
+def lower(call: Call, rewriter: GraphRewriter) -> Any:
+    """Emit allocations and the call; the result stands for the bound variable."""
+    if rewriter.in_dataflow:
+        raise PassError(
+            "E541",
+            "a call with an explicit output has an effect and cannot stand in a dataflow block",
+            call.span,
+            help="run to_non_dataflow first",
+        )
+    callee, operands = call.args[0], _fields(call.args[1], rewriter)
+    scalars = _scalars(call.args[2]) if len(call.args) > 2 else []
+    types: tuple[Type, ...] = call.ty_args
+    several = len(types) > 1 or isinstance(call.ty, TupleType)
+    if len(types) == 1 and isinstance(types[0], TupleType):
+        types = types[0].fields
+    indices = call.attrs.get("inplace_indices") or [-1] * len(types)
+    if isinstance(indices, int):
+        indices = [indices]
+    outputs: list[Expr] = []
+    fresh: list[Expr] = []
+    for number, (ty, index) in enumerate(zip(types, indices)):
+        assert isinstance(ty, TensorType)
+        if index != -1:
+            outputs.append(operands[index])
+            continue
+        hint = f"{rewriter.var.name}_{number}" if several and rewriter.var else ""
+        outputs.append(emit_as(rewriter, alloc_tensor(ty), hint, reuse=not several))
+        fresh.append(outputs[-1])
+    arguments = [*operands, *fresh, *scalars]
+    if type(callee) is ExternFunc:
+        made = Call(op("R.call_packed"), (callee, *arguments), {}, (), OBJECT, call.span)
+    else:
+        made = Call(callee, tuple(arguments), {}, (), OBJECT, call.span)
+    rewriter.emit(made, "_")
+    return Replaced(Tuple(tuple(outputs)) if several else outputs[0])
+
+
+def lower_dyn(call: Call, rewriter: GraphRewriter) -> Any:
+    """``R.vm.call_tir_dyn(f, (x, y, R.shape([n])))`` as ``f(x, y, n)``."""
+    callee, given = call.args
+    arguments: list[Expr] = []
+    for field in [given] if isinstance(given.ty, ShapeType) else _fields(given, rewriter):
+        arguments += _scalars(field) if isinstance(field.ty, ShapeType) else [field]
+    if type(callee) is ExternFunc:
+        rewriter.emit(Call(op("R.call_packed"), (callee, *arguments), {}, (), OBJECT, call.span), "_")
+    else:
+        rewriter.emit(Call(callee, tuple(arguments), {}, (), OBJECT, call.span), "_")
+    return Replaced(Tuple(()))
+
+
+def emit_as(rewriter: GraphRewriter, value: Call, hint: str, reuse: bool) -> Var:
+    """Emit under the name of the variable being bound where it is the only result."""
+    if reuse and rewriter.var is not None:
+        return rewriter.emit_under_own_name(value)
+    return rewriter.emit(value, hint)
+
+
+def _forced(fn: Function) -> Function:
+    """A function whose calls were checked for effects before."""
+    return replace(fn, attrs={**fn.attrs, "force_pure": True})
+
+
+@module_pass()
+def lower_call_dps(mod: IRModule) -> IRModule:
+    """Allocate outputs before calls of tensor programs and registered functions."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is Call and type(value.op) is Op and value.op.name in _KINDS:
+            return lower(value, rewriter)
+        if type(value) is Call and type(value.op) is Op and value.op.name == "R.vm.call_tir_dyn":
+            return lower_dyn(value, rewriter)
+        if type(value) is TupleGetItem and type(value.tuple_value) is Tuple:
+            return value.tuple_value.fields[value.index]
+        if (
+            type(value) is Function
+            and value.pure
+            and not value.attrs.get("force_pure")
+            and find_impure_call(value.body)
+        ):
+            return _forced(value)  # a local function with lowered calls
+        return value
+
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        made: Function = GraphRewriter(rule).function(fn)
+        if made is not fn:
+            changes[name] = _forced(made)
+    return mod.with_functions(changes) if changes else mod

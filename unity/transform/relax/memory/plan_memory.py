@@ -1,0 +1,216 @@
+"""Reuse of memory inside a function: ``R.builtin.alloc_tensor`` -> ``R.memory.alloc_storage`` shared by tensors that
+are never alive together, and ``R.memory.alloc_tensor`` placed in it.
+
+Static sizes take the smallest free storage that is large enough, else the largest free one is made larger. A size whose symbols
+have upper bounds (``symbol_bounds.py``) is static too: its storage is as large as the bounds allow, whatever a call needs.
+Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is.
+Each branch of a conditional is planned by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....arith.poly import PolyKey, poly_key
+from ....ffi.dtype import DataType
+from ....ir.analysis.symbol_bounds import noted_bounds
+from ....ir.build import const
+from ....ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataTypeImm,
+    If,
+    IntImm,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Var,
+    VarBinding,
+    op,
+)  # fmt: skip
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.names import NameSupply
+from ....ir.node import replace
+from ....ir.relation import Answer, dims, same_dim
+from ....ir.structural import structural_equal
+from ....ir.types import OBJECT, Expr, TensorType
+from ....ir.walk import used_vars
+from ....op.rules import product
+from ...base import module_pass
+from .liveness import Liveness, op_called
+from .symbol_bounds import SizeBounds
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """Memory of ``size`` bytes on one device and scope, and the tensors placed in it. ``alike``: the one of equal sizes."""
+
+    var: Var
+    size: Expr
+    alike: Expr
+    place: tuple[Expr, Expr]
+    tensors: list[Var] = field(default_factory=list)
+
+
+def bytes_of(ty: TensorType, bounds: SizeBounds | None = None) -> Expr | None:
+    """Bytes of a tensor, or the most that bounds allow it; None when unknown."""
+    known = dims(ty)
+    if known is None or ty.dtype is None:
+        return None
+    return product([*[d if bounds is None else bounds.most(d) for d in known], const(ty.dtype.itemsize, "int64")])
+
+
+class _Planner:
+    def __init__(self, fn: Function, mod: IRModule, bounds: SizeBounds) -> None:
+        self.mod = mod
+        self.bounds = bounds
+        self.total = 0
+        """Bytes of the static storages."""
+        self.names = NameSupply([v.name for v in used_vars(fn)])
+        self.places: list[tuple[Expr, Expr]] = []
+        """Devices and scopes met, one of each."""
+        self.numbers = Analyzer()
+        self.sizes: dict[PolyKey, Expr] = {}
+        """Symbolic sizes met: the one of those that are equal, by polynomial."""
+
+    def sequence(self, seq: SeqExpr) -> SeqExpr:
+        live = Liveness(seq, self.mod)
+        homes = self.assign(live)
+        placed: set[Storage] = set()
+        changed = False
+        blocks: list[BindingBlock] = []
+        for block in seq.blocks:
+            made: list[Binding] = []
+            for binding in block.bindings:
+                storage = homes.get(binding.var)
+                if storage is not None and isinstance(binding, VarBinding):
+                    if storage not in placed:
+                        placed.add(storage)
+                        made.append(VarBinding(storage.var, alloc_storage(storage)))
+                    made.append(VarBinding(binding.var, alloc_in(storage, binding), binding.span))
+                    changed = True
+                    continue
+                inner = self.inside(binding)
+                changed = changed or inner is not binding
+                made.append(inner)
+            blocks.append(type(block)(tuple(made), block.span))
+        return SeqExpr(tuple(blocks), seq.body, seq.span) if changed else seq
+
+    def inside(self, binding: Binding) -> Binding:
+        value = getattr(binding, "value", None)
+        if type(value) is If:
+            sides = [self.sequence(s) if type(s) is SeqExpr else s for s in (value.then_branch, value.else_branch)]
+            if sides[0] is not value.then_branch or sides[1] is not value.else_branch:
+                return replace(binding, value=If(value.cond, sides[0], sides[1], value.ty, value.span))
+        elif type(value) is Function and type(value.body) is SeqExpr:
+            body = self.sequence(value.body)
+            if body is not value.body:
+                return replace(binding, value=replace(value, body=body))
+        return binding
+
+    def assign(self, live: Liveness) -> dict[Var, Storage]:
+        ends: dict[int, list[Storage]] = {}
+        free: list[Storage] = []
+        homes: dict[Var, Storage] = {}
+        for index, binding in enumerate(live.bindings):
+            value = getattr(binding, "value", None)
+            if op_called(value) == "R.builtin.alloc_tensor" and binding.var not in live.escapes:  # type: ignore[arg-type]
+                assert type(value) is Call and isinstance(value.ty, TensorType)
+                size = bytes_of(value.ty, self.bounds)
+                if size is not None:
+                    place = (
+                        (value.args[2], value.args[3])
+                        if len(value.args) > 3
+                        else (const(0, "int64"), StringImm("global"))
+                    )
+                    storage = self.choose(free, size, self.known(place))
+                    storage.tensors.append(binding.var)
+                    homes[binding.var] = storage
+                    ends.setdefault(live.last_use[binding.var], []).append(storage)
+            free.extend(ends.pop(index, ()))
+        self.total += sum([s.size.value for s in set(homes.values()) if type(s.size) is IntImm])
+        return homes
+
+    def known(self, place: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        """The one of equal places."""
+        for old in self.places:
+            if all([structural_equal(x, y) for x, y in zip(old, place)]):
+                return old
+        self.places.append(place)
+        return place
+
+    def one_size(self, size: Expr) -> Expr:
+        """The one of equal symbolic sizes, which are then compared by identity; a number as it is."""
+        if type(size) is IntImm:
+            return size
+        key = poly_key(self.numbers.poly(size))
+        found = self.sizes.get(key)
+        if found is None:
+            found = next((s for s in self.sizes.values() if same_dim(s, size) is Answer.YES), size)
+            self.sizes[key] = found
+        return found
+
+    def choose(self, free: list[Storage], size: Expr, place: tuple[Expr, Expr]) -> Storage:
+        near = [s for s in free if s.place is place]
+        picked: Storage | None = None
+        alike = self.one_size(size)
+        if type(size) is IntImm:
+            fixed = [s for s in near if type(s.size) is IntImm]
+            fitting = [s for s in fixed if s.size.value >= size.value]  # type: ignore[attr-defined]
+            if fitting:
+                picked = min(fitting, key=lambda s: s.size.value)  # type: ignore[attr-defined]
+            elif fixed:
+                picked = max(fixed, key=lambda s: s.size.value)  # type: ignore[attr-defined]
+                picked.size = size
+        else:
+            picked = next((s for s in near if s.alike is alike), None)
+        if picked is None:
+            return Storage(Var(self.names.fresh("storage"), OBJECT), size, alike, place)
+        free.remove(picked)
+        return picked
+
+
+def alloc_storage(storage: Storage) -> Call:
+    """``R.memory.alloc_storage`` in bytes."""
+    args = (ShapeExpr((storage.size,)), storage.place[0], storage.place[1], DataTypeImm(DataType("uint8")))
+    return Call(op("R.memory.alloc_storage"), args, {}, (), OBJECT)
+
+
+def alloc_in(storage: Storage, binding: VarBinding) -> Call:
+    """``R.memory.alloc_tensor`` at the beginning of a storage."""
+    old = binding.value
+    assert type(old) is Call
+    args = (storage.var, const(0, "int64"), old.args[0], old.args[1], storage.place[0])
+    return Call(op("R.memory.alloc_tensor"), args, {}, (), old.ty, old.span)
+
+
+@dataclass(slots=True, frozen=True)
+class PlanMemoryOptions:
+    """``max_noted``: storages are as large as ranges that an importer noted allow if they take no more bytes than this together;
+    what the attribute ``tir_var_upper_bound`` says holds at any size."""
+
+    max_noted: int = 256 << 20
+
+
+def _planned(fn: Function, body: SeqExpr, mod: IRModule, options: PlanMemoryOptions) -> SeqExpr:
+    planner = _Planner(fn, mod, SizeBounds(fn))
+    made = planner.sequence(body)
+    if planner.total > options.max_noted and noted_bounds(fn):
+        return _Planner(fn, mod, SizeBounds(fn, noted=False)).sequence(body)
+    return made
+
+
+@module_pass(options=PlanMemoryOptions)
+def plan_memory(mod: IRModule, options: PlanMemoryOptions) -> IRModule:
+    """Let tensors that are never alive together share storage."""
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        if type(fn.body) is SeqExpr:
+            body = _planned(fn, fn.body, mod, options)
+            if body is not fn.body:
+                changes[name] = replace(fn, body=body)
+    return mod.with_functions(changes) if changes else mod

@@ -1,0 +1,1 @@
+"""Passes over what a function is given: weights bound, lifted, bundled or fetched late; symbolic sizes bound."""

@@ -1,0 +1,208 @@
+"""Constant right operands of products stored in 8 or 4 bits, widened in registers: ``quantize_weights.with_options(bits=4)``.
+
+Rewrite: ``y = R.matmul(x, w)`` with a float32 constant ``w`` of shape (k, n) -> a tensor program that reads ``w`` as integers in
+panels ``[n / 64, k, 64]`` (the last filled with zeros) and multiplies by scales: one for each column with 8 bits, one for each
+column of a group of rows with 4 (two rows in one byte). An integer is ``round(w / scale)``. Products of few rows are bound by
+reading the weights, and that is a quarter or an eighth now. Results change by rounding: it is the user's choice, never a default.
+
+Left in float32: fewer than 16 columns, weights that are not finite, with 4 bits an odd number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .... import te
+from ....ffi.tensor import Tensor
+from ....ir.build import const
+from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBinding, op
+from ....ir.module import IRModule
+from ....ir.relation import dims, tensor_type
+from ....ir.types import Expr, TensorType
+from ....op.moves.manipulate import reshape
+from ....op.moves.slicing import strided_slice
+from ....op.table import constant
+from ....support.errors import PassError
+from ....te.sharing import KernelTable
+from ...base import module_pass
+from ...rules.base import SCHEDULED
+from ..rewriting import GraphRewriter, each_binding
+from .few_bits import MOST_ROWS, few_bit_product
+
+PANELS = (64, 48, 32, 16)
+"""Columns of a panel."""
+
+
+@dataclass(slots=True, frozen=True)
+class QuantizeWeightsOptions:
+    """``bits``: 8 or 4; ``group``: rows that share a scale with 4 bits (all of them where it does not divide their number)."""
+
+    bits: int = 8
+    group: int = 32
+
+
+@dataclass(slots=True, frozen=True)
+class Product:
+    """A product with constant weights: the data, its dimensions, and the weights as they are (k, n)."""
+
+    data: Expr
+    lead: tuple[Expr, ...]
+    weights: np.ndarray
+
+
+def constants_of(mod: IRModule) -> dict[Var, Constant]:
+    """Variables that are bound to constants."""
+    return {
+        b.var: b.value for fn in mod.graph_functions().values() for _, b in each_binding(fn)
+        if isinstance(b, VarBinding) and type(b.value) is Constant
+    }  # fmt: skip
+
+
+def finite_weights(value: Call, known: dict[Var, Constant]) -> np.ndarray | None:
+    """The second operand of a float32 call of two float32 operands, where it is constant, finite and not empty."""
+    data, right = value.args
+    weights = known.get(right, right) if isinstance(right, Var) else right
+    if type(weights) is not Constant or not dims(data.ty) or value.attrs.get("out_dtype") not in (None, "float32"):
+        return None
+    array = weights.data.numpy()
+    if array.dtype != np.float32 or 0 in array.shape or not np.isfinite(array).all():
+        return None
+    return array if _float32(data) and _float32(value) else None
+
+
+def product_of(value: Expr, known: dict[Var, Constant]) -> Product | None:
+    """A float32 product with a constant finite matrix on its right; None for anything else."""
+    if type(value) is not Call or type(value.op) is not Op or value.op.name != "R.matmul":
+        return None
+    weights, extents = finite_weights(value, known), dims(value.args[0].ty)
+    if weights is None or weights.ndim != 2 or not extents:
+        return None
+    return Product(value.args[0], tuple(extents[:-1]), weights)
+
+
+def _float32(value: Expr) -> bool:
+    return isinstance(value.ty, TensorType) and value.ty.dtype is not None and value.ty.dtype.name == "float32"
+
+
+def rounded(weights: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Integers in [-limit, limit] along the second last axis, and the scale of each column."""
+    scale = np.abs(weights).max(axis=-2) / np.float32(limit)
+    scale = np.where(scale > 0, scale, np.float32(1)).astype("float32")
+    whole = np.rint(weights / scale[..., None, :])
+    return np.clip(whole, -limit, limit).astype("int8"), scale
+
+
+def rounded_to_nibbles(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Integers in [-8, 7] along the second last axis, and the scale of each column: the weight furthest from zero stands at -8,
+    whatever its sign, so that all sixteen numbers serve (as in llama.cpp's Q4_0)."""
+    far = np.take_along_axis(weights, np.abs(weights).argmax(axis=-2, keepdims=True), axis=-2).squeeze(-2)
+    scale = np.where(far != 0, far / np.float32(-8), np.float32(1)).astype("float32")
+    whole = np.rint(weights / scale[..., None, :])
+    return np.clip(whole, -8, 7).astype("int8"), scale
+
+
+def panel_width(columns: int) -> int:
+    """Columns of a panel: the wider the better, where little of the last one is filled up; 0 where they fill no vector."""
+    if columns < PANELS[-1]:
+        return 0
+    return min(PANELS, key=lambda width: (columns + -columns % width) * (1 + 4 / width))
+
+
+def in_panels(array: np.ndarray, width: int) -> np.ndarray:
+    """(rows, columns) -> (panels, rows, width), compact, the last panel filled with zeros."""
+    array = np.pad(array, ((0, 0), (0, -array.shape[1] % width)))
+    rows, columns = array.shape
+    return np.ascontiguousarray(array.reshape(rows, columns // width, width).transpose(1, 0, 2))
+
+
+def _eight(weights: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    whole, scale = rounded(weights, 127)
+    return in_panels(whole, width), in_panels(scale[None], width)
+
+
+def _four(weights: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+    rows, columns = weights.shape
+    whole, scale = rounded_to_nibbles(weights.reshape(rows // group, group, columns))
+    codes = whole.reshape(rows, columns).view("uint8") & 15
+    return in_panels((codes[0::2] | (codes[1::2] << 4)).view("int8"), width), in_panels(scale, width)
+
+
+def _few(lead: tuple[Expr, ...]) -> bool:
+    """Are there so few rows of data, or may there be, that widening weights for each tile of them costs nothing."""
+    known = [n.value for n in lead if type(n) is IntImm]
+    return len(known) < len(lead) or math.prod(known) <= MOST_ROWS
+
+
+def _program(lead: tuple[Expr, ...], stored: np.ndarray, scales: np.ndarray, rows: int, bits: int) -> Any:
+    """The tensor program and its symbols: data, stored weights, scales -> (.., panels, width)."""
+    panels, _, width = stored.shape
+    x = te.placeholder((*lead, rows), "float32", "x")
+    w = te.placeholder(stored.shape, str(stored.dtype), "w")
+    s = te.placeholder(scales.shape, "float32", "scale")
+    shape = (*lead, panels, width)
+
+    def eight(*i: te.Value) -> te.Value:
+        return te.sum(x[(*i[:-2], k)] * w[i[-2], k, i[-1]].astype("float32"), axis=[k])
+
+    if bits == 4 or (rows % 2 == 0 and _few(lead)):
+        result = few_bit_product(x, w, s, bits)
+        return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True, SCHEDULED: True})
+    k = te.reduce_axis((0, rows), "k")
+    total = te.compute(shape, eight, "product")
+    result = te.compute(shape, lambda *i: total[i] * s[i[-2], 0, i[-1]], "scaled")
+    return te.create_prim_func_with_symbols([x, w, s, result], attrs={"tir.noalias": True})
+
+
+@module_pass(options=QuantizeWeightsOptions)
+def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule:
+    """Store constant weights of products in fewer bits."""
+    if options.bits not in (8, 4) or options.group < 2 or options.group % 2:
+        raise PassError("E986", f"bits must be 8 or 4 and group even, got bits={options.bits}, group={options.group}")
+    known, kernels = constants_of(mod), KernelTable(mod)
+    made: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        found = product_of(value, known)
+        if found is None:
+            return value
+        rows, columns = found.weights.shape
+        width = panel_width(columns)
+        if not width or (options.bits == 4 and rows % 2):
+            return value
+        group = options.group if rows % options.group == 0 else rows
+        key = (found.weights.__array_interface__["data"][0], *found.weights.shape, *found.weights.strides)
+        if key not in made:
+            made[key] = _eight(found.weights, width) if options.bits == 8 else _four(found.weights, width, group)
+        stored, scales = made[key]
+        func, symbols = _program(found.lead, stored, scales, rows, options.bits)
+        target = kernels.add(func, f"matmul_int{options.bits}")
+        values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
+        args: tuple[Expr, ...] = (target, Tuple(values))
+        ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")
+        call = Call(op("R.call_dps"), (*args, ShapeExpr(tuple(symbols))) if symbols else args, {}, (ty,), ty)
+        whole = reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
+        if columns % width == 0:
+            return whole
+        return strided_slice(rewriter.emit(whole), axes=[len(found.lead)], begin=[0], end=[columns])
+
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        rewritten = GraphRewriter(rule).function(fn)
+        if rewritten is not fn:
+            changes[name] = rewritten
+    return mod.with_functions({**changes, **kernels.added}) if changes else mod
+
+
+__all__ = [
+    "Product",
+    "QuantizeWeightsOptions",
+    "constants_of",
+    "product_of",
+    "quantize_weights",
+    "rounded",
+    "rounded_to_nibbles",
+]

@@ -1,0 +1,72 @@
+"""Products and convolutions of int8 by int8 as those of unsigned by signed bytes, where the processor multiplies these alone.
+
+Rewrite: ``y = R.matmul(x, w, out_dtype="int32")`` -> ``u = x + 128`` (uint8: the sign bit turned over),
+``y = R.matmul(u, w, out_dtype="int32") - 128 * colsum(w)``. Exact: int32 wraps around the same way. Weights that are no constants
+are summed at each call, which the rows of the data must pay for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, Constant, IntImm, Var
+from ....ir.function import Function
+from ....ir.relation import dims
+from ....ir.types import Expr
+from ....op.elements.binary import bitwise_xor
+from ....op.moves.create import astype
+from ...base import function_pass
+from ...rules.base import host_machine
+from ..rewriting import GraphRewriter, each_binding
+from ..sharing import Sources
+from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed
+
+UNSIGNED, SIGNED = "dot_16x4_vnni_local", "amx_s8s8s32"
+"""Tensor intrinsics of unsigned by signed bytes, and of signed ones."""
+ROWS = 32
+"""Rows of data that pay for summing weights that are no constants."""
+
+
+def _rows(site: Site) -> int:
+    """Results that each weight takes part in, symbols not counted."""
+    total = 1
+    for axis, extent in enumerate(dims(site.call.ty) or ()):
+        total *= extent.value if type(extent) is IntImm and axis != site.out_columns else 1
+    return total
+
+
+def _signed(value: Expr) -> Site | None:
+    """A product or convolution of signed bytes with int32 sums."""
+    if type(value) is not Call or dtype_of_tensor(value) != "int32":
+        return None
+    if [dtype_of_tensor(a) for a in value.args] != ["int8", "int8"]:
+        return None
+    return site_of(value)
+
+
+@function_pass()
+def shift_signed_data(fn: Function) -> Function:
+    """Compute products of signed bytes with the instructions for unsigned ones."""
+    sites = [site for _, b in each_binding(fn) if (site := _signed(b.value)) is not None]  # type: ignore[attr-defined]
+    intrinsics = host_machine().intrinsics if sites else ()
+    if UNSIGNED not in intrinsics or SIGNED in intrinsics:
+        return fn
+    source = Sources(fn)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        site = _signed(value)
+        if site is None or site.sizes[site.columns] < FEATURES:
+            return value
+        data, weights = site.call.args
+        weights = source.value.get(weights, weights) if isinstance(weights, Var) else weights
+        weights = weights if type(weights) is Constant else site.call.args[1]
+        if type(weights) is not Constant and _rows(site) < ROWS:
+            return value
+        turned = rewriter.emit(bitwise_xor(data, number(-128, "int8")))
+        return summed(site, rewriter.emit(astype(turned, dtype="uint8")), weights, 128, rewriter.emit)
+
+    made: Function = GraphRewriter(rule).function(fn)
+    return made
+
+
+__all__ = ["shift_signed_data"]

@@ -1,0 +1,183 @@
+"""Products and what stands between them computed in 16-bit floats: ``to_mixed_precision.with_options(dtype="bfloat16")``.
+
+Rewrite: ``y = R.matmul(x, w)`` -> ``l = R.matmul(R.astype(x, "float16"), R.astype(w, "float16"))``,
+``y = R.astype(l, "float32")``. Products and convolutions are always computed so (they accumulate in float32); simple operators
+follow where all their operands are known in 16 bits; everything else (softmax, normalisations, reductions, exponentials, calls)
+stays in float32. Every variable keeps its type, so the signature does not change and conversions nobody needs are left to
+``dead_code``. Results change by rounding: it is the user's choice, never a default.
+
+Recurrent layers take their weight in 16 bits.
+
+Parameters named in ``narrow_inputs`` become 16-bit floats themselves: the one change of a signature.
+
+With ``wide_results`` only the operands are narrow: ``R.matmul(.., out_dtype="float32")`` gives the float32 sums unrounded and
+nothing follows in 16 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ffi.dtype import DataType
+from ....ffi.tensor import Tensor
+from ....ir.builder import make_call
+from ....ir.expr import Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
+from ....ir.function import Function
+from ....ir.node import replace
+from ....ir.types import Expr, TensorType
+from ....op.moves.create import astype
+from ....op.table import constant
+from ....support.errors import PassError
+from ...base import function_pass
+from ..parameters.bundle_model_params import with_head
+from ..rewriting import GraphRewriter
+from ..sharing import Visibility, changed_vars
+
+ALWAYS = {
+    "R.matmul", "R.einsum", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv1d_transpose", "R.nn.conv2d_transpose",
+    "R.nn.conv3d_transpose",
+}  # fmt: skip
+"""Operators computed in 16 bits."""
+FOLLOW = {
+    "R.add", "R.subtract", "R.multiply", "R.maximum", "R.minimum", "R.negative", "R.abs", "R.nn.relu", "R.nn.gelu", "R.nn.silu",
+    "R.nn.leakyrelu", "R.reshape", "R.flatten", "R.nn.batch_flatten", "R.permute_dims", "R.expand_dims", "R.squeeze",
+    "R.broadcast_to", "R.concat", "R.strided_slice", "R.nn.max_pool1d", "R.nn.max_pool2d", "R.nn.max_pool3d", "R.clip",
+}  # fmt: skip
+"""Operators computed in 16 bits where their operands are."""
+RECURRENT = {"R.nn.lstm": 3, "R.nn.gru": 2, "R.nn.rnn": 2}
+"""Layers whose products are computed in 16 bits where their weight, the argument at this position, is; their states stay wide."""
+WITH_OUT_DTYPE = frozenset([name for name in ALWAYS if name != "R.einsum"])
+"""Operators whose result type can be asked for."""
+_SMALL = ("float16", "bfloat16")
+
+
+@dataclass(slots=True, frozen=True)
+class MixedPrecisionOptions:
+    """``dtype``: float16 or bfloat16; ``keep``: operators to leave in float32; ``wide_results``: products are not rounded;
+    ``narrow_inputs``: names of float32 parameters that are given in 16 bits."""
+
+    dtype: str = "float16"
+    keep: tuple[str, ...] = ()
+    wide_results: bool = False
+    narrow_inputs: tuple[str, ...] = ()
+
+
+def _is_wide(value: Expr) -> bool:
+    ty = value.ty
+    return isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype.name == "float32"
+
+
+class _Narrowing:
+    """What is known in 16 bits in one function."""
+
+    def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
+        self.dtype = options.dtype
+        self.wide = options.wide_results
+        self.weight = {name: place for name, place in RECURRENT.items() if name not in options.keep}
+        self.always = (WITH_OUT_DTYPE if self.wide else ALWAYS) - set(options.keep)
+        self.follow = set() if self.wide else FOLLOW - set(options.keep)
+        self.visible = Visibility(fn)
+        self.fixed = changed_vars(fn)
+        self.narrow: dict[Var, tuple[Any, Expr]] = {}
+        """The 16-bit form of a variable, and the block in which it may be used (None: anywhere the variable may)."""
+        self.constants: dict[int, tuple[Constant, Constant]] = {}
+        self.inputs = {p: self.input(p) for p in fn.params if p.name in options.narrow_inputs and _is_wide(p)}
+
+    def input(self, param: Var) -> Var:
+        """A float32 parameter in 16 bits."""
+        assert isinstance(param.ty, TensorType)
+        return Var(param.name, replace(param.ty, dtype=DataType(self.dtype)), param.span)
+
+    def known(self, value: Expr, rewriter: GraphRewriter) -> Expr | None:
+        """The 16-bit form of an operand where there is one already."""
+        if type(value) is Constant:
+            found = self.constants.get(id(value.data))
+            if found is None:
+                array = value.data.numpy().astype(DataType(self.dtype).numpy)
+                found = self.constants[id(value.data)] = (value, constant(Tensor(array)))
+            return found[1]
+        if value in self.inputs:
+            return self.inputs[value]
+        if isinstance(value, Var) and value in self.narrow:
+            block, form = self.narrow[value]
+            if block is self._here(rewriter):
+                return form
+        return None
+
+    def _here(self, rewriter: GraphRewriter) -> Any:
+        return self.visible.home.get(rewriter.var) if rewriter.var is not None else None
+
+    def to_narrow(self, value: Expr, rewriter: GraphRewriter, force: bool) -> Expr | None:
+        """An operand in 16 bits: itself where it is no float32 tensor, None where it would have to be converted first."""
+        if type(value) is Tuple:
+            fields = [self.to_narrow(f, rewriter, force) for f in value.fields]
+            return (
+                None
+                if any([f is None for f in fields])
+                else Tuple(tuple([f for f in fields if f is not None]), value.span)
+            )
+        if not _is_wide(value):
+            return value
+        found = self.known(value, rewriter)
+        if found is None and force:
+            found = rewriter.emit(astype(value, dtype=self.dtype))
+            if isinstance(value, Var):
+                self.narrow[value] = (self._here(rewriter), found)
+        return found
+
+    def layer(self, call: Call, place: int, rewriter: GraphRewriter) -> Expr:
+        """A recurrent layer with its weight in 16 bits."""
+        weight = call.args[place]
+        if weight in self.fixed or not all([_is_wide(v) for v in call.args]):
+            return call
+        narrow = self.to_narrow(weight, rewriter, True)
+        assert narrow is not None
+        return make_call(call.op, [*call.args[:place], narrow, *call.args[place + 1 :]], call.attrs, (), call.span)
+
+    def call(self, call: Call, rewriter: GraphRewriter) -> Expr:
+        """The call in 16 bits with its result in float32, or as it is."""
+        name = call.op.name if type(call.op) is Op else ""
+        if name in self.weight:
+            return self.layer(call, self.weight[name], rewriter)
+        force = name in self.always
+        if not _is_wide(call) or not (force or name in self.follow) or call.attrs.get("out_dtype"):
+            return call
+        operands = [
+            v for a in call.args for v in (a.fields if type(a) is Tuple else (a,)) if isinstance(v.ty, TensorType)
+        ]
+        plain = [v for v in operands if type(v) is not Constant]
+        if any([v in self.fixed for v in operands]) or not all([_is_wide(v) for v in operands]):
+            return call
+        if not force and (not plain or any([self.known(v, rewriter) is None for v in plain])):
+            return call
+        args = [a for a in [self.to_narrow(a, rewriter, force) for a in call.args] if a is not None]
+        if self.wide:
+            return make_call(op(name), args, {**call.attrs, "out_dtype": "float32"}, (), call.span)
+        made = make_call(op(name), args, call.attrs, (), call.span)
+        low = rewriter.emit(made)
+        if rewriter.var is not None:
+            self.narrow[rewriter.var] = (self._here(rewriter), low)
+        return astype(low, dtype="float32")
+
+
+@function_pass(options=MixedPrecisionOptions)
+def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function:
+    """Compute products in 16-bit floats."""
+    if options.dtype not in _SMALL:
+        raise PassError("E560", f"dtype must be float16 or bfloat16, got {options.dtype!r}")
+    narrowing = _Narrowing(fn, options)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        return narrowing.call(value, rewriter) if type(value) is Call else value
+
+    made: Function = GraphRewriter(rule).function(fn)
+    if not narrowing.inputs:
+        return made
+    assert type(made.body) is SeqExpr
+    casts = [VarBinding(wide, astype(narrow, dtype="float32")) for wide, narrow in narrowing.inputs.items()]
+    params = tuple([narrowing.inputs.get(p, p) for p in made.params])
+    return replace(made, params=params, body=with_head(tuple(casts), made.body))
+
+
+__all__ = ["ALWAYS", "FOLLOW", "MixedPrecisionOptions", "to_mixed_precision"]

@@ -1,0 +1,1 @@
+"""The primitives: decorated functions, each with what it checks and what it rewrites."""

@@ -1,0 +1,84 @@
+"""annotate and unannotate: key-value notes on blocks and loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.node import replace as with_fields
+from ....ir.stmt import For
+from ..refuse import refuse
+from ..registry import primitive
+from ..sref import ItemRef, Sref
+from ..state import ScheduleState
+
+
+def notes(item: Sref) -> dict[str, Any]:
+    """The annotations of a block or loop."""
+    return dict((item.block.annotations if item.is_block else item.loop.annotations) or {})
+
+
+def set_notes(state: ScheduleState, item: Sref, annotations: dict[str, Any]) -> None:
+    """Put other annotations on a block or loop."""
+    node = item.node
+    if type(node) is For:
+        state.replace(item, with_fields(node, annotations=annotations or None))
+        return
+    new = with_fields(item.block, annotations=annotations)
+    state.replace(item, with_fields(item.realize, block=new), {item.block: new})
+
+
+@primitive(checks=("key not present",), rewrite="adds ann_key: ann_val to the annotations",
+           example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.annotate(k, "pragma_auto_unroll_max_step", 16)')  # fmt: skip
+def annotate(
+    state: ScheduleState,
+    block_or_loop: ItemRef,
+    ann_key: str,
+    ann_val: str | int | float | bool | list[Any] | dict[str, Any],
+) -> None:
+    """Note a value under a key on a block or loop (numbers, strings, lists, dictionaries). Raises ScheduleError E426
+    for a key that is there already with another value, or a value of another kind."""
+    known = notes(block_or_loop)
+    if ann_key in known and known[ann_key] != frozen(ann_val):
+        refuse(
+            "E426", f"{block_or_loop.name} is annotated {ann_key} = {known[ann_key]!r} already", condition="key not present",
+            at=block_or_loop, nearest=f"unannotate {ann_key!r} first",
+        )  # fmt: skip
+    if not _plain(ann_val):
+        refuse(
+            "E426",
+            f"a {type(ann_val).__name__} cannot be an annotation",
+            condition="plain value",
+            at=block_or_loop,
+            nearest="numbers, strings, booleans, and lists or dictionaries of them",
+        )
+    set_notes(state, block_or_loop, {**known, ann_key: frozen(ann_val)})
+
+
+def frozen(value: Any) -> Any:
+    """A value with tuples for lists, as annotations are held (and read from script)."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(item) for item in value])
+    if isinstance(value, dict):
+        return {key: frozen(item) for key, item in value.items()}
+    return value
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all([_plain(item) for item in value])
+    if isinstance(value, dict):
+        return all([isinstance(key, str) and _plain(item) for key, item in value.items()])
+    return isinstance(value, (str, int, float, bool))
+
+
+@primitive(checks=("key present",), rewrite="removes ann_key from the annotations",
+           example='block = sch.get_block("C")\nsch.annotate(block, "note", 1)\nsch.unannotate(block, "note")')  # fmt: skip
+def unannotate(state: ScheduleState, block_or_loop: ItemRef, ann_key: str) -> None:
+    """Remove a note. Raises ScheduleError E426 for a key that is not there."""
+    known = notes(block_or_loop)
+    if ann_key not in known:
+        there = ", ".join(known) or "none"
+        refuse("E426", f"{block_or_loop.name} has no annotation {ann_key!r}", condition="key present", at=block_or_loop,
+               nearest=f"its keys: {there}")  # fmt: skip
+    del known[ann_key]
+    set_notes(state, block_or_loop, known)

@@ -1,0 +1,402 @@
+"""blockize: a loop nest, or neighbouring blocks, become one outer block that a tile of the work is an instance of.
+
+Not here: putting instructions in the place of such a block (``tensorize.py``). Invariant: an instance of the outer block runs
+exactly the instances of the inner ones that its loops ran, in the same order; the initialisation of a reduction moves to the outer
+block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ....arith import Analyzer
+from ....arith.subspace import Division, subspace_divide
+from ....ir.analysis import block_regions
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import add, const, dtype_of, ge, is_int, logical_and, lt, minimum, mul, sub
+from ....ir.expr import Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import And, BufferLoad, IterVar
+from ....ir.stmt import Block, BlockRealize, For, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr
+from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ....support.deep import deep_recursion
+from ..proofs.conditions import loops_of, require_no_repetition, require_regular
+from ..proofs.coverage import common_ancestor, loops_between
+from ..proofs.dependence import scope_of
+from ..proofs.first_step import init_predicate
+from ..proofs.surroundings import triangular
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.moving import body_of, position_of, statements_of
+from ..rewrites.rewriting import BlockTracker, analyzer_at, loop_range
+from ..rewrites.tree import TRUE
+from ..sref import BlockRef, ItemRef, Sref
+from ..state import ScheduleState
+
+
+@primitive(
+    checks=("one block inside", "a division of the iterators", "a divisible condition", "spatial tiles"),
+    rewrite="for io, ii: block C (vi = io * 4 + ii)  ->  for io: block C_o (vi_o = io): for ii: block C (vi_i = ii)",
+    example='i, j, k = sch.get_loops(sch.get_block("C"))\ni0, i1 = sch.split(i, factors=[None, 4])\n'
+    "sch.reorder(i0, j, k, i1)\nsch.blockize(i1)",
+)
+def blockize(state: ScheduleState, target: ItemRef | list[BlockRef], preserve_unit_iters: bool = True) -> BlockRef:
+    """Make the subtree of a loop, or neighbouring blocks with their loops, one outer block named ``<name>_o``; gives that block.
+
+    Each iterator ``v`` is divided into ``v_o`` of the loops outside and ``v_i`` of those inside. A reduction's initialisation goes
+    to the outer block, over the inner spatial iterators. Without ``preserve_unit_iters`` outer iterators of one value are left out.
+    Raises ScheduleError E440 where a loop holds anything but one block, or an iterator cannot be divided between the loops.
+    """
+    with deep_recursion():
+        if isinstance(target, list):
+            return _siblings(state, target, preserve_unit_iters)
+        return blockize_one(state, target, preserve_unit_iters)
+
+
+def blockize_one(state: ScheduleState, target: Sref, preserve_unit_iters: bool) -> Sref:
+    """Blockize the subtree of a loop; a block given itself becomes the only instance's content."""
+    at = target.node
+    inside: list[For] = []
+    while type(at) is For:
+        inside.append(at)
+        at = at.body  # type: ignore[assignment]
+    if type(at) is not BlockRealize or target.parent is None:
+        what = "the root block" if target.parent is None else "more than one block"
+        refuse(
+            "E440",
+            f"loop {target.name} holds {what}" if inside else "the root block stays as it is",
+            condition="one block inside",
+            at=target,
+            nearest="give the blocks as a list" if inside else "a loop or a block inside of it",
+        )
+    block = state.sref(target.func, at)
+    require_no_repetition(block, [state.sref(target.func, loop) for loop in inside])
+    parts = _divide(state, block, [loop.loop_var for loop in inside])
+    outer = _Outer(state, target, preserve_unit_iters)
+    outer.enter(block, parts)
+    inner = parts.inner_realize(outer.replacement(parts), drop_init=True)
+    body: Stmt = inner
+    for loop in reversed(inside):
+        body = with_fields(loop, body=body)
+    init = _init(state, block, inside, parts, outer) if block.block.init is not None else None
+    made = outer.block(body, init, block.name)
+    state.replace(target, made, {block.block: inner.block})
+    return state.sref(target.func, made.block)
+
+
+def _siblings(state: ScheduleState, blocks: Sequence[Sref], preserve_unit_iters: bool) -> Sref:
+    """One block around neighbouring blocks and the loops that they do not share."""
+    if not blocks:
+        refuse(
+            "E440",
+            "no blocks are given",
+            condition="one block inside",
+            nearest="a loop, a block, or a list of neighbouring blocks",
+        )
+    if len(blocks) == 1:
+        return blockize_one(state, blocks[0], preserve_unit_iters)
+    at = blocks[0].parent or blocks[0]
+    for block in blocks:
+        if block.parent is None or scope_of(block) is not scope_of(blocks[0]):
+            refuse(
+                "E440",
+                f"block {block.name} stands in another block than {blocks[0].name}",
+                condition="one scope",
+                at=block,
+                nearest=f"blockize blocks that stand directly in block {scope_of(blocks[0]).name}",
+            )
+        while at not in block.above():
+            at = common_ancestor(at, block)
+    stmts = statements_of(body_of(at))
+    places = [position_of(stmts, block.block) for block in blocks]
+    known = [p for p in places if p is not None]
+    span = stmts[min(known) : max(known) + 1]
+    found = [b for b in state.blocks_below(at) if any([position_of([s], b.block) is not None for s in span])]
+    if set(found) != set(blocks) or len(known) != len(blocks):
+        extra = [b for b in found if b not in blocks]
+        refuse(
+            "E440",
+            f"block {extra[0].name if extra else blocks[0].name} stands between the blocks given",
+            condition="neighbouring blocks",
+            at=[*blocks, *extra],
+            nearest="give all blocks from the first to the last",
+        )
+    outer = _Outer(state, at, preserve_unit_iters)
+    moves: list[tuple[Stmt, Stmt]] = []
+    renamed: dict[Block, Block] = {}
+    for block in found:
+        parts = _divide(state, block, [s.loop.loop_var for s in loops_between(block, at)])
+        outer.enter(block, parts)
+        if block.block.init is not None and any([k == "R" and not is_int(d.outer_extent, 1) for k, d in parts.kinds()]):
+            refuse(
+                "E440",
+                f"the reduction {block.name} goes on over several instances of the outer block",
+                condition="spatial tiles",
+                at=block,
+                nearest="decompose_reduction first, or blockize the block alone",
+            )
+        inner = parts.inner_realize(outer.replacement(parts), drop_init=False)
+        moves.append((block.realize, inner))
+        renamed[block.block] = inner.block
+    tracker = _Exchange({id(old): new for old, new in moves})
+    body = seq(*[tracker(s) for s in span])
+    made = outer.block(body, None, found[0].name)
+    whole = seq(*stmts[: min(known)], made, *stmts[max(known) + 1 :])
+    if at.is_block:
+        old = at.block
+        new = with_fields(old, body=whole)
+        state.replace(at, with_fields(at.realize, block=new), {**renamed, old: new})
+    else:
+        state.replace(at, with_fields(at.loop, body=whole), renamed)
+    return state.sref(at.func, made.block)
+
+
+class _Exchange(BlockTracker):
+    """Replaces realizations by identity."""
+
+    def __init__(self, made: Mapping[int, Stmt]) -> None:
+        super().__init__()
+        self.made = made
+
+    def enter(self, node: object) -> object | None:
+        found = self.made.get(id(node))
+        return found if found is not None else node if isinstance(node, Expr) else None
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A block's iterators divided: ``inner`` are the new iterators of the inner block with their values (None: the iterator is
+    constant inside)."""
+
+    block: Sref
+    divisions: list[Division]
+    inner: list[IterVar | None]
+    outer_guard: Expr
+    inner_guard: Expr
+    names: dict[Var, Expr] = field(default_factory=dict)
+
+    def kinds(self) -> list[tuple[str, Division]]:
+        """Kind of each iterator with its division."""
+        return [(axis.kind, d) for axis, d in zip(self.block.block.iter_vars, self.divisions)]
+
+    def inner_realize(self, mapping: Mapping[Var, Expr], drop_init: bool) -> BlockRealize:
+        """The block over its inner iterators."""
+        old = self.block.block
+        axes = tuple([axis for axis in self.inner if axis is not None])
+        values = tuple([d.inner for d, axis in zip(self.divisions, self.inner) if axis is not None])
+        bare = with_fields(old, iter_vars=(), init=None if drop_init else old.init)
+        made = with_fields(substitute(bare, mapping), iter_vars=axes)
+        if drop_init and old.init is not None and made.reads is not None and made.writes is not None:
+            known = [r for r in made.writes if not any([structural_equal(r, x) for x in made.reads])]
+            made = with_fields(made, reads=(*known, *made.reads))
+        return BlockRealize(values, self.inner_guard, made)
+
+
+def _divide(state: ScheduleState, block: Sref, inner: Sequence[Var]) -> _Parts:
+    """Division of a block's iterators between the loops ``inner`` and those around them. Refuses E440."""
+    require_regular(state, block)
+    realize = block.realize
+    loops = loops_of(block)
+    bent = triangular(loops)
+    if bent is not None:
+        refuse(
+            "E440",
+            f"the bounds of loop {bent.name} use another loop",
+            condition="a division of the iterators",
+            at=[bent, block],
+            nearest="a nest over a box, with the condition in the block",
+        )
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
+    ana = analyzer_at(state, block, inside=False)
+    outer_guard, inner_guard = _split_guard(block, set(inner), set(ranges))
+    units = {v: r.min for v, r in ranges.items() if is_int(r.extent, 1)}
+    values = [substitute(v, units) for v in realize.iter_values]
+    live = {v: r for v, r in ranges.items() if v not in units}
+    guard = None if is_int(realize.predicate, 1) else substitute(realize.predicate, units)
+    found = subspace_divide(values, live, [v for v in inner if v in live], guard)
+    if found is None:
+        refuse(
+            "E440",
+            f"the iterators of block {block.name} cannot be divided between the loops outside and inside",
+            condition="a division of the iterators",
+            at=[block, *[s for s in loops if s.loop.loop_var in inner]],
+            nearest="split the loops so that those inside run the fastest, each a whole tile",
+        )
+    for value, d in zip(values, found):
+        for part, extent in ((d.outer, d.outer_extent), (d.inner, d.inner_extent)):
+            zero = const(0, dtype_of(part))
+            below = ana.can_prove(lt(part, extent))
+            if not below and guard is not None:  # the extent counts the values that the predicate lets through
+                first = ana.simplify(substitute(part, {v: r.min for v, r in ranges.items()}))
+                below = is_int(first, 0) and ana.modular_set(part).coeff == 1
+            inside = ana.can_prove(ge(part, zero)) and below
+            if not inside or not ana.can_prove_equal(value, add(mul(d.outer, d.inner_extent), d.inner)):
+                refuse(
+                    "E440",
+                    f"{value} of block {block.name} is no whole number of tiles of {d.inner_extent}",
+                    condition="a division of the iterators",
+                    at=block,
+                    nearest="split the loops with factors that divide the extents",
+                )
+    made: list[IterVar | None] = []
+    for axis, d in zip(block.block.iter_vars, found):
+        if is_int(d.inner_extent, 1):
+            made.append(None)
+            continue
+        var = Var(f"{axis.var.name}_i", axis.var.ty)
+        dtype = dtype_of(axis.var)
+        made.append(IterVar(var, Range(const(0, dtype), d.inner_extent), axis.kind))
+    return _Parts(block, found, made, outer_guard, inner_guard)
+
+
+def _split_guard(block: Sref, inner: set[Var], loops: set[Var]) -> tuple[Expr, Expr]:
+    """A predicate's conjuncts on the loops outside and inside. Refuses E440 for one on both."""
+    outside: Expr = TRUE
+    inside: Expr = TRUE
+    pending = [block.realize.predicate]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, And):
+            pending += [part.b, part.a]
+            continue
+        if is_int(part, 1):
+            continue
+        used = [v for v in free_vars(part) if v in loops]
+        within = [v for v in used if v in inner]
+        if within and len(within) < len(used):
+            refuse(
+                "E440",
+                f"the condition {part} of block {block.name} is on loops outside and inside",
+                condition="a divisible condition",
+                at=block,
+                nearest="split with factors that divide, or pad_einsum first",
+            )
+        if within:
+            inside = part if is_int(inside, 1) else logical_and(inside, part)
+        else:
+            outside = part if is_int(outside, 1) else logical_and(outside, part)
+    return outside, inside
+
+
+class _Outer:
+    """The outer block as it is put together; equal bindings of several blocks share an iterator."""
+
+    def __init__(self, state: ScheduleState, at: Sref, preserve_unit_iters: bool) -> None:
+        self.state = state
+        self.at = at
+        self.keep_units = preserve_unit_iters
+        self.axes: list[IterVar] = []
+        self.values: list[Expr] = []
+        self.guards: list[Expr] = []
+
+    def enter(self, block: Sref, parts: _Parts) -> None:
+        """Add what a block needs."""
+        for axis, d in zip(block.block.iter_vars, parts.divisions):
+            parts.names[axis.var] = self._iterator(axis, d)
+        self.guards.append(parts.outer_guard)
+
+    def _iterator(self, axis: IterVar, d: Division) -> Expr:
+        if not self.keep_units and is_int(d.outer_extent, 1) and is_int(d.outer, 0):
+            return d.outer
+        for known, value in zip(self.axes, self.values):
+            assert known.dom is not None
+            if (
+                known.kind == axis.kind
+                and structural_equal(value, d.outer)
+                and structural_equal(known.dom.extent, d.outer_extent)
+            ):
+                return known.var
+        var = Var(f"{axis.var.name}_o", axis.var.ty)
+        self.axes.append(IterVar(var, Range(const(0, dtype_of(var)), d.outer_extent), axis.kind))
+        self.values.append(d.outer)
+        return var
+
+    def replacement(self, parts: _Parts) -> dict[Var, Expr]:
+        """What stands for each iterator of a block, inside the new one."""
+        ana = Analyzer()
+        found: dict[Var, Expr] = {}
+        for axis, d, inner in zip(parts.block.block.iter_vars, parts.divisions, parts.inner):
+            base = parts.names[axis.var]
+            if inner is None:
+                found[axis.var] = base
+            else:
+                only = is_int(d.outer_extent, 1)
+                found[axis.var] = inner.var if only else ana.simplify(add(mul(base, d.inner_extent), inner.var))
+        return found
+
+    def block(self, body: Stmt, init: Stmt | None, name: str) -> BlockRealize:
+        """The outer block's realization."""
+        guard = self.guards[0]
+        if any([not structural_equal(g, guard) for g in self.guards[1:]]):
+            refuse(
+                "E440",
+                "the blocks run under different conditions",
+                condition="a divisible condition",
+                at=self.at,
+                nearest="blockize each block alone, or put them under one condition",
+            )
+        made = Block(tuple(self.axes), None, None, (), (), {}, f"{name}_o", body, init)
+        reads, writes = block_regions(made)
+        ana = analyzer_at(self.state, self.at)
+        for axis in self.axes:
+            assert axis.dom is not None
+            ana.bind(axis.var, axis.dom)
+        changed = {w.buffer for w in writes}
+        made = with_fields(made, reads=_simple(ana, reads, changed), writes=_simple(ana, writes, changed))
+        return BlockRealize(tuple(self.values), guard, made)
+
+
+def _simple(ana: Analyzer, regions: Sequence[BufferRegion], changed: set[Buffer]) -> tuple[BufferRegion, ...]:
+    """Regions as they stand at the block's entry: a bound that reads what the block changes is not known there."""
+    found = []
+    for region in regions:
+        ranges = []
+        for r, dim in zip(region.region, region.buffer.shape):
+            if any([load.buffer in changed for load in collect(r, BufferLoad)]):
+                ranges.append(Range(const(0, dtype_of(dim)), dim))
+                continue
+            low, extent = ana.simplify(r.min), ana.simplify(r.extent)
+            if not ana.can_prove(ge(dim, add(low, extent))):  # a tile at the edge, under a condition inside
+                extent = extent if is_int(extent, 1) else ana.simplify(minimum(extent, sub(dim, low)))
+            ranges.append(Range(low, extent))
+        found.append(BufferRegion(region.buffer, tuple(ranges)))
+    return tuple(found)
+
+
+def _init(state: ScheduleState, block: Sref, inside: Sequence[For], parts: _Parts, outer: _Outer) -> Stmt:
+    """The initialisation over the inner spatial iterators, in copies of the loops that drive them."""
+    old = block.block
+    spatial = [
+        (axis, d, inner) for axis, d, inner in zip(old.iter_vars, parts.divisions, parts.inner) if axis.kind != "R"
+    ]
+    used = {v for _, d, inner in spatial if inner is not None for v in free_vars(d.inner)}
+    mapping: dict[Var, Expr] = {}
+    copies: list[tuple[Var, For]] = []
+    for loop in inside:
+        if loop.loop_var in used:
+            copies.append((Var(f"{loop.loop_var.name}_init", loop.loop_var.ty), loop))
+            mapping[loop.loop_var] = copies[-1][0]
+        else:
+            mapping[loop.loop_var] = loop.min
+    axes = tuple([inner for _, _, inner in spatial if inner is not None])
+    values = tuple([substitute(d.inner, mapping) for _, d, inner in spatial if inner is not None])
+    assert old.init is not None
+    content = substitute(old.init, outer.replacement(parts))
+    made = Block(axes, None, None, (), (), {}, f"{old.name}_init", content)
+    if old.writes is not None:
+        reads, writes = block_regions(made)
+        made = with_fields(made, reads=reads, writes=writes)
+    gone = [loop for loop in inside if loop.loop_var not in used]
+    guard = init_predicate(analyzer_at(state, block, inside=False), parts.inner_guard, mapping, gone)
+    stmt: Stmt = BlockRealize(values, guard, fresh_copy(made))
+    for var, loop in reversed(copies):
+        low, extent = substitute(loop.min, mapping), substitute(loop.extent, mapping)
+        kind = loop.kind if loop.kind != "thread_binding" else "serial"
+        stmt = For(var, low, extent, kind, stmt)
+    return stmt
+
+
+__all__ = ["blockize", "blockize_one"]

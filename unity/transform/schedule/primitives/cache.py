@@ -1,0 +1,289 @@
+"""cache_read and cache_write: a copy of a buffer in another storage scope, filled or emptied by a block of its own.
+
+Not here: caches in another layout (``reindex.py``). Invariant: the copy covers every cell its readers use; a write cache is
+copied out for exactly the cells the block writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.intset import IntSet, of_range, union
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import const, dtype_of
+from ....ir.expr import Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import BufferLoad, IterVar
+from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
+from ....ir.types import Expr, PointerType, prim_type
+from ....support.deep import deep_recursion
+from ..proofs.conditions import require_regular
+from ..proofs.coverage import (
+    bound_region,
+    common_ancestor,
+    covers,
+    exact_box,
+    exact_region,
+    relaxed_region,
+    why_not_covered,
+)
+from ..proofs.dependence import Scope, block_scope, regions
+from ..proofs.domains import nest_of
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.moving import body_of, position_of, statements_of
+from ..rewrites.parameter_layout import parameter_of
+from ..rewrites.rewriting import BlockTracker, analyzer_at
+from ..sref import BlockRef, Sref
+from ..state import ScheduleState
+from .storage import SCOPES, known_scope, written_buffer
+
+
+@primitive(
+    checks=("a read buffer", "at most one writer", "known scope"),
+    rewrite="C[...] = f(A[...])  ->  A_shared[v0, v1] = A[v0, v1]; C[...] = f(A_shared[...])",
+    example='sch.cache_read(sch.get_block("C"), 0, "shared")',
+)
+def cache_read(
+    state: ScheduleState, block: BlockRef, read_buffer_index: int | str, storage_scope: str, consumer_blocks: Any = None
+) -> BlockRef:
+    """Copy a buffer that a block reads into ``storage_scope``, and let the block read the copy; gives the copying block.
+
+    ``read_buffer_index`` counts the buffers the block reads, or names one. ``consumer_blocks`` are the blocks that read the
+    copy: by default all that read the buffer after it is written. Raises ScheduleError E438.
+    """
+    buffer = read_buffer(state, block, read_buffer_index)
+    require_scope(block, storage_scope)
+    scope = block_scope(state, block)
+    writers = scope.writers(buffer)
+    if len(writers) > 1 or block in writers:
+        names = " and ".join([w.name for w in writers])
+        refuse(
+            "E438",
+            f"{buffer.name} is written by block {names}",
+            condition="at most one writer",
+            at=writers,
+            nearest="cache_write of each writer, or take this step before decompose_reduction",
+        )
+    readers = chosen(scope, block, buffer, consumer_blocks, scope.after(writers[0]) if writers else scope.blocks)
+    at = meeting(scope, [*writers, *readers]) if writers else scope.root
+    cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
+    ana = analyzer_at(state, at)
+    boxes = [
+        relaxed_region(state, reader, r, at)
+        for reader in readers
+        for r in regions(state, reader.block)[0]
+        if r.buffer is buffer
+    ]
+    box = _declared(scope.root, buffer, [union(list(axis), ana) for axis in zip(*boxes)], ana)
+    inside = scope.root.parent is not None and parameter_of(state, block.func, buffer) is None
+    if inside and not writers and not all([_reads_all(state, reader, buffer, at) for reader in readers]):
+        state.assumptions.append(
+            f"every cell of {buffer.name} that is copied was written before block {scope.root.name}"
+        )
+    made = copy_nest(state, at, buffer, cache, box, cache.name)
+    use_buffer(state, readers, buffer, cache)
+    place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
+    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    require_between(state, writers, copy, readers)
+    if why_not_covered(state, copy) is not None:
+        state.assumptions.append(f"block {writers[0].name} writes every cell of {buffer.name} that is copied")
+    return copy
+
+
+def _reads_all(state: ScheduleState, reader: Sref, buffer: Buffer, at: Sref) -> bool:
+    """Does a block read every cell of the box around what it reads of a buffer inside ``at``."""
+    reads = [r for r in regions(state, reader.block)[0] if r.buffer is buffer]
+    return all([exact_box(state, reader, bound_region(reader, r), buffer.shape, at) is not None for r in reads])
+
+
+@primitive(
+    checks=("a written buffer", "only writer", "known scope", "cells known exactly"),
+    rewrite="C[...] = f(...)  ->  C_local[...] = f(...); C[v0, v1] = C_local[v0, v1]",
+    example='sch.cache_write(sch.get_block("C"), 0, "local")',
+)
+def cache_write(
+    state: ScheduleState,
+    block: BlockRef,
+    write_buffer_index: int | str,
+    storage_scope: str,
+    consumer_blocks: Any = None,
+) -> BlockRef:
+    """Let a block write into a buffer in ``storage_scope`` and copy that out afterwards; gives the copying block.
+
+    ``write_buffer_index`` counts the buffers the block writes, or names one. ``consumer_blocks`` read the cache itself instead
+    of the buffer. Raises ScheduleError E438, E429.
+    """
+    buffer = written_buffer(state, block, write_buffer_index)
+    require_scope(block, storage_scope)
+    scope = block_scope(state, block)
+    if buffer in scope.reads[block]:
+        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
+               condition="does not read what it writes", at=block,
+               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
+    others = [w for w in scope.writers(buffer) if w is not block]
+    if others:
+        refuse(
+            "E438",
+            f"{buffer.name} is written by block {others[0].name} too",
+            condition="only writer",
+            at=[block, *others],
+            nearest="take this step before decompose_reduction",
+        )
+    direct = chosen(scope, block, buffer, consumer_blocks, scope.after(block)) if consumer_blocks else []
+    readers = [r for r in scope.after(block) if buffer in scope.reads[r] and r not in direct]
+    at = meeting(scope, [block, *readers]) if readers else scope.root
+    written = [w for w in regions(state, block.block)[1] if w.buffer is buffer]
+    box = exact_region(state, block, written[0], at) if len(written) == 1 else None
+    if box is None:
+        refuse("E438", f"it is not known exactly which cells of {buffer.name} block {block.name} writes",
+               condition="cells known exactly", at=block,
+               nearest="take this step before blockize, or declare the region with T.writes")  # fmt: skip
+    cache = cache_buffer(state, block, buffer, storage_scope, buffer.shape)
+    made = copy_nest(state, at, cache, buffer, box, cache.name)
+    place = position_of(statements_of(body_of(at)), block.block)
+    use_buffer(state, [block, *direct], buffer, cache)
+    copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [cache])
+    return require_between(state, [block], copy, readers)
+
+
+# ---- parts shared with reindex
+
+
+def read_buffer(state: ScheduleState, block: Sref, read_buffer_index: int | str) -> Buffer:
+    """A buffer a block reads, by place or by name. Refuses E438 for one it does not read."""
+    reads = list(dict.fromkeys([r.buffer for r in regions(state, block.block)[0]]))
+    if isinstance(read_buffer_index, str):
+        named = [b for b in reads if b.name == read_buffer_index]
+        if len(named) == 1:
+            return named[0]
+    elif isinstance(read_buffer_index, int) and 0 <= read_buffer_index < len(reads):
+        return reads[read_buffer_index]
+    shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(reads)]) or "none"
+    refuse("E438", f"block {block.name} reads no buffer {read_buffer_index!r}", condition="a read buffer", at=block,
+           nearest=f"it reads {shown}")  # fmt: skip
+
+
+def require_scope(block: Sref, storage_scope: str) -> None:
+    """Refuse E429 for a storage scope that is not known."""
+    if not known_scope(storage_scope):
+        refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
+               nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
+
+
+def chosen(scope: Scope, block: Sref, buffer: Buffer, given: Any, possible: Sequence[Sref]) -> list[Sref]:
+    """The consumers asked for; all possible ones by default. Refuses E438 for one that does not read the buffer there."""
+    readers = [b for b in possible if buffer in scope.reads[b]]
+    if not given:
+        return readers
+    wanted = list(given) if isinstance(given, (list, tuple)) else [given]
+    for consumer in wanted:
+        if consumer not in readers:
+            name = consumer.name if isinstance(consumer, Sref) else repr(consumer)
+            refuse(
+                "E438",
+                f"block {name} does not read {buffer.name} after it is written",
+                condition="a consumer",
+                at=block,
+                nearest=f"one of: {', '.join([b.name for b in readers]) or 'none reads it'}",
+            )
+    return wanted
+
+
+def meeting(scope: Scope, blocks: Sequence[Sref]) -> Sref:
+    """The lowest loop or block around all blocks."""
+    at = blocks[0].parent or scope.root
+    for other in blocks[1:]:
+        while at is not scope.root and at not in other.above():
+            at = common_ancestor(at, other)
+    return at
+
+
+def cache_buffer(
+    state: ScheduleState, block: Sref, buffer: Buffer, scope: str, shape: Sequence[Expr], suffix: str = ""
+) -> Buffer:
+    """A new compact buffer of another scope, with a name no block of the function has."""
+    base = f"{buffer.name}_{suffix or scope.replace('.', '_')}"
+    taken = {key.name for key in state.index[block.func] if isinstance(key, Block)}
+    name, number = base, 1
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    return Buffer(Var(name, PointerType(prim_type(buffer.dtype), scope)), buffer.dtype, tuple(shape), name=name)
+
+
+def _declared(scope: Sref, buffer: Buffer, box: Sequence[IntSet], ana: Analyzer) -> list[IntSet]:
+    """A box that is read, no larger than the region the scope's block declares to read."""
+    declared = [r for r in (scope.block.reads or ()) if r.buffer is buffer]
+    if scope.parent is None or len(declared) != 1:
+        return list(box)
+    limits = [of_range(r) for r in declared[0].region]
+    within = [covers(ana, [limit], [part], [dim]) for limit, part, dim in zip(limits, box, buffer.shape)]
+    return [part if known else limit for part, limit, known in zip(box, limits, within)]
+
+
+def copy_nest(state: ScheduleState, at: Sref, source: Buffer, target: Buffer, box: Sequence[IntSet], name: str) -> Stmt:
+    """Loops inside ``at`` that copy a box of a buffer, as a block ``name``."""
+    axes = []
+    for place, dim in enumerate(source.shape):
+        var = Var(f"v{place}", prim_type(dtype_of(dim)))
+        axes.append(IterVar(var, Range(const(0, dtype_of(dim)), dim), "S"))
+    cell = tuple([axis.var for axis in axes])
+    one = tuple([Range(v, const(1, dtype_of(v))) for v in cell])
+    load = BufferLoad(source, cell, prim_type(source.dtype))
+    block = Block(tuple(axes), (BufferRegion(source, one),), (BufferRegion(target, one),), (), (), {}, name,
+                  BufferStore(target, load, cell))  # fmt: skip
+    domains = {axis.var: part for axis, part in zip(axes, box)}
+    nest, _ = nest_of(axes, block, domains, analyzer_at(state, at), preserve_unit_loops=True)
+    return nest
+
+
+def use_buffer(state: ScheduleState, blocks: Sequence[Sref], old: Buffer, new: Buffer) -> None:
+    """Let blocks use ``new`` for ``old``."""
+    for block in blocks:
+        require_regular(state, block)
+        tracker = BlockTracker(mapping={old: new, old.data: new.data})
+        with deep_recursion():
+            made = tracker(block.realize)
+        state.replace(block, made, tracker.blocks)
+
+
+def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, readers: Sequence[Sref]) -> Sref:
+    """The copying block, if it stands after the writers and before the readers. Refuses E438 otherwise: a reader shares a loop with
+    the writer, while another one is outside of it."""
+    order = block_scope(state, copy).blocks
+    place = order.index(copy)
+    wrong = [b for b in writers if order.index(b) > place] + [b for b in readers if order.index(b) < place]
+    if wrong:
+        refuse("E438", f"no place is after the block that writes and before block {wrong[0].name} as well as the others that read",
+               condition="copy between writer and readers", at=[wrong[0], *writers],
+               nearest="take this step before the blocks are moved under one loop")  # fmt: skip
+    return copy
+
+
+def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, buffers: Sequence[Buffer]) -> Sref:
+    """Put a nest into the body of ``at`` and its buffers among the scope's; gives the nest's block."""
+    stmts = statements_of(body_of(at))
+    body = SeqStmt((*stmts[:place], made, *stmts[place:]))
+    if not at.is_block:
+        state.replace(at, with_fields(at.loop, body=body))
+        body_or_none: Stmt | None = None
+    else:
+        body_or_none = body
+    old = scope.block
+    fields: dict[str, Any] = {"alloc_buffers": (*old.alloc_buffers, *buffers)}
+    if body_or_none is not None:
+        fields["body"] = body_or_none
+    new = with_fields(old, **fields)
+    state.replace(scope, with_fields(scope.realize, block=new), {old: new})
+    inner: Any = made
+    while not isinstance(inner, Block):
+        inner = inner.block if hasattr(inner, "block") else inner.body
+    return state.sref(scope.func, inner)
+
+
+__all__ = [
+    "cache_buffer", "cache_read", "cache_write", "chosen", "copy_nest", "insert", "meeting", "read_buffer", "require_scope",
+    "use_buffer",
+]  # fmt: skip

@@ -1,0 +1,365 @@
+"""compute_at and reverse_compute_at: run a producer or a consumer inside a loop of the other, for the cells of one
+iteration.
+
+Source: the primitives of the same names in Halide and TVM. Invariant: a block moves with its iterators, regions and
+body unchanged; only the loops around it and its bindings are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....arith import Analyzer
+from ....arith.intset import IntSet, union
+from ....ir.buffer import Buffer, BufferRegion
+from ....ir.build import const, dtype_of, is_int
+from ....ir.node import replace as with_fields
+from ....ir.stmt import SeqStmt, Stmt
+from ....ir.types import Expr
+from ....ir.walk import free_vars
+from ..proofs.conditions import (
+    iter_map,
+    loops_of,
+    region_vars,
+    require_not_empty,
+    require_regular,
+    why_not_affine,
+    why_not_complete_or_reduction,
+)
+from ..proofs.coverage import covers, exact_region, relaxed_region, require_stage_pipeline, runs_whole_domain
+from ..proofs.dependence import Scope, block_scope, regions, scope_of
+from ..proofs.domains import Domains, nest_of, solve
+from ..proofs.independence import require_kinds
+from ..proofs.surroundings import loads_around
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.moving import move, position_of, statements_of
+from ..rewrites.rewriting import analyzer_at
+from ..sref import BlockRef, LoopRef, Sref
+from ..state import ScheduleState
+
+_CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complete or reduction block", "whole domain")
+
+
+@primitive(
+    checks=(*_CHECKS, "no output block", "all consumers under the loop"),
+    rewrite="for i, j: B[i, j] = ...; for i, j: C[i, j] = f(B[i, j])  ->  for i, j: { B[i, j] = ...; C[i, j] = f(B[i, j]) }",
+    example='i, j = sch.get_loops(sch.get_block("D"))\nsch.compute_at(sch.get_block("C"), i)',
+)
+def compute_at(
+    state: ScheduleState, block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
+    """Move a producer under a loop that all its consumers stand under, and run it there only for the cells they read in
+    one iteration (loops ``ax0``, ``ax1``, ... over these cells replace its own).
+
+    ``index`` is the place in the loop's body: -1 as late as possible (before the first consumer), -2 as early as
+    possible (after the last producer). ``preserve_unit_loops`` keeps loops of one iteration. Cells that two iterations
+    read are computed twice. Raises ScheduleError E430 to E436.
+    """
+    scope = _require_movable(state, block, loop)
+    if scope.is_output(block):
+        refuse("E432", f"block {block.name} writes a buffer that is not allocated in its scope", condition="no output block",
+               at=block, nearest="move its consumers with reverse_compute_at, or cache_write first")  # fmt: skip
+    consumers = scope.consumers(block)
+    outside = [c for c in consumers if loop not in c.above()]
+    if outside or not consumers:
+        what = (
+            f"its consumer {outside[0].name} is not under loop {loop.name}"
+            if outside
+            else "nothing reads what it writes"
+        )
+        refuse(
+            "E433",
+            f"block {block.name}: {what}",
+            condition="all consumers under the loop",
+            at=[block, *outside[:1]],
+            nearest=f"a loop around {outside[0].name}, or compute_at of {outside[0].name} first"
+            if outside
+            else "an unread block may stay where it is",
+        )
+    for consumer in consumers:
+        if not set(scope.writes[block]).isdisjoint(loads_around(state, consumer)):
+            require_regular(state, consumer)
+    if block.block.init is not None or not is_int(block.realize.predicate, 1):
+        _require_whole_domain(state, block)  # else an instance more than before changes nothing that anyone reads
+    place = _place(scope, loop, scope.producers(block), consumers, index)
+    ana = analyzer_at(state, loop)
+    domains: Domains = {}
+    for written in regions(state, block.block)[1]:
+        box = _required(state, written.buffer, consumers, loop)
+        if box is not None:
+            for var, part in solve(block.block.iter_vars, written, box, ana).items():
+                domains[var] = union([domains[var], part], ana) if var in domains else part
+    written_count = len({w.buffer for w in regions(state, block.block)[1]})
+    _settle(
+        state,
+        block,
+        loop,
+        domains if written_count == 1 else _shared(state, block, domains),
+        ana,
+        place,
+        preserve_unit_loops,
+    )
+
+
+@primitive(
+    checks=(*_CHECKS, "producers under the loop", "reduction finished", "reads what is there"),
+    rewrite="for i, j: B[i, j] = ...; for i, j: C[i, j] = f(B[i, j])  ->  for i, j: { B[i, j] = ...; C[i, j] = f(B[i, j]) }",
+    example='i, j, k = sch.get_loops(sch.get_block("C"))\nsch.reverse_compute_at(sch.get_block("D"), j)',
+)
+def reverse_compute_at(
+    state: ScheduleState, block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, index: int = -1
+) -> None:
+    """Move a consumer under a loop of its producers, and run it there for the cells they finish in one iteration.
+
+    ``index`` is the place in the loop's body: -1 as late as possible, -2 directly after the last producer. Raises
+    ScheduleError E430 to E437.
+    """
+    scope = _require_movable(state, block, loop)
+    producers = [p for p in scope.producers(block) if loop in p.above()]
+    if not producers:
+        known = ", ".join([p.name for p in scope.producers(block)])
+        refuse(
+            "E433",
+            f"no block under loop {loop.name} writes what block {block.name} reads",
+            condition="producers under the loop",
+            at=[loop, block],
+            nearest=f"a loop around a producer: {known}"
+            if known
+            else "nothing in its scope feeds it: it stays where it is",
+        )
+    _require_whole_domain(state, block)
+    first = next(b for b in scope.blocks if loop in b.above())
+    for producer in scope.producers(block):
+        if loop in producer.above():
+            _require_finished(producer, loop)
+        elif producer not in scope.before(first):
+            refuse("E433", f"block {producer.name} writes what block {block.name} reads, and stands after loop {loop.name}",
+                   condition="producers under the loop", at=[loop, producer],
+                   nearest=f"move {producer.name} under the loop first")  # fmt: skip
+    later = [c for c in scope.consumers(block) if loop in c.above()]
+    place = _place(scope, loop, producers, later, index)
+    ana = analyzer_at(state, loop)
+    domains: Domains = {}
+    boxes: list[tuple[BufferRegion, list[IntSet]]] = []
+    for read in regions(state, block.block)[0]:
+        box = _provided(state, read.buffer, producers, loop)
+        if box is not None:
+            boxes.append((read, box))
+            for var, part in solve(block.block.iter_vars, read, box, ana).items():
+                domains[var] = part if var not in domains else _same_part(state, block, domains[var], part, ana)
+    if block.block.init is not None:
+        _require_once(state, block, producers, loop)
+    _settle(state, block, loop, domains, ana, place, preserve_unit_loops)
+    if not runs_whole_domain(state, block):
+        state.assumptions.append(
+            f"block {block.name} still runs for all of its domain: every cell it reads is read by it"
+        )
+    for read, box in boxes:
+        inside = relaxed_region(state, block, read, loop)
+        if not covers(analyzer_at(state, loop), box, inside, read.buffer.shape):
+            refuse("E435", f"block {block.name} reads cells of {read.buffer.name} that loop {loop.name} has not computed yet",
+                   condition="reads what is there", at=[loop, block],
+                   nearest="move it to a loop further out, or compute_at the producer instead")  # fmt: skip
+
+
+# ---- conditions
+
+
+def _require_movable(state: ScheduleState, block: Sref, loop: Sref) -> Scope:
+    if scope_of(loop) is not scope_of(block):
+        refuse(
+            "E430",
+            f"loop {loop.name} and block {block.name} stand in different blocks",
+            condition="same scope",
+            at=[loop, block],
+            nearest="take this step before blockize, or move the blocks inside one outer block",
+        )
+    if loop in block.above():
+        refuse("E430", f"block {block.name} stands under loop {loop.name} already", condition="loop not around the block",
+               at=[loop, block],
+               nearest="a loop that does not hold the block yet")  # fmt: skip
+    require_stage_pipeline(state, block)
+    reason = why_not_complete_or_reduction(state, block)
+    if reason is not None:
+        refuse(
+            "E431",
+            reason,
+            condition="complete or reduction block",
+            at=block,
+            nearest="take this step before decompose_reduction, or declare what repeats as T.axis.reduce, with T.init()",
+        )
+    return block_scope(state, block)
+
+
+def _require_whole_domain(state: ScheduleState, block: Sref) -> None:
+    """The loops run every instance of the block: only then may other loops replace them."""
+    if is_int(block.realize.predicate, 1) and why_not_affine(state, block) is None and _plain(block):
+        return
+    ana = analyzer_at(state, block, inside=False)
+    found = iter_map(state, block)
+    for place, axis in enumerate(block.block.iter_vars):
+        s = found.indices[place] if found else None
+        whole = axis.dom is not None and s is not None and len(s.args) <= 1
+        if whole and axis.dom is not None and s is not None:
+            extent: Expr = s.args[0].extent if s.args else const(1, dtype_of(axis.var))
+            unit = found.exact and (not s.args or is_int(s.args[0].scale, 1))
+            whole = unit and ana.can_prove_equal(extent, axis.dom.extent) and ana.can_prove_equal(s.base, axis.dom.min)
+        if not whole:
+            reason = f": {found.errors[0]}" if found.errors else ""
+            refuse("E436", f"it is not proved that the loops around block {block.name} run all of iterator {axis.var.name}{reason}",
+                   condition="whole domain", at=block,
+                   nearest="split with factors that divide, or take this step before the loops are split")  # fmt: skip
+
+
+def _plain(block: Sref) -> bool:
+    """Each iterator is a loop of its own extent, or a constant of a domain of one value."""
+    loops = {s.loop.loop_var: s.loop for s in loops_of(block)}
+    for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
+        loop = loops.get(value)  # type: ignore[call-overload]
+        if axis.dom is None or (loop is None and not is_int(axis.dom.extent, 1)):
+            return False
+        if loop is not None and not (loop.min is axis.dom.min or (is_int(loop.min, 0) and is_int(axis.dom.min, 0))):
+            return False
+        if (
+            loop is not None
+            and loop.extent is not axis.dom.extent
+            and not Analyzer().can_prove_equal(loop.extent, axis.dom.extent)
+        ):
+            return False
+    return True
+
+
+def _require_finished(producer: Sref, loop: Sref) -> None:
+    """No loop outside of (or equal to) ``loop`` goes on with a reduction of the producer."""
+    values = [v for axis, v in zip(producer.block.iter_vars, producer.realize.iter_values) if axis.kind == "R"]
+    used = {v for value in values for v in free_vars(value)}
+    for outer in (loop, *[s for s in loop.above() if not s.is_block]):
+        if outer.loop.loop_var in used:
+            refuse("E434", f"loop {outer.name} drives the reduction of block {producer.name}: its result is complete only after it",
+                   condition="reduction finished", at=[outer, producer],
+                   nearest="reorder the reduction loops inside, or move to a loop further out")  # fmt: skip
+
+
+def _require_once(state: ScheduleState, block: Sref, producers: Sequence[Sref], loop: Sref) -> None:
+    """A reduction may run each instance once only: the producers' cells must not be computed twice."""
+    for producer in producers:
+        driven = {v for value in producer.realize.iter_values for v in free_vars(value)}
+        for outer in loops_of(producer):
+            if outer.loop.loop_var not in driven and not is_int(outer.loop.extent, 1):
+                refuse("E437", f"loop {outer.name} repeats block {producer.name}: {block.name} would count its cells twice",
+                       condition="each cell once", at=[outer, block],
+                       nearest=f"a loop inside of {outer.name}")  # fmt: skip
+        reason = why_not_affine(state, producer)
+        if reason is not None:
+            refuse(
+                "E437",
+                f"the reduction {block.name} might count a cell twice: {reason}",
+                condition="each cell once",
+                at=block,
+                nearest="take this step before the loops of the producer are fused or split",
+            )
+
+
+# ---- regions
+
+
+def _threads(loop: Sref, buffer: Buffer) -> list[Sref]:
+    """Loops around (and including) ``loop`` bound to threads that share the buffer: one iteration serves all of
+    them."""
+    rank = 0 if buffer.scope == "global" else 1 if buffer.scope.startswith("shared") else 2
+    found = []
+    for at in (loop, *[s for s in loop.above() if not s.is_block]):
+        thread = at.loop.thread or ""
+        if at.loop.kind == "thread_binding" and rank <= (0 if thread.startswith("blockIdx") else 1):
+            found.append(at)
+    return found
+
+
+def _required(state: ScheduleState, buffer: Buffer, consumers: Sequence[Sref], loop: Sref) -> list[IntSet] | None:
+    """Box of the cells of a buffer that the consumers read in one iteration."""
+    threads = _threads(loop, buffer)
+    boxes = [
+        relaxed_region(state, c, read, loop, threads)
+        for c in consumers
+        for read in regions(state, c.block)[0]
+        if read.buffer is buffer
+    ]
+    ana = analyzer_at(state, loop)
+    return [union(list(axis), ana) for axis in zip(*boxes)] if boxes else None
+
+
+def _provided(state: ScheduleState, buffer: Buffer, producers: Sequence[Sref], loop: Sref) -> list[IntSet] | None:
+    """Box of the cells that one iteration completes; refused where it is not known exactly."""
+    for producer in producers:
+        for written in regions(state, producer.block)[1]:
+            if written.buffer is not buffer:
+                continue
+            box = exact_region(state, producer, written, loop)
+            if box is None:
+                refuse("E435", f"which cells of {buffer.name} block {producer.name} computes in an iteration is not known exactly",
+                       condition="reads what is there", at=[loop, producer],
+                       nearest="a loop further out, or compute_at of the producer instead")  # fmt: skip
+            return box
+    return None
+
+
+def _same_part(state: ScheduleState, block: Sref, a: IntSet, b: IntSet, ana: Analyzer) -> IntSet:
+    """Two buffers read by one block must offer the same instances."""
+    for x, y in ((a.low, b.low), (a.high, b.high)):
+        if x is None or y is None or not ana.can_prove_equal(x, y):
+            refuse("E435", f"the buffers that block {block.name} reads are computed in different order",
+                   condition="reads what is there", at=block,
+                   nearest="a loop further out, in which both are complete")  # fmt: skip
+    return a
+
+
+def _shared(state: ScheduleState, block: Sref, domains: Domains) -> Domains:
+    """Domains of a block with several outputs: only what every output determines."""
+    inside = [set(region_vars(w)) for w in regions(state, block.block)[1]]
+    return {var: part for var, part in domains.items() if all([var in used for used in inside])}
+
+
+# ---- the move
+
+
+def _place(scope: Scope, loop: Sref, before: Sequence[Sref], after: Sequence[Sref], index: int) -> int:
+    """Where in the loop's body the block goes. Refuses E433 for an index that is too early or too late."""
+    stmts = statements_of(loop.loop.body)
+    first = max(
+        [position_of(stmts, b.block) for b in before if loop in b.above()] or [-1], key=lambda k: -1 if k is None else k
+    )
+    last = min([k for b in after if (k := position_of(stmts, b.block)) is not None] or [len(stmts)])
+    low = (-1 if first is None else first) + 1
+    if index == -1:
+        return last
+    if index == -2:
+        return low
+    if not low <= index <= last:
+        refuse("E433", f"place {index} in loop {loop.name} is not from {low} (after producers) to {last} (before consumers)",
+               condition="after producers, before consumers", at=loop,
+               nearest="index=-1 is as late as possible, index=-2 as early as possible")  # fmt: skip
+    return index
+
+
+def _settle(
+    state: ScheduleState,
+    block: Sref,
+    loop: Sref,
+    domains: Domains,
+    ana: Analyzer,
+    place: int,
+    preserve_unit_loops: bool,
+) -> None:
+    """Put the block, in loops over its domains, into the body of ``loop``."""
+    around = [loop, *loops_of(loop)]
+    require_not_empty(state, loop, around)
+    nest, _ = nest_of(block.block.iter_vars, block.block, domains, ana, preserve_unit_loops)
+    stmts = statements_of(loop.loop.body)
+    body: Stmt = SeqStmt((*stmts[:place], nest, *stmts[place:]))
+    scope = scope_of(loop)
+    move(state, scope, [(block.realize, SeqStmt(())), (loop.loop, with_fields(loop.loop, body=body))])
+    require_kinds(state, loop)
+
+
+__all__ = ["compute_at", "reverse_compute_at"]

@@ -1,0 +1,104 @@
+"""compute_inline and reverse_compute_inline: a block disappears into its consumers or into its producer.
+
+Not here: the rewriting itself (``transform/tir/blocks/inline_blocks.py`` and ``reverse_inline.py``, shared with fusion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.buffer import Buffer
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
+from ....ir.walk import collect, used_vars
+from ....support.deep import deep_recursion
+from ...tir.blocks import inline_blocks, reverse_inline
+from ..proofs.dependence import regions, scope_of
+from ..refuse import refuse
+from ..registry import primitive
+from ..sref import BlockRef, Sref
+from ..state import ScheduleState
+
+_RESULT = "one element for each point"
+
+
+@primitive(
+    checks=("complete block", _RESULT, "buffer of its own"),
+    rewrite="B[vi] = f(A[vi]); C[vj] = g(B[h(vj)])  ->  C[vj] = g(f(A[h(vj)]))",
+    example='sch.compute_inline(sch.cache_read(sch.get_block("C"), 0, "global"))',
+)
+def compute_inline(state: ScheduleState, block: BlockRef) -> None:
+    """Inline a block into its consumers: they compute its value themselves, and its buffer disappears.
+
+    The block must store one element for each of its points, at its own iterators (``B[vi, vj] = ...``). Raises ScheduleError
+    E439 where that is not so, or where what it reads is overwritten before a consumer runs.
+    """
+    nearest = "compute_at moves a block to where it is read, reverse_compute_inline folds it into what it reads"
+    _inline(state, block, inline_blocks.inline_problem, inline_blocks.compute_inline, nearest)
+
+
+@primitive(
+    checks=("complete block", _RESULT, "reads each element of one producer once", "complete producer"),
+    rewrite="B[vi] = f(A[vi]); C[vj] = g(B[vj])  ->  C[vi] = g(f(A[vi]))",
+    example='sch.reverse_compute_inline(sch.cache_write(sch.get_block("D"), 0, "global"))',
+)
+def reverse_compute_inline(state: ScheduleState, block: BlockRef) -> None:
+    """Inline a consumer into its only producer: the producer computes the consumer's value at once.
+
+    The producer must be a complete block of one store whose every element the consumer reads exactly once. Raises ScheduleError
+    E439 where that is not so.
+    """
+    nearest = "reverse_compute_at moves a block to where what it reads is computed"
+    _inline(state, block, reverse_inline.reverse_inline_problem, reverse_inline.reverse_compute_inline, nearest)
+
+
+def _allocated(stmt: Stmt) -> set[Buffer]:
+    """The buffers a statement allocates."""
+    return {b for block in collect(stmt, Block) for b in block.alloc_buffers} | {
+        s.buffer for s in collect(stmt, AllocBuffer)
+    }
+
+
+def _require_own_scope(state: ScheduleState, block: Sref) -> None:
+    """Refuse E439 where a buffer that a block writes is used outside of the block it stands in: there it cannot be computed."""
+    scope = scope_of(block)
+    written = {w.buffer for w in regions(state, block.block)[1]} - set(scope.block.alloc_buffers)
+    if scope.parent is None or not written:
+        return
+    everywhere, inside = [collect(item.realize, (BufferLoad, BufferStore)) for item in (state.root(block.func), scope)]
+    known = {id(access) for access in inside}
+    for access in everywhere:
+        if access.buffer in written and id(access) not in known:
+            refuse("E439", f"cannot inline: {access.buffer.name} is used outside of block {scope.name}",
+                   condition="can be inlined", at=[block, scope], nearest="inline before blockize")  # fmt: skip
+
+
+def _inline(
+    state: ScheduleState,
+    block: Sref,
+    problem: Callable[[Stmt, Block], str | None],
+    rewrite: Callable[[Stmt, Block], Stmt],
+    nearest: str,
+) -> None:
+    root = state.root(block.func)
+    _require_own_scope(state, block)
+    with deep_recursion():
+        reason = problem(root.realize, block.block)
+        if reason is not None:
+            refuse("E439", f"cannot inline: {reason}", condition="can be inlined", at=block, nearest=nearest)
+        made = rewrite(root.realize, block.block)
+    assert isinstance(made, BlockRealize)
+    left = _allocated(root.realize) - _allocated(made)
+    used = set(used_vars(made)) if left else set()
+    for buffer in left:
+        if buffer.data in used:  # an enclosing block declares that it touches the buffer
+            refuse("E439", f"cannot inline: a block around its producer or consumer declares a region of {buffer.name}",
+                   condition="can be inlined", at=block, nearest="inline before blockize")  # fmt: skip
+    state.replace(root, made, _pairs(root.realize, made, block.block))
+
+
+def _pairs(before: Stmt, after: Stmt, removed: Block) -> dict[Block, Block]:
+    """Which block became which: inlining keeps the order of all blocks but the removed one."""
+    old = [r.block for r in inline_blocks.realizes(before) if r.block is not removed]
+    new = [r.block for r in inline_blocks.realizes(after)]
+    return {a: b for a, b in zip(old, new, strict=True) if a is not b}

@@ -1,0 +1,96 @@
+"""sample_compute_location: a random place for compute_at. The choice may also be "leave it at the root" or "inline it".
+
+Such a choice is no loop: it is a LoopRV that stands for a ``Mark``, which compute_at and reverse_compute_at alone understand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..proofs.coverage import common_ancestor
+from ..proofs.dependence import block_scope
+from ..refuse import Refused, refuse
+from ..registry import ROWS, SAMPLE, Row, Sampled, primitive
+from ..sref import BlockRef, LoopRef, Sref
+from ..state import ScheduleState
+
+AT_ROOT, INLINE = -1, -2
+"""Decisions that are no place in the list of loops (TVM's numbers)."""
+MOVES = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
+"""Primitives that take a mark, and what they do with the mark "inline"."""
+
+
+class Mark(Sref):
+    """A location that is no loop: "root" (where the block stands) or "inline"."""
+
+    __slots__ = ("word",)
+
+    def __init__(self, word: str) -> None:
+        super().__init__("", None, None)
+        self.word = word
+        self.gone = f"<{word}>"
+
+
+@primitive(kind=SAMPLE, checks=("a valid decision",),
+           example='loop = sch.sample_compute_location(sch.get_block("C"), decision=0)\n'
+                   'sch.compute_at(sch.get_block("C"), loop)')  # fmt: skip
+def sample_compute_location(state: ScheduleState, block: BlockRef, decision: int | None = None) -> LoopRef:
+    """Choose where ``compute_at`` may put a block: one of the loops around its consumers, the root (where it stands), or inline.
+
+    Each legal choice is equally likely. The decision counts the loops from the outside in that ``compute_at`` accepts;
+    -1 is the root, -2 inline. Give the result to ``compute_at``. Raises ScheduleError E428 for a decision that is not legal here.
+    """
+    loops = [s for s in _around_consumers(state, block) if _legal(state, "compute_at", block, s)]
+    choices = list(range(len(loops)))
+    if _legal(state, "compute_inline", block):
+        choices.append(INLINE)
+    choices.append(AT_ROOT)
+    place = decision if decision is not None else state.rng.choice(choices)
+    if place not in choices:
+        refuse("E428", f"the decision {place!r} is none of the legal locations {sorted(choices)} of block {block.name}",
+               condition="a valid decision", at=block,
+               nearest=f"decision={max(choices)}, or none to choose anew")  # fmt: skip
+    made = loops[place] if place >= 0 else Mark("root" if place == AT_ROOT else "inline")
+    return Sampled(made, place)  # type: ignore[return-value]
+
+
+def _around_consumers(state: ScheduleState, block: Sref) -> list[Sref]:
+    """Loops around all consumers of a block, from the outside in."""
+    scope = block_scope(state, block)
+    consumers = scope.consumers(block)
+    if not consumers:
+        return []
+    at = consumers[0]
+    for other in consumers[1:]:
+        at = common_ancestor(at, other)
+    around = [at, *at.above()]
+    return [s for s in around[: around.index(scope.root)] if not s.is_block][::-1]
+
+
+def _legal(state: ScheduleState, name: str, *arguments: Any) -> bool:
+    """Does a primitive apply here (it is tried and undone)."""
+    with state.trial():
+        try:
+            ROWS[name].apply(state, *arguments)
+        except Refused:
+            return False
+        return not state.assumptions
+
+
+def run_at_mark(state: ScheduleState, row: Row, arguments: dict[str, Any]) -> bool:
+    """Run compute_at or reverse_compute_at on a mark; False where no argument is one.
+
+    Refuses E428 for a mark given to another step."""
+    mark = next((v for v in arguments.values() if isinstance(v, Mark)), None)
+    if mark is None:
+        return False
+    if row.name not in MOVES:
+        refuse(
+            "E428",
+            f"{row.name} takes a loop, the sampled location is {mark.word!r}",
+            condition="a loop",
+            nearest="give it to compute_at or reverse_compute_at",
+        )
+    if mark.word == "inline":
+        ROWS[MOVES[row.name]].apply(state, arguments["block"])
+    return True

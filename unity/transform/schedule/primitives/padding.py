@@ -1,0 +1,353 @@
+"""decompose_padding: padding and copying in blocks of their own; pad_einsum: a product whose loops are whole multiples.
+
+Not here: layouts with padding (``layout.py``). Invariant: cells of padding hold the value they held, or take no part in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.solve import deduce_bound
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import add, const, dtype_of, if_then_else, is_int, logical_and, lt, sub
+from ....ir.expr import Call, FloatImm, IntImm, Op, Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
+from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import free_vars, fresh_copy, substitute
+from ....support.deep import deep_recursion
+from ..proofs.conditions import loops_of, require_blocks_only, require_complete, require_reduction
+from ..proofs.dependence import scope_of
+from ..proofs.distinct import require_distinct
+from ..proofs.domains import nest_of
+from ..proofs.first_step import conjuncts
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
+from ..sref import BlockRef, LoopRef, Sref
+from ..state import ScheduleState
+
+
+@primitive(
+    checks=("complete block", "one block inside", "padding with a constant", "distinct cells"),
+    rewrite="B[v] = if_then_else(inside, A[..], 0)  ->  B[v] = 0 for all v; B[v] = A[..] for the v inside",
+    example='block = sch.get_block("C")\nsch.pad_einsum(block, [1, 1, 12])\npad = sch.get_block("A_pad")\n'
+    "sch.decompose_padding(pad, sch.get_loops(pad)[0])",
+)
+def decompose_padding(state: ScheduleState, block: BlockRef, loop: LoopRef) -> BlockRef:
+    """Divide a block that pads into one that stores the padding everywhere, in front of ``loop``, and one that stores the
+    inside; gives the first, named ``<name>_pad_const``.
+
+    The block must store ``if_then_else(condition, value, constant)``. Loops that drive one iterator of a condition alone run over
+    the inside only; other conditions stay. Raises ScheduleError E446.
+    """
+    require_complete(state, block)
+    loops = loops_of(block)
+    if loop not in loops or len(state.blocks_below(loop)) != 1:
+        refuse(
+            "E446",
+            f"loop {loop.name} does not hold block {block.name} alone",
+            condition="one block inside",
+            at=[loop, block],
+            nearest=f"a loop around {block.name} alone: take this step before compute_at",
+        )
+    require_blocks_only(loop)
+    require_distinct(state, block, loop)
+    store, condition, value, fill = _padding(block)
+    inner = loops[loops.index(loop) :]
+    with deep_recursion():
+        first = _fill(block, inner, with_fields(store, value=fill))
+        made, nest = _inside(state, block, inner, with_fields(store, value=value), condition)
+        func = block.func
+        state.replace(loop, seq(first, nest), {block.block: made})
+    at: Stmt = first
+    while type(at) is For:
+        at = at.body
+    assert type(at) is BlockRealize
+    return state.sref(func, at.block)
+
+
+def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
+    """(store, condition, value inside, value of the padding). Refuses E446."""
+    store = block.block.body
+    if type(store) is BufferStore and store.predicate is None:
+        value = store.value
+        parts: tuple[Expr, ...] = ()
+        if type(value) is Call and type(value.op) is Op and value.op.name == "T.if_then_else":
+            parts = value.args
+        elif type(value) is Select:
+            parts = (value.cond, value.true_value, value.false_value)
+        if len(parts) == 3 and type(parts[2]) in (IntImm, FloatImm):
+            return store, parts[0], parts[1], parts[2]
+    refuse(
+        "E446",
+        f"block {block.name} does not store if_then_else(condition, value, constant)",
+        condition="padding with a constant",
+        at=block,
+        nearest="a block whose only statement stores T.if_then_else(condition, value, constant)",
+    )
+
+
+def _fill(block: Sref, loops: Sequence[Sref], store: BufferStore) -> Stmt:
+    """The padding in every cell, in copies of the loops."""
+    old = block.block
+    mapping: dict[Var, Expr] = {s.loop.loop_var: Var(s.loop.loop_var.name, s.loop.loop_var.ty) for s in loops}
+    made = fresh_copy(Block(old.iter_vars, (), old.writes, (), (), {}, f"{old.name}_pad_const", store))
+    realize = block.realize
+    stmt: Stmt = BlockRealize(
+        tuple([substitute(v, mapping) for v in realize.iter_values]), substitute(realize.predicate, mapping), made
+    )
+    for item in reversed(loops):
+        own = item.loop
+        var = mapping[own.loop_var]
+        assert isinstance(var, Var)
+        stmt = For(var, substitute(own.min, mapping), substitute(own.extent, mapping), own.kind, stmt, own.thread)
+    return stmt
+
+
+def _inside(
+    state: ScheduleState, block: Sref, loops: Sequence[Sref], store: BufferStore, condition: Expr
+) -> tuple[Block, Stmt]:
+    """The block on the iterations that meet the condition: loops over the inside where it is a range, else a predicate."""
+    realize, old = block.realize, block.block
+    ana = analyzer_at(state, block)
+    left = conjuncts(condition)
+    bounds: dict[Var, Range] = {}
+    values = list(realize.iter_values)
+    for k, (axis, value) in enumerate(zip(old.iter_vars, values)):
+        item = next((s for s in loops if s.loop.loop_var is value), None)
+        others = [v for j, v in enumerate(values) if j != k]
+        if item is None or axis.dom is None or any([value in free_vars(v) for v in (*others, realize.predicate)]):
+            continue
+        low, high = item.loop.min, sub(add(item.loop.min, item.loop.extent), const(1, dtype_of(value)))
+        for part in left:
+            on = [v for v in free_vars(part) if v in {a.var for a in old.iter_vars}]
+            found = deduce_bound(axis.var, part, ana) if on == [axis.var] else None
+            if found is not None:
+                low = ana.simplify(found.low) if found.low is not None and ana.can_prove(lt(low, found.low)) else low
+                high = (
+                    ana.simplify(found.high) if found.high is not None and ana.can_prove(lt(found.high, high)) else high
+                )
+        inside = Analyzer()
+        inside.bind(axis.var, Range(low, ana.simplify(add(sub(high, low), const(1, dtype_of(value))))))
+        met = [part for part in left if inside.can_prove(part)]
+        extent = int_value(ana.simplify(add(sub(high, low), const(1, dtype_of(value)))))
+        if met and extent is not None and extent > 0:
+            left = [part for part in left if part not in met]
+            bounds[item.loop.loop_var] = Range(const(0, dtype_of(value)), const(extent, dtype_of(value)))
+            values[k] = ana.simplify(add(value, low))
+    bound = dict(zip([axis.var for axis in old.iter_vars], values))
+    guard = realize.predicate
+    for part in left:
+        moved = substitute(part, bound)
+        guard = moved if is_int(guard, 1) else logical_and(guard, moved)
+    made = with_fields(old, body=store)
+    stmt: Stmt = BlockRealize(tuple(values), guard, made, realize.span)
+    for item in reversed(loops):
+        own = item.loop
+        span = bounds.get(own.loop_var, Range(own.min, own.extent))
+        stmt = with_fields(own, min=span.min, extent=span.extent, body=stmt)
+    return made, stmt
+
+
+# ---- pad_einsum
+
+
+@primitive(
+    checks=("reduction block", "trivial binding", "an einsum", "positive padding"),
+    rewrite="C[i, j] += A[i, k] * B[k, j]  ->  A_pad, B_pad with zeros; C_pad[i, j] += ...; C[i, j] = C_pad[i, j]",
+    example='sch.pad_einsum(sch.get_block("C"), [5, 16, 12])',
+)
+def pad_einsum(state: ScheduleState, block: BlockRef, padding: list[int]) -> None:
+    """Round the extents of a sum of products up to multiples: ``padding`` has a number for each iterator of the block.
+
+    Operands that a padded iterator selects are copied with zeros (blocks ``<buffer>_pad`` in front), the result is computed in a
+    padded buffer and copied back where a spatial iterator is padded. Iterators must be bound to loops of their own, indices must be
+    iterators. Raises ScheduleError E447.
+    """
+    require_reduction(state, block)
+    axes = block.block.iter_vars
+    if len(padding) != len(axes) or any([n < 1 for n in padding]):
+        refuse(
+            "E447",
+            f"{len(axes)} positive numbers are wanted, got {list(padding)}",
+            condition="positive padding",
+            at=block,
+            nearest=f"{[1] * len(axes)} pads nothing",
+        )
+    extents = _extents(state, block)
+    wide = {axis.var: -(-n // p) * p for axis, n, p in zip(axes, extents, padding)}
+    changed = {axis.var for axis, n in zip(axes, extents) if wide[axis.var] != n}
+    store, loads = _einsum(block, changed)
+    if not changed:
+        return
+    with deep_recursion():
+        _pad(state, block, wide, changed, store, loads)
+
+
+def _extents(state: ScheduleState, block: Sref) -> list[int]:
+    """Extents of the iterators, each bound to a loop of its own around this block alone. Refuses E447."""
+    loops = loops_of(block)
+    own = {s.loop.loop_var: s for s in loops}
+    found = []
+    values = block.realize.iter_values
+    for axis, value in zip(block.block.iter_vars, values):
+        item = own.get(value) if isinstance(value, Var) else None
+        extent = int_value(axis.dom.extent) if axis.dom is not None and is_int(axis.dom.min, 0) else None
+        if item is None or extent is None or not is_int(item.loop.extent, extent) or not is_int(item.loop.min, 0):
+            refuse(
+                "E447",
+                f"iterator {axis.var.name} of block {block.name} is not bound to a loop of its own of constant extent",
+                condition="trivial binding",
+                at=block,
+                nearest="pad before splitting",
+            )
+        found.append(extent)
+    if len(set(values)) < len(values) or not is_int(block.realize.predicate, 1):
+        refuse(
+            "E447",
+            f"block {block.name} runs under a condition, or two iterators share a loop",
+            condition="trivial binding",
+            at=block,
+            nearest="pad before splitting",
+        )
+    if not loops or len(state.blocks_below(loops[0])) != 1:
+        refuse(
+            "E447",
+            f"block {block.name} shares its loops",
+            condition="trivial binding",
+            at=block,
+            nearest="pad before compute_at",
+        )
+    require_blocks_only(loops[0])
+    return found
+
+
+def _einsum(block: Sref, changed: set[Var]) -> tuple[BufferStore, list[BufferLoad]]:
+    """The store and the operands of a sum of products. Refuses E447."""
+    store, init = block.block.body, block.block.init
+    axes = {axis.var: axis.kind for axis in block.block.iter_vars}
+    if type(store) is BufferStore and type(store.value) is Add and type(init) is BufferStore:
+        sides = [store.value.a, store.value.b]
+        own = [s for s in sides if type(s) is BufferLoad and s.buffer is store.buffer]
+        factors = _factors(sides[1] if own and own[0] is sides[0] else sides[0])
+        plain = factors is not None and [f for f in _accesses(factors, store, init) if not _by_iterators(f, axes)] == []
+        if len(own) == 1 and factors and plain and store.buffer not in [f.buffer for f in factors]:
+            for var in changed:
+                if axes[var] == "R" and any([var not in f.indices for f in factors]):
+                    refuse(
+                        "E447",
+                        f"an operand of {block.name} does not depend on {var.name}: zeros would meet its infinities",
+                        condition="an einsum",
+                        at=block,
+                        nearest=f"1 in the place of {var.name}",
+                    )
+            return store, factors
+    refuse(
+        "E447",
+        f"block {block.name} is no sum of products of elements selected by iterators",
+        condition="an einsum",
+        at=block,
+        nearest="C[i, j] = C[i, j] + A[i, k] * B[k, j], each index an iterator",
+    )
+
+
+def _factors(expr: Expr) -> list[BufferLoad] | None:
+    if type(expr) is BufferLoad:
+        return [expr]
+    if type(expr) is Cast:
+        return _factors(expr.value)
+    if type(expr) is not Mul:
+        return None
+    a, b = _factors(expr.a), _factors(expr.b)
+    return None if a is None or b is None else a + b
+
+
+def _accesses(loads: list[BufferLoad], *stores: BufferStore) -> list[BufferLoad | BufferStore]:
+    return [*loads, *stores]
+
+
+def _by_iterators(access: BufferLoad | BufferStore, axes: dict[Var, str]) -> bool:
+    plain = [i for i in access.indices if isinstance(i, Var) and i in axes]
+    return len(plain) == len(access.indices) == len(set(plain)) and access.predicate is None
+
+
+def _pad(
+    state: ScheduleState,
+    block: Sref,
+    wide: dict[Var, int],
+    changed: set[Var],
+    store: BufferStore,
+    loads: list[BufferLoad],
+) -> None:
+    top = loops_of(block)[0]
+    ana = analyzer_at(state, top, inside=False)
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    table: dict[Buffer, Buffer] = {}
+    for access in _accesses(loads, store):
+        if access.buffer in table or changed.isdisjoint(access.indices):
+            continue
+        table[access.buffer] = made = _padded(access, wide)
+        sizes = access.buffer.shape if access is store else made.shape
+        axes = [IterVar(Var(f"v{k}", n.ty), Range(const(0, dtype_of(n)), n), "S") for k, n in enumerate(sizes)]
+        cell = tuple([axis.var for axis in axes])
+        source, target = (made, access.buffer) if access is store else (access.buffer, made)
+        value: Expr = BufferLoad(source, cell, prim_type(source.dtype))
+        if access is not store:
+            inside = [lt(v, n) for v, n, m in zip(cell, source.shape, made.shape) if not ana.can_prove_equal(n, m)]
+            condition = inside[0]
+            for part in inside[1:]:
+                condition = logical_and(condition, part)
+            value = if_then_else(condition, value, const(0, source.dtype))
+        one = tuple([Range(v, const(1, dtype_of(v))) for v in cell])
+        copy = Block(
+            tuple(axes),
+            (BufferRegion(source, one),),
+            (BufferRegion(target, one),),
+            (),
+            (),
+            {},
+            f"{access.buffer.name}_pad",
+            BufferStore(target, value, cell),
+        )
+        (after if access is store else before).append(nest_of(axes, copy, {}, ana, preserve_unit_loops=True)[0])
+    renamed: dict[Any, Any] = {old.data: new.data for old, new in table.items()}
+    renamed.update(table)
+    tracker = _Wider(wide, block, renamed)
+    stmt = tracker(top.loop)
+    scope = scope_of(top)
+    state.replace(top, seq(*before, stmt, *after), tracker.blocks)
+    whole = scope.block
+    grown = with_fields(whole, alloc_buffers=(*whole.alloc_buffers, *table.values()))
+    state.replace(scope, with_fields(scope.realize, block=grown), {whole: grown})
+
+
+def _padded(access: BufferLoad | BufferStore, wide: dict[Var, int]) -> Buffer:
+    """A buffer of the padded extents."""
+    old = access.buffer
+    shape = tuple([const(wide[i], dtype_of(n)) for i, n in zip(access.indices, old.shape)])  # type: ignore[index]
+    name = f"{old.name}_pad"
+    return Buffer(Var(name, PointerType(prim_type(old.dtype), old.scope)), old.dtype, shape, name=name)
+
+
+class _Wider(BlockTracker):
+    """Extents of loops and iterators become the padded ones."""
+
+    def __init__(self, wide: dict[Var, int], block: Sref, mapping: dict[Any, Any]) -> None:
+        super().__init__(mapping=mapping)
+        self.wide = wide
+        self.loops = {v: wide[axis.var] for axis, v in zip(block.block.iter_vars, block.realize.iter_values)}
+
+    def leave(self, node: object) -> object:
+        if type(node) is For and node.loop_var in self.loops:
+            return with_fields(node, extent=const(self.loops[node.loop_var], dtype_of(node.extent)))
+        if type(node) is IterVar and node.dom is not None and node.var in self.wide:
+            return with_fields(node, dom=Range(node.dom.min, const(self.wide[node.var], dtype_of(node.dom.extent))))
+        return super().leave(node)
+
+
+__all__ = ["decompose_padding", "pad_einsum"]

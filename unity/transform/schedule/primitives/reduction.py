@@ -1,0 +1,136 @@
+"""decompose_reduction: the initialisation of a reduction becomes a block of its own."""
+
+from __future__ import annotations
+
+from ....ir.analysis import block_regions
+from ....ir.buffer import BufferRegion
+from ....ir.expr import Var
+from ....ir.node import replace as with_fields
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
+from ....ir.types import Expr
+from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ..proofs.conditions import loops_of, require_no_repetition, require_reduction, same_region
+from ..proofs.dependence import block_scope
+from ..proofs.distinct import require_distinct
+from ..proofs.first_step import init_predicate
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.rewriting import analyzer_at
+from ..sref import BlockRef, LoopRef, Sref
+from ..state import ScheduleState
+
+
+@primitive(
+    checks=(
+        "reduction block",
+        "loop around the block",
+        "above all reduction loops",
+        "distinct cells",
+        "not read before",
+        "allocated outside of the loop",
+    ),
+    rewrite="block C with T.init()  ->  block C_init before the loop, block C_update without T.init()",
+    example='block = sch.get_block("C")\ni, j, k = sch.get_loops(block)\ninit = sch.decompose_reduction(block, k)',
+)
+def decompose_reduction(state: ScheduleState, block: BlockRef, loop: LoopRef) -> BlockRef:
+    """Move the initialisation of a reduction in front of a loop; gives the initialisation block.
+
+    The new block is named ``<name>_init`` and stands in copies of the loops inside ``loop`` (itself included) that
+    spatial iterators use; the old block goes on as ``<name>_update``. Raises ScheduleError E412 unless the block is a
+    reduction block, E427 unless ``loop`` is around it and no reduction loop is outside of ``loop``.
+    """
+    require_reduction(state, block)
+    loops = loops_of(block)
+    if loop not in loops:
+        refuse(
+            "E427",
+            f"loop {loop.name} is not around block {block.name}",
+            condition="loop around the block",
+            at=[loop, block],
+            nearest=f"one of its own loops: {', '.join([s.name for s in loops]) or 'it has none'}",
+        )
+    old, realize = block.block, block.realize
+    place = loops.index(loop)
+    reducing = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind == "R"]
+    spatial = [v for axis, v in zip(old.iter_vars, realize.iter_values) if axis.kind != "R"]
+    for outer in loops[:place]:
+        if any([outer.loop.loop_var in free_vars(v) for v in reducing]):
+            refuse(
+                "E427", f"loop {outer.name} drives a reduction iterator and is outside of {loop.name}",
+                condition="above all reduction loops", at=[outer, loop],
+                nearest=f"sch.decompose_reduction({block.name}, {outer.name}), or reorder the reduction loops inside",
+            )  # fmt: skip
+    require_no_repetition(block, loops[place:])
+    _require_unread(state, block, loop)
+    own = {s.buffer for s in collect(loop.loop, AllocBuffer)}
+    if not own.isdisjoint(block_scope(state, block).writes[block]):
+        refuse(
+            "E427", f"what {block.name} writes is allocated inside loop {loop.name}", condition="allocated outside of the loop",
+            at=[loop, block], nearest="give a loop inside of the allocation, or take this step before parallel",
+        )  # fmt: skip
+    if any([loop.loop.loop_var in free_vars(v) for loop in loops[place:] for v in spatial]):
+        require_distinct(state, block, loop)
+    init = _init_nest(state, block, loops[place:], spatial, reducing)
+    update = with_fields(old, name=f"{old.name}_update", init=None, reads=reads_of_update(old))
+    state.replace(block, with_fields(realize, block=update), {old: update})
+    state.replace(loop, seq(init, loop.loop))
+    return state.sref(block.func, _block_of(init))
+
+
+def _require_unread(state: ScheduleState, block: Sref, loop: Sref) -> None:
+    """Refuse E427 when a block inside the loop reads the result before the reduction: it would see the initial value
+    instead."""
+    scope = block_scope(state, block)
+    inside = set(state.blocks_below(loop))
+    for other in scope.before(block):
+        if other in inside and not set(scope.writes[block]).isdisjoint(scope.reads[other]):
+            refuse(
+                "E427", f"block {other.name} reads what {block.name} writes, earlier inside loop {loop.name}",
+                condition="not read before", at=[loop, other],
+                nearest=f"a loop inside of {loop.name}, or reverse_compute_at of {other.name}",
+            )  # fmt: skip
+
+
+def _init_nest(state: ScheduleState, block: Sref, loops: list[Sref], spatial: list[Expr], reducing: list[Expr]) -> Stmt:
+    """The initialisation in copies of the loops that spatial iterators use."""
+    old, realize = block.block, block.realize
+    used = {v for e in spatial for v in free_vars(e)}
+    mixed = {v for e in reducing for v in free_vars(e)}
+    mapping: dict[Var, Expr] = {}
+    copies: list[tuple[Var, Sref]] = []
+    for sref in loops:
+        var = sref.loop.loop_var
+        if var in used:
+            copies.append((Var(f"{var.name}_init", var.ty), sref))
+            mapping[var] = copies[-1][0]
+        else:
+            mapping[var] = sref.loop.min
+    gone = [sref.loop for sref in loops if sref.loop.loop_var not in used]
+    predicate = init_predicate(analyzer_at(state, loops[0], inside=False), realize.predicate, mapping, gone)
+    axes = tuple([axis for axis in old.iter_vars if axis.kind != "R"])
+    assert old.init is not None
+    made = Block(axes, None, None, (), (), {}, f"{old.name}_init", old.init)
+    if old.writes is not None:
+        made = with_fields(made, reads=block_regions(made, derive=True)[0], writes=old.writes)
+    made = fresh_copy(made)
+    stmt: Stmt = BlockRealize(tuple([substitute(v, mapping) for v in spatial]), predicate, made)
+    for var, sref in reversed(copies):
+        own = sref.loop
+        kind, thread = ("serial", None) if sref.loop.loop_var in mixed else (own.kind, own.thread)
+        low, extent = substitute(own.min, mapping), substitute(own.extent, mapping)
+        stmt = For(var, low, extent, kind, stmt, thread)
+    return stmt
+
+
+def reads_of_update(block: Block) -> tuple[BufferRegion, ...] | None:
+    """Declared reads of a reduction without its initialisation: the cells that are updated are among them."""
+    if block.reads is None or block.writes is None:
+        return block.reads
+    return (*[w for w in block.writes if not any([same_region(w, r) for r in block.reads])], *block.reads)
+
+
+def _block_of(stmt: Stmt) -> Block:
+    while type(stmt) is For:
+        stmt = stmt.body
+    assert type(stmt) is BlockRealize
+    return stmt.block

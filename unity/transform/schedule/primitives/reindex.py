@@ -1,0 +1,283 @@
+"""reindex, reindex_cache_read, reindex_cache_write: a copy of a buffer laid out by the iterators of the block that uses it.
+
+Invariant: a cell of the copy belongs to one value of the iterators that select it, so that what is read there (or copied
+back) is the element the block would have touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....arith.index_map import IndexMap
+from ....arith.intset import of_range
+from ....ir.analysis import block_regions
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import const, dtype_of, ge, is_int, lt
+from ....ir.expr import Var
+from ....ir.node import Node, replace as with_fields
+from ....ir.scalar import BufferLoad, IterVar
+from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, prim_type
+from ....ir.walk import collect, free_vars, substitute
+from ....support.deep import deep_recursion
+from ....support.errors import UnityError
+from ..proofs.conditions import require_regular
+from ..proofs.coverage import covers, relaxed_region, why_not_covered
+from ..proofs.dependence import block_scope, regions
+from ..proofs.domains import nest_of
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.index_maps import no_less_than_zero
+from ..rewrites.moving import body_of, position_of, statements_of
+from ..rewrites.rewriting import BlockTracker, analyzer_at
+from ..sref import BlockRef, Sref
+from ..state import ScheduleState
+from .block_layout import iterator_map
+from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
+from .storage import written_buffer
+
+_CHECKS = ("one access", "accesses inside the buffer", "one cell for each iteration")
+
+
+@primitive(
+    checks=("a read buffer", "at most one writer", *_CHECKS),
+    rewrite="C[...] = f(A[g(v)])  ->  A_global[map(v)] = A[g(v)]; C[...] = f(A_global[map(v)])",
+    example='sch.reindex_cache_read(sch.get_block("C"), 1, "global", lambda i, j, k: (j // 4, k, j % 4))',
+    normalize={"index_map": iterator_map},
+)
+def reindex_cache_read(
+    state: ScheduleState, block: BlockRef, read_buffer_index: int | str, storage_scope: str, index_map: Any
+) -> BlockRef:
+    """Copy a buffer that a block reads into ``storage_scope``, laid out by ``index_map`` of the block's iterators; gives the
+    copying block. Packing for a matrix product is ``lambda i, j, k: (j // 64, k, j % 64)``.
+
+    The block must access the buffer at one place. Raises ScheduleError E438, also where two iterations would share a cell.
+    """
+    return _read(state, block, read_buffer(state, block, read_buffer_index), storage_scope, index_map, storage_scope)
+
+
+@primitive(
+    checks=("a written buffer", "only writer", "spatial access", *_CHECKS),
+    rewrite="C[g(v)] = f(...)  ->  C_local[map(v)] = f(...); C[g(v)] = C_local[map(v)]",
+    example='sch.reindex_cache_write(sch.get_block("C"), 0, "local", lambda i, j, k: (j, i))',
+    normalize={"index_map": iterator_map},
+)
+def reindex_cache_write(
+    state: ScheduleState, block: BlockRef, write_buffer_index: int | str, storage_scope: str, index_map: Any
+) -> BlockRef:
+    """Let a block write into a buffer in ``storage_scope`` laid out by ``index_map`` of its iterators, and copy that out
+    afterwards; gives the copying block. Raises ScheduleError E438, E429."""
+    return _write(
+        state, block, written_buffer(state, block, write_buffer_index), storage_scope, index_map, storage_scope
+    )
+
+
+@primitive(
+    checks=("a buffer of the block", *_CHECKS),
+    rewrite="C[...] = f(A[g(v)])  ->  A_reindex[v] = A[g(v)]; C[...] = f(A_reindex[v])",
+    example='sch.reindex(sch.get_block("C"), ("read", 1))',
+)
+def reindex(state: ScheduleState, block: BlockRef, buffer: Any) -> BlockRef:
+    """Copy a buffer that a block reads (``("read", 0)``) or writes (``("write", 0)``), or one by name, into a layout with one
+    axis for each iterator of the block that selects its elements; gives the copying block. Raises ScheduleError E438."""
+    kind, which = buffer if isinstance(buffer, (tuple, list)) and len(buffer) == 2 else ("", buffer)
+    writes = regions(state, block.block)[1]
+    if kind not in ("read", "write"):
+        kind = "write" if isinstance(which, str) and which in [w.buffer.name for w in writes] else "read"
+    found = written_buffer(state, block, which) if kind == "write" else read_buffer(state, block, which)
+    axes = block.block.iter_vars
+    inside = _access(block, found)[0]
+    used = {v for index in inside for v in free_vars(index)}
+    own = [axis.var for axis in axes if axis.var in used and not (axis.dom is not None and is_int(axis.dom.extent, 1))]
+    identity = IndexMap(tuple([axis.var for axis in axes]), tuple(own) or (const(0),))
+    return (_write if kind == "write" else _read)(state, block, found, found.scope, identity, "reindex")
+
+
+def _access(block: Sref, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Node]]:
+    """The one index tuple at which a block touches a buffer. Refuses E438 where there are several, or a region."""
+    found: list[Any] = [x for x in collect(block.block, (BufferLoad, BufferStore)) if x.buffer is buffer]
+    whole = [r for r in (*(block.block.reads or ()), *(block.block.writes or ())) if r.buffer is buffer]
+    points = all([is_int(r.extent, 1) for region in whole for r in region.region])
+    if not found or not points or any([not structural_equal(x.indices, found[0].indices) for x in found]):
+        refuse(
+            "E438",
+            f"block {block.name} does not access {buffer.name} at one place",
+            condition="one access",
+            at=[block, *found],
+            nearest="cache_read and cache_write copy a buffer that is accessed at several places",
+        )
+    return found[0].indices, found
+
+
+def _plan(
+    state: ScheduleState, block: Sref, buffer: Buffer, index_map: IndexMap
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...], list[IterVar], tuple[Expr, ...]]:
+    """(indices in the buffer, indices in the copy, iterators that select them, shape of the copy)."""
+    axes = block.block.iter_vars
+    require_regular(state, block)
+    indices, _ = _access(block, buffer)
+    inside = index_map.map_indices([axis.var for axis in axes])
+    used = {v for index in (*indices, *inside) for v in free_vars(index)}
+    own = [axis for axis in axes if axis.var in used]
+    extents = []
+    ana = analyzer_at(state, block)
+    for axis in axes:
+        assert axis.dom is not None
+        ana.bind(axis.var, axis.dom)
+        if axis in own and not is_int(axis.dom.min, 0):
+            refuse(
+                "E438",
+                f"iterator {axis.var.name} does not begin at zero",
+                condition="one cell for each iteration",
+                at=block,
+                nearest="cache_read or cache_write",
+            )
+        extents.append(axis.dom.extent)
+    for index, dim in zip(indices, buffer.shape):
+        if not ana.can_prove(ge(index, const(0, dtype_of(index)))) or not ana.can_prove(lt(index, dim)):
+            refuse("E438", f"block {block.name} may reach outside of {buffer.name} where a condition keeps it from reading",
+                   condition="accesses inside the buffer", at=block,
+                   nearest="decompose_padding first, or cache_read")  # fmt: skip
+    restricted = IndexMap(tuple([axis.var for axis in own]), inside)
+    try:
+        restricted.require_injective([axis.dom.extent for axis in own if axis.dom is not None])
+        shape = index_map.map_shape(extents)
+    except UnityError as problem:
+        refuse("E438", f"the map gives the iterations of block {block.name} no cells of their own in a copy: {problem.message}",
+               condition="one cell for each iteration", at=block,
+               nearest="a map in which every iterator that selects an element takes part, and that begins at zero")  # fmt: skip
+    return (
+        indices,
+        inside,
+        own,
+        tuple([no_less_than_zero(n, analyzer_at(state, state.root(block.func))) for n in shape]),
+    )
+
+
+def _copy(
+    state: ScheduleState,
+    at: Sref,
+    own: Sequence[IterVar],
+    source: BufferLoad,
+    target: tuple[Buffer, tuple[Expr, ...]],
+    name: str,
+) -> Stmt:
+    """Loops over iterators that copy one element each."""
+    fresh = {axis.var: Var(axis.var.name, axis.var.ty) for axis in own}
+    axes = tuple([IterVar(fresh[axis.var], axis.dom, "S") for axis in own])
+    load = substitute(source, fresh)
+    store = BufferStore(target[0], load, tuple([substitute(e, fresh) for e in target[1]]))
+    block = Block(axes, None, None, (), (), {}, name, store)
+    reads, writes = block_regions(block)  # the indices may read buffers too
+    block = with_fields(block, reads=reads, writes=writes)
+    return nest_of(axes, block, {}, analyzer_at(state, at), preserve_unit_loops=True)[0]
+
+
+def _point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
+    return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in indices]))
+
+
+def _use(state: ScheduleState, block: Sref, old: Buffer, new: Buffer, inside: tuple[Expr, ...]) -> None:
+    """Let a block use the copy at its own indices."""
+
+    def load(node: BufferLoad) -> Any:
+        return BufferLoad(new, inside, node.ty) if node.buffer is old else node
+
+    def store(node: BufferStore) -> Any:
+        return BufferStore(new, node.value, inside, node.predicate, node.span) if node.buffer is old else node
+
+    def region(node: BufferRegion) -> Any:
+        return _point(new, inside) if node.buffer is old else node
+
+    tracker = BlockTracker({BufferLoad: load, BufferStore: store, BufferRegion: region})
+    with deep_recursion():
+        made = tracker(block.realize)
+    assert isinstance(made, BlockRealize)
+    state.replace(block, made, tracker.blocks)
+
+
+def _covered(state: ScheduleState, copy: Sref) -> Sref:
+    """The copying block, if all it copies was written before. Refuses E438 otherwise: it copies the iterators' whole domains."""
+    fault = why_not_covered(state, copy)
+    if fault is not None:
+        refuse("E438", f"the copy would read cells that are not written yet: {fault.reason}", condition="region cover", at=copy,
+               nearest="reindex before the blocks are moved under one loop")  # fmt: skip
+    return copy
+
+
+def _declared(state: ScheduleState, copy: Sref, scope: Sref, buffer: Buffer) -> None:
+    """Refuse E438 unless the block that the copy stands in declares to read all that is copied."""
+    ana = analyzer_at(state, scope)
+    limits = [[of_range(r) for r in read.region] for read in scope.block.reads or () if read.buffer is buffer]
+    if scope.parent is None or not limits:
+        return
+    boxes = [relaxed_region(state, copy, r, scope) for r in regions(state, copy.block)[0] if r.buffer is buffer]
+    if not all([any([covers(ana, limit, box, buffer.shape) for limit in limits]) for box in boxes]):
+        refuse(
+            "E438",
+            f"the copy takes {buffer.name} for all values of the iterators, block {scope.name} declares to read less of it",
+            condition="accesses inside the buffer",
+            at=[scope, copy],
+            nearest="reindex before blockize, or use cache_read",
+        )
+
+
+def _read(
+    state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
+) -> Sref:
+    require_scope(block, storage_scope)
+    scope = block_scope(state, block)
+    writers = scope.writers(buffer)
+    if len(writers) > 1 or block in writers:
+        refuse("E438", f"{buffer.name} is written by block {' and '.join([w.name for w in writers])}",
+               condition="at most one writer", at=writers,
+               nearest="take this step before decompose_reduction")  # fmt: skip
+    chosen(scope, block, buffer, [block], scope.after(writers[0]) if writers else scope.blocks)
+    at = meeting(scope, [*writers, block]) if writers else scope.root
+    indices, inside, own, shape = _plan(state, block, buffer, index_map)
+    copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
+    made = _copy(state, at, own, BufferLoad(buffer, indices, prim_type(buffer.dtype)), (copy, inside), copy.name)
+    place = position_of(statements_of(body_of(at)), writers[0].block) if writers else None
+    _use(state, block, buffer, copy, inside)
+    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    _declared(state, block_of_copy, scope.root, buffer)
+    return _covered(state, require_between(state, writers, block_of_copy, [block]))
+
+
+def _write(
+    state: ScheduleState, block: Sref, buffer: Buffer, storage_scope: str, index_map: IndexMap, suffix: str
+) -> Sref:
+    require_scope(block, storage_scope)
+    scope = block_scope(state, block)
+    if buffer in scope.reads[block]:
+        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
+               condition="does not read what it writes", at=block,
+               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
+    others = [w for w in scope.writers(buffer) if w is not block]
+    if others:
+        refuse(
+            "E438",
+            f"{buffer.name} is written by block {others[0].name} too",
+            condition="only writer",
+            at=[block, *others],
+            nearest="take this step before decompose_reduction",
+        )
+    readers = [r for r in scope.after(block) if buffer in scope.reads[r]]
+    at = meeting(scope, [block, *readers]) if readers else scope.root
+    indices, inside, own, shape = _plan(state, block, buffer, index_map)
+    if any([axis.kind != "S" for axis in own]):
+        refuse(
+            "E438",
+            f"a reduction iterator of {block.name} selects a cell of the copy",
+            condition="spatial access",
+            at=block,
+            nearest="a map of spatial iterators alone",
+        )
+    copy = cache_buffer(state, block, buffer, storage_scope, shape, suffix.replace(".", "_"))
+    made = _copy(state, at, own, BufferLoad(copy, inside, prim_type(buffer.dtype)), (buffer, indices), copy.name)
+    place = position_of(statements_of(body_of(at)), block.block)
+    _use(state, block, buffer, copy, inside)
+    block_of_copy = insert(state, scope.root, at, 0 if place is None else place + 1, made, [copy])
+    return _covered(state, require_between(state, [block], block_of_copy, readers))

@@ -1,0 +1,349 @@
+"""rfactor: a reduction over a loop becomes partial results, one for each value of the loop, and a reduction over those.
+
+Not here: moving the initialisation out (``reduction.py``). Invariant: a partial result starts from the reducer's neutral element
+and meets every value once; the final reduction starts where the old one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....arith import Analyzer
+from ....ffi.dtype import DataType
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import const, dtype_of, is_int, logical_and
+from ....ir.expr import Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import Add, And, BufferLoad, IterVar, Max, Min, Mul, Or
+from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ....support.deep import deep_recursion
+from ..proofs.conditions import loops_of, require_blocks_only, why_not_update
+from ..proofs.dependence import scope_of
+from ..proofs.first_step import conjuncts
+from ..proofs.surroundings import triangular
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.rewriting import analyzer_at, loop_range
+from ..rewrites.tree import TRUE
+from ..sref import BlockRef, LoopRef, Sref
+from ..state import ScheduleState
+
+NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
+"""Neutral elements of reducers; min and max start where the reduction does."""
+REDUCERS = (*NEUTRAL, Min, Max)
+
+
+@primitive(
+    checks=(
+        "reduction block",
+        "one block inside",
+        "a reduction loop",
+        "known reducer",
+        "axis in range",
+        "first step unconditional",
+    ),
+    rewrite="C[i] += f(i, ko, ki)  ->  C_rf[ki, i] += f(i, ko, ki); C[i] += C_rf[ki, i]",
+    example='i, j, k = sch.get_loops(sch.get_block("C"))\nk0, k1 = sch.split(k, factors=[None, 4])\nsch.rfactor(k1, 0)',
+)
+def rfactor(state: ScheduleState, loop: LoopRef, factor_axis: int, merge_loops: bool = False) -> BlockRef:
+    """Give each value of a reduction loop a partial result of its own, as a block ``<name>_rf``; gives that block.
+
+    The partial results lie in a new buffer with an axis of the loop's extent at ``factor_axis`` (negative counts from the end); the
+    loop becomes spatial there, so that it can be parallel or vectorized. The old block goes on to reduce them. With ``merge_loops``
+    both stand in the spatial loops outside of all reduction loops. Sums are taken in another order. Raises ScheduleError E443.
+    """
+    with deep_recursion():
+        block = _only_block(state, loop)
+        plan = _plan(state, block, loop, factor_axis)
+        return _rewrite(state, block, loop, plan, merge_loops)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is reduced: ``kind`` combines the cell with ``value``; ``axis`` is where the new axis goes."""
+
+    store: BufferStore
+    kind: type
+    value: Expr
+    neutral: Expr
+    axis: int
+
+
+def _refuse(text: str, condition: str, at: Sref | list[Sref], nearest: str | None = None) -> None:
+    refuse("E443", text, condition=condition, at=at, nearest=nearest)
+
+
+def _only_block(state: ScheduleState, loop: Sref) -> Sref:
+    blocks = state.blocks_below(loop)
+    if len(blocks) != 1:
+        refuse(
+            "E443",
+            f"loop {loop.name} holds {len(blocks)} blocks",
+            condition="one block inside",
+            at=loop,
+            nearest="decompose_reduction or fission separates them",
+        )
+    require_blocks_only(loop)
+    return blocks[0]
+
+
+def _plan(state: ScheduleState, block: Sref, loop: Sref, factor_axis: int) -> _Plan:
+    old, realize = block.block, block.realize
+    reason = why_not_update(state, block, dominant=False)
+    if reason is not None or not any([axis.kind == "R" for axis in old.iter_vars]):
+        _refuse(
+            f"{block.name} is no reduction block: {reason or 'it has no reduction iterator'}", "reduction block", block
+        )
+    by_kind: dict[str, set[Var]] = {"S": set(), "R": set()}
+    for axis, value in zip(old.iter_vars, realize.iter_values):
+        by_kind[axis.kind].update(free_vars(value))
+    if loop.loop.loop_var not in by_kind["R"] or loop.loop.loop_var in by_kind["S"]:
+        _refuse(
+            f"loop {loop.name} does not drive reduction iterators of block {block.name} alone",
+            "a reduction loop",
+            [loop, block],
+            "choose a loop that drives a reduction iterator",
+        )
+    for other in loops_of(block):
+        var = other.loop.loop_var
+        used = [kind for kind, names in by_kind.items() if var in names]
+        if len(used) > 1 or (not used and not is_int(other.loop.extent, 1)):
+            what = "drives spatial and reduction iterators" if used else "drives no iterator: values would count twice"
+            _refuse(f"loop {other.name} {what}", "a reduction loop", [other, block])
+    bent = triangular(loops_of(block))
+    if bent is not None:
+        text = f"the bounds of loop {bent.name} use another loop"
+        _refuse(text, "a reduction loop", [bent, block], "a nest over a box, with the condition in the block")
+    if not is_int(loop.loop.min, 0) or loop.loop.step is not None:
+        _refuse(
+            f"loop {loop.name} does not run from zero in steps of one",
+            "a reduction loop",
+            loop,
+            "split wants such a loop too: write the bounds into the block",
+        )
+    if loop.loop.thread is not None:
+        _refuse(f"loop {loop.name} is bound to {loop.loop.thread}", "a reduction loop", loop, "rfactor before bind")
+    plan = _reducer(block)
+    ndim = plan.store.buffer.ndim
+    if not -ndim - 1 <= factor_axis <= ndim:
+        _refuse(
+            f"{plan.store.buffer.name} has {ndim} axes, the new one cannot be at {factor_axis}",
+            "axis in range",
+            block,
+            f"from {-ndim - 1} to {ndim}",
+        )
+    plan.axis = factor_axis % (ndim + 1)
+    return plan
+
+
+def _reducer(block: Sref) -> _Plan:
+    """The reducer of a block, its value and its neutral element. Refuses E443."""
+    store, init = block.block.body, block.block.init
+    if type(store) is not BufferStore or store.predicate is not None:
+        refuse(
+            "E443",
+            f"block {block.name} is more than one store",
+            condition="known reducer",
+            at=block,
+            nearest="split the block into one for each store",
+        )
+    node = store.value
+    if type(node) not in REDUCERS:
+        refuse(
+            "E443",
+            f"{type(node).__name__} is none of the reducers sum, product, min, max, and, or",
+            condition="known reducer",
+            at=block,
+            nearest="a block of the form C[i] = C[i] + value, or with *, T.min, T.max, and, or",
+        )
+    sides = [(node.a, node.b), (node.b, node.a)]  # type: ignore[attr-defined]
+    own = [value for cell, value in sides if _is_cell(cell, store) and not _reads(value, store.buffer)]
+    if not own:
+        refuse(
+            "E443",
+            f"block {block.name} does not combine {store.buffer.name} with a value that does not read it",
+            condition="known reducer",
+            at=block,
+            nearest="a block of the form C[i] = C[i] + value, where value does not read C",
+        )
+    neutral: Expr | None = None
+    dtype: DataType = store.buffer.dtype
+    if type(node) in NEUTRAL:
+        neutral = const(NEUTRAL[type(node)], dtype)
+    elif type(init) is BufferStore:
+        neutral = init.value
+    if neutral is None:
+        refuse(
+            "E443",
+            f"the initial value of the {type(node).__name__.lower()} in {block.name} is not in its block",
+            condition="known reducer",
+            at=block,
+            nearest="rfactor before decompose_reduction",
+        )
+    if init is not None and (type(init) is not BufferStore or init.buffer is not store.buffer):
+        refuse(
+            "E443",
+            f"the initialisation of {block.name} is more than one store",
+            condition="known reducer",
+            at=block,
+            nearest="one store in T.init()",
+        )
+    return _Plan(store, type(node), own[0], neutral, 0)
+
+
+def _is_cell(expr: Expr, store: BufferStore) -> bool:
+    return (
+        type(expr) is BufferLoad
+        and expr.buffer is store.buffer
+        and all([structural_equal(a, b) for a, b in zip(expr.indices, store.indices)])
+    )
+
+
+def _reads(expr: Expr, buffer: Buffer) -> bool:
+    return any([load.buffer is buffer for load in collect(expr, BufferLoad)])
+
+
+def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tuple[BlockRealize, Buffer]:
+    """The block of partial results, in place of the old one."""
+    old, realize = block.block, block.realize
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops_of(block)}
+    factor = loop.loop.loop_var
+    axes: list[IterVar] = []
+    values: list[Expr] = []
+    made: dict[Var, Var] = {}
+    mapping: dict[Var, Expr] = {}
+
+    def iterator(var: Var, kind: str) -> Var:
+        if var not in made:
+            made[var] = Var(f"v{var.name}", var.ty)
+            axes.append(IterVar(made[var], ranges[var], kind))
+            values.append(var)
+        return made[var]
+
+    iterator(factor, "S")
+    for axis, value in zip(old.iter_vars, realize.iter_values):
+        if axis.kind == "R" and factor in free_vars(value):
+            inside = {v: iterator(v, "S" if v is factor else "R") for v in free_vars(value) if v in ranges}
+            mapping[axis.var] = substitute(value, inside)
+        else:
+            axes.append(axis)
+            values.append(value)
+    ana = analyzer_at(state, block, inside=False)
+    _require_first(block, loop, made, ana)
+    shape = list(plan.store.buffer.shape)
+    shape.insert(plan.axis, loop.loop.extent)
+    name = f"{plan.store.buffer.name}_rf"
+    pointer = PointerType(prim_type(plan.store.buffer.dtype), plan.store.buffer.scope)
+    buffer = Buffer(Var(name, pointer), plan.store.buffer.dtype, tuple(shape), name=name)
+    cell = [substitute(e, mapping) for e in plan.store.indices]
+    cell.insert(plan.axis, made[factor])
+    load = BufferLoad(buffer, tuple(cell), prim_type(buffer.dtype))
+    combined = with_fields(plan.store.value, a=load, b=substitute(plan.value, mapping))
+    body = BufferStore(buffer, combined, tuple(cell), None, plan.store.span)
+    first = BufferStore(buffer, substitute(plan.neutral, mapping), tuple(cell))
+    reads = None
+    if old.reads is not None:
+        reads = tuple([substitute(r, mapping) for r in old.reads if r.buffer is not plan.store.buffer])
+    writes = (_point(buffer, cell),)
+    block_rf = Block(tuple(axes), reads, writes, (), (), dict(old.annotations), f"{old.name}_rf", body, first, old.span)
+    return BlockRealize(tuple(values), realize.predicate, block_rf, realize.span), buffer
+
+
+def _point(buffer: Buffer, cell: Sequence[Expr]) -> BufferRegion:
+    return BufferRegion(buffer, tuple([Range(e, const(1, dtype_of(e))) for e in cell]))
+
+
+def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer) -> None:
+    """A partial result is initialised in its first step: refuse E443 unless that step meets the condition of the block."""
+    spatial = {
+        v for axis, e in zip(block.block.iter_vars, block.realize.iter_values) if axis.kind == "S" for v in free_vars(e)
+    }
+    reducing = {
+        s.loop.loop_var: s.loop.min for s in loops_of(block) if s.loop.loop_var not in spatial and s is not loop
+    }
+    for part in conjuncts(block.realize.predicate):
+        on = set(free_vars(part))
+        if on & (reducing.keys() | {loop.loop.loop_var}) and not ana.can_prove(substitute(part, reducing)):
+            refuse(
+                "E443",
+                f"a partial result for {loop.name} may meet no value: the condition {part}",
+                condition="first step unconditional",
+                at=[block, loop],
+                nearest="split by a factor that divides the extent",
+            )
+
+
+def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_loops: bool) -> Sref:
+    partial, buffer = _partial(state, block, loop, plan)
+    old, realize = block.block, block.realize
+    loops = loops_of(block)
+    reducing = {v for axis, e in zip(old.iter_vars, realize.iter_values) if axis.kind == "R" for v in free_vars(e)}
+    top = len(loops)
+    while top > 0 and len(state.blocks_below(loops[top - 1])) == 1:
+        top -= 1
+    for outer in loops[:top]:
+        if outer.loop.loop_var in reducing:
+            _refuse(
+                f"loop {outer.name} drives a reduction iterator and holds other blocks",
+                "one block inside",
+                [outer, block],
+                "fission the loop first",
+            )
+    if merge_loops:
+        while loops[top].loop.loop_var not in reducing:
+            top += 1
+    final = _final(state, block, loops[top:], loop, plan, buffer, reducing)
+    func, at = block.func, loops[top]
+    state.replace(block, partial, {old: partial.block})
+    state.replace(at, seq(at.loop, final))
+    scope = scope_of(state.sref(func, partial.block))
+    whole = scope.block
+    grown = with_fields(whole, alloc_buffers=(*whole.alloc_buffers, buffer))
+    state.replace(scope, with_fields(scope.realize, block=grown), {whole: grown})
+    return state.sref(func, partial.block)
+
+
+def _final(
+    state: ScheduleState, block: Sref, inside: list[Sref], loop: Sref, plan: _Plan, buffer: Buffer, reducing: set[Var]
+) -> Stmt:
+    """The reduction over the partial results, in copies of the spatial loops."""
+    old, realize = block.block, block.realize
+    fresh: dict[Var, Expr] = {}
+    copies: list[tuple[Var, Sref]] = []
+    for item in inside:
+        var = item.loop.loop_var
+        if item is loop or var not in reducing:
+            copies.append((Var(var.name, var.ty), item))
+            fresh[var] = copies[-1][0]
+    factor = Var(f"v{loop.name}", loop.loop.loop_var.ty)
+    spatial = [
+        (axis, substitute(value, fresh)) for axis, value in zip(old.iter_vars, realize.iter_values) if axis.kind == "S"
+    ]
+    axes = (IterVar(factor, loop_range(loop.loop), "R"), *[axis for axis, _ in spatial])
+    values = (fresh[loop.loop.loop_var], *[value for _, value in spatial])
+    cell = list(plan.store.indices)
+    cell.insert(plan.axis, factor)
+    load = BufferLoad(buffer, tuple(cell), prim_type(buffer.dtype))
+    target = BufferLoad(plan.store.buffer, plan.store.indices, prim_type(buffer.dtype))
+    body = BufferStore(plan.store.buffer, with_fields(plan.store.value, a=target, b=load), plan.store.indices)
+    own = (_point(plan.store.buffer, plan.store.indices),)
+    reads = (_point(buffer, cell),) if old.init is not None else (*own, _point(buffer, cell))
+    made = fresh_copy(Block(axes, reads, own, (), (), {}, old.name, body, old.init, old.span))
+    guard: Expr = TRUE
+    for part in conjuncts(realize.predicate):
+        if not reducing & set(free_vars(part)):
+            moved = substitute(part, fresh)
+            guard = moved if is_int(guard, 1) else logical_and(guard, moved)
+    stmt: Stmt = BlockRealize(values, guard, made)
+    for var, item in reversed(copies):
+        own_loop = item.loop
+        kind, thread = ("serial", None) if item is loop else (own_loop.kind, own_loop.thread)
+        stmt = For(var, substitute(own_loop.min, fresh), substitute(own_loop.extent, fresh), kind, stmt, thread)
+    return stmt
+
+
+__all__ = ["rfactor"]

@@ -1,0 +1,164 @@
+"""set_scope, storage_align, unsafe_set_dtype: properties of a buffer that a block writes or reads."""
+
+from __future__ import annotations
+
+from ....ffi.dtype import DataType
+from ....ir.buffer import Buffer
+from ....ir.build import cast
+from ....ir.expr import Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import BufferStore
+from ....ir.types import Expr, PointerType, prim_type
+from ....support.errors import UnityError
+from ..proofs.dependence import regions
+from ..refuse import refuse
+from ..registry import primitive
+from ..rewrites.rewriting import allocating_block, replace_buffer
+from ..sref import BlockRef, Sref
+from ..state import ScheduleState
+from .annotations import notes, set_notes
+
+ALIGN_KEY = "buffer_dim_align"
+SCOPES = (
+    "global",
+    "shared",
+    "shared.dyn",
+    "local",
+    "warp",
+    "wmma.matrix_a",
+    "wmma.matrix_b",
+    "wmma.accumulator",
+    "texture",
+)
+
+
+def known_scope(scope: str) -> bool:
+    """A storage scope of the table, or main memory set apart under a name of one's own (``"global.A_reg"``)."""
+    return scope in SCOPES or (scope.startswith("global.") and scope[7:].isidentifier())
+
+
+def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
+    """A buffer a block writes, by place or by name. Refuses E429 for one it does not write."""
+    written = list(dict.fromkeys([r.buffer for r in regions(state, block.block)[1]]))
+    if isinstance(buffer_index, str):
+        named = [b for b in written if b.name == buffer_index]
+        if len(named) == 1:
+            return named[0]
+    elif isinstance(buffer_index, int) and 0 <= buffer_index < len(written):
+        return written[buffer_index]
+    shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(written)]) or "none"
+    refuse("E429", f"block {block.name} writes no buffer {buffer_index!r}", condition="a written buffer", at=block,
+           nearest=f"it writes {shown}")  # fmt: skip
+
+
+def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:
+    """The block that allocates a buffer. Refuses E429 for a parameter of the function."""
+    found = allocating_block(block, buffer)
+    if found is None and buffer not in state.shells[block.func].buffer_map.values():
+        refuse("E429", f"{buffer.name} is allocated inside a loop", condition="allocated in the function", at=block,
+               nearest="take this step before parallel")  # fmt: skip
+    if found is None:
+        refuse("E429", f"{buffer.name} is a parameter of the function", condition="allocated in the function", at=block,
+               nearest="cache_write gives a buffer of its own")  # fmt: skip
+    return found
+
+
+@primitive(checks=("a written buffer", "allocated in the function", "known scope"), rewrite='T.alloc_buffer(..., scope="shared")',
+           example='sch.set_scope(sch.get_block("C"), 0, "shared")')  # fmt: skip
+def set_scope(state: ScheduleState, block: BlockRef, buffer_index: int | str, storage_scope: str) -> None:
+    """Put a buffer that a block writes into another storage scope ("shared", "local", ...).
+
+    ``buffer_index`` counts the buffers the block writes, or names one. Raises ScheduleError E429 for a parameter of the
+    function, or a scope that is not known.
+    """
+    buffer = written_buffer(state, block, buffer_index)
+    where = allocated(state, block, buffer)
+    if not known_scope(storage_scope):
+        refuse("E429", f"there is no storage scope {storage_scope!r}", condition="known scope", at=block,
+               nearest=f"one of: {', '.join(SCOPES)}")  # fmt: skip
+    if buffer.scope != storage_scope:
+        replace_buffer(state, where, buffer, with_fields(buffer, data=_pointer(buffer, buffer.dtype, storage_scope)))
+
+
+def _pointer(buffer: Buffer, dtype: DataType, scope: str) -> Var:
+    return Var(buffer.data.name, PointerType(prim_type(dtype), scope))
+
+
+@primitive(checks=("a written buffer", "allocated in the function", "axis in range", "positive factor"),
+           rewrite="adds buffer_dim_align to the block: the stride of the axis becomes k * factor + offset",
+           example='sch.storage_align(sch.get_block("C"), 0, axis=0, factor=32, offset=8)')  # fmt: skip
+def storage_align(
+    state: ScheduleState, block: BlockRef, buffer_index: int, axis: int, factor: int, offset: int
+) -> None:
+    """Ask that the stride of an axis of a written buffer be ``k * factor + offset`` (against bank conflicts).
+
+    Recorded as the block's annotation ``buffer_dim_align``, a list of [buffer, axis, factor, offset]. Negative axes
+    count from the end. Raises ScheduleError E429.
+    """
+    buffer = written_buffer(state, block, buffer_index)
+    allocated(state, block, buffer)
+    if not -buffer.ndim <= axis < buffer.ndim:
+        refuse(
+            "E429",
+            f"{buffer.name} has {buffer.ndim} axes, not {axis}",
+            condition="axis in range",
+            at=block,
+            nearest=f"an axis from {-buffer.ndim} to {buffer.ndim - 1}",
+        )
+    if factor <= 0:
+        refuse(
+            "E429",
+            f"factor {factor} is not positive",
+            condition="positive factor",
+            at=block,
+            nearest="e.g. factor=32, offset=8",
+        )
+    entry = (buffer_index, axis % buffer.ndim, factor, offset)
+    known = [e for e in notes(block).get(ALIGN_KEY, ()) if tuple(e[:2]) != entry[:2]]
+    set_notes(state, block, {**notes(block), ALIGN_KEY: (*known, entry)})
+
+
+@primitive(checks=("a written buffer", "allocated in the function"), unsafe=True,
+           rewrite="every store into the buffer converts, every load converts back",
+           example='sch.unsafe_set_dtype(sch.get_block("C"), 0, "float16")')  # fmt: skip
+def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | str, dtype: str) -> None:
+    """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
+    results change by rounding: the step is graded "unsafe". Raises ScheduleError E429."""
+    buffer = written_buffer(state, block, buffer_index)
+    where = allocated(state, block, buffer)
+    try:
+        target = DataType(dtype)
+    except (UnityError, ValueError, TypeError) as error:
+        refuse(
+            "E429",
+            f"there is no data type {dtype!r} ({error})",
+            condition="known data type",
+            at=block,
+            nearest="e.g. float16, bfloat16, int8",
+        )
+    if target.lanes != 1 or not (target.is_float or target.is_integral or target.is_bool):
+        refuse(
+            "E429",
+            f"a buffer cannot be kept as {dtype}",
+            condition="known data type",
+            at=block,
+            nearest="a number type of one lane, e.g. float16",
+        )
+    if target is buffer.dtype:
+        return
+    made = with_fields(buffer, data=_pointer(buffer, target, buffer.scope), dtype=target)
+
+    def load(node: BufferLoad) -> Expr:
+        if node.buffer is not made:
+            return node
+        lanes = node.ty.dtype.lanes
+        return cast(with_fields(node, ty=prim_type(target.with_lanes(lanes))), node.ty.dtype)
+
+    def store(node: BufferStore) -> BufferStore:
+        if node.buffer is not made:
+            return node
+        lanes = node.value.ty.dtype.lanes  # type: ignore[attr-defined]
+        return with_fields(node, value=cast(node.value, target.with_lanes(lanes)))
+
+    replace_buffer(state, where, buffer, made, {BufferLoad: load, BufferStore: store})

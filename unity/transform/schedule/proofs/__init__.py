@@ -1,0 +1,1 @@
+"""What primitives ask before they rewrite: conditions on blocks and loops, proved, refuted or tried."""

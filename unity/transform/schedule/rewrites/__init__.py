@@ -1,0 +1,1 @@
+"""How primitives change statements: bodies, trees, places, layouts."""

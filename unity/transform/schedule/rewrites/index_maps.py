@@ -1,0 +1,111 @@
+"""Index maps as arguments of primitives: a Python function of indices becomes an ``IndexMap``, which the trace can record.
+
+Invariant: a map of this room has the integer type of what it maps, and uses its indices and sizes of the function alone:
+sampled integers stand in it as the numbers they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.index_map import IndexMap
+from ....ir import build
+from ....ir.build import const, dtype_of, ge, index_var, maximum
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub
+from ....ir.types import Expr, PrimType
+from ....support.errors import ScheduleError, UnityError
+from ....te.value import Operand, Value, to_scalar
+from ..state import ScheduleState
+from .rewriting import size_vars
+
+Given = IndexMap | Callable[..., Any]
+_MAKERS: dict[type, Callable[..., Expr]] = {
+    Add: build.add,
+    Sub: build.sub,
+    Mul: build.mul,
+    FloorDiv: build.floordiv,
+    FloorMod: build.floormod,
+}
+
+
+def to_index_map(
+    state: ScheduleState, func: str, value: Given, sizes: Sequence[Expr], separators: bool = False
+) -> IndexMap:
+    """An index map of indices below ``sizes`` from a function such as ``lambda i, j: (i // 4, j, i % 4)``, which may take
+    ``*indices`` and give one index or several; ``...`` (``AXIS_SEPARATOR``) between them divides axes where ``separators``
+    allows it. Raises ScheduleError E403 for another number of indices, and for a map that is no integer arithmetic of them."""
+    found = value if isinstance(value, IndexMap) else _from_function(value, len(sizes))
+    if len(found.initial_indices) != len(sizes):
+        given = len(found.initial_indices)
+        raise ScheduleError("E403", f"the index map takes {given} indices, {len(sizes)} are mapped")
+    if found.axis_separators and not separators:
+        raise ScheduleError("E403", "an index map of iterators gives indices, no axis separators",
+                            help="separators divide the axes of a buffer: give them to transform_layout")  # fmt: skip
+    if any([not 0 <= place <= len(found.final_indices) for place in found.axis_separators]):
+        raise ScheduleError(
+            "E403", f"no places among {len(found.final_indices)} indices: {list(found.axis_separators)}"
+        )
+    dtype = dtype_of(sizes[0]).name if sizes else "int64"
+    own = {v: index_var(v.name, dtype) for v in found.initial_indices}
+    known: dict[Var, Expr] = {v: const(number, dtype) for v, number in state.values.items()}
+    symbols = {v.name: v for v in size_vars(state, func)}
+    indices = tuple([_typed(e, {**known, **own}, symbols, dtype) for e in found.final_indices])
+    return IndexMap(tuple(own.values()), indices, found.axis_separators)
+
+
+def _from_function(value: Callable[..., Any], ndim: int) -> IndexMap:
+    if not callable(value):
+        raise ScheduleError("E403", f"an index map or a function of indices is wanted, got {value!r}")
+    parameters = list(inspect.signature(value).parameters.values())
+    first = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    last = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    more = ndim - len(first) - len(last)
+    if more < 0 or (more > 0 and not any([p.kind is p.VAR_POSITIONAL for p in parameters])):
+        raise ScheduleError("E403", f"the index map takes {len(first) + len(last)} indices, {ndim} are mapped",
+                            help=f"write lambda {', '.join([f'i{k}' for k in range(ndim)])}: (...)")  # fmt: skip
+    names = [*first, *[f"i{len(first) + k}" for k in range(more)], *last]
+    variables = [index_var(name) for name in names]
+    values = [Value(v) for v in variables]
+    count = ndim - len(last)
+    try:
+        made = value(*values[:count], **dict(zip(last, values[count:])))
+    except UnityError as error:
+        raise ScheduleError("E403", f"an index map is integer arithmetic of its indices: {error.message}") from None
+    given: Sequence[Any] = made if isinstance(made, (list, tuple)) else [made]
+    indices = [item for item in given if item is not IndexMap.AXIS_SEPARATOR]
+    for item in indices:
+        if not isinstance(item, (Operand, Expr, int)):
+            raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {item!r}")
+    places = [k for k, item in enumerate(given) if item is IndexMap.AXIS_SEPARATOR]
+    separators = tuple([place - k for k, place in enumerate(places)])
+    return IndexMap(tuple(variables), tuple([to_scalar(e, "int64") for e in indices]), separators)
+
+
+def _typed(expr: Expr, known: Mapping[Var, Expr], symbols: Mapping[str, Var], dtype: str) -> Expr:
+    """The expression with known variables replaced, others taken for sizes of the function by their name, in one integer type."""
+    if isinstance(expr, Var):
+        found = known.get(expr) or symbols.get(expr.name)
+        if found is None:
+            raise ScheduleError("E403", f"the index map uses {expr.name}, which is none of its indices and no size of the function",
+                                help="sizes are the symbols that stand alone as a dimension of a parameter")  # fmt: skip
+        return build.cast(found, dtype)
+    if type(expr) is IntImm:
+        return const(expr.value, dtype)
+    if type(expr) is Cast and isinstance(expr.ty, PrimType) and expr.ty.dtype.is_int:
+        return _typed(expr.value, known, symbols, dtype)
+    make = _MAKERS.get(type(expr))
+    if make is None:
+        raise ScheduleError("E403", f"an index map gives integer expressions of its indices, got {expr}",
+                            help="write it with +, -, *, // and %")  # fmt: skip
+    a, b = [_typed(e, known, symbols, dtype) for e in (expr.a, expr.b)]  # type: ignore[attr-defined]
+    return make(a, b)
+
+
+def no_less_than_zero(extent: Expr, sizes: Analyzer) -> Expr:
+    """An extent of a layout: a size of zero may make it negative."""
+    zero = const(0, dtype_of(extent))
+    return sizes.simplify(extent if sizes.can_prove(ge(extent, zero)) else maximum(extent, zero))

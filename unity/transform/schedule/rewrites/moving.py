@@ -1,0 +1,100 @@
+"""Moving blocks: take statements out of a scope and put others in, in one rewrite; places inside a loop body.
+
+Not here: what moves and why. Invariant: blocks and loops that are moved as they are keep their srefs; a loop that
+becomes empty disappears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....ir.node import replace as with_fields
+from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
+from ....ir.types import Expr
+from ....ir.walk import flat_statements
+from ....support.deep import deep_recursion
+from ..sref import Sref, items_below
+from ..state import ScheduleState
+from .rewriting import BlockTracker
+
+NOTHING = SeqStmt(())
+
+
+def is_nothing(stmt: Stmt | None) -> bool:
+    """An empty sequence."""
+    return type(stmt) is SeqStmt and not stmt.stmts
+
+
+class _Mover(BlockTracker):
+    """Replaces statements by identity; expressions are not looked at."""
+
+    def __init__(self, moves: Mapping[int, Stmt]) -> None:
+        super().__init__()
+        self.moves = moves
+
+    def enter(self, node: Any) -> Any | None:
+        found = self.moves.get(id(node))
+        if found is not None:
+            return found
+        return node if isinstance(node, Expr) else None
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is For and is_nothing(node.body):
+            return NOTHING
+        if (
+            type(node) is IfThenElse
+            and is_nothing(node.then_case)
+            and (node.else_case is None or is_nothing(node.else_case))
+        ):
+            return NOTHING
+        if type(node) is SeqStmt:
+            flat = flat_statements(node.stmts)
+            return flat[0] if len(flat) == 1 else node if len(flat) == len(node.stmts) else SeqStmt(flat, node.span)
+        return node
+
+
+def move(
+    state: ScheduleState, scope: Sref, moves: Sequence[tuple[Stmt, Stmt]], fields: Mapping[str, Any] | None = None
+) -> None:
+    """Replace statements inside the block ``scope``, each ``(old, new)`` found by identity; ``new`` is not looked into,
+    so it may hold what another pair removes. ``fields`` are new fields of the scope's block (its allocations)."""
+    mover = _Mover({id(old): new for old, new in moves})
+    old = scope.realize
+    with deep_recursion():
+        body = mover(old.block.body)
+    block = with_fields(old.block, body=body, **(fields or {}))
+    mover.blocks[old.block] = block
+    state.replace(scope, with_fields(old, block=block), mover.blocks)
+
+
+def statements_of(body: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a body in order."""
+    return body.stmts if type(body) is SeqStmt else (body,)
+
+
+def position_of(stmts: Sequence[Stmt], block: Block) -> int | None:
+    """Place of the statement that contains a block."""
+    return next((k for k, stmt in enumerate(stmts) if contains(stmt, block)), None)
+
+
+def contains(stmt: Stmt, block: Block) -> bool:
+    """Does a statement contain a block, at any depth of loops."""
+    if type(stmt) is BlockRealize and stmt.block is block:
+        return True
+    if type(stmt) is BlockRealize:
+        return False
+    pending = items_below(stmt)
+    while pending:
+        node = pending.pop()
+        if type(node) is BlockRealize:
+            if node.block is block:
+                return True
+        else:
+            pending += items_below(node)
+    return False
+
+
+def body_of(at: Sref) -> Stmt:
+    """Body of a loop or block."""
+    return at.block.body if at.is_block else at.loop.body

@@ -1,0 +1,236 @@
+"""Rewriting of loop bodies: substitute loop variables, guard iterations, simplify block bindings, build nests.
+
+Not here: putting the result into the program (``state.replace``). Every function gives the new statement and fills
+``blocks``, the record of which block became which, that ``state.replace`` wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....arith import Analyzer
+from ....arith.itermap import IterMap, detect_iter_map
+from ....ir.buffer import Buffer, Range
+from ....ir.build import const, dtype_of, is_int, logical_and
+from ....ir.expr import IntImm, Var
+from ....ir.node import replace as with_fields
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import (
+    AllocBuffer,
+    AllocConst,
+    AttrStmt,
+    Bind,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)  # fmt: skip
+from ....ir.types import Expr
+from ....ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
+from ....support.deep import deep_recursion
+from ..sref import Sref
+from ..state import ScheduleState
+
+_DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
+
+
+def new_loop(name: str, like: Var, extent: Expr | int, body: Stmt, kind: str = "serial") -> For:
+    """A loop from zero with a fresh variable of the type of ``like``."""
+    var = Var(name, like.ty)
+    return For(var, const(0, dtype_of(like)), as_index(extent, like), kind, body)
+
+
+def as_index(value: Expr | int, like: Expr) -> Expr:
+    """An integer as an index expression of the type of ``like``."""
+    return value if not isinstance(value, int) else const(value, dtype_of(like))
+
+
+def nest(loops: Sequence[tuple[Var, Expr, str]], body: Stmt) -> Stmt:
+    """Loops from zero, outermost first, around a body: (variable, extent, kind)."""
+    for var, extent, kind in reversed(loops):
+        body = For(var, const(0, dtype_of(var)), extent, kind, body)
+    return body
+
+
+def loop_range(loop: For) -> Range:
+    """Values of the loop variable."""
+    return Range(loop.min, loop.extent)
+
+
+def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer:
+    """What is known where an sref stands: sizes of the function's shapes, ranges of the enclosing loops and iterators
+    (with ``inside`` also of the loop itself)."""
+    ana = Analyzer(size_vars(state, at.func))
+    chain = [at, *at.above()] if inside else list(at.above())
+    for outer in reversed(chain):
+        if outer.is_block:
+            for axis in outer.block.iter_vars:
+                if axis.dom is not None:
+                    ana.bind(axis.var, axis.dom)
+        else:
+            ana.bind(outer.loop.loop_var, loop_range(outer.loop))
+    return ana
+
+
+def iteration_map(
+    values: Sequence[Expr], ranges: Mapping[Var, Range], predicate: Expr | None = None, ana: Analyzer | None = None
+) -> IterMap:
+    """``detect_iter_map`` where loops of one iteration count as their only value: they are no part of
+    the map, whatever their stride."""
+    units = {var: r.min for var, r in ranges.items() if is_int(r.extent, 1)}
+    if units:
+        values = [substitute(v, units) for v in values]
+        predicate = substitute(predicate, units) if predicate is not None else None
+        ranges = {var: r for var, r in ranges.items() if var not in units}
+    return detect_iter_map(values, ranges, predicate, "surjective", ana)
+
+
+def size_vars(state: ScheduleState, func: str) -> list[Var]:
+    """Symbols that stand alone as a dimension of a parameter: they are sizes, at least zero."""
+    shell = state.shells[func]
+    found = state.cache.get(("sizes", shell))
+    if found is None:
+        dims = [d for b in shell.buffer_map.values() for d in b.shape if isinstance(d, Var)]
+        found = state.cache["sizes", shell] = list(dict.fromkeys(dims))
+    return found
+
+
+def block_uses(state: ScheduleState, block: Block) -> frozenset[Var]:
+    """Variables a block takes from outside (loop variables and symbols used inside it)."""
+    found = state.cache.get(("uses", block))
+    if found is None:
+        found = state.cache["uses", block] = frozenset(free_vars(block))
+    return found
+
+
+class LoopBody:
+    """Rewrites what stands inside a loop: ``mapping`` replaces variables, ``guard`` is the condition under which an
+    iteration is one.
+
+    The guard becomes part of the predicate of the blocks directly inside and an ``if`` around other statements.
+    Bindings that change are simplified with ``ana``. ``blocks`` records the blocks that change.
+    """
+
+    def __init__(
+        self,
+        state: ScheduleState,
+        mapping: Mapping[Var, Expr],
+        ana: Analyzer,
+        guard: Expr | None = None,
+    ) -> None:
+        self.state = state
+        self.mapping = dict(mapping)
+        self.ana = ana
+        self.guard = guard
+        self.blocks: dict[Block, Block] = {}
+
+    def __call__(self, stmt: Stmt) -> Stmt:
+        return self._visit(stmt, self.guard)
+
+    def value(self, expr: Expr) -> Expr:
+        """An expression with the variables replaced, simplified if it changed."""
+        made = substitute(expr, self.mapping)
+        return expr if made is expr else self.ana.simplify(made)
+
+    def _visit(self, stmt: Stmt, guard: Expr | None) -> Stmt:
+        match stmt:
+            case For():
+                low, extent = self.value(stmt.min), self.value(stmt.extent)
+                with self.ana.scope():
+                    self.ana.bind(stmt.loop_var, Range(low, extent))
+                    body = self._visit(stmt.body, guard)
+                return with_fields(stmt, min=low, extent=extent, body=body)
+            case BlockRealize():
+                return self._realize(stmt, guard)
+            case SeqStmt():
+                return SeqStmt(flat_statements(tuple([self._visit(s, guard) for s in stmt.stmts])), stmt.span)
+            case IfThenElse():
+                other = self._visit(stmt.else_case, guard) if stmt.else_case is not None else None
+                return IfThenElse(self.value(stmt.cond), self._visit(stmt.then_case, guard), other, stmt.span)
+            case AttrStmt():
+                return with_fields(stmt, value=self._plain(stmt.value), body=self._visit(stmt.body, guard))
+            case While():
+                made: Stmt = While(self.value(stmt.cond), self._visit(stmt.body, None), stmt.span)
+            case _:
+                made = substitute(stmt, self.mapping)
+        return made if guard is None or isinstance(stmt, _DEFINITIONS) else IfThenElse(guard, made)
+
+    def _plain(self, value: Any) -> Any:
+        return self.value(value) if isinstance(value, Expr) else value
+
+    def _realize(self, stmt: BlockRealize, guard: Expr | None) -> BlockRealize:
+        values = tuple([self.value(v) for v in stmt.iter_values])
+        predicate = self.value(stmt.predicate)
+        if guard is not None:
+            predicate = guard if is_int(predicate, 1) else _both(predicate, guard)
+        block = stmt.block
+        if not self.mapping.keys().isdisjoint(block_uses(self.state, block)):
+            block = self._block(block)
+        return BlockRealize(values, predicate, block, stmt.span)
+
+    def _block(self, block: Block) -> Block:
+        made: dict[str, Any] = {}
+        for name in ("iter_vars", "reads", "writes", "match_buffers", "annotations"):
+            value = getattr(block, name)
+            made[name] = _mapped(value, self.mapping)
+        init = self._visit(block.init, None) if block.init is not None else None
+        new = with_fields(block, **made, init=init, body=self._visit(block.body, None))
+        self.blocks[block] = new
+        return new
+
+
+def _both(predicate: Expr, guard: Expr) -> Expr:
+    """Both conditions; the new one first where the old one reads a buffer, which it then does inside the buffer only."""
+    first, second = (guard, predicate) if collect(predicate, BufferLoad) else (predicate, guard)
+    return logical_and(first, second)
+
+
+def _mapped(value: Any, mapping: Mapping[Var, Expr]) -> Any:
+    if type(value) is tuple:
+        return tuple([_mapped(item, mapping) for item in value])
+    if type(value) is dict:
+        return {key: _mapped(item, mapping) for key, item in value.items()}
+    return substitute(value, mapping) if hasattr(value, "walked") else value
+
+
+def int_value(expr: Expr) -> int | None:
+    """The value of a constant, else None."""
+    return expr.value if type(expr) is IntImm else None
+
+
+class BlockTracker(Rewriter):
+    """A rewriter that records which block became which in ``blocks``."""
+
+    def __init__(self, rules: Mapping[type, Any] | None = None, mapping: Mapping[Any, Any] | None = None) -> None:
+        super().__init__(rules, mapping)
+        self.blocks: dict[Block, Block] = {}
+
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        if type(node) is Block and made is not node:
+            self.blocks[node] = made
+        return made
+
+
+def replace_buffer(
+    state: ScheduleState, at: Sref, old: Buffer, new: Buffer, rules: Mapping[type, Any] | None = None
+) -> None:
+    """Use buffer ``new`` for ``old`` everywhere inside the block ``at`` that allocates it (``rules`` see nodes with
+    ``new`` in place)."""
+    tracker = BlockTracker(rules, {old: new, old.data: new.data})
+    with deep_recursion():
+        made = tracker(at.realize)
+    state.replace(at, made, tracker.blocks)
+
+
+def allocating_block(block: Sref, buffer: Buffer) -> Sref | None:
+    """The enclosing block (or the block itself) that allocates a buffer; None for a parameter."""
+    for item in (block, *block.above()):
+        if item.is_block and buffer in item.block.alloc_buffers:
+            return item
+    return None

@@ -1,0 +1,1 @@
+"""Steps as data: traces, their values, and traces of TVM's tuning records."""

@@ -1,0 +1,364 @@
+"""Inlining of blocks: a block that computes a buffer point by point disappears, and its readers compute the value themselves.
+
+Here: the rewriting and what must hold for it, shared by fusion and by schedules. Not here: when it pays (`auto_inline.py`).
+Invariant: the readers see bit by bit the values they read before; a value read several times at one place is computed once
+(``T.Let``), and never outside the lazy branch that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.analysis.regions import block_regions, opaque_buffers
+from ....ir.buffer import Buffer
+from ....ir.build import is_int
+from ....ir.expr import Call, IntImm, Var
+from ....ir.node import Node, replace
+from ....ir.scalar import And, BufferLoad, Let, Or
+from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ....ir.structural import structural_equal, structural_hash
+from ....ir.types import Expr
+from ....ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
+from ....support.errors import PassError
+from ..loops.nests import JOINS, calls_are_pure
+
+NOTHING = SeqStmt(())
+
+
+@dataclass(slots=True, frozen=True)
+class Definition:
+    """``buffer[indices] = value`` for all points: indices are variables of the block or constants."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+    def at(self, indices: tuple[Expr, ...]) -> Expr:
+        """The value at a point. Variables that the value binds are new."""
+        mapping = {formal: given for formal, given in zip(self.indices, indices) if type(formal) is Var}
+        if collect(self.value, Let):
+            return fresh_copy(self.value, mapping)  # type: ignore[no-any-return]
+        return substitute(self.value, mapping)  # type: ignore[no-any-return]
+
+
+def definition(realize: BlockRealize) -> Definition | str:
+    """What a block computes, or why it cannot be inlined."""
+    block = realize.block
+    store = block.body
+    if type(store) is not BufferStore or store.predicate is not None:
+        return f"block {block.name} is more than one store"
+    if block.init is not None or any([iterator.kind != "S" for iterator in block.iter_vars]):
+        return f"block {block.name} is a reduction"
+    if block.alloc_buffers or block.match_buffers or block.annotations.get("script_parsing_detect_access"):
+        return f"block {block.name} holds buffers of its own"
+    if not is_int(realize.predicate, 1):
+        return f"block {block.name} runs under a condition"
+    if not calls_are_pure(store.value):
+        return f"block {block.name} has effects"
+    variables = [iterator.var for iterator in block.iter_vars]
+    seen: list[Expr] = []
+    for index, extent in zip(store.indices, store.buffer.shape):
+        if type(index) is Var and index in variables and index not in seen:
+            seen.append(index)
+        elif not (is_int(index, 0) and is_int(extent, 1)):
+            return f"block {block.name} does not write one element for each of its points"
+    left = [v for v in used_vars(store.value) if v in variables and v not in seen]
+    if left:
+        return f"block {block.name} writes one element several times"
+    if any([load.buffer.data is store.buffer.data for load in collect(store.value, BufferLoad)]):
+        return f"block {block.name} reads what it writes"
+    return Definition(store.buffer, store.indices, store.value)
+
+
+def realizes(root: Node) -> list[BlockRealize]:
+    """All realisations of blocks, in the order of the text (outer before inner)."""
+    found: list[BlockRealize] = []
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if type(node) is BlockRealize:
+            found.append(node)
+        if isinstance(node, Stmt):
+            stack.extend([c for c in reversed(children(node)) if isinstance(c, Stmt)])
+    return found
+
+
+def stores_in_order(root: Node) -> list[BufferStore]:
+    """Stores in the order of the text."""
+    found: list[BufferStore] = []
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if type(node) is BufferStore:
+            found.append(node)
+        elif isinstance(node, Stmt):
+            stack.extend([c for c in reversed(children(node)) if isinstance(c, Stmt)])
+    return found
+
+
+def inline_problem(body: Stmt, block: Block) -> str | None:
+    """Why ``compute_inline`` of a block would be wrong, or None."""
+    realize = next((r for r in realizes(body) if r.block is block), None)
+    if realize is None:
+        return f"there is no block {block.name}"
+    found = definition(realize)
+    if isinstance(found, str):
+        return found
+    stores = stores_in_order(body)
+    if not allocated(body, found.buffer):
+        return f"{found.buffer.name} is no buffer of the program's own"
+    if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
+        return f"{found.buffer.name} is written elsewhere too"
+    if found.buffer in opaque_buffers(body) or has_aliases(body, found.buffer):
+        return f"{found.buffer.name} is reached through a pointer or a view"
+    if any([x.buffer is found.buffer and x.predicate is not None for x in collect(body, BufferLoad)]):
+        return f"{found.buffer.name} is read under a mask"
+    reads = {load.buffer.data for load in collect(found.value, BufferLoad)}
+    later = stores[stores.index(block.body) + 1 :]  # type: ignore[arg-type]
+    for store in later:
+        if store.buffer.data in reads:
+            return f"{store.buffer.name}, which block {block.name} reads, is written again afterwards"
+    return None
+
+
+def has_aliases(body: Stmt, buffer: Buffer) -> bool:
+    return any([other.data is buffer.data for other in collect(body, Buffer) if other is not buffer]) or any(
+        [match.source.buffer is buffer for b in collect(body, Block) for match in b.match_buffers]
+    )
+
+
+def allocated(body: Stmt, buffer: Buffer) -> bool:
+    return any([a.buffer is buffer for a in collect(body, AllocBuffer)]) or any(
+        [buffer in b.alloc_buffers for b in collect(body, Block)]
+    )
+
+
+def compute_inline(body: Stmt, block: Block) -> Stmt:
+    """The body without ``block``: whoever read its buffer computes the value. Raises PassError E552 where it cannot be."""
+    problem = inline_problem(body, block)
+    if problem is not None:
+        raise PassError("E552", f"cannot inline: {problem}", block.span)
+    realize = next(r for r in realizes(body) if r.block is block)
+    found = definition(realize)
+    assert isinstance(found, Definition)
+    return inline_definition(body, realize, found)
+
+
+def inline_definition(body: Stmt, realize: BlockRealize, found: Definition) -> Stmt:
+    """``compute_inline`` without its checks, for callers that know."""
+    return inline_reads(remove_block(body, realize, found.buffer), found)
+
+
+def inline_reads(stmt: Stmt, found: Definition) -> Stmt:
+    """A statement with every read of a defined buffer replaced by its value."""
+    made: Stmt = _Inliner(found)(stmt)
+    return made
+
+
+class _Remover(Rewriter):
+    """Takes a block and the allocation of its buffer away, with the loops that become empty."""
+
+    def __init__(self, realize: BlockRealize, buffer: Buffer) -> None:
+        super().__init__()
+        self.realize, self.buffer = realize, buffer
+
+    def enter(self, node: Any) -> Any | None:
+        if node is self.realize or (type(node) is AllocBuffer and node.buffer is self.buffer):
+            return NOTHING
+        return node if isinstance(node, Expr) else None
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is For and _is_nothing(node.body):
+            return NOTHING
+        if type(node) is SeqStmt and len(node.stmts) == 1:
+            return node.stmts[0]
+        if type(node) is Block and self.buffer in node.alloc_buffers:
+            return replace(node, alloc_buffers=tuple([b for b in node.alloc_buffers if b is not self.buffer]))
+        return node
+
+
+def _is_nothing(stmt: Stmt) -> bool:
+    return type(stmt) is SeqStmt and not stmt.stmts
+
+
+def remove_block(body: Stmt, realize: BlockRealize, buffer: Buffer) -> Stmt:
+    """The body without a block, without the loops around it alone, and without the allocation of ``buffer``."""
+    made: Stmt = _Remover(realize, buffer)(body)
+    return made
+
+
+class _Inliner(Rewriter):
+    """Replaces loads of a defined buffer in every statement; blocks get their declared regions anew."""
+
+    def __init__(self, found: Definition) -> None:
+        super().__init__({BufferLoad: self.load})
+        self.definition = found
+
+    def load(self, node: BufferLoad) -> Expr:
+        return self.definition.at(node.indices) if node.buffer is self.definition.buffer else node
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is BufferStore:
+            value = inline_value(node.value, self.definition)
+            indices = tuple([self.visit(i) for i in node.indices])
+            predicate = node.predicate if node.predicate is None else self.visit(node.predicate)
+            if value is node.value and predicate is node.predicate and _same(indices, node.indices):
+                return node
+            return BufferStore(node.buffer, value, indices, predicate, node.span)
+        return None
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is Block and (node.reads is not None or node.writes is not None):
+            declared = (*(node.reads or ()), *(node.writes or ()))
+            if any([region.buffer is self.definition.buffer for region in declared]):
+                bare = replace(node, reads=None, writes=None)
+                reads, writes = block_regions(bare, derive=True)
+                return replace(bare, reads=reads, writes=writes)
+        return super().leave(node)
+
+
+def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return all([x is y for x, y in zip(a, b)])
+
+
+class _Places:
+    """A variable for each place (index tuple) at which a buffer is read, and how often it is."""
+
+    def __init__(self, outer: _Places | None = None) -> None:
+        self.outer = outer
+        self.by_hash: dict[int, list[tuple[tuple[Expr, ...], Var]]] = {}
+        self.places: dict[Var, tuple[Expr, ...]] = {}
+        self.counts: dict[Var, int] = {}
+
+    def find(self, indices: tuple[Expr, ...], key: int) -> Var | None:
+        for known, var in self.by_hash.get(key, ()):
+            if structural_equal(known, indices):
+                return var
+        return None
+
+    def use(self, load: BufferLoad, add: bool) -> Var | None:
+        """The variable of a load's place: one known around it, else (with ``add``) one of this region."""
+        key = structural_hash(load.indices)
+        owner: _Places | None = self
+        while owner is not None:
+            var = owner.find(load.indices, key)
+            if var is not None:
+                owner.counts[var] += 1
+                return var
+            owner = owner.outer
+        if not add:
+            return None
+        var = Var(f"{load.buffer.name}_value", load.ty)
+        self.by_hash.setdefault(key, []).append((load.indices, var))
+        self.places[var] = load.indices
+        self.counts[var] = 1
+        return var
+
+
+def is_lazy(call: Expr) -> bool:
+    """True for calls that evaluate one of their last two arguments only."""
+    return type(call) is Call and getattr(call.op, "name", "") == "T.if_then_else"
+
+
+class _Region(Rewriter):
+    """Puts variables for loads in what is always evaluated; lazy parts are regions inside, finished on the way."""
+
+    def __init__(self, found: Definition, outer: _Places | None) -> None:
+        super().__init__({BufferLoad: self.load})
+        self.definition = found
+        self.places = _Places(outer)
+        self.bound: set[Var] = set()
+        self.lazy: list[tuple[Var, Expr]] = []
+        """Stand-ins of lazy parts: finished once all places of this region are known."""
+
+    def load(self, node: BufferLoad) -> Expr:
+        if node.buffer is not self.definition.buffer:
+            return node
+        if self.bound and any([v in self.bound for i in node.indices for v in used_vars(i)]):
+            return self.definition.at(node.indices)
+        var = self.places.use(node, True)
+        assert var is not None
+        return var
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is Let:
+            value = self.visit(node.value)
+            self.bound.add(node.var)
+            body = self.visit(node.body)
+            return node if value is node.value and body is node.body else Let(node.var, value, body, node.span)
+        if is_lazy(node):
+            args = (self.visit(node.args[0]), self.later(node.args[1]), self.later(node.args[2]))
+            return node if _same(args, node.args) else replace(node, args=args)
+        if type(node) is And or type(node) is Or:
+            a, b = self.visit(node.a), self.later(node.b)
+            return node if a is node.a and b is node.b else replace(node, a=a, b=b)
+        return None
+
+    def later(self, part: Expr) -> Expr:
+        if not any([load.buffer is self.definition.buffer for load in collect(part, BufferLoad)]):
+            return part
+        stand_in = Var("lazy", part.ty)
+        self.lazy.append((stand_in, part))
+        return stand_in
+
+
+def inline_value(expr: Expr, found: Definition, outer: _Places | None = None) -> Expr:
+    """An expression with every load of the defined buffer replaced by its value; one read twice is bound by a ``T.Let``."""
+    if not any([load.buffer is found.buffer for load in collect(expr, BufferLoad)]):
+        return expr
+    region = _Region(found, outer)
+    made: Expr = region(expr)
+    if region.lazy:
+        made = substitute(made, {v: inline_value(part, found, region.places) for v, part in region.lazy})
+    once: dict[Var, Expr] = {}
+    for var, indices in reversed(region.places.places.items()):
+        value = found.at(indices)
+        if region.places.counts[var] == 1 or is_trivial(value):
+            once[var] = value
+        else:
+            made = _bound(var, value, made)
+    return _resolve(made, once)
+
+
+def _bound(var: Var, value: Expr, expr: Expr) -> Expr:
+    """The expression with a variable bound; what joins a value to a cell keeps that form, with the binding inside."""
+    if type(expr) in JOINS:
+        a, b = expr.a, expr.b  # type: ignore[attr-defined]
+        if var not in used_vars(a):
+            return replace(expr, b=Let(var, value, b))
+        if var not in used_vars(b):
+            return replace(expr, a=Let(var, value, a))
+    return Let(var, value, expr)
+
+
+def _resolve(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """Replace variables whose values may use other ones of them."""
+    while values and any([v in values for v in used_vars(expr)]):
+        expr = substitute(expr, values)
+    return expr
+
+
+def is_trivial(value: Expr) -> bool:
+    """True for what costs nothing to compute again: constants, variables, plain loads."""
+    if type(value) is BufferLoad:
+        return all([type(i) in (IntImm, Var) for i in value.indices])
+    return not collect(value, (BufferLoad, Call)) and not children(value)
+
+
+__all__ = [
+    "Definition",
+    "allocated",
+    "compute_inline",
+    "definition",
+    "has_aliases",
+    "inline_definition",
+    "inline_problem",
+    "inline_reads",
+    "inline_value",
+    "is_trivial",
+    "realizes",
+    "remove_block",
+    "stores_in_order",
+]  # fmt: skip

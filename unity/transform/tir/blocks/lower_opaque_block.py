@@ -1,0 +1,90 @@
+"""lower_opaque_block: no blocks are left.
+
+Rewrite: a block's allocations become ``T.alloc_buffer`` statements around its body, its predicate an ``if``; loops of
+one iteration are replaced by their body; a block marked ``reduction`` becomes ``T.attr(0, "reduction", 1)``.
+"""
+
+from __future__ import annotations
+
+from ....ir.analysis.regions import block_regions
+from ....ir.build import const, is_int
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
+from ....ir.walk import rewrite, substitute
+from ....support.errors import PassError
+from ...base import prim_func_pass
+from .lower_init_block import REDUCTION
+
+DOUBLE_BUFFER = "double_buffer_scope"
+"""Annotation of a block: number of the written buffer that is to exist twice; attribute of its body on the buffer's pointer."""
+
+
+def refuse_block(block: Block) -> Stmt:
+    """Raise PassError E504: for passes that change buffers, of which blocks declare regions."""
+    raise PassError("E504", f"block {block.name} declares regions of buffers", block.span,
+                    help="run lower_opaque_block first")  # fmt: skip
+
+
+def _realize(realize: BlockRealize) -> Stmt:
+    block = realize.block
+    if block.iter_vars or block.init is not None or block.match_buffers:
+        raise PassError("E504", f"block {block.name} still has iterators, initialisation or views", realize.span)
+    body = block.body
+    if block.annotations.get(REDUCTION):
+        body = AttrStmt(const(0, "int32"), REDUCTION, 1, body)
+    for key, value in block.annotations.items():
+        if key.startswith("pragma_"):
+            body = AttrStmt(const(0, "int32"), key, value, body)
+    if DOUBLE_BUFFER in block.annotations:
+        body = AttrStmt(_written(block, block.annotations[DOUBLE_BUFFER]), DOUBLE_BUFFER, 1, body)
+    if block.alloc_buffers:
+        body = seq(*[AllocBuffer(buffer) for buffer in block.alloc_buffers], body)
+    return body if is_int(realize.predicate, 1) else IfThenElse(realize.predicate, body)
+
+
+def _written(block: Block, number: object) -> Var:
+    """Pointer of the buffer a block writes, by number. Raises PassError E532."""
+    writes = block_regions(block)[1]
+    position = number.value if isinstance(number, IntImm) else number
+    if not isinstance(position, int) or not 0 <= position < len(writes):
+        raise PassError(
+            "E532", f"{DOUBLE_BUFFER} of block {block.name} must number one of the buffers it writes", block.span
+        )
+    return writes[position].buffer.data
+
+
+def _loop(loop: For) -> Stmt:
+    if is_int(loop.extent, 1) and loop.kind != "thread_binding" and not loop.annotations and not _leaves(loop.body):
+        return substitute(loop.body, {loop.loop_var: loop.min})  # type: ignore[no-any-return]
+    return loop
+
+
+def _leaves(body: Stmt) -> bool:
+    """True when a break or continue in the body belongs to the loop around it."""
+    from_here: list[object] = [body]
+    while from_here:
+        node = from_here.pop()
+        name = type(node).__name__
+        if name in ("Break", "Continue"):
+            return True
+        if name == "Evaluate":
+            called = getattr(getattr(getattr(node, "value", None), "op", None), "name", "")
+            if called in ("T.break_loop", "T.continue_loop"):
+                return True
+        if name in ("For", "While"):
+            continue
+        for field in ("body", "then_case", "else_case"):
+            inner = getattr(node, field, None)
+            if inner is not None:
+                from_here.append(inner)
+        from_here.extend(getattr(node, "stmts", ()))
+    return False
+
+
+@prim_func_pass()
+def lower_opaque_block(func: PrimFunc) -> PrimFunc:
+    """Blocks become plain statements."""
+    body = rewrite(func.body, {BlockRealize: _realize, For: _loop})
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,121 @@
+"""flatten_buffer: every buffer becomes one-dimensional; indices become one row-major (or strided) offset.
+
+Rewrite: ``A[i, j]`` with ``A: T.Buffer((n, m))`` -> ``A_flat[i * m + j]``. Parameters keep their buffers: a view
+``A_flat`` is declared over the same pointer, and so do buffers that are handed to registered functions. ``axis_separators``
+mean nothing on a processor and are ignored.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, cast, const, mul
+from ....ir.expr import Call, IntImm, Op, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, Stmt, seq
+from ....ir.types import Expr
+from ....ir.walk import collect, rewrite
+from ....support.errors import PassError
+from ...base import prim_func_pass
+from ..blocks.lower_opaque_block import refuse_block
+from ..vectors.vector_index import index_add, index_mul
+
+_HAND_ON = ("T.call_packed", "T.call_cpacked")
+"""Calls that give a buffer to a registered function."""
+
+
+def _is_flat(buffer: Buffer) -> bool:
+    plain_offset = buffer.elem_offset is None
+    return len(buffer.shape) == 1 and not buffer.strides and plain_offset
+
+
+class _Flattener:
+    def __init__(self, func: PrimFunc) -> None:
+        self.parameters = set(func.buffer_map.values())
+        self.flat: dict[Buffer, Buffer] = {}
+        calls = [c for c in collect(func.body, Call) if type(c.op) is Op and c.op.name in _HAND_ON]
+        self.handed_on = {argument for call in calls for argument in call.args if type(argument) is Var}
+
+    def flat_of(self, buffer: Buffer) -> Buffer:
+        """The one-dimensional buffer that stands for ``buffer``."""
+        found = self.flat.get(buffer)
+        if found is None:
+            if buffer.strides and buffer.shape:
+                size: Expr = const(1, "int64")
+                for extent, stride in zip(buffer.shape, buffer.strides):
+                    size = add(size, mul(add(cast(extent, "int64"), -1), cast(stride, "int64")))
+            else:
+                size = cast(buffer.shape[0], "int64") if buffer.shape else const(1, "int64")
+                for extent in buffer.shape[1:]:
+                    size = mul(size, cast(extent, "int64"))
+            if self._offset(buffer) is not None:
+                size = add(size, self._offset(buffer))  # type: ignore[arg-type]
+            self._check_size(buffer)
+            found = replace(buffer, shape=(size,), strides=(), elem_offset=None, axis_separators=())
+            self.flat[buffer] = found
+        return found
+
+    def _check_size(self, buffer: Buffer) -> None:
+        """The product of constant extents must not wrap. Raises PassError E525."""
+        count = math.prod([e.value for e in buffer.shape if type(e) is IntImm])
+        if (
+            0 not in [e.value for e in buffer.shape if type(e) is IntImm]
+            and abs(count) * buffer.dtype.itemsize >= 1 << 47
+        ):
+            raise PassError("E525", f"buffer {buffer.name} needs {count * buffer.dtype.itemsize} bytes", buffer.span)
+
+    def _offset(self, buffer: Buffer) -> Expr | None:
+        """Offset of element 0; the pointer of a parameter already is at element 0."""
+        return None if buffer in self.parameters else buffer.elem_offset
+
+    def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """Offset of an element."""
+        total: Expr | None = self._offset(buffer)
+        if buffer.strides:
+            for position, stride in zip(indices, buffer.strides, strict=True):
+                step = index_mul(position, stride)
+                total = step if total is None else index_add(total, step)
+        else:
+            inner: Expr | None = None
+            for position, extent in zip(indices, buffer.shape, strict=True):
+                inner = position if inner is None else index_add(index_mul(inner, extent), position)
+            total = inner if total is None else total if inner is None else index_add(total, inner)
+        return total if total is not None else const(0, "int32")
+
+    def load(self, node: BufferLoad) -> BufferLoad:
+        if _is_flat(node.buffer):
+            return node
+        return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
+
+    def store(self, node: BufferStore) -> BufferStore:
+        if _is_flat(node.buffer):
+            return node
+        return replace(node, buffer=self.flat_of(node.buffer), indices=(self.index(node.buffer, node.indices),))
+
+    def declare(self, node: AllocBuffer | AllocConst | DeclBuffer) -> Stmt:
+        if _is_flat(node.buffer):
+            return node
+        flat = self.flat_of(node.buffer)
+        if type(node) is not DeclBuffer and node.buffer.data in self.handed_on:
+            return seq(node, DeclBuffer(flat))  # a registered function sees it in its own shape
+        return replace(node, buffer=flat)
+
+
+@prim_func_pass()
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
+    """One-dimensional buffers."""
+    flattener = _Flattener(func)
+    body = rewrite(
+        func.body,
+        {
+            BufferLoad: flattener.load, BufferStore: flattener.store, AllocBuffer: flattener.declare,
+            AllocConst: flattener.declare, DeclBuffer: flattener.declare, Block: refuse_block,
+        },
+    )  # fmt: skip
+    views = [DeclBuffer(flattener.flat[b]) for b in func.buffer_map.values() if b in flattener.flat]
+    if body is func.body:
+        return func
+    return replace(func, body=seq(*views, body) if views else body)

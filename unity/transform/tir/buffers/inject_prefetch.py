@@ -1,0 +1,78 @@
+"""inject_prefetch: loops that ask for it fetch ahead what later iterations read.
+
+A loop with the annotation ``software_prefetch: d`` gets, for each read whose place moves with the loop, a ``T.prefetch`` of the
+place it has ``d`` iterations later (that of the last iteration near the end). For programs over flat buffers.
+
+Rewrite: ``for i in T.serial(n, annotations={"software_prefetch": 8}): s(A[i])`` ->
+``for i in range(n): { T.prefetch(T.address_of(A[min(i + 8, n - 1)]), 0, 3, 1); s(A[i]) }``.
+A loop over tiles with ``software_prefetch_panel: n`` fetches panels ahead (``prefetch_panels.py``).
+"""
+
+from __future__ import annotations
+
+from ....ir.buffer import Buffer
+from ....ir.build import add, dtype_of, int_imm, minimum, sub
+from ....ir.expr import Call, IntImm
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Ramp
+from ....ir.stmt import AllocBuffer, Bind, For, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, prim_type
+from ....ir.walk import collect, rewrite, substitute, used_vars
+from ....support.errors import PassError
+from ...base import prim_func_pass
+from .prefetch_panels import fetch_panels, prefetch_of
+
+SOFTWARE_PREFETCH = "software_prefetch"
+"""Annotation of a loop: how many iterations ahead."""
+
+
+def _distance(loop: For) -> int:
+    value = (loop.annotations or {}).get(SOFTWARE_PREFETCH, 0)
+    number = value.value if isinstance(value, IntImm) else value
+    if not isinstance(number, int) or number < 0:
+        raise PassError(
+            "E532", f"{SOFTWARE_PREFETCH} of loop {loop.loop_var.name} must be a count of iterations", loop.span
+        )
+    return number
+
+
+def _loop(loop: For) -> Stmt:
+    if SOFTWARE_PREFETCH not in (loop.annotations or {}):
+        return loop
+    distance = _distance(loop)
+    notes = {k: v for k, v in (loop.annotations or {}).items() if k != SOFTWARE_PREFETCH}
+    bare = replace(loop, annotations=notes or None)
+    if not distance:
+        return bare
+    inner = {part.loop_var for part in collect(loop.body, For)} | {part.var for part in collect(loop.body, Bind)}
+    own: set[Buffer] = {alloc.buffer for alloc in collect(loop.body, AllocBuffer)}
+    ty = prim_type(dtype_of(loop.loop_var))
+    last = add(loop.min, sub(loop.extent, int_imm(1, ty)))
+    ahead = minimum(add(loop.loop_var, int_imm(distance, ty)), last)
+    places: list[BufferLoad] = []
+    for load in collect(loop.body, BufferLoad):
+        if load.buffer in own or len(load.indices) != 1:
+            continue
+        index: Expr = load.indices[0].base if type(load.indices[0]) is Ramp else load.indices[0]
+        used = used_vars(index)
+        if loop.loop_var not in used or any([v in inner for v in used]) or collect(index, (BufferLoad, Call)):
+            continue
+        if dtype_of(index).lanes != 1 or any(
+            [structural_equal(index, p.indices[0]) and p.buffer is load.buffer for p in places]
+        ):
+            continue
+        places.append(BufferLoad(load.buffer, (index,), prim_type(load.buffer.dtype)))
+    fetches: list[Stmt] = []
+    for place in places:
+        there = replace(place, indices=(substitute(place.indices[0], {loop.loop_var: ahead}),))
+        fetches.append(prefetch_of(there, 3))
+    return replace(bare, body=seq(*fetches, loop.body))
+
+
+@prim_func_pass()
+def inject_prefetch(func: PrimFunc) -> PrimFunc:
+    """Fetch ahead where loops ask for it."""
+    body = rewrite(rewrite(func.body, {For: _loop}), {For: fetch_panels})
+    return func if body is func.body else replace(func, body=body)

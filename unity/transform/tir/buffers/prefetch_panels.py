@@ -1,0 +1,126 @@
+"""Panels fetched ahead: of a loop over tiles that asks for it, the last tiles of each panel fetch the panel that follows.
+
+A loop with the annotation ``software_prefetch_panel: n`` goes over tiles, ``n`` of which, one after the other, read the same panel
+in vectors; with ``n`` = 1 it goes over panels, and a loop inside it over the tiles. In each innermost step of the last tiles of a
+panel stands a ``T.prefetch`` of what the same step reads ``n`` iterations later: one line of the panel for each of these tiles,
+or as many as it takes. So a panel comes into the second-level cache while the arithmetic goes on, just before it is used.
+
+Rewrite, ``v = T.Ramp(t // 2 * 2048 + k * 16, 1, 16)``, one line a step:
+``for t in T.serial(64, annotations={"software_prefetch_panel": 2}): for k in 128: s(W[v])`` ->
+``for t in 64: for k in 128: { if 1 - t % 2 < 1: prefetch W[min(t + 2, 63) // 2 * 2048 + k * 16]; s(W[v]) }``.
+Called by ``inject_prefetch``. Invariant: what is fetched is an element that a later iteration reads, or one of the last panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....ir.build import add, dtype_of, floormod, int_imm, intrinsic, is_int, lt, minimum, mul, sub
+from ....ir.expr import Call, IntImm, Var, op
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Ramp
+from ....ir.stmt import AllocBuffer, Bind, Evaluate, For, IfThenElse, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import collect, rewrite, substitute, used_vars
+from ....support.errors import PassError
+
+SOFTWARE_PREFETCH_PANEL = "software_prefetch_panel"
+"""Annotation of a loop over tiles: how many of them read one panel."""
+
+SECOND_LEVEL = 2
+"""The locality of ``T.prefetch`` for lines that are used once the panel before them is done with."""
+
+
+def prefetch_of(place: BufferLoad, locality: int) -> Stmt:
+    """``T.prefetch`` of an element, to be read."""
+    pointer = PointerType(prim_type(place.buffer.dtype), place.buffer.scope)
+    where = Call(op("T.address_of"), (place,), {}, (), pointer)
+    return Evaluate(intrinsic("prefetch", where, 0, locality, 1))
+
+
+def fetch_panels(loop: For) -> Stmt:
+    """The loop with panels fetched ahead where it asks for it. Raises PassError E532 for a count of tiles below one."""
+    if SOFTWARE_PREFETCH_PANEL not in (loop.annotations or {}):
+        return loop
+    value = (loop.annotations or {})[SOFTWARE_PREFETCH_PANEL]
+    tiles = value.value if isinstance(value, IntImm) else value
+    if not isinstance(tiles, int) or tiles < 1:
+        raise PassError(
+            "E532", f"{SOFTWARE_PREFETCH_PANEL} of loop {loop.loop_var.name} must be a count of tiles", loop.span
+        )
+    notes = {k: v for k, v in (loop.annotations or {}).items() if k != SOFTWARE_PREFETCH_PANEL}
+    bare = replace(loop, annotations=notes or None)
+    serial = [part for part in collect(bare.body, For) if part.kind == "serial"]
+    steps = {part.loop_var: part for part in serial if not [f for f in collect(part.body, For) if f.kind == "serial"]}
+
+    def step(part: For) -> Stmt:
+        if part.loop_var not in steps:
+            return part
+        around = [f for f in serial if part.loop_var in {inner.loop_var for inner in collect(f.body, For)}]
+        fetches = _Panel(bare, tiles, around, steps[part.loop_var]).fetches()
+        return replace(part, body=seq(*fetches, part.body)) if fetches else part
+
+    return replace(bare, body=rewrite(bare.body, {For: step}))
+
+
+class _Panel:
+    """What one innermost loop fetches: ``around`` are the loops between it and the loop over tiles, the outermost first."""
+
+    def __init__(self, loop: For, tiles: int, around: Sequence[For], step: For) -> None:
+        self.loop, self.tiles, self.around, self.step = loop, tiles, around, step
+        self.ty = prim_type(dtype_of(loop.loop_var))
+
+    def fetches(self) -> list[Stmt]:
+        """One statement for each place that the step reads in vectors."""
+        own = {alloc.buffer for alloc in collect(self.loop.body, AllocBuffer)}
+        lines = {part.loop_var: part for part in collect(self.step.body, For)}
+        bound = {part.var for part in collect(self.loop.body, Bind)}
+        bases: list[tuple[BufferLoad, Expr]] = []
+        for load in collect(self.step.body, BufferLoad):
+            if load.buffer in own or len(load.indices) != 1 or type(load.indices[0]) is not Ramp:
+                continue
+            base = load.indices[0].base
+            used = set(used_vars(base))
+            if (
+                not {self.loop.loop_var, self.step.loop_var} <= used
+                or used & bound
+                or collect(base, (BufferLoad, Call))
+            ):
+                continue
+            known = [b for other, b in bases if other.buffer is load.buffer]
+            if len([v for v in lines if v in used]) <= 1 and not any([structural_equal(base, b) for b in known]):
+                bases.append((load, base))
+        return [self.fetch(load, base, lines) for load, base in bases]
+
+    def fetch(self, load: BufferLoad, base: Expr, lines: dict[Var, For]) -> Stmt:
+        """The lines that one tile fetches of what a load reads."""
+        loop, used = self.loop, set(used_vars(base))
+        last = add(loop.min, sub(loop.extent, int_imm(1, self.ty)))
+        values: dict[Var, Expr] = {loop.loop_var: minimum(add(loop.loop_var, int_imm(self.tiles, self.ty)), last)}
+        turn = next((part for var, part in lines.items() if var in used), None)
+        count = turn.extent.value if turn is not None and type(turn.extent) is IntImm else 1
+        left = self.left(used)
+        each = count if left is None else -(-count // self.tiles) if self.tiles > 1 else 1
+        first = int_imm(0, self.ty) if left is None else mul(left, int_imm(each, self.ty))
+        made = []
+        for line in range(each):
+            if turn is not None:
+                values[turn.loop_var] = minimum(add(first, int_imm(line, self.ty)), int_imm(count - 1, self.ty))
+            there = BufferLoad(load.buffer, (substitute(base, values),), prim_type(load.buffer.dtype))
+            made.append(prefetch_of(there, SECOND_LEVEL))
+        fetching = -(-count // each)
+        if left is None or (self.tiles > 1 and fetching >= self.tiles):
+            return seq(*made)
+        return IfThenElse(lt(left, int_imm(fetching, self.ty)), seq(*made), None)
+
+    def left(self, used: set[Var]) -> Expr | None:
+        """Tiles of the panel that remain behind this one; None where the panel has no tiles."""
+        if self.tiles > 1:
+            loop = self.loop
+            number = loop.loop_var if is_int(loop.min, 0) else sub(loop.loop_var, loop.min)
+            return sub(int_imm(self.tiles - 1, self.ty), floormod(number, int_imm(self.tiles, self.ty)))
+        inner = [part for part in self.around if part.loop_var not in used]
+        if not inner or dtype_of(inner[-1].loop_var) is not dtype_of(self.loop.loop_var):
+            return None
+        return sub(sub(add(inner[-1].min, inner[-1].extent), int_imm(1, self.ty)), inner[-1].loop_var)

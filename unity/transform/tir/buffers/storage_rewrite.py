@@ -1,0 +1,133 @@
+"""storage_rewrite: large buffers are allocated once per function or thread, and share memory where their lives do not meet.
+
+Buffers of constant size above ``least_bytes`` leave the loops they were allocated in: one allocation serves all iterations (of one
+thread, inside a parallel loop). Of those that the same list of statements uses one after the other, those of one type share
+memory. Small buffers stay: they become registers or stack. For programs over flat buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....ir.buffer import Buffer
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq
+from ....ir.walk import StatementRewriter, collect, substitute, used_vars
+from ...base import prim_func_pass
+
+
+@dataclass(slots=True, frozen=True)
+class StorageOptions:
+    """``least_bytes``: smaller buffers stay where they are."""
+
+    least_bytes: int = 4096
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Memory that buffers take in turns."""
+
+    buffer: Buffer
+    elements: int
+    last: int
+    members: list[Buffer] = field(default_factory=list)
+
+
+class _Take(StatementRewriter):
+    """Takes large allocations out of a statement; parallel loops keep theirs."""
+
+    def __init__(self, least_bytes: int, shared: set[Var]) -> None:
+        super().__init__()
+        self.least, self.shared = least_bytes, shared
+        self.taken: list[AllocBuffer] = []
+        self.depth = 0
+        self.moved = False
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is For and node.kind == "parallel":
+            return node
+        if type(node) is AllocBuffer and self._large(node.buffer) and node.buffer.data not in self.shared:
+            self.taken.append(node)
+            self.moved = self.moved or self.depth > 0
+            return SeqStmt(())
+        if type(node) is For:
+            self.depth += 1
+            body = self.visit(node.body)
+            self.depth -= 1
+            return node if body is node.body else replace(node, body=body)
+        return None
+
+    def _large(self, buffer: Buffer) -> bool:
+        if len(buffer.shape) != 1 or buffer.strides or buffer.elem_offset is not None:
+            return False
+        extent = buffer.shape[0]
+        return type(extent) is IntImm and self.least <= extent.value * buffer.dtype.itemsize < 1 << 40
+
+
+def _scope(body: Stmt, options: StorageOptions) -> Stmt:
+    """One function or thread: its parallel loops first, each a scope of its own."""
+    body = _Threads(options)(body)
+    views = {view.buffer.data for view in collect(body, DeclBuffer)}
+    take = _Take(options.least_bytes, views)
+    rest = take(body)
+    if not take.taken:
+        return body
+    parts = rest.stmts if type(rest) is SeqStmt else (rest,)
+    used = [set(used_vars(part)) for part in parts]
+    lives: list[tuple[int, int, AllocBuffer]] = []
+    for alloc in take.taken:
+        where = [i for i, names in enumerate(used) if alloc.buffer.data in names]
+        if where:
+            lives.append((where[0], where[-1], alloc))
+    lives.sort(key=lambda life: (life[0], life[1]))
+    slots: list[_Slot] = []
+    for first, last, alloc in lives:
+        extent = alloc.buffer.shape[0]
+        assert type(extent) is IntImm
+        count = extent.value
+        free = [s for s in slots if s.last < first and s.buffer.dtype is alloc.buffer.dtype]
+        if free:
+            slot = min([(abs(s.elements - count), i, s) for i, s in enumerate(free)])[2]
+            slot.elements, slot.last = max(slot.elements, extent.value), last
+            slot.members.append(alloc.buffer)
+        else:
+            slots.append(_Slot(alloc.buffer, extent.value, last, [alloc.buffer]))
+    if not take.moved and len(slots) == len(take.taken):
+        return body
+    mapping: dict[Any, Any] = {}
+    made: list[Stmt] = []
+    for slot in slots:
+        buffer = slot.buffer
+        extent = buffer.shape[0]
+        assert type(extent) is IntImm
+        if slot.elements != extent.value:
+            buffer = replace(buffer, shape=(replace(extent, value=slot.elements),))
+        made.append(AllocBuffer(buffer))
+        for member in slot.members:
+            if member is not buffer:
+                mapping[member], mapping[member.data] = buffer, buffer.data
+    return seq(*made, *[substitute(part, mapping) if mapping else part for part in parts])
+
+
+class _Threads(StatementRewriter):
+    """Parallel loops: each body is a scope."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        super().__init__()
+        self.options = options
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is For and node.kind == "parallel":
+            body = _scope(node.body, self.options)
+            return node if body is node.body else replace(node, body=body)
+        return None
+
+
+@prim_func_pass(options=StorageOptions)
+def storage_rewrite(func: PrimFunc, options: StorageOptions) -> PrimFunc:
+    """Allocate large buffers once, and let them share memory."""
+    body = _scope(func.body, options)
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,17 @@
+"""Expression objects that stand in many places are bound once, so that nothing after has to visit every place.
+
+Rewrite: ``B[i] = x`` with ``x = y + y``, ``y = z + z`` ... as shared objects -> ``T.Let`` around the value, one per object.
+Programs read from script share nothing; those built in Python may.
+"""
+
+from __future__ import annotations
+
+from ....ir.function import PrimFunc
+from ....ir.sharing import bind_shared_values
+from ...base import prim_func_pass
+
+
+@prim_func_pass()
+def bind_shared(func: PrimFunc) -> PrimFunc:
+    """Bind expression objects used in many places."""
+    return bind_shared_values(func)

@@ -1,0 +1,95 @@
+"""legalize_narrow_float: arithmetic on float16, bfloat16 and float8 values is done in float32.
+
+Rewrite: ``C[i] = A[i] * B[i] + A[i]`` (bfloat16) -> ``C[i] = T.Cast("bfloat16", f32(A[i]) * f32(B[i]) + f32(A[i]))``. Only what is
+stored, bound or cast on purpose is rounded to the narrow type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ffi.dtype import DataType
+from ....ir.build import cast, dtype_of
+from ....ir.expr import Call, FloatImm, Op
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import Add, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
+from ....ir.types import Expr, PrimType, prim_type
+from ....ir.walk import Rewriter
+from ...base import prim_func_pass
+from ..loops.nests import PURE_CALLS
+
+_ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
+_BITS = frozenset(["T.reinterpret", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not"])
+
+
+def is_narrow(dtype: DataType) -> bool:
+    """True for float types below 32 bits."""
+    return dtype.is_float and dtype.bits < 32
+
+
+class _Legalize(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounded: dict[Cast, Expr] = {}
+        """Casts made here, and the float32 value each rounds."""
+
+    def wide(self, expr: Expr) -> Expr:
+        """The float32 value of a narrow expression."""
+        if type(expr) is Cast and expr in self.rounded:
+            return self.rounded[expr]
+        target = DataType("float32").with_lanes(dtype_of(expr).lanes)
+        return FloatImm(expr.value, prim_type(target), expr.span) if type(expr) is FloatImm else cast(expr, target)
+
+    def round(self, value: Expr, ty: PrimType) -> Expr:
+        """A float32 value rounded to a narrow type."""
+        made = Cast(value, ty)
+        self.rounded[made] = value
+        return made
+
+    def leave(self, node: Any) -> Any:
+        kind: Any = type(node)
+        if isinstance(node, Compare):
+            if is_narrow(dtype_of(node.a)):
+                return kind(self.wide(node.a), self.wide(node.b), node.ty, node.span)
+            return node
+        if kind is Cast:
+            value = node.value
+            return (
+                cast(self.rounded[value], node.ty.dtype, node.span)
+                if type(value) is Cast and value in self.rounded
+                else node
+            )
+        if isinstance(node, Expr) and type(node.ty) is PrimType and is_narrow(node.ty.dtype):
+            return self._value(node, node.ty)
+        return node
+
+    def _value(self, node: Any, ty: PrimType) -> Any:
+        """A narrow expression as a float32 value rounded once."""
+        kind = type(node)
+        wide = prim_type(DataType("float32").with_lanes(ty.dtype.lanes))
+        if kind in _ARITHMETIC:
+            return self.round(kind(self.wide(node.a), self.wide(node.b), wide, node.span), ty)
+        if kind is Select:
+            return self.round(
+                Select(node.cond, self.wide(node.true_value), self.wide(node.false_value), wide, node.span), ty
+            )
+        if kind is Broadcast and type(node.value) is Cast and node.value in self.rounded:
+            return self.round(Broadcast(self.wide(node.value), node.lanes, wide), ty)
+        if kind is Call and type(node.op) is Op and node.op.name in PURE_CALLS and node.op.name not in _BITS:
+            return self._call(node)
+        return node
+
+    def _call(self, node: Call) -> Expr:
+        args = tuple([self.wide(a) if type(a.ty) is PrimType and is_narrow(a.ty.dtype) else a for a in node.args])
+        narrow = node.ty
+        assert type(narrow) is PrimType
+        target = prim_type(DataType("float32").with_lanes(narrow.dtype.lanes))
+        return self.round(replace(node, args=args, ty=target), narrow)
+
+
+@prim_func_pass()
+def legalize_narrow_float(func: PrimFunc) -> PrimFunc:
+    """Compute in float32 what is stored in fewer bits."""
+    body = _Legalize()(func.body)
+    return func if body is func.body else replace(func, body=body)

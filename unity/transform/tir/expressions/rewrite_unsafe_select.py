@@ -1,0 +1,43 @@
+"""rewrite_unsafe_select: a ``T.Select`` whose sides read memory or may fail becomes the lazy ``T.if_then_else``.
+
+Select evaluates both sides; a read that is only in bounds where the condition holds must not happen otherwise.
+"""
+
+from __future__ import annotations
+
+from ....ir.build import dtype_of
+from ....ir.expr import Call, op
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Select
+from ....ir.types import Expr
+from ....ir.walk import collect, rewrite
+from ...base import prim_func_pass
+from ..loops.nests import PURE_CALLS
+
+
+def _unsafe(expr: Expr) -> bool:
+    for part in collect(expr, (BufferLoad, Call, Div, FloorDiv, FloorMod, Mod)):
+        if type(part) is BufferLoad:
+            return True
+        if type(part) is Call:
+            if getattr(part.op, "name", "") not in PURE_CALLS:
+                return True
+        elif not dtype_of(part).is_float:
+            return True
+    return False
+
+
+def _select(expr: Select) -> Expr:
+    if _unsafe(expr.true_value) or _unsafe(expr.false_value):
+        return Call(op("T.if_then_else"), (expr.cond, expr.true_value, expr.false_value), {}, (), expr.ty, expr.span)
+    return expr
+
+
+@prim_func_pass()
+def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
+    """Make unsafe selects lazy."""
+    if not collect(func.body, Select):
+        return func
+    body = rewrite(func.body, {Select: _select})
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,172 @@
+"""simplify: index and condition arithmetic, with the bounds of the loops around and the conditions in force.
+
+Removes branches whose condition is decided and loops that never run; expressions of index type are brought to normal form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....ir.buffer import Buffer, Range
+from ....ir.build import dtype_of, is_int, logical_not
+from ....ir.expr import Call, IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Cast, Select
+from ....ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
+from ....ir.types import Expr, PrimType
+from ....ir.walk import Rewriter, children, substitute
+from ...base import prim_func_pass
+from ..loops.nests import is_choice
+
+NOTHING = SeqStmt(())
+
+
+class _Simplify(Rewriter):
+    def __init__(self, symbols: list[Var]) -> None:
+        super().__init__()
+        self.analyzer = Analyzer(symbols)
+        self.indices = set(symbols)
+        """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
+        self.known: dict[Expr, bool] = {}
+        """What ``over_indices`` found for each compound expression."""
+        self.asked: dict[Expr, bool] = {}
+
+    def enter(self, node: Any) -> Any | None:
+        kind = type(node)
+        rule = _RULES.get(kind)
+        if rule is not None:
+            return rule(self, node)
+        if isinstance(node, Expr) and type(node.ty) is PrimType and self._is_index(node):
+            return self.expression(node)
+        return None
+
+    def _is_index(self, expr: Expr) -> bool:
+        dtype = dtype_of(expr)
+        if dtype.lanes != 1 or not (dtype.is_integral or dtype.is_bool) or type(expr) in (IntImm, Var):
+            return False
+        return self.over_indices(expr)
+
+    def over_indices(self, expr: Any) -> bool:
+        """True when all leaves are constants, loop variables and shape symbols. Remembered per node: asked at every level."""
+        kind = type(expr)
+        if kind is Var:
+            return expr in self.indices
+        if kind is BufferLoad or kind is Call or kind is Cast:
+            return False
+        known = self.asked.get(expr)
+        if known is None:
+            known = all([self.over_indices(child) for child in children(expr)])
+            self.asked[expr] = known
+        return known
+
+    def define(self, node: Any) -> Any:
+        """Shapes of buffers stay products as written, so that allocation can check each factor."""
+        return node if type(node) is Buffer else super().define(node)
+
+    def expression(self, expr: Expr) -> Expr:
+        """Simplify an integer or bool expression of one lane."""
+        return self.analyzer.simplify(expr)
+
+
+def _for(s: _Simplify, loop: For) -> Stmt:
+    low, extent = s.visit(loop.min), s.visit(loop.extent)
+    if type(extent) is IntImm and extent.value <= 0:
+        return NOTHING
+    with s.analyzer.scope():
+        if s.over_indices(loop.extent) and s.over_indices(loop.min):
+            s.analyzer.bind(loop.loop_var, Range(low, extent))
+            s.indices.add(loop.loop_var)
+        body = s.visit(loop.body)
+    if low is loop.min and extent is loop.extent and body is loop.body:
+        return loop
+    return replace(loop, min=low, extent=extent, body=body)
+
+
+def _if(s: _Simplify, stmt: IfThenElse) -> Stmt:
+    cond = s.visit(stmt.cond)
+    if type(cond) is IntImm:
+        chosen = stmt.then_case if cond.value else stmt.else_case
+        return NOTHING if chosen is None else s.visit(chosen)
+    if s.over_indices(cond):
+        with s.analyzer.constraint(cond):
+            then_case = s.visit(stmt.then_case)
+    else:
+        then_case = s.visit(stmt.then_case)
+    else_case = stmt.else_case
+    if else_case is not None and s.over_indices(cond):
+        with s.analyzer.constraint(logical_not(cond)):
+            else_case = s.visit(else_case)
+    elif else_case is not None:
+        else_case = s.visit(else_case)
+    if cond is stmt.cond and then_case is stmt.then_case and else_case is stmt.else_case:
+        return stmt
+    return replace(stmt, cond=cond, then_case=then_case, else_case=else_case)
+
+
+def _seq(s: _Simplify, stmt: SeqStmt) -> Stmt:
+    parts: list[Stmt] = []
+    changed = False
+    constants: dict[Var, Expr] = {}
+    for part in stmt.stmts:
+        new = s.visit(substitute(part, constants) if constants else part)
+        changed = changed or new is not part
+        if type(new) is Bind and type(new.value) is IntImm:
+            constants[new.var] = new.value
+            changed = True
+            continue
+        parts.append(new)
+    return seq(*parts) if changed else stmt
+
+
+def _assert(s: _Simplify, stmt: AssertStmt) -> Stmt:
+    cond = s.visit(stmt.cond)
+    if is_int(cond, 1) or s.analyzer.can_prove(cond):
+        return NOTHING
+    return stmt if cond is stmt.cond else replace(stmt, cond=cond)
+
+
+def _while(s: _Simplify, stmt: While) -> Stmt:
+    cond = s.visit(stmt.cond)
+    if is_int(cond, 0):
+        return NOTHING
+    body = s.visit(stmt.body)
+    return stmt if cond is stmt.cond and body is stmt.body else replace(stmt, cond=cond, body=body)
+
+
+def _select(s: _Simplify, expr: Select) -> Expr:
+    cond = s.visit(expr.cond)
+    if type(cond) is IntImm:
+        chosen: Expr = s.visit(expr.true_value if cond.value else expr.false_value)
+        return chosen
+    a, b = s.visit(expr.true_value), s.visit(expr.false_value)
+    if cond is expr.cond and a is expr.true_value and b is expr.false_value:
+        return expr
+    return replace(expr, cond=cond, true_value=a, false_value=b)
+
+
+def _call(s: _Simplify, expr: Call) -> Expr | None:
+    """Only the chosen side of a choice that is decided."""
+    if not is_choice(expr):
+        return None
+    cond = s.visit(expr.args[0])
+    if type(cond) is not IntImm:
+        return None
+    chosen: Expr = s.visit(expr.args[1 if cond.value else 2])
+    return chosen
+
+
+_RULES: dict[type, Any] = {
+    Call: _call,
+    For: _for, IfThenElse: _if, SeqStmt: _seq, AssertStmt: _assert, While: _while, Select: _select,
+}  # fmt: skip
+
+
+@prim_func_pass()
+def simplify(func: PrimFunc) -> PrimFunc:
+    """Simplify index arithmetic and conditions."""
+    parameters = set(func.params)
+    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
+    body = _Simplify(symbols)(func.body)
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,1 @@
+"""Passes on loops: their order, where they are cut, which become one, which threads share."""

@@ -1,0 +1,127 @@
+"""coalesce_loops: two nested loops that walk through memory like one become one, so that vectors are not cut at every row.
+
+Rewrite: ``for i in range(256): for j in range(14): Y[i * 14 + j] = f(X[i * 14 + j])`` ->
+``for j in range(3584): Y[j] = f(X[j])``.
+Holds when in every index one step of the outer loop equals the inner loop's whole extent of steps, and neither variable is used
+otherwise. Iterations keep their order. For programs over flat buffers; loops of other kinds and scheduled programs stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....ir.build import add, dtype_of, int_imm, is_int, mul, sub
+from ....ir.expr import Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AttrStmt, BufferStore, For, Stmt
+from ....ir.types import Expr, prim_type
+from ....ir.walk import Rewriter, StatementRewriter, collect, substitute, used_vars
+from ...base import prim_func_pass
+from ..blocks.lower_init_block import REDUCTION
+
+VECTORIZE = "vectorize"
+
+
+def _innermost(stmt: Stmt) -> BufferStore | None:
+    """The store that is all of a loop's body."""
+    while type(stmt) is AttrStmt and stmt.key == REDUCTION:
+        stmt = stmt.body
+    return stmt if type(stmt) is BufferStore else None
+
+
+def _plain(loop: For, inner: bool) -> bool:
+    notes = set(loop.annotations or {})
+    return (
+        loop.kind == "serial"
+        and loop.step is None
+        and is_int(loop.min, 0)
+        and notes <= ({VECTORIZE} if inner else set())
+    )
+
+
+class _Coalesce(StatementRewriter):
+    def __init__(self, symbols: list[Var]) -> None:
+        super().__init__()
+        self.analyzer = Analyzer(symbols)
+
+    def leave(self, node: Any) -> Any:
+        while type(node) is For and type(node.body) is For:
+            made = self.joined(node, node.body)
+            if made is None:
+                break
+            node = made
+        return node
+
+    def joined(self, outer: For, inner: For) -> For | None:
+        """One loop instead of two, or None."""
+        store = _innermost(inner.body)
+        if store is None or store.predicate is not None or not _plain(outer, False) or not _plain(inner, True):
+            return None
+        pair = (outer.loop_var, inner.loop_var)
+        if outer.loop_var in used_vars(inner.extent) or dtype_of(pair[0]) is not dtype_of(pair[1]):
+            return None
+        accesses: list[BufferLoad | BufferStore] = [store, *collect(store.value, BufferLoad)]
+        indices = [index for access in accesses for index in access.indices]
+        if any([getattr(a, "predicate", None) is not None for a in accesses]) or self.used_otherwise(store, pair):
+            return None
+        if not all([self.one_walk(index, pair, inner.extent) for index in indices]):
+            return None
+        zero = int_imm(0, prim_type(dtype_of(pair[0])))
+        body = Rewriter({BufferLoad: self.simpler, BufferStore: self.simpler}, {outer.loop_var: zero})(inner.body)
+        extent = self.analyzer.simplify(mul(outer.extent, inner.extent))
+        return replace(inner, extent=extent, body=body)
+
+    def simpler(self, access: BufferLoad | BufferStore) -> BufferLoad | BufferStore:
+        """An access with its indices in simplest form."""
+        indices = tuple([self.analyzer.simplify(i) if dtype_of(i).lanes == 1 else i for i in access.indices])
+        return replace(access, indices=indices)
+
+    def used_otherwise(self, store: BufferStore, pair: tuple[Var, Var]) -> bool:
+        """True when a variable occurs outside of the indices, or one index holds another access."""
+        stack: list[Any] = [store.value]
+        while stack:
+            node = stack.pop()
+            if type(node) is BufferLoad:
+                if any([collect(index, BufferLoad) for index in node.indices]):
+                    return True
+                continue
+            if type(node) is Var:
+                if node in pair:
+                    return True
+                continue
+            for name, _ in node.walked:
+                value = getattr(node, name)
+                stack.extend([v for v in (value if type(value) is tuple else (value,)) if isinstance(v, Expr)])
+        return False
+
+    def one_walk(self, index: Expr, pair: tuple[Var, Var], extent: Expr) -> bool:
+        """True when a step of the outer variable moves an index as far as ``extent`` steps of the inner one."""
+        found = used_vars(index)
+        if pair[0] not in found and pair[1] not in found:
+            return True
+        if dtype_of(index) is not dtype_of(pair[0]):
+            return False
+        far, near = [self.step(index, var) for var in pair]
+        if any([v in pair for step in (far, near) for v in used_vars(step)]):
+            return False
+        return self.analyzer.can_prove_equal(far, mul(near, extent))
+
+    def step(self, index: Expr, var: Var) -> Expr:
+        """How far an index moves when a variable grows by one."""
+        one = int_imm(1, prim_type(dtype_of(var)))
+        moved: Expr = substitute(index, {var: add(var, one)})
+        return self.analyzer.simplify(sub(moved, index))
+
+
+@prim_func_pass()
+def coalesce_loops(func: PrimFunc) -> PrimFunc:
+    """Join loops that walk through memory like one."""
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    parameters = set(func.params)
+    symbols = [e for buffer in func.buffer_map.values() for e in buffer.shape if type(e) is Var and e not in parameters]
+    body = _Coalesce(symbols)(func.body)
+    return func if body is func.body else replace(func, body=body)

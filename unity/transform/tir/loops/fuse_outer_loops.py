@@ -1,0 +1,122 @@
+"""fuse_outer_loops: neighbouring loops over the same rows become one loop, so that rows of intermediate results stay in cache.
+
+Two loops of equal extent that stand behind each other become one where every buffer that either of them writes and both touch is
+indexed by the loop variable alone along one axis: then iteration i of the second needs nothing of the first but iteration i. This
+is done where an intermediate buffer passes from one to the other (`compact_buffer_allocation` then cuts it to one row). The
+result is parallel if one of them was and iterations are independent. Loops that were scheduled stay as they are.
+
+Rewrite: ``for i: E[i, ..] = f(X[i, ..]); for j: Y[j, ..] = g(E[j, ..])`` -> ``for i: { E[i, ..] = ..; Y[i, ..] = .. }``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.buffer import Buffer
+from ....ir.build import is_int
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import AllocBuffer, AssertStmt, BufferStore, Evaluate, For, Return, SeqStmt, Stmt, While, seq
+from ....ir.structural import structural_equal
+from ....ir.walk import StatementRewriter, collect, substitute
+from ...base import prim_func_pass
+from ..buffers.touched import Access, accesses_of
+
+
+def _plain(loop: For) -> bool:
+    return (
+        loop.kind in ("serial", "parallel")
+        and not loop.annotations
+        and loop.step is None
+        and is_int(loop.min, 0)
+        and not is_int(loop.extent, 1)
+        and not collect(loop, (Evaluate, While, Return, AssertStmt))
+    )
+
+
+def _touched(loop: For) -> dict[Buffer, list[Access]] | None:
+    """Accesses by buffer, without the buffers that an iteration has for itself; None where not all can be seen."""
+    own = {alloc.buffer.data for alloc in collect(loop, AllocBuffer)}
+    found: dict[Buffer, list[Access]] = {}
+    for node in collect(loop.body, (BufferLoad, BufferStore)):
+        if node.buffer.data not in own and node.buffer not in found:
+            accesses = accesses_of(loop.body, node.buffer)
+            if accesses is None:
+                return None
+            found[node.buffer] = accesses
+    return found
+
+
+def _rows(accesses: list[Access], loop: For) -> set[int]:
+    """Axes along which every access is at the loop variable."""
+    axes: set[int] | None = None
+    for access in accesses:
+        here = {axis for axis, index in enumerate(access.node.indices) if index is loop.loop_var}
+        axes = here if axes is None else axes & here
+    return axes or set()
+
+
+def _independent(touched: dict[Buffer, list[Access]], loop: For) -> bool:
+    """True when no iteration touches what another writes."""
+    return all([_rows(a, loop) for a in touched.values() if any([access.is_store for access in a])])
+
+
+def _fused(first: For, second: For, intermediate: set[Buffer]) -> For | None:
+    if not (_plain(first) and _plain(second) and structural_equal(first.extent, second.extent)):
+        return None
+    a, b = _touched(first), _touched(second)
+    if a is None or b is None:
+        return None
+    passed = False
+    for buffer in a:
+        if buffer not in b:
+            continue
+        if not any([access.is_store for access in a[buffer] + b[buffer]]):
+            continue
+        if not _rows(a[buffer], first) & _rows(b[buffer], second):
+            return None
+        passed = passed or (buffer in intermediate and any([access.is_store for access in a[buffer]]))
+    if not passed:
+        return None
+    shared = "parallel" in (first.kind, second.kind) and _independent(a, first) and _independent(b, second)
+    body = seq(first.body, substitute(second.body, {second.loop_var: first.loop_var}))
+    return replace(first, body=body, kind="parallel" if shared else "serial")
+
+
+class _Fuse(StatementRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.intermediate: set[Buffer] = set()
+
+    def enter(self, node: Any) -> Any | None:
+        return self.sequence(node) if type(node) is SeqStmt else None
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """Fuse the loops of a sequence, then those inside."""
+        parts: list[Stmt] = []
+        changed = False
+        for part in stmt.stmts:
+            if type(part) is AllocBuffer:
+                self.intermediate.add(part.buffer)
+            before = parts[-1] if parts else None
+            if type(before) is For and type(part) is For:
+                made = _fused(before, part, self.intermediate)
+                if made is not None:
+                    parts[-1] = made
+                    changed = True
+                    continue
+            parts.append(part)
+        visited = [self.visit(part) for part in parts]
+        if not changed and all([a is b for a, b in zip(parts, visited)]):
+            return stmt
+        return seq(*visited)
+
+
+@prim_func_pass()
+def fuse_outer_loops(func: PrimFunc) -> PrimFunc:
+    """One loop over rows in place of several."""
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
+        return func
+    body = _Fuse()(func.body)
+    return func if body is func.body else replace(func, body=body)

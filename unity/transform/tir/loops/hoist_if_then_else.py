@@ -1,0 +1,68 @@
+"""hoist_if_then_else: conditions that a loop does not change move out of it.
+
+Rewrite: ``for i: if c and d(i): s`` -> ``if c: for i: if d(i): s``; with an else branch both branches get the loop, where the
+loop's content is small. Conditions that read memory or call anything stay.
+"""
+
+from __future__ import annotations
+
+from ....ir.build import logical_and
+from ....ir.expr import Call, IntImm
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import And, BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.stmt import For, IfThenElse, Stmt
+from ....ir.types import Expr
+from ....ir.walk import collect, fresh_copy, rewrite, used_vars
+from ...base import prim_func_pass
+from ..blocks.lower_opaque_block import _leaves
+from .unroll_loop import statement_count
+
+_SMALL = 64
+"""Statements up to which a loop is written for each branch."""
+
+
+def _atoms(cond: Expr) -> list[Expr]:
+    return _atoms(cond.a) + _atoms(cond.b) if type(cond) is And else [cond]
+
+
+def is_plain(cond: Expr) -> bool:
+    """A condition that may be evaluated at any time: it reads nothing, calls nothing, divides by nothing."""
+    divisions = collect(cond, (Div, FloorDiv, FloorMod, Mod))
+    return not collect(cond, (BufferLoad, Call)) and all([_constant_divisor(d) for d in divisions])
+
+
+def _constant_divisor(expr: Expr) -> bool:
+    return type(expr.b) is IntImm and expr.b.value != 0  # type: ignore[attr-defined]
+
+
+def _loop(loop: For) -> Stmt:
+    inner = loop.body
+    if type(inner) is not IfThenElse or loop.kind == "thread_binding" or _leaves(inner):
+        return loop
+    atoms = _atoms(inner.cond)
+    fixed = [a for a in atoms if is_plain(a) and loop.loop_var not in used_vars(a)]
+    if inner.else_case is not None:
+        if len(fixed) != len(atoms) or statement_count(inner) > _SMALL:
+            return loop
+        other = fresh_copy(replace(loop, body=inner.else_case))
+        return IfThenElse(inner.cond, replace(loop, body=inner.then_case), other, inner.span)
+    if not fixed or not all([is_plain(a) for a in atoms]):
+        return loop  # a condition that may fail is asked only where those before it hold
+    rest = [a for a in atoms if a not in fixed]
+    body: Stmt = IfThenElse(_all(rest), inner.then_case, None, inner.span) if rest else inner.then_case
+    return IfThenElse(_all(fixed), replace(loop, body=body), None, inner.span)
+
+
+def _all(conditions: list[Expr]) -> Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = logical_and(result, condition)
+    return result
+
+
+@prim_func_pass()
+def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
+    """Move conditions out of loops that do not change them."""
+    body = rewrite(func.body, {For: _loop})
+    return func if body is func.body else replace(func, body=body)

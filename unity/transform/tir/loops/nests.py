@@ -1,0 +1,221 @@
+"""Perfect loop nests over one block, and how each access of the block strides with each loop. Shared by passes.
+
+Not here: any rewriting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....ffi.dtype import DataType
+from ....ir.build import add, const, is_int, maximum, minimum, mul
+from ....ir.expr import Call, IntImm, Var
+from ....ir.intrinsic import INTRINSICS
+from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
+from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ....ir.types import Expr
+from ....ir.walk import collect, used_vars
+
+
+@dataclass(slots=True)
+class Nest:
+    """Loops from the outside in, and the block realised in the innermost."""
+
+    loops: list[For]
+    realize: BlockRealize
+
+
+def perfect_nest(stmt: Stmt) -> Nest | None:
+    """The nest of plain serial loops whose only content is a block, or None. Loop k's extent must not use an outer loop's
+    variable (the nest is rectangular)."""
+    loops: list[For] = []
+    inner: Stmt = stmt
+    while type(inner) is For:
+        if inner.kind != "serial" or inner.annotations or inner.step is not None or not is_int(inner.min, 0):
+            return None
+        loops.append(inner)
+        inner = inner.body
+    if not loops or type(inner) is not BlockRealize:
+        return None
+    variables = {loop.loop_var for loop in loops}
+    for loop in loops:
+        if any([var in variables for var in used_vars(loop.extent)]):
+            return None
+    return Nest(loops, inner)
+
+
+@dataclass(slots=True)
+class Update:
+    """A block that computes one cell per point of its spatial iterators: ``store`` is its whole body."""
+
+    store: BufferStore
+    loads: list[BufferLoad]
+    kinds: dict[Var, str]
+    """Kind ("S" or "R") by loop variable."""
+    axis: dict[Var, Var]
+    """Loop variable by block iterator."""
+
+
+def point_update(nest: Nest) -> Update | None:
+    """The update of a nest, or None where independence of its points cannot be seen.
+
+    Holds: each iterator is one loop variable; the store's indices are distinct spatial iterators or constants, covering
+    all of them (different points write different cells); the stored buffer is read at exactly that cell only; nothing is
+    called for effect; nothing is allocated or matched.
+    """
+    realize, block = nest.realize, nest.realize.block
+    if (
+        not is_int(realize.predicate, 1)
+        or block.alloc_buffers
+        or block.match_buffers
+        or type(block.body) is not BufferStore
+    ):
+        return None
+    axis: dict[Var, Var] = {}
+    for iterator, value in zip(block.iter_vars, realize.iter_values):
+        if type(value) is not Var or value in axis.values() or iterator.kind not in ("S", "R"):
+            return None
+        axis[iterator.var] = value
+    if set(axis.values()) != {loop.loop_var for loop in nest.loops}:
+        return None
+    store = block.body
+    spatial = {i.var for i in block.iter_vars if i.kind == "S"}
+    used: list[Var] = []
+    for index in store.indices:
+        if type(index) is Var and index in spatial and index not in used:
+            used.append(index)
+        elif type(index) is not IntImm:
+            return None
+    if (
+        set(used) != spatial
+        or store.predicate is not None
+        or (collect(store.value, Call) and not calls_are_pure(store.value))
+    ):
+        return None
+    loads = collect(store.value, BufferLoad)
+    for load in loads:
+        if load.predicate is not None:
+            return None
+        if load.buffer.data is store.buffer.data:
+            if load.buffer is not store.buffer or not _same_indices(load.indices, store.indices):
+                return None
+    if block.init is not None:
+        init = block.init
+        if (
+            type(init) is not BufferStore
+            or init.buffer is not store.buffer
+            or not _same_indices(init.indices, store.indices)
+        ):
+            return None
+        if collect(init.value, BufferLoad) or not calls_are_pure(init.value):
+            return None
+        if any([i.kind == "R" and i.var in used_vars(init.value) for i in block.iter_vars]):
+            return None
+    kinds = {axis[i.var]: i.kind for i in block.iter_vars}
+    return Update(store, loads, kinds, axis)
+
+
+JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maximum, Min: minimum}
+"""Operations of reductions that may be joined in any order."""
+
+
+def joined_value(update: Update) -> Expr | None:
+    """What is joined to the cell by ``cell = cell op value``, None for another form."""
+    return joined_to(update.store, update.loads)
+
+
+def joined_to(store: BufferStore, loads: Sequence[BufferLoad]) -> Expr | None:
+    """What a store joins to its cell; ``loads`` are those of its value."""
+    value = store.value
+    if type(value) not in JOINS:
+        return None
+    for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+        own = type(cell) is BufferLoad and cell.buffer is store.buffer
+        if own and sum([x.buffer is store.buffer for x in loads]) == 1:
+            return other  # type: ignore[no-any-return]
+    return None
+
+
+def neutral_value(operation: type, dtype: DataType, initial: Expr) -> Expr:
+    """The value that joining does not notice: for Min and Max the initial value itself."""
+    if operation in (Min, Max):
+        return initial
+    number = 0 if operation is Add else 1
+    return const(float(number) if dtype.is_float else number, dtype)
+
+
+PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in ("same", "bool") and row.effect == "pure"]) | {
+    "T.reinterpret", "T.if_then_else",
+}  # fmt: skip
+"""Intrinsics that compute a value from values alone."""
+
+
+def calls_are_pure(expr: Expr) -> bool:
+    return all([getattr(call.op, "name", "") in PURE_CALLS for call in collect(expr, Call)])
+
+
+def _same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return len(a) == len(b) and all(
+        [x is y or (type(x) is IntImm and type(y) is IntImm and x.value == y.value) for x, y in zip(a, b)]
+    )
+
+
+def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
+    """How an access moves when ``var`` grows by one: 0 not at all, 1 by one element, 2 further or unknown."""
+    if access.buffer.strides or not access.indices:
+        return 0 if not any([var in used_vars(i) for i in access.indices]) else 2
+    if any([var in used_vars(i) for i in access.indices[:-1]]):
+        return 2
+    step = slope(access.indices[-1], var)
+    return 2 if step is None or abs(step) > 1 else abs(step)
+
+
+def is_choice(node: object) -> bool:
+    """A call ``T.if_then_else(condition, then, otherwise)``."""
+    return type(node) is Call and getattr(node.op, "name", "") == "T.if_then_else" and len(node.args) == 3
+
+
+def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> bool:
+    """True when an access moves by at most ``most`` elements forwards (or not at all) when ``var`` grows by one."""
+    if stride_class(access, var) < 2:
+        return True
+    if access.buffer.strides or any([var in used_vars(i) for i in access.indices[:-1]]):
+        return False
+    step = slope(access.indices[-1], var)
+    return step is not None and 0 < step <= most
+
+
+def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """Elements by which an access to a compact buffer of constant shape moves when ``var`` grows by one; None if not known."""
+    if access.buffer.strides or not all([type(extent) is IntImm for extent in access.buffer.shape]):
+        return None if any([var in used_vars(i) for i in access.indices]) else 0
+    total, stride = 0, 1
+    for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape)):
+        step = slope(index, var)
+        if step is None:
+            return None
+        total += step * stride
+        stride *= extent.value  # type: ignore[attr-defined]
+    return total
+
+
+def slope(expr: Expr, var: Var) -> int | None:
+    """Coefficient of ``var`` in an affine expression, None where it is not affine in it."""
+    if expr is var:
+        return 1
+    kind = type(expr)
+    if kind is Add or kind is Sub:
+        a, b = slope(expr.a, var), slope(expr.b, var)  # type: ignore[attr-defined]
+        return None if a is None or b is None else a + b if kind is Add else a - b
+    if kind is Mul:
+        for x, y in ((expr.a, expr.b), (expr.b, expr.a)):  # type: ignore[attr-defined]
+            if type(y) is IntImm:
+                inner = slope(x, var)
+                return None if inner is None else inner * y.value
+    return None if var in used_vars(expr) else 0
+
+
+def block_iterators(block: Block, kind: str) -> list[Var]:
+    """Iterator variables of one kind."""
+    return [i.var for i in block.iter_vars if i.kind == kind]

@@ -1,0 +1,228 @@
+"""order_loops: a sane loop order where the program gives none.
+
+For a perfect nest over one block that computes independent cells (`nests.point_update`):
+
+- the loop along which most accesses step by one element goes innermost; loops over reduction iterators keep their order
+  among themselves, so every cell is accumulated in the written order;
+- the initialisation of a reduction becomes a block of its own, run once per cell before the accumulation. (A reduction
+  over nothing therefore gives the initial value.)
+- the innermost loop is marked ``vectorize``;
+- a nest that writes along one axis and reads along another goes through memory in square blocks;
+- the outermost loop of many independent cells is shared between threads.
+
+Rewrite: ``for i, j, p: [init Y[i, j] = 0]; Y[i, j] += X[i, p] * W[p, j]`` ->
+``for i: { for j: Y[i, j] = 0; for p, j: Y[i, j] += X[i, p] * W[p, j] }``.
+Other nests stay as they are, and so does a function that was scheduled (attribute ``tir.is_scheduled``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....ir.build import add, ceildiv, dtype_of, int_imm, is_int, minimum, mul, sub
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, IterVar
+from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ....ir.types import Expr, prim_type
+from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
+from ...base import prim_func_pass
+from ..reductions.tiles import TileOptions, vector_bytes
+from ..vectors.transposed import transposed
+from .nests import Nest, Update, perfect_nest, point_update, stride_class
+from .sharing import SHARED_WORK, is_few, store_work
+
+PIECE = 1 << 12
+"""Iterations of a piece of a single long loop."""
+LONG = 256
+"""Iterations of an innermost loop that vectors fill by themselves."""
+BLOCK = 32
+"""Lines and columns of a block of a transposition."""
+_COST = (0, 1, 16)
+"""Cost of an access in the innermost loop by stride class."""
+
+
+def _cost(update: Update, var: Var) -> int:
+    back = {loop: iterator for iterator, loop in update.axis.items()}
+    accesses: list[BufferLoad | BufferStore] = [update.store, *update.loads]
+    return sum([_COST[stride_class(access, back[var])] for access in accesses])
+
+
+def _small(loop: For) -> bool:
+    return type(loop.extent) is IntImm and loop.extent.value < 4
+
+
+def _new_order(nest: Nest, update: Update) -> list[For]:
+    """The loops in their new order: the cheapest one last. Among reduction loops only the last may go last."""
+    reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
+    best, best_cost = nest.loops[-1], None
+    for loop in reversed(nest.loops):
+        if loop in reductions and loop is not reductions[-1]:
+            continue
+        cost = _cost(update, loop.loop_var) + (32 if _small(loop) else 0)
+        if best_cost is None or cost < best_cost:
+            best, best_cost = loop, cost
+    return [loop for loop in nest.loops if loop is not best] + [best]
+
+
+def _loops_over(loops: list[For], body: Stmt, vectorize: bool) -> Stmt:
+    for position, loop in enumerate(reversed(loops)):
+        notes = {"vectorize": 1} if vectorize and position == 0 else None
+        body = replace(loop, body=body, annotations=notes)
+    return body
+
+
+def _init_nest(nest: Nest, update: Update, loops: list[For]) -> Stmt:
+    """The initialisation over ``loops`` as a block over all spatial iterators; its own loops get variables of their own."""
+    block = nest.realize.block
+    assert block.init is not None
+    iterators: list[IterVar] = [i for i in block.iter_vars if i.kind == "S"]
+    values = tuple([update.axis[i.var] for i in iterators])
+    init = Block(tuple(iterators), None, None, (), (), {}, f"{block.name}_init", block.init)
+    made = _loops_over(loops, BlockRealize(values, nest.realize.predicate, init), True)
+    return fresh_copy(made)  # type: ignore[no-any-return]
+
+
+def _iterations(loops: list[For]) -> int:
+    """Number of iterations; symbolic extents count as one."""
+    total = 1
+    for loop in loops:
+        total *= loop.extent.value if type(loop.extent) is IntImm else 1
+    return total
+
+
+def _large(loops: list[For], update: Update) -> bool:
+    """Enough cells to share between threads. Of symbolic extents nobody knows: code generation decides when the loop runs."""
+    symbolic = not all([type(loop.extent) is IntImm for loop in loops])
+    return symbolic or _iterations(loops) * store_work(update.store) >= SHARED_WORK
+
+
+def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
+    """Loops over independent cells, the outermost shared between threads, with the next where it has few iterations; a single loop
+    is cut into pieces first."""
+    outer, *inner = [loop for loop in loops if not is_int(loop.extent, 1)]
+    marked = [outer]
+    last = inner[-1] if inner else outer
+    if inner and is_few(outer.extent):
+        # loops that end at a short innermost one may become one with it, which is worth more
+        if len(inner) > 2 or (len(inner) == 2 and _iterations(inner[-1:]) >= LONG):
+            marked.append(inner[0])
+        elif len(inner) == 1 and _iterations(inner) >= 2 * PIECE:
+            marked.append(last)
+    if last in marked:
+        pieces, piece = _cut(last, PIECE)
+        realize = replace(realize, iter_values=tuple([substitute(v, piece.values) for v in realize.iter_values]))
+        at = loops.index(last)
+        loops = [*loops[:at], pieces, *loops[at + 1 :], piece.loop]
+        marked[marked.index(last)] = pieces
+    variables = [loop.loop_var for loop in marked]
+    shared: dict[type, Visit] = {
+        For: lambda loop: replace(loop, kind="parallel") if loop.loop_var in variables else loop
+    }
+    return rewrite(_loops_over(loops, realize, vectorize), shared)  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True)
+class _Piece:
+    """The inner of two loops that one was cut into, and the value of the old variable."""
+
+    loop: For
+    values: dict[Var, Expr]
+
+
+def _cut(loop: For, size: int) -> tuple[For, _Piece]:
+    """A loop as a loop over pieces of ``size`` iterations and a loop inside; the last piece may be shorter."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    step, zero = int_imm(size, ty), int_imm(0, ty)
+    outer, inner = Var(f"{loop.loop_var.name}_piece", ty), Var(loop.loop_var.name, ty)
+    first = mul(outer, step)
+    count = ceildiv(loop.extent, step)
+    whole = type(loop.extent) is IntImm and loop.extent.value % size == 0
+    extent = step if whole else minimum(step, sub(loop.extent, first))
+    over = For(outer, zero, count, "serial", loop.body)
+    return over, _Piece(For(inner, zero, extent, "serial", loop.body), {loop.loop_var: add(first, inner)})
+
+
+def _blocked(order: list[For], nest: Nest, update: Update) -> Stmt | None:
+    """A nest that writes along one axis and reads along another, as in a transposition: in square blocks, so that each line of
+    memory that comes into cache is used whole. None where that does not apply."""
+    iterator = {loop: it for it, loop in update.axis.items()}
+    along = order[-1]
+    if stride_class(update.store, iterator[along.loop_var]) != 1:
+        return None
+    far = [load for load in update.loads if stride_class(load, iterator[along.loop_var]) == 2]
+    lines = [loop for loop in order[:-1] if far and all([stride_class(f, iterator[loop.loop_var]) == 1 for f in far])]
+    if len(lines) != 1 or not all([_long(loop) for loop in (along, lines[0])]):
+        return None
+    (columns, column), (rows, row) = _cut(along, BLOCK), _cut(lines[0], BLOCK)
+    values = {**column.values, **row.values}
+    realize = nest.realize
+    realize = replace(realize, iter_values=tuple([substitute(v, values) for v in realize.iter_values]))
+    rest = [loop for loop in order if loop is not along and loop is not lines[0]]
+    loops = [*rest, rows, columns, row.loop, column.loop]
+    return _shared(loops, realize, False) if _large(order, update) else _loops_over(loops, realize, False)
+
+
+def _long(loop: For) -> bool:
+    return type(loop.extent) is IntImm and loop.extent.value >= 2 * BLOCK
+
+
+def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
+    nest = perfect_nest(stmt)
+    update = point_update(nest) if nest is not None else None
+    if nest is None or update is None:
+        return stmt
+    order = _new_order(nest, update)
+    block = nest.realize.block
+    accesses: list[BufferLoad | BufferStore] = [update.store, *update.loads]
+    inner = [iterator for iterator, loop in update.axis.items() if loop is order[-1].loop_var]
+    vectorize = all([stride_class(access, iterator) < 2 for access in accesses for iterator in inner])
+    if block.init is None:
+        cells = parallel and "R" not in update.kinds.values()
+        if cells and not vectorize:
+            large = _large(order, update)
+            blocked = transposed(order, nest, update, options.vector_bytes or vector_bytes(), large) or _blocked(
+                order, nest, update
+            )
+            if blocked is not None:
+                return blocked
+        if cells and _large(order, update):
+            return _shared(order, nest.realize, vectorize)
+        if order == nest.loops and not vectorize:
+            return stmt
+        return _loops_over(order, nest.realize, vectorize)
+    reductions = [loop for loop in order if update.kinds[loop.loop_var] == "R"]
+    if not reductions:
+        plain = replace(block, init=None, body=seq(block.init, block.body))
+        return _loops_over(order, replace(nest.realize, block=plain), False)
+    first = order.index(reductions[0])
+    shared, rest = order[:first], order[first:]
+    init_loops = [loop for loop in rest if update.kinds[loop.loop_var] == "S"]
+    init = _init_nest(nest, update, init_loops)
+    accumulate = replace(nest.realize, block=replace(block, init=None, name=f"{block.name}_update"))
+    return _loops_over(shared, seq(init, _loops_over(rest, accumulate, vectorize)), False)
+
+
+class _Outermost(StatementRewriter):
+    """Visits each outermost candidate nest once; a nest that was reordered is not entered again."""
+
+    def __init__(self, options: TileOptions, parallel: bool) -> None:
+        super().__init__()
+        self.options = options
+        self.parallel = parallel
+
+    def enter(self, node: object) -> object | None:
+        if type(node) is For:
+            made = _order(node, self.options, self.parallel)
+            return made if made is not node else None
+        return None
+
+
+@prim_func_pass(options=TileOptions)
+def order_loops(func: PrimFunc, options: TileOptions) -> PrimFunc:
+    """Reorder unscheduled nests so that the innermost loop has unit stride, and split off initialisation."""
+    if func.attrs.get("tir.is_scheduled"):
+        return func
+    body = _Outermost(options, options.parallel and func.attrs.get("tir.noalias", True) is not False)(func.body)
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,46 @@
+"""What is worth sharing between threads: the work of one store, in multiply-adds of a product whose operands are at hand.
+
+Opening a region costs a fraction of a microsecond while the workers are awake; 2^18 multiply-adds of a product take two to five.
+Not here: who makes a loop parallel (the passes that order and tile loops; code generation for symbolic extents).
+"""
+
+from __future__ import annotations
+
+from ....ir.expr import Call, IntImm, Op
+from ....ir.intrinsic import BINARY_MATH, UNARY_MATH
+from ....ir.scalar import Add, BufferLoad, Mul
+from ....ir.stmt import BufferStore
+from ....ir.types import Expr
+from ....ir.walk import collect
+
+SHARED_WORK = 1 << 18
+"""Work from which on a loop is shared between threads."""
+CELL_WORK = 8
+"""Work of a cell that is read or written in memory, at least."""
+MATH_WORK = 32
+"""Work of a mathematical function."""
+
+FEW = 8
+"""Iterations of a shared loop that threads cannot share evenly: the loop inside it is shared too."""
+
+BACKWARDS = "backwards"
+"""Key of an attribute around a loop of independent iterations: where its value holds, each thread runs its share of them (all,
+where the loop is serial) from the last to the first."""
+
+_MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
+
+
+def is_few(extent: Expr) -> bool:
+    """Is a loop alone too short to be shared, or may it be."""
+    return type(extent) is not IntImm or extent.value < FEW
+
+
+def store_work(store: BufferStore) -> int:
+    """Work of a store: 1 where it adds a product to its cell, else what it moves and the functions it calls."""
+    value = store.value
+    if type(value) is Add:
+        cells = [side for side in (value.a, value.b) if type(side) is BufferLoad and side.buffer is store.buffer]
+        if cells and Mul in (type(value.a), type(value.b)):
+            return 1
+    calls = [call for call in collect(value, Call) if type(call.op) is Op and call.op.name in _MATH]
+    return CELL_WORK + MATH_WORK * len(calls)

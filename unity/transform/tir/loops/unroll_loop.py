@@ -1,0 +1,109 @@
+"""unroll_loop: loops of kind "unrolled" with a constant extent are written out.
+
+``pragma_auto_unroll_max_step`` (attribute or loop annotation) unrolls serial loops below it whose body, written out,
+has at most that many statements. Under ``pragma_unroll_explicit`` of 0 nothing is written out: LLVM is told to unroll (loop
+annotation ``unroll``). ``max_copies`` bounds one loop; larger loops stay as they are, for LLVM to judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, mul, sub
+from ....ir.expr import IntImm
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
+from ....ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
+from ....ir.types import prim_type
+from ....ir.walk import Rewriter, StatementRewriter, Visit, children
+from ...base import prim_func_pass
+from ..blocks.lower_opaque_block import _leaves
+
+PRAGMA = "pragma_auto_unroll_max_step"
+EXPLICIT = "pragma_unroll_explicit"
+
+
+@dataclass(slots=True, frozen=True)
+class UnrollOptions:
+    """``max_copies``: most copies of a body that one loop may become; ``max_size``: most stores and evaluations in them."""
+
+    max_copies: int = 512
+    max_size: int = 16384
+
+
+_FOLD: dict[type, Visit] = {
+    Add: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else add(e.a, e.b),
+    Sub: lambda e: e if type(e.b) is not IntImm else sub(e.a, e.b),
+    Mul: lambda e: e if type(e.a) is not IntImm and type(e.b) is not IntImm else mul(e.a, e.b),
+    FloorDiv: lambda e: e if type(e.b) is not IntImm else floordiv(e.a, e.b),
+    FloorMod: lambda e: e if type(e.b) is not IntImm else floormod(e.a, e.b),
+}
+"""Arithmetic on the value that the loop variable has taken."""
+
+
+class _Unroll(StatementRewriter):
+    def __init__(self, options: UnrollOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.steps = 0
+        self.explicit = True
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is AttrStmt and node.key in (PRAGMA, EXPLICIT):
+            return self._within({node.key: node.value}, node.body)
+        if type(node) is For and node.annotations and (PRAGMA in node.annotations or EXPLICIT in node.annotations):
+            notes = {k: v for k, v in node.annotations.items() if k not in (PRAGMA, EXPLICIT)}
+            return self._within(node.annotations, replace(node, annotations=notes or None))
+        return None
+
+    def _within(self, asked: dict[str, Any], body: Stmt) -> Stmt:
+        saved = self.steps, self.explicit
+        self.steps = _number(asked[PRAGMA]) if PRAGMA in asked else self.steps
+        self.explicit = _number(asked[EXPLICIT]) != 0 if EXPLICIT in asked else self.explicit
+        result = self.visit(body)
+        self.steps, self.explicit = saved
+        return result  # type: ignore[no-any-return]
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is not For or type(node.extent) is not IntImm or node.step is not None:
+            return node
+        count = node.extent.value
+        asked = node.kind == "unrolled"
+        if not asked and not (node.kind == "serial" and self.steps and self._size(node) <= self.steps):
+            return node
+        if count > self.options.max_copies or self._size(node) > self.options.max_size or _leaves(node.body):
+            return node
+        if not self.explicit:
+            return replace(node, kind="serial", annotations={**(node.annotations or {}), "unroll": max(1, count)})
+        ty = prim_type(dtype_of(node.loop_var))
+        values = [add(node.min, int_imm(i, ty)) for i in range(max(0, count))]
+        return seq(*[Rewriter(_FOLD, {node.loop_var: value}, fresh=True)(node.body) for value in values])
+
+    def _size(self, loop: For) -> int:
+        assert type(loop.extent) is IntImm
+        return loop.extent.value * statement_count(loop.body)
+
+
+def statement_count(body: Stmt) -> int:
+    """Stores and evaluations in a statement; a statement that stands in several places counts each time."""
+    count, rest = 0, [body]
+    while rest:
+        stmt = rest.pop()
+        count += type(stmt) is BufferStore or type(stmt) is Evaluate
+        rest += [part for part in children(stmt) if isinstance(part, Stmt)]
+    return count
+
+
+def _number(value: object) -> int:
+    if isinstance(value, IntImm):
+        return value.value
+    return value if isinstance(value, int) else 0
+
+
+@prim_func_pass(options=UnrollOptions)
+def unroll_loop(func: PrimFunc, options: UnrollOptions) -> PrimFunc:
+    """Write out unrolled loops."""
+    body = _Unroll(options)(func.body)
+    return func if body is func.body else replace(func, body=body)

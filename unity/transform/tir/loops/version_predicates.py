@@ -1,0 +1,169 @@
+"""version_predicates: bounds checks inside a tile are asked once for the whole tile.
+
+Where loops inside a loop check indices against bounds (as tiles of sizes that do not divide do), the greatest index of all inner
+iterations is checked first: if it holds, a copy of the body without the checks runs, else the body as it was.
+
+Rewrite: ``for io: for ii: if io * 6 + ii < n: s`` ->
+``for io: if io * 6 + 5 < n: { for ii: s } else: { for ii: if io * 6 + ii < n: s }``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....arith.intset import eval_set
+from ....ir.build import const, ge, gt, logical_and, sub
+from ....ir.expr import Call, IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import Node, replace
+from ....ir.scalar import GE, GT, LE, LT, And, Let, Select
+from ....ir.stmt import Bind, For, IfThenElse, SeqStmt, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr
+from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, used_vars
+from ...base import prim_func_pass
+from ..buffers.touched import domains_of
+from .hoist_if_then_else import is_plain
+from .nests import is_choice
+from .unroll_loop import statement_count
+
+
+@dataclass(slots=True, frozen=True)
+class VersionOptions:
+    """``max_statements`` of a body that is written twice."""
+
+    max_statements: int = 128
+
+
+@dataclass(slots=True)
+class _Check:
+    """A comparison that an inner loop changes, and the condition under which it holds in all inner iterations."""
+
+    atom: Expr
+    whole: Expr
+
+
+def difference_of(atom: Expr) -> tuple[Expr, bool] | None:
+    """(expression, strict) for a comparison: it says ``expression > 0`` or ``expression >= 0``."""
+    kind = type(atom)
+    if kind is LT or kind is LE:
+        return sub(atom.b, atom.a), kind is LT  # type: ignore[attr-defined]
+    if kind is GT or kind is GE:
+        return sub(atom.a, atom.b), kind is GT  # type: ignore[attr-defined]
+    return None
+
+
+class _Checks:
+    """Finds the checks inside the body of a loop; ``bound``: variables that have no value before it."""
+
+    def __init__(self, done: set[Node], bound: set[Var]) -> None:
+        self.done = done
+        self.bound = bound
+        self.ana = Analyzer()
+        self.found: list[_Check] = []
+
+    def visit(self, node: Any, loops: tuple[For, ...]) -> None:
+        kind = type(node)
+        if node in self.done:
+            return
+        if kind is For:
+            self.visit(node.body, (*loops, node))
+            return
+        if kind is IfThenElse or is_choice(node):
+            cond = node.cond if kind is IfThenElse else node.args[0]
+            for atom in atoms_of(cond):
+                self.atom(atom, loops)
+        if not node.is_reference:
+            for child in children(node):
+                self.visit(child, loops)
+
+    def atom(self, atom: Expr, loops: tuple[For, ...]) -> None:
+        """Keep an atom that inner loops change, if its worst case can be written."""
+        variables = {loop.loop_var for loop in loops}
+        used = used_vars(atom)
+        if not is_plain(atom) or not any([v in variables for v in used]) or any([v in self.bound for v in used]):
+            return
+        difference = difference_of(atom)
+        if difference is None:
+            return
+        least = eval_set(difference[0], domains_of(loops, self.ana), self.ana).low
+        if least is None or type(least) is IntImm or any([v in variables for v in used_vars(least)]):
+            return
+        zero = const(0, least.ty.dtype)  # type: ignore[attr-defined]
+        self.found.append(_Check(atom, gt(least, zero) if difference[1] else ge(least, zero)))
+
+
+def has_choices(body: Stmt) -> bool:
+    """Is there a condition in a statement: a branch, or a value that depends on one."""
+    return any([type(node) is not Call or is_choice(node) for node in collect(body, (IfThenElse, Call, Select))])
+
+
+def atoms_of(cond: Expr) -> list[Expr]:
+    """Parts of a condition joined by ``and``."""
+    return atoms_of(cond.a) + atoms_of(cond.b) if type(cond) is And else [cond]
+
+
+class _Version(StatementRewriter):
+    def __init__(self, options: VersionOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.done: set[Node] = set()
+        """Statements that were dealt with."""
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is not For or node.kind in ("vectorized", "unrolled", "thread_binding"):
+            return node
+        finder = _Checks(self.done, {part.var for part in collect(node.body, (Bind, Let))})
+        finder.visit(node.body, ())
+        checks = [c for c in finder.found if node.loop_var in used_vars(c.whole)]
+        if not checks or statement_count(node.body) > self.options.max_statements:
+            return node
+        conditions: list[Expr] = []
+        for check in checks:
+            if not any([structural_equal(check.whole, c) for c in conditions]):
+                conditions.append(check.whole)
+        whole = conditions[0]
+        for condition in conditions[1:]:
+            whole = logical_and(whole, condition)
+        if type(node.body) is IfThenElse and structural_equal(node.body.cond, whole):
+            self.done.add(node.body)  # written by an earlier run
+            return node
+        fast = Assume({check.atom: True for check in checks})(node.body)
+        made = IfThenElse(whole, fresh_copy(fast), node.body)
+        self.done.add(made)
+        return replace(node, body=made)
+
+
+class Assume(Rewriter):
+    """Comparisons whose value is known take it; choices that are decided by it are made."""
+
+    def __init__(self, known: Mapping[Expr, bool]) -> None:
+        super().__init__()
+        self.known = known
+
+    def enter(self, node: Any) -> Any | None:
+        return const(self.known[node]) if node in self.known else None
+
+    def leave(self, node: Any) -> Any:
+        """Fold what became constant."""
+        if type(node) is And:
+            return logical_and(node.a, node.b)
+        if type(node) is SeqStmt:
+            return seq(*node.stmts)
+        if type(node) is IfThenElse and type(node.cond) is IntImm:
+            return node.then_case if node.cond.value else node.else_case or SeqStmt(())
+        if is_choice(node) and type(node.args[0]) is IntImm:
+            return node.args[1] if node.args[0].value else node.args[2]
+        return node
+
+
+@prim_func_pass(options=VersionOptions)
+def version_predicates(func: PrimFunc, options: VersionOptions) -> PrimFunc:
+    """Check bounds once for a tile."""
+    if not has_choices(func.body):
+        return func
+    body = _Version(options)(func.body)
+    return func if body is func.body else replace(func, body=body)

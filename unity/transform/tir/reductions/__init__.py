@@ -1,0 +1,1 @@
+"""Reductions: in chunks, in pieces for threads, in register tiles, in lanes of vectors."""

@@ -1,0 +1,132 @@
+"""Consumers that follow a reduction at its tile: what is computed cell by cell from a result needs no stored result.
+
+Shared by the passes that tile reductions, as is the walk over the nests that they tile. Not here: the tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from ....ir.build import is_int
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from ....ir.types import Expr
+from ....ir.walk import StatementRewriter, collect, rewrite, substitute
+from ..loops.nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+
+
+def follow(epilogue: Update, store: BufferStore, result: Var, places: dict[Var, Expr]) -> Stmt:
+    """The consumer's store for the cell that ``store`` would have written."""
+    read = next(load for load in epilogue.loads if load.buffer is store.buffer)
+    where: dict[Var, Expr] = {}
+    for index, source in zip(read.indices, store.indices):
+        if type(index) is Var:
+            where[index] = substitute(source, places)
+    made = rewrite(epilogue.store, {BufferLoad: lambda load: result if load.buffer is store.buffer else load})
+    return substitute(made, where)  # type: ignore[no-any-return]
+
+
+def epilogue_of(nest: Nest, update: Update, column: Var | None, following: Stmt, func: PrimFunc) -> Update | None:
+    """The update of the next statement, if it may be computed in the place of storing the result; with ``column``, in
+    vectors along that iterator of ``update``."""
+    behind = perfect_nest(following) if type(following) is For else None
+    consumer = point_update(behind) if behind is not None else None
+    result = update.store.buffer
+    if behind is None or consumer is None or behind.realize.block.init is not None or "R" in consumer.kinds.values():
+        return None
+    reads = [load for load in consumer.loads if load.buffer is result]
+    if not reads or result in func.buffer_map.values() or consumer.store.buffer.data is result.data:
+        return None
+    if consumer.store.buffer.data in [load.buffer.data for load in update.loads]:
+        return None
+    if not all([_cell_by_cell(load, reads[0], behind, consumer) for load in reads]):
+        return None
+    if column is not None:
+        axis = next(i for i, index in enumerate(update.store.indices) if index is column)
+        along = reads[0].indices[axis]
+        others = [load for load in consumer.loads if load.buffer is not result]
+        if type(along) is not Var or stride_class(consumer.store, along) != 1:
+            return None
+        if not all([small_stride(load, along) for load in others]):
+            return None
+    here = [a for part in (nest.loops[0], following) for a in collect(part, (BufferLoad, BufferStore))]
+    everywhere = [a for a in collect(func.body, (BufferLoad, BufferStore)) if a.buffer.data is result.data]
+    return consumer if all([a in here for a in everywhere]) else None
+
+
+def _cell_by_cell(load: BufferLoad, first: BufferLoad, behind: Nest, consumer: Update) -> bool:
+    """True when a read walks over the whole buffer, an iterator an axis, as ``first`` does."""
+    used = [index for index in load.indices if type(index) is Var and index in consumer.axis]
+    if len(set(used)) != len(consumer.axis) or len(used) != len(consumer.axis):
+        return False
+    extents = {loop.loop_var: loop.extent for loop in behind.loops}
+    for index, extent in zip(load.indices, load.buffer.shape):
+        whole = type(index) is Var and index in consumer.axis and _same(extents[consumer.axis[index]], extent)
+        if not whole and not (is_int(index, 0) and is_int(extent, 1)):
+            return False
+    return all([a is b or type(a) is not Var for a, b in zip(load.indices, first.indices)])
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value)
+
+
+class Planned(Protocol):
+    """A nest that is going to be tiled, and what follows it at its tiles."""
+
+    nest: Nest
+    update: Update
+    epilogue: Update | None
+
+
+_P = TypeVar("_P", bound=Planned)
+
+
+class Outermost(StatementRewriter, Generic[_P]):
+    """Nests for which ``plan`` has a plan become what ``make`` makes of it, from the outside in, each with the consumer behind it
+    where that can follow; ``column`` gives the iterator along which the plan's results are vectors."""
+
+    def __init__(
+        self,
+        func: PrimFunc,
+        plan: Callable[[For], _P | None],
+        make: Callable[[_P], Stmt],
+        column: Callable[[_P], Var | None],
+    ) -> None:
+        super().__init__()
+        self.func, self.plan, self.make, self.column = func, plan, make, column
+
+    def enter(self, node: object) -> object | None:
+        if type(node) is For:
+            plan = self.plan(node)
+            return self.make(plan) if plan is not None else None
+        return self.sequence(node) if type(node) is SeqStmt else None
+
+    def sequence(self, stmt: SeqStmt) -> Stmt:
+        """Nests of a sequence, each with the consumer behind it."""
+        parts: list[Stmt] = []
+        position = 0
+        while position < len(stmt.stmts):
+            part = stmt.stmts[position]
+            plan = self.plan(part) if type(part) is For else None
+            if plan is not None and position + 1 < len(stmt.stmts):
+                behind = stmt.stmts[position + 1]
+                plan.epilogue = epilogue_of(plan.nest, plan.update, self.column(plan), behind, self.func)
+            parts.append(self.visit(part) if plan is None else self.make(plan))
+            position += 2 if plan is not None and plan.epilogue is not None else 1
+        changed = len(parts) != len(stmt.stmts) or any([a is not b for a, b in zip(parts, stmt.stmts)])
+        return seq(*parts) if changed else stmt
+
+
+def tile_outermost(
+    func: PrimFunc, plan: Callable[[For], _P | None], make: Callable[[_P], Stmt], column: Callable[[_P], Var | None]
+) -> PrimFunc:
+    """The function with its outermost nests tiled (see Outermost), unless a schedule is its author's or memory may be shared."""
+    if func.attrs.get("tir.is_scheduled") or func.attrs.get("tir.noalias", True) is False:
+        return func
+    body = Outermost(func, plan, make, column)(func.body)
+    return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,259 @@
+"""tile_reductions: outputs of a reduction are computed in tiles that stay in registers.
+
+For a perfect nest over one reduction block (`nests.point_update`) of constant output axes: one output axis along which memory is
+contiguous becomes vectors, another becomes rows; a tile of rows x vectors (`tile_shape.py`) is accumulated in a local buffer
+through all reduction loops and stored once. Every cell is accumulated in the written order; a long sum of floats in chunks of it
+(`chunk_sizes.py`), whose sums are added to a tile of totals in float64. A consumer that does no more than
+compute cell by cell from the result follows at the tile (`epilogues.py`): the result is then never stored.
+
+Rewrite: ``for i, j, k: [init C[i, j]]; C[i, j] += A[i, k] * B[k, j]`` ->
+``for jo, io: { t = 0; for k: for ii, ji: t[ii, ji] += A[..] * B[..]; for ii, ji: C[..] = t[ii, ji] }``.
+Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ffi.dtype import DataType
+from ....ir.buffer import Buffer
+from ....ir.build import add, cast, const, dtype_of, if_then_else, int_imm, lt, mul
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import Add, BufferLoad
+from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import fresh_copy, rewrite, substitute
+from ...base import prim_func_pass
+from ..blocks.lower_init_block import REDUCTION
+from ..loops.nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+from .chunk_loops import cut_loop, nested
+from .chunk_sizes import chunk_of
+from .epilogues import follow, tile_outermost
+from .tile_shape import tile_shape
+from .tile_walk import Walk, find_walk
+from .tiles import (
+    Corner,
+    Piece,
+    TileOptions,
+    extent_of,
+    is_large,
+    iterators_of,
+    loop_order,
+    may_fail,
+    operands_of,
+    over_tiles,
+)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A nest that is going to be tiled."""
+
+    nest: Nest
+    update: Update
+    columns: For
+    """The loop that becomes vectors."""
+    rows: For | None
+    """The loop that becomes rows of the tile."""
+    walk: Walk | None
+    """Rows of short lines taken together as one line of vectors."""
+    height: int
+    width: int
+    lanes: int
+    epilogue: Update | None = None
+    parallel: bool = False
+
+    def loops(self, kind: str) -> list[For]:
+        """Loops of one kind, in order."""
+        return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
+
+
+def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
+    nest = perfect_nest(stmt)
+    update = point_update(nest) if nest is not None else None
+    if nest is None or update is None or nest.realize.block.init is None or "R" not in update.kinds.values():
+        return None
+    dtype = update.store.buffer.dtype
+    if dtype.bits < 8 or dtype.lanes != 1 or dtype.is_bool or may_fail(update.store.value):
+        return None
+    iterator = iterators_of(update)
+    spatial = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "S"]
+    fixed = [loop for loop in spatial if extent_of(loop) > 1]
+    candidates = [
+        loop
+        for loop in fixed
+        if stride_class(update.store, iterator[loop.loop_var]) == 1
+        and all([small_stride(load, iterator[loop.loop_var]) for load in operands_of(update)])
+    ]
+    columns = max(candidates, key=extent_of, default=None)
+    machine = options.machine(max(1, dtype.bits // 8))
+    if columns is None:
+        return None
+    moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
+    walk = find_walk(update, fixed, columns, machine.lanes)
+    taken = [columns] if walk is None else [columns, walk.across]
+    rows = _rows(update, [loop for loop in fixed if loop not in taken], moving)
+    length = extent_of(columns if walk is None else walk.loop)
+    if 2 * length < min(machine.lanes, 8):
+        return None
+    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, machine)
+    parallel = options.parallel and is_large(nest, update)
+    return _Plan(nest, update, columns, rows, walk, height, vectors * machine.lanes, machine.lanes, None, parallel)
+
+
+def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | None:
+    """The loop whose iterations read the same vectors, else the one that shares most reads."""
+    iterator = iterators_of(update)
+    best, best_shared = None, 0
+    for loop in loops:
+        var = iterator[loop.loop_var]
+        shared = sum([4 if load in moving else 1 for load in operands_of(update) if stride_class(load, var) == 0])
+        if shared > best_shared:
+            best, best_shared = loop, shared
+    return best
+
+
+def _nest(plan: _Plan) -> Stmt:
+    """The loops over tiles."""
+    tiled = [plan.columns] + ([plan.rows] if plan.rows is not None else [])
+    across = [] if plan.walk is None else [plan.walk.across]
+    others = [loop for loop in plan.loops("S") if loop not in tiled and loop not in across]
+    order = loop_order(others + tiled, plan.update)
+    line = plan.columns if plan.walk is None else plan.walk.loop
+    order = [line if loop is plan.columns else loop for loop in order]
+    sizes = {line: plan.width}
+    if plan.rows is not None:
+        sizes[plan.rows] = plan.height
+    vectors = (line, plan.lanes)
+    return over_tiles(order, sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write(), vectors)
+
+
+class _Tile:
+    """One tile: its buffer, the initial values, the accumulation, the stores."""
+
+    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
+        self.plan, self.corner = plan, corner
+        self.line = plan.columns if plan.walk is None else plan.walk.loop
+        self.width, self.limit = pieces[self.line].size, pieces[self.line].limit
+        self.height = pieces[plan.rows].size if plan.rows is not None else 1
+        self.store = plan.update.store
+        block = plan.nest.realize.block
+        assert type(block.init) is BufferStore
+        self.initial = block.init.value
+        self.buffer = self.total = self.tile("tile", self.store.buffer.dtype)
+
+    def tile(self, name: str, dtype: DataType) -> Buffer:
+        """A buffer for the cells of the tile."""
+        lanes = -(-self.width // self.plan.lanes) * self.plan.lanes
+        data = Var(f"{self.store.buffer.name}_{name}", PointerType(prim_type(dtype), "local"))
+        return Buffer(data, dtype, (const(self.height, "int64"), const(lanes, "int64")), name=data.name)
+
+    def write(self) -> Stmt:
+        """All of it."""
+        loops = self.plan.loops("R")
+        float_sum = type(self.store.value) is Add and self.buffer.dtype.is_float and self.buffer.dtype.bits >= 32
+        cut = chunk_of([extent_of(s) if type(s.extent) is IntImm else None for s in loops]) if float_sum else None
+        body = self.steps(loops, self.over(self.accumulate)) if cut is None else self.chunks(loops, *cut)
+        parts = [AllocBuffer(self.total), self.over(self.start), body, self.over(self.finish)]
+        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+
+    def steps(self, loops: list[For], body: Stmt) -> Stmt:
+        """Reduction loops around a step, the innermost written out."""
+        for depth, loop in enumerate(reversed(loops)):
+            small = depth == 0 and type(loop.extent) is IntImm and extent_of(loop) <= 4
+            notes = {"unroll": 4} if depth == 0 and not small else None
+            body = replace(loop, body=body, kind="unrolled" if small else "serial", annotations=notes)
+        return body
+
+    def chunks(self, loops: list[For], first: int, size: int) -> Stmt:
+        """The reduction in chunks: ``size`` steps of the loop before ``first`` and all loops from there on."""
+        self.buffer, self.total = self.tile("chunk", self.buffer.dtype), self.tile("total", DataType("float64"))
+        step = self.over(self.accumulate)
+        outer, inner = loops[:first], loops[first:]
+        if size > 1:
+            loop = outer[-1]
+            outer[-1], here, at = cut_loop(loop, size)
+            step, inner = substitute(step, {loop.loop_var: at}), [here, *inner]
+        body = seq(AllocBuffer(self.buffer), self.over(self.clear), self.steps(inner, step), self.over(self.add_chunk))
+        return nested(outer, body)
+
+    def clear(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The sum of no step."""
+        return BufferStore(self.buffer, const(0.0, self.buffer.dtype), cell)
+
+    def add_chunk(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The sum of a chunk added to the total."""
+        total, part = [BufferLoad(buffer, cell, prim_type(buffer.dtype)) for buffer in (self.total, self.buffer)]
+        return BufferStore(self.total, add(total, cast(part, self.total.dtype)), cell)
+
+    def over(self, make: Callable[[Corner, tuple[Expr, ...], Expr | None], Stmt]) -> Stmt:
+        """Loops over the cells of the tile with ``make(values of iterators, cell, condition)`` inside; the condition tells
+        which lanes of a vector that is not filled count."""
+        plan, update = self.plan, self.plan.update
+        row_type = prim_type(dtype_of(plan.rows.loop_var) if plan.rows is not None else "int64")
+        column_type = prim_type(dtype_of(plan.columns.loop_var))
+        zero, count = int_imm(0, column_type), int_imm(plan.lanes, column_type)
+        row, vector, lane = Var("row", row_type), Var("vector", column_type), Var("lane", column_type)
+        values = dict(self.corner)
+        if plan.rows is not None:
+            values[plan.rows.loop_var] = add(values[plan.rows.loop_var], row)
+        whole, rest = (0, self.limit) if self.limit is not None else divmod(self.width, plan.lanes)
+        parts: list[Stmt] = []
+        first: Expr = int_imm(whole * plan.lanes, column_type)
+        filled: list[tuple[bool, Expr, Expr | None]] = [(True, mul(vector, count), None)] if whole else []
+        if rest != 0:
+            filled.append((False, first, lt(lane, rest)))
+        for many, number, inside in filled:
+            column = add(number, lane)
+            at = add(self.corner[self.line.loop_var], column)
+            values[plan.columns.loop_var] = at
+            if plan.walk is not None:
+                values.update(plan.walk.places(at))
+                inside = plan.walk.inside(at, inside)
+            places = {iterator: values.get(loop, loop) for iterator, loop in update.axis.items()}
+            body: Stmt = For(lane, zero, count, "vectorized", make(places, (row, column), inside))
+            if many:
+                body = For(vector, zero, int_imm(whole, column_type), "unrolled", body)
+            parts.append(fresh_copy(body))
+        return For(row, int_imm(0, row_type), int_imm(self.height, row_type), "unrolled", seq(*parts))
+
+    def start(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The initial value of a cell."""
+        return BufferStore(self.total, cast(substitute(self.initial, places), self.total.dtype), cell)
+
+    def accumulate(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """One step of the reduction for a cell; reads along the vectors happen in lanes that count."""
+        old = self.store.buffer
+        iterator = iterators_of(self.plan.update)[self.plan.columns.loop_var]
+
+        def read(load: BufferLoad) -> Expr:
+            if load.buffer is old:
+                return replace(load, buffer=self.buffer, indices=cell)
+            if inside is None or stride_class(load, iterator) == 0:
+                return load
+            zero = const(0 if load.buffer.dtype.is_integral else 0.0, load.buffer.dtype)
+            return if_then_else(inside, load, zero)
+
+        value = substitute(rewrite(self.store.value, {BufferLoad: read}), places)
+        return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, value, cell))
+
+    def finish(self, places: Corner, cell: tuple[Expr, ...], inside: Expr | None) -> Stmt:
+        """The store of a cell, or what follows in its place. The tile is read in all lanes, outside the condition."""
+        dtype = self.store.buffer.dtype
+        result = Var("result", prim_type(dtype))
+        made: Stmt = substitute(replace(self.store, value=result), places)
+        if self.plan.epilogue is not None:
+            made = follow(self.plan.epilogue, self.store, result, places)
+        total = cast(BufferLoad(self.total, cell, prim_type(self.total.dtype)), dtype)
+        return seq(Bind(result, total), made if inside is None else IfThenElse(inside, made))
+
+
+@prim_func_pass(options=TileOptions)
+def tile_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
+    """Keep tiles of reductions' outputs in registers."""
+    return tile_outermost(
+        func, lambda loop: _plan(loop, options), _nest, lambda plan: iterators_of(plan.update)[plan.columns.loop_var]
+    )

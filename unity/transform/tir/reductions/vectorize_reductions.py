@@ -1,0 +1,334 @@
+"""vectorize_reductions: a reduction along contiguous memory is accumulated lane by lane in vectors, joined at the end.
+
+For a perfect nest over one reduction block (`nests.point_update`) that adds, multiplies or takes the least or greatest of values
+read contiguously along its last reduction loop. A tile of outputs, or for a single output several vectors side by side, hides
+the latency of the additions; lanes beyond the end hold the operation's neutral value; the vectors are joined in halves. This
+reassociates, as reductions may.
+
+Rewrite: ``for i, k: [init C[i] = z]; C[i] += A[i, k]`` ->
+``for i: { t[0:16] = 0; for ko: t[0:16] += A[i, ko * 16 : ..]; t[0:8] += t[8:16]; ..; C[i] = z + t[0] }``.
+Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.buffer import Buffer
+from ....ir.build import (
+    add,
+    const,
+    dtype_of,
+    floordiv,
+    floormod,
+    if_then_else,
+    int_imm,
+    is_const,
+    lt,
+    mul,
+)
+from ....ir.expr import FloatImm, IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.scalar import Add, BufferLoad, Mul
+from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import fresh_copy, substitute
+from ...base import prim_func_pass
+from ..blocks.lower_init_block import REDUCTION
+from ..loops.nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
+from .chunk_loops import cut_loop, nested
+from .chunk_sizes import chunk_of
+from .epilogues import follow, tile_outermost
+from .tile_shape import LATENCY, Machine
+from .tiles import (
+    Corner,
+    Piece,
+    TileOptions,
+    extent_of,
+    is_large,
+    iterators_of,
+    loop_order,
+    may_fail,
+    operands_of,
+    over_tiles,
+)
+
+_Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
+"""Statement of one output: (values of the loop variables, its place in the tile, lane)."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A nest whose reduction gets lanes."""
+
+    nest: Nest
+    update: Update
+    along: For
+    """The reduction loop that becomes vectors."""
+    value: Expr
+    """What is joined to the cell at each step."""
+    sizes: dict[For, int]
+    """Outputs of a tile along each of its loops."""
+    side_by_side: int
+    lanes: int
+    epilogue: Update | None = None
+    parallel: bool = False
+
+    def loops(self, kind: str) -> list[For]:
+        """Loops of one kind, in order."""
+        return [loop for loop in self.nest.loops if self.update.kinds[loop.loop_var] == kind]
+
+
+def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
+    nest = perfect_nest(stmt)
+    update = point_update(nest) if nest is not None else None
+    if nest is None or update is None or nest.realize.block.init is None:
+        return None
+    reductions = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "R"]
+    value = joined_value(update)
+    dtype = update.store.buffer.dtype
+    if not reductions or value is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
+        return None
+    if dtype.bits < 8 or may_fail(value):
+        return None
+    along = reductions[-1]
+    machine = options.machine(max(1, dtype.bits // 8))
+    if type(along.extent) is IntImm and 2 * extent_of(along) < machine.lanes:
+        return None
+    var = iterators_of(update)[along.loop_var]
+    classes = [stride_class(load, var) for load in operands_of(update)]
+    if 1 not in classes or 2 in classes:
+        return None
+    moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
+    sizes = _sizes(nest, update, moving, machine)
+    outputs = 1
+    for size in sizes.values():
+        outputs *= size
+    steps = extent_of(along) // machine.lanes if type(along.extent) is IntImm else 8
+    side = 1
+    while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
+        side *= 2
+    parallel = options.parallel and is_large(nest, update)
+    return _Plan(nest, update, along, value, sizes, side, machine.lanes, None, parallel)
+
+
+def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machine) -> dict[For, int]:
+    """Up to two loops along which a vector read is shared, and how many of their outputs make a tile."""
+    iterator = iterators_of(update)
+    shared: list[For] = []
+    for load in moving:
+        for loop in nest.loops:
+            fixed = update.kinds[loop.loop_var] == "S" and extent_of(loop) > 1
+            if fixed and loop not in shared and stride_class(load, iterator[loop.loop_var]) == 0:
+                shared.append(loop)
+                break
+    best: dict[For, int] = {}
+    best_cost = float("inf")
+    first = extent_of(shared[0]) if shared else 1
+    second = extent_of(shared[1]) if len(shared) > 1 else 1
+    for a in range(1, min(8, first) + 1):
+        for b in range(1, min(8, second) + 1):
+            if a * b > machine.accumulators:
+                break
+            tiles = -(-first // a) * -(-second // b)
+            cost = tiles * (max(a * b / 2, LATENCY, (a + b) / 2) + 0.1 * (a + b))
+            if cost < best_cost:
+                best, best_cost = dict(zip(shared, (a, b))), cost
+    return best
+
+
+class _Tile:
+    """One tile of outputs."""
+
+    def __init__(self, plan: _Plan, corner: Corner, pieces: dict[For, Piece]) -> None:
+        self.plan, self.corner = plan, corner
+        self.pieces = {loop: piece.size for loop, piece in pieces.items()}
+        block = plan.nest.realize.block
+        assert type(block.init) is BufferStore
+        self.initial = block.init.value
+        self.operation = type(plan.update.store.value)
+        self.width = plan.side_by_side * plan.lanes
+        self.buffer = self.lanes("lanes")
+        self.ty = prim_type(dtype_of(plan.along.loop_var))
+
+    def lanes(self, name: str) -> Buffer:
+        """A buffer for the lanes of all outputs."""
+        target, shape = self.plan.update.store.buffer, [*self.pieces.values(), self.width]
+        data = Var(f"{target.name}_{name}", PointerType(prim_type(target.dtype), "local"))
+        return Buffer(data, target.dtype, tuple([const(n, "int64") for n in shape]), name=data.name)
+
+    def write(self) -> Stmt:
+        """Start, accumulate, join, store."""
+        parts = [AllocBuffer(self.buffer), self.start(), self.accumulate(), *self.join(), self.finish()]
+        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+
+    def neutral(self) -> Expr:
+        """The value that joining does not notice: for Min and Max the initial value itself."""
+        return neutral_value(self.operation, self.buffer.dtype, self.initial)
+
+    def outputs(self, make: _Make, *, lanes: int = 0) -> Stmt:
+        """Loops over the outputs of the tile, and over ``lanes`` inside."""
+        rows = {loop: Var("row", prim_type(dtype_of(loop.loop_var))) for loop in self.pieces}
+        lane = Var("lane", self.ty)
+        values = dict(self.corner)
+        for loop, row in rows.items():
+            values[loop.loop_var] = add(values[loop.loop_var], row)
+        body: Stmt = make(values, tuple(rows.values()), lane)
+        if lanes:
+            body = For(lane, int_imm(0, self.ty), int_imm(lanes, self.ty), "vectorized", body)
+        for loop, row in reversed(rows.items()):
+            ty = prim_type(dtype_of(row))
+            body = For(row, int_imm(0, ty), int_imm(self.pieces[loop], ty), "unrolled", body)
+        return body
+
+    def places(self, values: Corner, at: Expr | None = None) -> Corner:
+        """Value of each block iterator; ``at`` is that of the reduction loop with lanes."""
+        found: Corner = {}
+        for iterator, loop in self.plan.update.axis.items():
+            found[iterator] = at if at is not None and loop is self.plan.along.loop_var else values.get(loop, loop)
+        return found
+
+    def start(self) -> Stmt:
+        """All lanes neutral."""
+        return self.sides(lambda first: self.outputs(
+            lambda values, cell, lane: BufferStore(
+                self.buffer, substitute(self.neutral(), self.places(values)), (*cell, add(lane, first))
+            ),
+            lanes=self.plan.lanes,
+        ))  # fmt: skip
+
+    def sides(self, make: Callable[[Expr], Stmt]) -> Stmt:
+        """One statement for each of the vectors side by side, given its first lane."""
+        lanes = self.plan.lanes
+        return seq(*[make(int_imm(n * lanes, self.ty)) for n in range(self.plan.side_by_side)])
+
+    def step(self, position: Expr, first: Expr, inside: Expr | None) -> Stmt:
+        """Join the values of one vector from ``position`` on to the lanes from ``first`` on."""
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            places = self.places(values, add(position, lane))
+            value = substitute(self.plan.value, places)
+            if inside is not None:
+                value = if_then_else(lt(lane, inside), value, substitute(self.neutral(), places))
+            where = (*cell, add(lane, first))
+            old = BufferLoad(self.buffer, where, prim_type(self.buffer.dtype))
+            joined = JOINS[self.operation](old, value)
+            return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, joined, where))
+
+        return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
+
+    def accumulate(self) -> Stmt:
+        """The reduction loops; a long sum of floats in chunks of them (`chunk_sizes.py`), each added to the totals."""
+        plan = self.plan
+        loops = [loop for loop in plan.loops("R") if loop is not plan.along]
+        number = floordiv(plan.along.extent, int_imm(self.width, self.ty))
+        strides = For(Var(f"{plan.along.loop_var.name}_vector", self.ty), int_imm(0, self.ty), number, "serial", seq())
+        float_sum = self.operation is Add and self.buffer.dtype.is_float
+        extents = [extent_of(s) if type(s.extent) is IntImm else None for s in (*loops, strides)]
+        cut = chunk_of(extents) if float_sum else None
+        if cut is None:
+            return nested(loops, seq(self.strides(strides), *self.rest(number)))
+        first, size = cut
+        total, self.buffer = self.buffer, self.lanes("chunk")
+        if first > len(loops):
+            outer, inner, at = cut_loop(strides, size)
+            steps = self.strides(inner, at)
+        else:
+            outer, inner, at = cut_loop(loops[first - 1], size)
+            whole = nested([inner, *loops[first:]], seq(self.strides(strides), *self.rest(number)))
+            steps = substitute(whole, {loops[first - 1].loop_var: at})
+        chunk = seq(AllocBuffer(self.buffer), self.start(), steps, self.add_chunk(total))
+        self.buffer = total
+        body: Stmt = replace(outer, body=chunk)
+        return nested(loops, seq(body, *self.rest(number))) if first > len(loops) else nested(loops[: first - 1], body)
+
+    def strides(self, loop: For, at: Expr | None = None) -> Stmt:
+        """A loop over whole strides, whose number is ``at`` if not the loop variable."""
+        start = mul(loop.loop_var if at is None else at, int_imm(self.width, self.ty))
+        body = self.sides(lambda first: self.step(add(start, first), first, None))
+        return seq() if type(loop.extent) is IntImm and extent_of(loop) == 0 else replace(loop, body=body)
+
+    def rest(self, strides: Expr) -> list[Stmt]:
+        """What is left of the contiguous axis after whole strides."""
+        plan, lanes, zero = self.plan, int_imm(self.plan.lanes, self.ty), int_imm(0, self.ty)
+        if type(plan.along.extent) is IntImm:
+            left = plan.along.extent.value % self.width
+            at = plan.along.extent.value - left
+            parts: list[Stmt] = []
+            for n in range(-(-left // plan.lanes)):
+                count = min(plan.lanes, left - n * plan.lanes)
+                inside = int_imm(count, self.ty) if count < plan.lanes else None
+                parts.append(self.step(int_imm(at + n * plan.lanes, self.ty), int_imm(n * plan.lanes, self.ty), inside))
+            return parts
+        stride = int_imm(self.width, self.ty)
+        rest = Var(f"{plan.along.loop_var.name}_rest", self.ty)
+        whole = floordiv(floormod(plan.along.extent, stride), lanes)
+        done = mul(strides, stride)
+        return [
+            For(rest, zero, whole, "serial", self.step(add(done, mul(rest, lanes)), zero, None)),
+            self.step(add(done, mul(whole, lanes)), zero, floormod(plan.along.extent, lanes)),
+        ]
+
+    def add_chunk(self, total: Buffer) -> Stmt:
+        """The sums of a chunk added to the totals."""
+        ty = prim_type(total.dtype)
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            old, part = [BufferLoad(buffer, (*cell, lane), ty) for buffer in (total, self.buffer)]
+            return BufferStore(total, add(old, part), (*cell, lane))
+
+        return self.outputs(make, lanes=self.width)
+
+    def join(self) -> list[Stmt]:
+        """Halve the vectors until one lane is left."""
+        parts: list[Stmt] = []
+        width = self.width
+        while width > 1:
+            width //= 2
+            half = int_imm(width, self.ty)
+
+            def make(values: Corner, cell: tuple[Expr, ...], lane: Var, half: Expr = half) -> Stmt:
+                ty = prim_type(self.buffer.dtype)
+                a = BufferLoad(self.buffer, (*cell, lane), ty)
+                b = BufferLoad(self.buffer, (*cell, add(lane, half)), ty)
+                return BufferStore(self.buffer, JOINS[self.operation](a, b), (*cell, lane))
+
+            parts.append(fresh_copy(self.outputs(make, lanes=width)))
+        return parts
+
+    def finish(self) -> Stmt:
+        """The store of each output, or what follows in its place."""
+        ty = prim_type(self.buffer.dtype)
+        store = self.plan.update.store
+
+        def make(values: Corner, cell: tuple[Expr, ...], lane: Var) -> Stmt:
+            places = self.places(values)
+            total: Expr = BufferLoad(self.buffer, (*cell, int_imm(0, self.ty)), ty)
+            initial = substitute(self.initial, places)
+            if self.operation in (Add, Mul) and not _is_neutral(initial, self.operation):
+                total = JOINS[self.operation](initial, total)
+            result = Var("result", ty)
+            made: Stmt = substitute(replace(store, value=result), places)
+            if self.plan.epilogue is not None:
+                made = follow(self.plan.epilogue, store, result, places)
+            return seq(Bind(result, total), made)
+
+        return self.outputs(make)
+
+
+def _is_neutral(value: Expr, operation: type) -> bool:
+    return is_const(value) and isinstance(value, (IntImm, FloatImm)) and value.value == (0 if operation is Add else 1)
+
+
+def _nest(plan: _Plan) -> Stmt:
+    spatial = plan.loops("S")
+    order = loop_order([loop for loop in spatial if loop not in plan.sizes] + list(plan.sizes), plan.update)
+    return over_tiles(order, plan.sizes, plan.parallel, lambda corner, pieces: _Tile(plan, corner, pieces).write())
+
+
+@prim_func_pass(options=TileOptions)
+def vectorize_reductions(func: PrimFunc, options: TileOptions) -> PrimFunc:
+    """Accumulate reductions along contiguous memory in vectors."""
+    return tile_outermost(func, lambda loop: _plan(loop, options), _nest, lambda plan: None)

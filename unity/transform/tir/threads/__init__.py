@@ -1,0 +1,1 @@
+"""Passes for devices whose threads share memory."""

@@ -1,0 +1,145 @@
+"""compact_thread_buffers: shared, warp and local buffers of kernels shrink to the part that one owner touches.
+
+A schedule caches whole tensors: ``C_local`` of scope "local" has the shape of C, though each thread uses a few elements. Every
+owner (a block for shared memory, a warp, a thread) has a copy of its own, so the axes of the launch that tell owners apart are
+constants to it, and what moves with them needs no room. Loops around all accesses count as constants too where each turn writes
+what it reads. The other loops span a box; the buffer gets its size and indices become relative to its corner.
+
+Rewrite: ``L: alloc (64, 64) local; for tx in threads(64): for j: L[tx, j] = ..; .. = L[tx, j]`` -> ``L: alloc (1, 64)`` and
+``L[0, j]``. Buffers with strides or an offset, and those whose pointer is used, stay as they are. For loops: run it after
+blocks are lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....arith.intset import IntSet, union
+from ....ir.analysis.threads import is_thread_axis
+from ....ir.buffer import Buffer, Range
+from ....ir.build import dtype_of, int_imm, sub
+from ....ir.expr import IntImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import replace
+from ....ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
+from ....ir.types import Expr, prim_type
+from ....ir.walk import Rewriter, collect, free_vars, used_vars
+from ...base import prim_func_pass
+from ..buffers.move_accesses import MoveAccesses
+from ..buffers.touched import Access, accesses_of, box, written_before_read
+
+OWNED_BY = {
+    "shared": ("blockIdx",),
+    "shared.dyn": ("blockIdx",),
+    "warp": ("blockIdx",),
+    "local": ("blockIdx", "threadIdx"),
+}
+"""Axes that tell the owners of a scope apart (the threads of a warp share its memory; the virtual threads of a thread share what it
+allocates around them)."""
+
+
+class _Compact(Rewriter):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__()
+        self.analyzer = Analyzer([n for b in func.buffer_map.values() for n in b.shape if type(n) is Var])
+        for loop in collect(func.body, For):
+            self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+
+    def leave(self, node: Any) -> Any:
+        if type(node) is not SeqStmt:
+            return node
+        stmts = node.stmts
+        for position, part in enumerate(stmts):
+            if type(part) is AllocBuffer and part.buffer.scope in OWNED_BY:
+                rest = seq(*stmts[position + 1 :])
+                made = self._shrunk(part, rest)
+                if made is not None:
+                    tail = made[1].stmts if type(made[1]) is SeqStmt else (made[1],)
+                    stmts = (*stmts[:position], made[0], *tail)
+        stmts = _fragments_inside(stmts)
+        return node if stmts is node.stmts else SeqStmt(stmts, node.span)
+
+    def _shrunk(self, alloc: AllocBuffer, rest: Stmt) -> tuple[Stmt, Stmt] | None:
+        buffer = alloc.buffer
+        accesses = accesses_of(rest, buffer)
+        if not accesses or buffer.strides or buffer.elem_offset is not None or not buffer.shape:
+            return None
+        fixed = self._fixed(buffer, accesses)
+        moving = [
+            Access(a.node, tuple([l for l in a.loops if l.loop_var not in fixed]), a.conditions) for a in accesses
+        ]
+        boxes = [box(access, self.analyzer) for access in moving]
+        inner = {l.loop_var for a in accesses for l in a.loops}
+        corner: list[Expr] = []
+        shape: list[Expr] = []
+        for axis, extent in enumerate(buffer.shape):
+            low, size = self._axis(union([b[axis] for b in boxes], self.analyzer), extent)
+            seen = [v for v in free_vars(low) if v in inner]
+            if any([v not in {l.loop_var for l in a.loops} for v in seen for a in accesses]):
+                low, size = int_imm(0, prim_type(dtype_of(extent))), extent  # a corner that some access does not know
+            corner.append(low)
+            shape.append(size)
+        if all([a is b for a, b in zip(shape, buffer.shape)]):
+            return None
+        small = replace(buffer, shape=tuple(shape), data=Var(buffer.data.name, buffer.data.ty))
+        return replace(alloc, buffer=small), MoveAccesses(buffer, small, corner, self.analyzer)(rest)
+
+    def _fixed(self, buffer: Buffer, accesses: Sequence[Access]) -> set[Var]:
+        """Loop variables that are constants to an owner."""
+        owned = OWNED_BY[buffer.scope]
+        found = {
+            loop.loop_var for a in accesses for loop in a.loops if is_thread_axis(loop) and (loop.thread or "").startswith(owned)
+        }  # fmt: skip
+        common = list(accesses[0].loops)
+        for access in accesses[1:]:
+            same = [a is b for a, b in zip(common, access.loops)]
+            common = common[: same.index(False) if False in same else len(same)]
+        for depth in range(len(common), 0, -1):
+            inside = [Access(a.node, a.loops[depth:], a.conditions) for a in accesses]
+            if written_before_read(inside, self.analyzer):
+                return found | {loop.loop_var for loop in common[:depth] if not is_thread_axis(loop)}
+        return found
+
+    def _axis(self, cells: IntSet, extent: Expr) -> tuple[Expr, Expr]:
+        """(first cell, number of cells) to keep of an axis."""
+        whole = (int_imm(0, prim_type(dtype_of(extent))), extent)
+        if cells.low is None or cells.high is None:
+            return whole
+        count = self.analyzer.const_int_bound(sub(cells.high, cells.low)).high
+        if not isinstance(count, int) or (type(extent) is IntImm and count + 1 >= extent.value):
+            return whole
+        return cells.low, int_imm(max(0, count) + 1, prim_type(dtype_of(extent)))
+
+
+def _fragments_inside(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Allocations of ``wmma`` fragments, which only pointers use, go into the kernel that follows them: under its block axes."""
+    for position in range(len(stmts) - 1, -1, -1):
+        part = stmts[position]
+        if type(part) is not AllocBuffer or not part.buffer.scope.startswith("wmma."):
+            continue
+        users = [k for k in range(position + 1, len(stmts)) if part.buffer.data in used_vars(stmts[k])]
+        kernel = stmts[users[0]] if len(users) == 1 else None
+        if type(kernel) is For and is_thread_axis(kernel):
+            stmts = (
+                *stmts[:position],
+                *stmts[position + 1 : users[0]],
+                _under_blocks(part, kernel),
+                *stmts[users[0] + 1 :],
+            )
+    return stmts
+
+
+def _under_blocks(alloc: AllocBuffer, loop: For) -> For:
+    inner = loop.body
+    if type(inner) is For and is_thread_axis(inner) and (inner.thread or "").startswith("blockIdx"):
+        return replace(loop, body=_under_blocks(alloc, inner))
+    return replace(loop, body=seq(alloc, inner))
+
+
+@prim_func_pass()
+def compact_thread_buffers(func: PrimFunc) -> PrimFunc:
+    """Shrink buffers of kernels to what one owner touches."""
+    body = _Compact(func)(func.body)
+    return func if body is func.body else replace(func, body=body)

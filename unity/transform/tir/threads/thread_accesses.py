@@ -1,0 +1,237 @@
+"""Which accesses of memory shared by threads can meet: what ``thread_sync`` needs to know.
+
+Two accesses meet when some cell is touched by one thread in the first and by another in the second, in any turns of their loops.
+What is not seen counts as meeting. Invariant: only reading, no statement is changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....ir.build import add, sub
+from ....ir.expr import Call, IntImm, Op, Var
+from ....ir.node import Node
+from ....ir.scalar import Add, Binary, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from ....ir.stmt import Block, BufferStore, Stmt
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, PointerType
+from ....ir.walk import children, collect, free_vars, substitute
+from ....support.source import Span
+
+LARGEST = 1 << 18
+"""Points (threads times turns) gone through at most."""
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """An access of memory behind ``data``; ``indices`` None means anywhere."""
+
+    data: Var
+    writes: bool
+    indices: tuple[Expr, ...] | None
+    span: Span | None
+
+
+def scope_of(var: Any) -> str:
+    """Storage scope of a pointer variable."""
+    ty = getattr(var, "ty", None)
+    return ty.scope if isinstance(ty, PointerType) else "global"
+
+
+class Accesses:
+    """Finds accesses of one storage scope; views of a region count as accesses of the buffer viewed, anywhere."""
+
+    def __init__(self, scope: str, body: Stmt) -> None:
+        self.scope = scope
+        self.values: dict[Var, Expr] = {}
+        """What variables of indices stand for: block iterators, other names of a thread axis."""
+        self.viewed: dict[Var, Var] = {}
+        for block in collect(body, Block):
+            for match in block.match_buffers:
+                self.viewed[match.buffer.data] = match.source.buffer.data
+
+    def _access(self, data: Var, writes: bool, indices: tuple[Expr, ...] | None, span: Span | None) -> list[Access]:
+        while data in self.viewed:
+            data, indices = self.viewed[data], None
+        if scope_of(data) != self.scope:
+            return []
+        if indices is not None and self.values:
+            indices = tuple([substitute(i, self.values) for i in indices])
+        return [Access(data, writes, indices, span)]
+
+    def of(self, node: Node) -> list[Access]:
+        """All accesses in an expression or simple statement, in order."""
+        found: list[Access] = []
+        for child in children(node):
+            found += self.of(child)
+        match node:
+            case BufferLoad():
+                found += self._access(node.buffer.data, False, node.indices, node.span)
+            case BufferStore():
+                found += self._access(node.buffer.data, True, node.indices, node.span)
+            case Call() if type(node.op) is Op:
+                found += self._call(node)
+        return found
+
+    def _call(self, call: Call) -> list[Access]:
+        """Memory reached through pointers: read and written anywhere, unless the call says that it only reads."""
+        name = call.op.name  # type: ignore[attr-defined]
+        found: list[Access] = []
+        if name == "T.tvm_access_ptr" and isinstance(call.args[1], Var):
+            mode = call.args[4].value if type(call.args[4]) is IntImm else 3
+            if mode & 1:
+                found += self._access(call.args[1], False, None, call.span)
+            if mode & 2:
+                found += self._access(call.args[1], True, None, call.span)
+            return found
+        for arg in call.args:
+            data = (
+                arg
+                if isinstance(arg, Var)
+                else arg.buffer.data
+                if name == "T.address_of" and type(arg) is BufferLoad
+                else None
+            )
+            if data is not None:
+                found += self._access(data, False, None, call.span) + self._access(data, True, None, call.span)
+        return found
+
+
+class Meetings:
+    """Decides whether two accesses can be of one place by different threads, by going through all threads and loop turns.
+
+    ``threads`` maps thread variables to extents (None: not known), ``ranges`` loop variables to (first, count) where constant.
+    """
+
+    def __init__(self, threads: Mapping[Var, int | None]) -> None:
+        self.threads = threads
+        self.ranges: dict[Var, tuple[int, int]] = {}
+
+    def clash(self, first: list[Access], second: list[Access], fixed: set[Var]) -> tuple[Access, Access] | None:
+        """Two accesses that can meet; ``fixed`` are variables that have one value in both and in all threads."""
+        for a in first:
+            for b in second:
+                if a.data is b.data and (a.writes or b.writes) and self._can_meet(a, b, fixed):
+                    return a, b
+        return None
+
+    def _can_meet(self, a: Access, b: Access, fixed: set[Var]) -> bool:
+        if a.indices is None or b.indices is None or len(a.indices) != len(b.indices):
+            return True
+        left: list[Expr] = []
+        right: list[Expr] = []
+        for x, y in zip(a.indices, b.indices):
+            first, second = self._split(x, fixed), self._split(y, fixed)
+            if first is None or second is None or not _same_terms(first[1], second[1]):
+                continue  # an axis that tells nothing
+            left.append(first[0])
+            right.append(second[0])
+        if not left:
+            return self._several_threads()
+        one, other = self._owners(left), self._owners(right)
+        if one is None or other is None:
+            return self._several_threads()
+        return _shared_cell(one, other)
+
+    def _several_threads(self) -> bool:
+        return any([extent is None or extent > 1 for extent in self.threads.values()])
+
+    def _split(self, index: Expr, fixed: set[Var]) -> tuple[Expr, list[tuple[bool, Expr]]] | None:
+        """An index as a sum: the part over threads and turns, and signed terms of fixed variables. None where they mix."""
+        moving: Expr = IntImm(0, index.ty)  # type: ignore[arg-type]
+        terms: list[tuple[bool, Expr]] = []
+        pending = [(True, index)]
+        while pending:
+            plus, part = pending.pop()
+            if isinstance(part, (Add, Sub)):
+                pending += [(plus if type(part) is Add else not plus, part.b), (plus, part.a)]
+                continue
+            variables = free_vars(part)
+            if collect(part, (BufferLoad, Call)):
+                return None
+            if variables and all([v in fixed for v in variables]):
+                terms.append((plus, part))
+            elif all([v in self.threads or v in self.ranges for v in variables]):
+                moving = add(moving, part) if plus else sub(moving, part)
+            else:
+                return None
+        return moving, terms
+
+    def _owners(self, parts: list[Expr]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Cells (rows of indices) and the thread that touches each, over all threads and turns."""
+        turning = dict.fromkeys([v for part in parts for v in free_vars(part) if v not in self.threads])
+        axes: list[tuple[Var, int, int]] = [(v, 0, n if n is not None else -1) for v, n in self.threads.items()]
+        axes += [(v, *self.ranges[v]) for v in turning]
+        points = 1
+        for _, _, count in axes:
+            points *= count
+        if min([count for _, _, count in axes], default=1) < 0 or points > LARGEST:
+            return None
+        grid = np.indices([count for _, _, count in axes], np.int64).reshape(len(axes), -1)
+        values = {v: grid[k] + low for k, (v, low, _) in enumerate(axes)}
+        threads = np.zeros(grid.shape[1], np.int64)
+        for k, extent in enumerate(self.threads.values()):
+            threads = threads * (extent or 1) + grid[k]
+        columns = []
+        for part in parts:
+            found = values_of(part, values)
+            if found is None:
+                return None
+            columns.append(np.broadcast_to(found, threads.shape))
+        return np.stack(columns, axis=1), threads
+
+
+def _same_terms(a: list[tuple[bool, Expr]], b: list[tuple[bool, Expr]]) -> bool:
+    rest = list(b)
+    for plus, term in a:
+        found = [k for k, (sign, other) in enumerate(rest) if sign is plus and structural_equal(term, other)]
+        if not found:
+            return False
+        rest.pop(found[0])
+    return not rest
+
+
+def _shared_cell(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Is there a cell that one thread touches in ``a`` and another in ``b``."""
+    both = np.concatenate([a[0], b[0]])
+    if not len(both):
+        return False
+    _, number = np.unique(both, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    count = int(number.max()) + 1
+    least, most = np.full((2, count), np.iinfo(np.int64).max), np.full((2, count), -1)
+    for side, (numbers, threads) in enumerate(((number[: len(a[1])], a[1]), (number[len(a[1]) :], b[1]))):
+        np.minimum.at(least[side], numbers, threads)
+        np.maximum.at(most[side], numbers, threads)
+    touched = (most[0] >= 0) & (most[1] >= 0)
+    alone = (least[0] == most[0]) & (least[1] == most[1]) & (least[0] == least[1])
+    return bool((touched & ~alone).any())
+
+
+_NUMPY: dict[type, Callable[[Any, Any], Any]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.remainder, Min: np.minimum,
+    Max: np.maximum,
+}  # fmt: skip
+
+
+def values_of(expr: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:
+    """An integer expression at many points; None where it holds something else than index arithmetic."""
+    if isinstance(expr, Var):
+        return values.get(expr)
+    if type(expr) is IntImm:
+        return np.asarray(expr.value, np.int64)
+    if type(expr) is Cast and expr.ty.dtype.is_integral and expr.ty.dtype.bits >= 32:
+        return values_of(expr.value, values)
+    function = _NUMPY.get(type(expr))
+    if function is None:
+        return None
+    assert isinstance(expr, Binary)
+    a, b = values_of(expr.a, values), values_of(expr.b, values)
+    if a is None or b is None or (type(expr) in (FloorDiv, FloorMod) and not np.all(b)):
+        return None
+    found: np.ndarray = function(a, b)
+    return found

@@ -1,0 +1,276 @@
+"""thread_sync: barriers between accesses of shared memory that threads could make in the wrong order.
+
+Within a kernel, statements are taken in order. Before a statement whose accesses can meet those made since the last barrier (one of
+them writes, and not provably the same thread's) a barrier is put; a loop whose turn can meet the turn before gets one at the
+beginning of its body. Barriers already there are kept and used.
+
+Rewrite: ``S[tx] = A[tx]; B[tx] = S[31 - tx]`` -> ``S[tx] = A[tx]; T.tvm_storage_sync("shared"); B[tx] = S[31 - tx]``.
+Not seen: races within a single statement (``S[tx] = S[tx + 1]``), and between blocks; the thread-level checker finds them.
+Source: the planner of TVM's ThreadSync, with meetings of threads found by going through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....ir.analysis.threads import is_thread_axis, thread_axes
+from ....ir.build import intrinsic
+from ....ir.expr import Call, IntImm, Op, StringImm, Var
+from ....ir.function import PrimFunc
+from ....ir.node import Node, replace
+from ....ir.scalar import BufferLoad, Let
+from ....ir.stmt import (
+    AttrStmt,
+    Bind,
+    BlockRealize,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)  # fmt: skip
+from ....ir.types import Expr
+from ....ir.walk import Rewriter, collect, free_vars, substitute
+from ....support.errors import Note, PassError
+from ...base import prim_func_pass
+from .thread_accesses import Access, Accesses, Meetings
+
+SCOPES = ("shared", "shared.dyn", "warp")
+
+
+@dataclass(slots=True, frozen=True)
+class ThreadSyncOptions:
+    """Options of thread_sync: the storage scope it looks after."""
+
+    storage_scope: str = "shared"
+
+
+@dataclass(slots=True)
+class Summary:
+    """Accesses of a statement before its first and after its last barrier; ``surely``: every thread passes a barrier."""
+
+    head: list[Access] = field(default_factory=list)
+    tail: list[Access] = field(default_factory=list)
+    surely: bool = False
+
+
+class _Kernel:
+    """Plans the barriers of one kernel."""
+
+    def __init__(self, stmt: Stmt, scope: str, outside: set[Var]) -> None:
+        self.scope = scope
+        self.accesses = Accesses(scope, stmt)
+        threads: dict[str, tuple[Var, int | None]] = {}
+        self.every: set[Var] = set()
+        """All variables of threadIdx axes: the same axis may be bound by several loops."""
+        for axis in thread_axes(stmt):
+            if axis.tag.startswith("threadIdx"):
+                extent = axis.extent.value if type(axis.extent) is IntImm else None
+                first = threads.setdefault(axis.tag, (axis.var, extent))[0]
+                self.every.add(axis.var)
+                if first is not axis.var:
+                    self.accesses.values[axis.var] = first
+        self.meetings = Meetings(dict(threads.values()))
+        self.varying: set[Var] = set(self.every)
+        self.fixed: set[Var] = set(outside)
+        self.divergent: list[Node] = []
+        self.handlers: dict[type, Callable[[Any], tuple[Stmt, Summary]]] = {
+            SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, AttrStmt: self._attr,
+            BlockRealize: self._block, Bind: self._bind,
+        }  # fmt: skip
+
+    def __call__(self, stmt: Stmt) -> tuple[Stmt, Summary]:
+        if self._is_barrier(stmt):
+            return stmt, Summary(surely=True)
+        handler = self.handlers.get(type(stmt))
+        if handler is not None:
+            return handler(stmt)
+        found = self.accesses.of(stmt)
+        return stmt, Summary(found, found)
+
+    def _is_barrier(self, stmt: Stmt) -> bool:
+        if type(stmt) is not Evaluate or type(stmt.value) is not Call or type(stmt.value.op) is not Op:
+            return False
+        call = stmt.value
+        if call.op.name != "T.tvm_storage_sync" or type(call.args[0]) is not StringImm:  # type: ignore[attr-defined]
+            return False
+        scope = call.args[0].value
+        return scope != "warp" if self.scope != "warp" else True
+
+    # ---- barriers
+
+    def _barrier(self, a: Access, b: Access) -> Stmt:
+        if self.divergent:
+            where = self.divergent[-1]
+            raise PassError(
+                "E371",
+                f"{a.data.name} needs a barrier between two accesses under a condition that differs between threads",
+                b.span, [Note("the other access", a.span), Note("the condition", getattr(where, "span", None))],
+                help="split the condition so that the accesses stand under separate ones, or make it the same for all threads",
+            )  # fmt: skip
+        scope = "shared" if self.scope != "warp" else "warp"
+        return Evaluate(intrinsic("tvm_storage_sync", StringImm(scope if self.scope != "shared.dyn" else self.scope)))
+
+    def _seq(self, stmt: SeqStmt) -> tuple[Stmt, Summary]:
+        made: list[Stmt] = []
+        total = Summary()
+        known = set(self.fixed)
+        for part in stmt.stmts:
+            new, found = self(part)
+            met = self.meetings.clash(total.tail, found.head, self.fixed)
+            if met is not None:
+                made.append(self._barrier(*met))
+                total.tail, total.surely = [], True
+            made.append(new)
+            if not total.surely:
+                total.head = [*total.head, *found.head]
+            if found.surely:
+                total.tail, total.surely = found.tail, True
+            else:
+                total.tail = [*total.tail, *found.tail]
+        self.fixed = known
+        if len(made) == len(stmt.stmts) and all([a is b for a, b in zip(made, stmt.stmts)]):
+            return stmt, total
+        return seq(*made, span=stmt.span), total
+
+    def _repeated(self, body: Stmt, fixed: set[Var]) -> tuple[Stmt, Summary]:
+        """Body of a loop: a turn against the turn before, in which the variables of the loop had other values."""
+        new, found = self(body)
+        met = self.meetings.clash(found.tail, found.head, fixed)
+        if met is not None:
+            new = seq(self._barrier(*met), new)
+            found = Summary([], found.tail, True)
+        return new, found
+
+    # ---- statements
+
+    def _for(self, stmt: For) -> tuple[Stmt, Summary]:
+        var, outer = stmt.loop_var, self.fixed
+        if type(stmt.min) is IntImm and type(stmt.extent) is IntImm and (stmt.thread or "v").startswith("v"):
+            self.meetings.ranges[var] = (stmt.min.value, max(stmt.extent.value, 0))
+        if stmt.kind == "vectorized":  # one wide access: no barrier can stand inside
+            touched = self.accesses.of(stmt)
+            return stmt, Summary(touched, touched)
+        if stmt.kind == "thread_binding":
+            self.fixed = outer | ({var} if (stmt.thread or "").startswith("blockIdx") else set())
+            body, found = self(stmt.body)
+        else:
+            uneven = (
+                self._varies(stmt.min)
+                or self._varies(stmt.extent)
+                or (stmt.step is not None and self._varies(stmt.step))
+            )
+            if uneven:
+                self.varying.add(var)
+                self.divergent.append(stmt)
+            else:
+                self.fixed = outer | {var}
+            if type(stmt.extent) is IntImm and stmt.extent.value <= 1:
+                body, found = self(stmt.body)
+            else:
+                body, found = self._repeated(stmt.body, outer)
+            if uneven:
+                self.divergent.pop()
+            runs = type(stmt.extent) is IntImm and stmt.extent.value > 0
+            found = Summary(found.head, found.tail, found.surely and runs)
+        self.fixed = outer
+        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+
+    def _while(self, stmt: While) -> tuple[Stmt, Summary]:
+        uneven = self._varies(stmt.cond)
+        if uneven:
+            self.divergent.append(stmt)
+        body, found = self._repeated(stmt.body, self.fixed)
+        if uneven:
+            self.divergent.pop()
+        tested = self.accesses.of(stmt.cond)
+        found = Summary([*tested, *found.head], [*found.tail, *tested])
+        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+
+    def _if(self, stmt: IfThenElse) -> tuple[Stmt, Summary]:
+        tested = self.accesses.of(stmt.cond)
+        uneven = self._varies(stmt.cond)
+        if uneven:
+            self.divergent.append(stmt)
+        yes, first = self(stmt.then_case)
+        no, second = self(stmt.else_case) if stmt.else_case is not None else (None, Summary())
+        if uneven:
+            self.divergent.pop()
+        both = first.surely and second.surely and not uneven
+        tail = [*first.tail, *second.tail] if both else [*tested, *first.tail, *second.tail]
+        found = Summary([*tested, *first.head, *second.head], tail, both)
+        same = yes is stmt.then_case and no is stmt.else_case
+        return (stmt if same else replace(stmt, then_case=yes, else_case=no)), found
+
+    def _attr(self, stmt: AttrStmt) -> tuple[Stmt, Summary]:
+        outer = self.fixed
+        if is_thread_axis(stmt) and stmt.node.thread_tag.startswith("blockIdx"):
+            self.fixed = outer | {stmt.node.var}
+        body, found = self(stmt.body)
+        self.fixed = outer
+        return (stmt if body is stmt.body else replace(stmt, body=body)), found
+
+    def _bind(self, stmt: Bind) -> tuple[Stmt, Summary]:
+        if self._varies(stmt.value):
+            self.varying.add(stmt.var)
+        else:
+            self.fixed = self.fixed | {stmt.var}  # until the sequence ends
+        found = self.accesses.of(stmt.value)
+        return stmt, Summary(found, found)
+
+    def _block(self, stmt: BlockRealize) -> tuple[Stmt, Summary]:
+        block, outer = stmt.block, self.fixed
+        for iterator, value in zip(block.iter_vars, stmt.iter_values):
+            self.accesses.values[iterator.var] = substitute(value, self.accesses.values)
+            if self._varies(value):
+                self.varying.add(iterator.var)
+        uneven = self._varies(stmt.predicate)
+        if uneven:
+            self.divergent.append(stmt)
+        body, found = self(block.body)
+        if uneven:
+            self.divergent.pop()
+        start = self.accesses.of(block.init) if block.init is not None else []
+        found = Summary([*start, *found.head], [*found.tail, *start], found.surely and not uneven)
+        self.fixed = outer
+        return (stmt if body is block.body else replace(stmt, block=replace(block, body=body))), found
+
+    def _varies(self, expr: Expr) -> bool:
+        """May an expression differ between the threads of a block."""
+        if any([v in self.varying for v in free_vars(expr)]):
+            return True
+        return bool(collect(expr, (BufferLoad, Let))) or any(
+            [type(c.op) is Op and _exchanges(c.op.name) for c in collect(expr, Call)]
+        )
+
+
+def _exchanges(name: str) -> bool:
+    return name.startswith(("T.tvm_warp", "T.tvm_thread", "T.atomic", "T.ptx", "T.call_extern"))
+
+
+class _Kernels(Rewriter):
+    """Finds the kernels."""
+
+    def __init__(self, scope: str, outside: set[Var]) -> None:
+        super().__init__()
+        self.scope, self.outside = scope, outside
+
+    def enter(self, node: Any) -> Any | None:
+        if not is_thread_axis(node):
+            return None
+        outside = self.outside | set(free_vars(node))
+        return _Kernel(node, self.scope, outside)(node)[0]
+
+
+@prim_func_pass(options=ThreadSyncOptions)
+def thread_sync(func: PrimFunc, options: ThreadSyncOptions) -> PrimFunc:
+    """Insert barriers where threads of a kernel could touch shared memory in the wrong order."""
+    if options.storage_scope not in SCOPES:
+        raise PassError("E371", f"thread_sync has nothing to do for scope {options.storage_scope!r}", func.span,
+                        help=f"use one of {', '.join(SCOPES)}")  # fmt: skip
+    body = _Kernels(options.storage_scope, set())(func.body)
+    return func if body is func.body else replace(func, body=body)
