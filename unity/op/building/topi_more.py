@@ -51,13 +51,13 @@ def more(topi: Functions) -> dict[str, Callable[..., Any]]:
         return call
 
     def conv2d(
-        input: te.Tensor, filter: te.Tensor, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW",
-        kernel_layout: str = "", out_dtype: str | None = None,
+        input: te.Tensor, filter: te.Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1, data_layout: str = "NCHW",
+        kernel_layout: str = "", out_dtype: str | None = None, *, groups: int = 1,
     ) -> Any:  # fmt: skip
         """Convolution of images in a layout."""
         weights = kernel_layout or {"NHWC": "HWIO", "HWCN": "HWIO"}.get(data_layout, "OIHW")
         return topi["nn.conv2d"](
-            input, filter, strides, padding, dilation, 1, data_layout, weights, out_dtype=out_dtype
+            input, filter, strides, padding, dilation, groups, data_layout, weights, out_dtype=out_dtype
         )
 
     def pooling(rank: int, space: str) -> Callable[..., Any]:

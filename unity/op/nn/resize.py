@@ -56,8 +56,9 @@ def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
 
 def _no_part(call: Call) -> None:
     """TVM writes a part of the image to resize, and what stands outside of it: the whole image alone is resized here."""
-    roi = attr(call, "roi") or ()
-    if any([value != 0 for value in roi]) or attr(call, "extrapolation_value", 0.0) != 0:
+    roi, outside = attr(call, "roi"), float_attr(call, "extrapolation_value", 0.0)
+    parts = roi if isinstance(roi, tuple) else (0.0 if roi is None else roi,)
+    if outside != 0 or not all([isinstance(value, (int, float)) and value == 0 for value in parts]):
         raise fail(
             call, "E214", "the whole image is resized: roi must be zeros", "cut the part out first: R.strided_slice"
         )
