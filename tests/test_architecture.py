@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import unity
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "unity"
 ROOMS = ("support", "ffi", "ir", "arith", "te", "op", "script", "transform", "target", "vm", "frontend", "cli")
@@ -268,3 +270,7 @@ def test_primitive_types_are_made_in_one_place() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "PrimType"
     ]
     assert [place.partition(":")[0] for place in wrong] == ["unity/ir/types.py"], wrong
+
+
+def test_the_front_door_names_every_room():
+    assert {room for room in ROOMS if room != "cli"} <= set(dir(unity)) & set(unity.__all__)

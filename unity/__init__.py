@@ -16,5 +16,12 @@ for _word, _module in {
 }.items():  # fmt: skip
     LOADERS[_word] = partial(importlib.import_module, _module, __name__)
 
-__getattr__, __dir__, __all__ = stub_names(__name__)
-__all__ += ["__version__"]
+_ROOMS = ("arith", "ffi", "frontend", "ir", "op", "script", "support", "target", "te", "transform", "vm")
+"""Packages, which type checkers know without the stub."""
+
+__getattr__, _, _names = stub_names(__name__)
+__all__ = ["__version__", *_ROOMS, *_names]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
