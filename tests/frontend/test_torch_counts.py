@@ -34,10 +34,6 @@ CASES = {
         x[:, None, None, :] * x[None, None, :, :1], 2, (4, 2), return_indices=True, _random_samples=SAMPLES.expand(5, 1, 2)
     ),
     "neighbours": lambda x: [torch.nextafter(x, -x), *torch.frexp(x), torch.as_strided_scatter(x, x[:2, :2], (2, 2), (4, 1))],
-    "special": lambda x: [
-        S.gammainc(x.abs(), x.abs().T[:, :1].T), S.gammaincc(x.abs(), x.abs() * 3), S.zeta(x.abs() + 1, x.abs()),
-        S.ndtri(x.sigmoid()), S.hermite_polynomial_h(x, 3), S.legendre_polynomial_p(x, x.abs() * 4),
-    ],
 }  # fmt: skip
 
 

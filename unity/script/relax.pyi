@@ -165,9 +165,6 @@ def acosh(x: Any) -> Any:
 def add(x1: Any, x2: Any) -> Any:
     """x1 + x2."""
 
-def airy_ai(x: Any) -> Any:
-    """Airy's function Ai, the solution of y'' = x y that vanishes for large x."""
-
 def all(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
     """Are all elements over axes not 0."""
 
@@ -206,18 +203,6 @@ def atan2(x1: Any, x2: Any) -> Any:
 
 def atanh(x: Any) -> Any:
     """Inverse hyperbolic tangent."""
-
-def bessel_j0(x: Any) -> Any:
-    """Bessel function of the first kind of order 0."""
-
-def bessel_j1(x: Any) -> Any:
-    """Bessel function of the first kind of order 1."""
-
-def bessel_y0(x: Any) -> Any:
-    """Bessel function of the second kind of order 0."""
-
-def bessel_y1(x: Any) -> Any:
-    """Bessel function of the second kind of order 1."""
 
 def bitwise_and(x1: Any, x2: Any) -> Any:
     """Bits set in both."""
@@ -389,12 +374,6 @@ def i1(x: Any) -> Any:
 def i1e(x: Any) -> Any:
     """exp(-|x|) times R.i1 of x."""
 
-def igamma(x1: Any, x2: Any) -> Any:
-    """Regularised lower incomplete gamma function of shape x1 at x2."""
-
-def igammac(x1: Any, x2: Any) -> Any:
-    """Regularised upper incomplete gamma function of shape x1 at x2: 1 - R.igamma."""
-
 def index_put(data: Any, indices: Any, values: Any, accumulate: builtins.bool = False) -> Any:
     """data with the elements at index tensors set to values, or added to."""
 
@@ -409,18 +388,6 @@ def isinf(x: Any) -> Any:
 
 def isnan(x: Any) -> Any:
     """Not a number."""
-
-def k0(x: Any) -> Any:
-    """Modified Bessel function of the second kind of order 0."""
-
-def k0e(x: Any) -> Any:
-    """exp(x) times R.k0 of x."""
-
-def k1(x: Any) -> Any:
-    """Modified Bessel function of the second kind of order 1."""
-
-def k1e(x: Any) -> Any:
-    """exp(x) times R.k1 of x."""
 
 def layout_transform(
     x: Any,
@@ -515,9 +482,6 @@ def multinomial_from_uniform(prob: Any, uniform_sample: Any, sample_indices: Any
 def multiply(x1: Any, x2: Any) -> Any:
     """x1 * x2."""
 
-def ndtri(x: Any) -> Any:
-    """Inverse of the standard normal distribution function."""
-
 def negative(x: Any) -> Any:
     """-x."""
 
@@ -541,11 +505,6 @@ def ones(shape: Any, dtype: Any) -> Any:
 
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """A tensor of ones in the shape of another."""
-
-def orthogonal_polynomial(x1: Any, x2: Any, kind: Any) -> Any:
-    """The orthogonal polynomial of degree x2 at x1, of a kind: chebyshev_t, chebyshev_u, chebyshev_v, chebyshev_w,
-    hermite_h, hermite_he, laguerre_l, legendre_p.
-    """
 
 def outer(x1: Any, x2: Any) -> Any:
     """Products of all pairs of elements of two vectors."""
@@ -725,9 +684,6 @@ def zeros(shape: Any, dtype: Any) -> Any:
 
 def zeros_like(x: Any, dtype: Any = None) -> Any:
     """A tensor of zeros in the shape of another."""
-
-def zeta(x1: Any, x2: Any) -> Any:
-    """Hurwitz's zeta function: the sum of (x2 + k)^-x1 over all k >= 0, for x1 above 1."""
 
 class builtin:
     """Operators ``R.builtin.*``."""

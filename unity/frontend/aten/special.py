@@ -17,10 +17,7 @@ _FLOAT = {
     "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
     "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
     "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
-    "special_erfcx": op.erfcx, "special_ndtri": op.ndtri, "special_bessel_j0": op.bessel_j0, "special_bessel_j1": op.bessel_j1,
-    "special_bessel_y0": op.bessel_y0, "special_bessel_y1": op.bessel_y1, "special_modified_bessel_k0": op.k0,
-    "special_modified_bessel_k1": op.k1, "special_scaled_modified_bessel_k0": op.k0e,
-    "special_scaled_modified_bessel_k1": op.k1e, "special_airy_ai": op.airy_ai,
+    "special_erfcx": op.erfcx,
 }  # fmt: skip
 
 
@@ -276,36 +273,12 @@ def _binary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
 
 
 aten("nextafter.default")(_binary(op.nextafter))
-aten("igamma.default", "special_gammainc.default")(_binary(op.igamma))
-aten("igammac.default", "special_gammaincc.default")(_binary(op.igammac))
-aten("special_zeta.default", "special_zeta.self_scalar", "special_zeta.other_scalar")(_binary(op.zeta))
 
 
 @aten("frexp.Tensor")
 def _frexp(c: Context, a: Args) -> Result:
     made = c.emit(op.frexp(a.self))
     return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
-
-
-def _polynomial(kind: str, shifted: bool) -> Callable[[Context, Args], Expr]:
-    def translate(c: Context, a: Args) -> Expr:
-        x = c.cast(a.x, c.dtype)
-        if shifted:
-            x = op.subtract(op.multiply(x, number(2, c.dtype)), number(1, c.dtype))
-        shape = [c.broadcast(v, c.shape) for v in (x, c.cast(a.n, c.dtype))]
-        return op.orthogonal_polynomial(*shape, kind=kind)
-
-    return translate
-
-
-_POLYNOMIALS = {
-    **{f"special_chebyshev_polynomial_{k}": (f"chebyshev_{k}", False) for k in "tuvw"},
-    **{f"special_shifted_chebyshev_polynomial_{k}": (f"chebyshev_{k}", True) for k in "tuvw"},
-    "special_hermite_polynomial_h": ("hermite_h", False), "special_hermite_polynomial_he": ("hermite_he", False),
-    "special_laguerre_polynomial_l": ("laguerre_l", False), "special_legendre_polynomial_p": ("legendre_p", False),
-}  # fmt: skip
-for _name, (_kind, _shifted) in _POLYNOMIALS.items():
-    aten(*[f"{_name}.{o}" for o in ("default", "x_scalar", "n_scalar")])(_polynomial(_kind, _shifted))
 
 
 @aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")

@@ -5,20 +5,26 @@ Invariant: computed in 64 bits and cut to the operands' dtype, so a multiple too
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ... import te
+from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call
-from ...ir.stmt import Stmt, While, seq
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.stmt import BufferStore, Stmt, While, seq
 from ...ir.types import Expr, Type
 from ..linalg.matrices import Numbers
-from ..lowering import result_dtype
+from ..lines.reduce import cast_tensor
+from ..lowering import broadcast_indices, result_dims, result_dtype, short_name
+from ..moves.scan import loops, read
 from ..rules import broadcast_type, fail, same_dtype, tensor_arg
 from ..table import Operator, row
-from .iterative import iterated
+
+Program = Callable[[Numbers, list[Expr]], Stmt]
+"""(numbers, the operands' elements) -> statements that leave the result in the number ``value``."""
 
 
 def _integers(call: Call) -> Type:
@@ -55,10 +61,35 @@ def _multiple(kept: Numbers, given: list[Expr]) -> Stmt:
     return seq(_euclid(kept, given), kept.put("value", build.mul(whole, _size(given[1]))))
 
 
-def _row(name: str, program: Callable[[Numbers, list[Expr]], Stmt], ref: np.ufunc, doc: str) -> Operator:
+def _iterated(call: Call, inputs: Sequence[te.Tensor], names: Sequence[str], program: Program, kind: str) -> te.Tensor:
+    """The operands broadcast and the program run for each element; ``names`` are the numbers it keeps besides ``value``, of a
+    ``kind``."""
+    shape = result_dims(call)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def element(i: list[Var]) -> Stmt:
+            kept = Numbers("value", *names, *[f"given {n}" for n in range(len(ins))], dtype=kind)
+            places = [[_index(v) for v in broadcast_indices(b.shape, i, shape)] for b in ins]
+            loads = [kept.put(f"given {n}", read(b, place)) for n, (b, place) in enumerate(zip(ins, places))]
+            given = [kept[f"given {n}"] for n in range(len(ins))]
+            return seq(kept.alloc(), *loads, program(kept, given), BufferStore(outs[0], kept["value"], tuple(i)))
+
+        return loops(shape, element)
+
+    wide = [cast_tensor(t, DataType(kind), "wide") for t in inputs]
+    made = te.extern(shape, wide, emit, short_name(call), kind)
+    return cast_tensor(made, result_dtype(call), "cast")
+
+
+def _index(value: te.Value | Expr | int) -> Expr:
+    made: Expr = build.const(value, "int64") if isinstance(value, int) else te.unwrap(value)
+    return made
+
+
+def _row(name: str, program: Program, ref: np.ufunc, doc: str) -> Operator:
     def lower(call: Call, *inputs: te.Tensor) -> te.Tensor:
         kind = "uint64" if result_dtype(call).is_uint else "int64"
-        return iterated(call, inputs, ("rest", "held"), program, kind)
+        return _iterated(call, inputs, ("rest", "held"), program, kind)
 
     return row(name, ("x1", "x2"), _integers, doc, family="binary", lower=lower, ref=ref)
 

@@ -10,9 +10,9 @@ from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
 from .. import grad
-from ..elements import bessel, bessel_kinds, error_functions, float_parts, gamma, incomplete, special
+from ..elements import bessel, error_functions, float_parts, gamma, special
 from ..elements.binary import add, divide, equal, multiply, subtract, where
-from ..elements.elementwise import exp, log, negative, sign, square
+from ..elements.elementwise import exp, negative, sign, square
 from ..lines import running
 from ..lines.reduce import max_
 from ..moves import scan
@@ -22,7 +22,7 @@ from ..nn import pool_indices
 from ..rules import int_attr, normal_axis, product
 from ..table import OPERATORS, constant
 from .parts import operand_shape
-from .rules import GRADIENTS, Rule, reduce_to
+from .rules import GRADIENTS, Rule
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -85,13 +85,6 @@ def _gauss(x: Expr) -> Expr:
     return exp(negative(square(x)))
 
 
-def _density(call: Call) -> Expr:
-    """x^(a-1) exp(-x) / gamma(a), the derivative of igamma in x; it has none in a, as in torch."""
-    a, x = call.args
-    less = multiply(subtract(a, _number(1.0, a)), log(x))
-    return exp(subtract(subtract(less, x), special.lgamma(a)))
-
-
 SPECIAL_GRADIENTS: dict[str, Rule] = {
     "R.log1p": _unary(lambda g, x: divide(g, add(x, _number(1.0, x)))),
     "R.expm1": _unary(lambda g, x: multiply(g, exp(x))),
@@ -113,32 +106,9 @@ SPECIAL_GRADIENTS: dict[str, Rule] = {
             g, subtract(subtract(bessel.i0e(x), _over(bessel.i1e(x), x)), multiply(sign(x), bessel.i1e(x)))
         )
     ),
-    "R.bessel_j0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.bessel_j1(x)))),
-    "R.bessel_j1": _unary(
-        lambda g, x: multiply(g, subtract(bessel_kinds.bessel_j0(x), _over(bessel_kinds.bessel_j1(x), x)))
-    ),
-    "R.bessel_y0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.bessel_y1(x)))),
-    "R.bessel_y1": _unary(
-        lambda g, x: multiply(g, subtract(bessel_kinds.bessel_y0(x), divide(bessel_kinds.bessel_y1(x), x)))
-    ),
-    "R.k0": _unary(lambda g, x: negative(multiply(g, bessel_kinds.k1(x)))),
-    "R.k1": _unary(lambda g, x: negative(multiply(g, add(bessel_kinds.k0(x), divide(bessel_kinds.k1(x), x))))),
-    "R.k0e": _unary(lambda g, x: multiply(g, subtract(bessel_kinds.k0e(x), bessel_kinds.k1e(x)))),
-    "R.k1e": _unary(
-        lambda g, x: multiply(
-            g, subtract(subtract(bessel_kinds.k1e(x), bessel_kinds.k0e(x)), divide(bessel_kinds.k1e(x), x))
-        )
-    ),
     "R.erfcx": _unary(
         lambda g, x: multiply(
             g, subtract(multiply(_number(2.0, x), multiply(x, bessel.erfcx(x))), _number(2 / math.sqrt(math.pi), x))
-        )
-    ),
-    "R.igamma": lambda call, g: [None, reduce_to(multiply(g, _density(call)), call.args[1])],
-    "R.igammac": lambda call, g: [None, reduce_to(negative(multiply(g, _density(call))), call.args[1])],
-    "R.ndtri": _unary(
-        lambda g, x: multiply(
-            g, multiply(exp(multiply(_number(0.5, x), square(incomplete.ndtri(x)))), _number(math.sqrt(2 * math.pi), x))
         )
     ),
     "R.frexp": _fraction,
