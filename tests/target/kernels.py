@@ -94,10 +94,10 @@ _CTYPES = {
 class Loaded:
     """Compiled functions of one module."""
 
-    def __init__(self, functions: dict[str, PrimFunc], lower: bool = True) -> None:
+    def __init__(self, functions: dict[str, PrimFunc], lower: bool = True, target: Target = TARGET) -> None:
         ensure_pool(2)
         self.lowered = lower_prim_funcs(functions) if lower else functions
-        self.library: KernelLibrary = build_kernels(self.lowered, TARGET)
+        self.library: KernelLibrary = build_kernels(self.lowered, target)
         self.engine = Engine({**pool_symbols(), BRIDGE: BRIDGE_ADDRESS})
         self.engine.add_object(self.library.object)
 

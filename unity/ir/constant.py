@@ -48,7 +48,7 @@ def wrap_int(value: int, dtype: DataType) -> int:
 
 
 def round_float(value: float, dtype: DataType) -> float:
-    """``value`` rounded to a floating-point type."""
+    """``value`` rounded to a floating-point type, once."""
     if dtype.bits == 64:
         return value
     if dtype.name == "float32":
@@ -57,7 +57,14 @@ def round_float(value: float, dtype: DataType) -> float:
         except OverflowError:
             return math.copysign(math.inf, value)
     with np.errstate(all="ignore"):
-        return float(np.float64(value).astype(dtype.numpy))
+        if dtype.name == "float16":
+            return float(np.float16(value))
+        near = np.float32(
+            value
+        )  # ml_dtypes rounds twice, here first: to odd, so that the second rounding sees what was lost
+        if float(near) != value and value == value:
+            near = (near.view("uint32") - np.uint32(abs(float(near)) > abs(value)) | np.uint32(1)).view("float32")
+        return float(near.astype(dtype.numpy))
 
 
 def int_imm(value: int, ty: PrimType, span: Span | None = None) -> IntImm:

@@ -176,7 +176,6 @@ class View:
     def array(self) -> np.ndarray:
         """The view as a strided numpy array over the same memory."""
         element = self.dtype.numpy
-        flat = self.memory.raw[self.start : self.start + self.count * self.size].view(element)
         shape, strides = self.shape, self.strides
         if self.lanes > 1:
             shape, strides = (*shape, self.lanes), (*[s * self.lanes for s in strides], 1)
@@ -186,7 +185,10 @@ class View:
         last = offset + sum([(n - 1) * s for n, s in zip(shape, strides)])
         if min(offset, last) < 0 or max(offset, last) >= self.count:
             raise InterpreterError("E310", f"buffer {self.name} reaches outside the memory of {self.memory.name}")
-        return np.lib.stride_tricks.as_strided(flat[offset:], shape, [s * element.itemsize for s in strides])
+        size = (
+            element.itemsize
+        )  # not by as_strided: numpy knows no type of the name that float8_e5m2 has in its protocol
+        return np.ndarray(shape, element, self.memory.raw, self.start + offset * size, [s * size for s in strides])
 
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...ffi.dtype import DataType
+from ..constant import round_float
 
 Number = Any
 Unary = Callable[[Any], Any]
@@ -65,12 +66,8 @@ def rounder(dtype: DataType) -> Unary:
         return round_float16
     if name == "bfloat16":
         return round_bfloat16
-    numpy_type = dtype.numpy
-
-    def through_numpy(value: float) -> float:
-        return float(np.float64(value).astype(numpy_type))
-
-    return through_numpy
+    element = dtype.element
+    return lambda value: round_float(value, element)
 
 
 def wrapper(dtype: DataType) -> Unary:

@@ -131,6 +131,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     texts = [_native(w, w.value(a), dtype_of(a)) for a in operands]
     constant = [type(a) is IntImm for a in operands]
     ty = llvm_type(result)
+    w.module.small_floats |= any([kind.endswith(("half", "bfloat", "half>", "bfloat>")) for kind in [*kinds, ty]])
     values = ", ".join([f"{k} {t if c else f'%a{i}'}" for i, (k, t, c) in enumerate(zip(kinds, texts, constant))])
     params = ", ".join([f"{k} %a{i}" for i, (k, c) in enumerate(zip(kinds, constant)) if not c])
     call_text = f"call {ty} @{name}({values})"

@@ -31,6 +31,7 @@ from ...support.options import str_option
 from ..target import Target
 from . import expressions, intrinsics, memory, statements
 from .casts import convert
+from .half import conversion_functions, converts_half
 from .imported import imported_texts, linked, read_imported
 from .lltypes import memory_type, value_type
 from .math.library import scales_by_instruction
@@ -72,14 +73,20 @@ def write_module(
         options = compile_options(target)
         module.features = frozenset([name[1:] for name in options.features.split(",") if name.startswith("+")])
         module.scales = scales_by_instruction(options.features)
+        module.converts_half = converts_half(options)
         if target.mcpu or target.mattr:
             module.processor = (options.cpu or host_cpu(), options.features)
         texts = imported_texts([node for held in nodes.values() for node in held])
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))
+        module.small_floats = any(["half" in text or "bfloat" in text for text in texts])
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
     width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
-    text = module.text() + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
+    text = (
+        module.text()
+        + conversion_functions(module)
+        + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
+    )
     return linked(text, texts), final, symbols, tuple(module.externs)
 
 

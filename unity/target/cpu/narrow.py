@@ -1,7 +1,8 @@
 """Conversions between float32 / float64 and the narrow float types (float16, bfloat16, float8), on their bits.
 
-Rounding is to nearest, ties to even, once; overflow, infinities and NaN follow ml_dtypes. float16 uses the processor's
-conversion where it has one. Works for any number of lanes.
+Rounding is to nearest, ties to even (of powers of two alone: upwards), once; overflow, infinities and NaN follow ml_dtypes.
+float16 uses the processor's conversion where it has one (``ModuleWriter.converts_half``): elsewhere LLVM would call functions
+that no C library has. Works for any number of lanes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _F32, _F64, _U32, _U64 = (DataType(n) for n in ("float32", "float64", "uint32", 
 class Format:
     """A narrow float format: exponent and mantissa bits, bias, and what the top codes mean.
 
-    ``kind``: ``ieee`` (infinities), ``fn`` (no infinities, all ones is NaN), ``fnuz`` (only 0x80 is NaN, no -0).
+    ``kind``: ``ieee`` (infinities), ``fn`` (no infinities, all ones is NaN), ``fnuz`` (only 0x80 is NaN, no -0), ``scale`` (powers
+    of two alone: no sign, no zero, all ones is NaN).
     """
 
     exponent: int
@@ -39,6 +41,7 @@ FORMATS: dict[str, Format] = {
     "float8_e4m3fnuz": Format(4, 3, 8, "fnuz"),
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float8_e4m3b11fnuz": Format(4, 3, 11, "fnuz"),
+    "float8_e8m0fnu": Format(8, 0, 127, "scale"),
 }
 
 
@@ -78,7 +81,7 @@ def widen(w: FunctionWriter, text: str, dtype: DataType) -> str:
     form = _format(dtype)
     source, lanes = value_type(dtype), dtype.lanes
     f32 = value_type(_F32.with_lanes(lanes))
-    if dtype.element.name == "float16":
+    if dtype.element.name == "float16" and w.module.converts_half:
         half = "half" if lanes == 1 else f"<{lanes} x half>"
         bits = w.emit(f"bitcast {source} {text} to {half}")
         return w.emit(f"fpext {half} {bits} to {f32}")
@@ -86,19 +89,20 @@ def widen(w: FunctionWriter, text: str, dtype: DataType) -> str:
     raw = w.emit(f"zext {source} {text} to {u.type}")
     if dtype.element.name == "bfloat16":
         return w.emit(f"bitcast {u.type} {u.op('shl', raw, 16)} to {f32}")
+    if form.kind == "scale":
+        power = u.select(u.compare("eq", raw, 0), 1 << 22, u.op("shl", raw, 23))  # 2**-127 is a subnormal float32
+        return w.emit(f"bitcast {u.type} {u.select(u.compare('eq', raw, 255), 0x7FC00000, power)} to {f32}")
     e, m = form.exponent, form.mantissa
     magnitude = u.op("and", raw, (1 << (e + m)) - 1)
     sign = u.op("shl", u.op("and", raw, 1 << (e + m)), 31 - e - m)
-    # as an integer times 2^-126 the magnitude becomes an exact float32; scaling by a power of two is exact too
     moved = u.op("shl", magnitude, 23 - m)
-    as_float = w.emit(f"bitcast {u.type} {moved} to {f32}")
-    shift = 127 - form.bias
-    scale = u.const((127 + shift) << 23)
-    scale_float = w.emit(f"bitcast {u.type} {scale} to {f32}")
-    # with few exponent bits a narrow subnormal is a float32 subnormal here, so scaling must see it: integers avoid
-    # flush-to-zero modes only if the product is computed with denormals on, which is how the code always runs
-    scaled = w.emit(f"fmul {f32} {as_float}, {scale_float}")
-    bits = w.emit(f"bitcast {f32} {scaled} to {u.type}")
+    bits = u.op("add", moved, (127 - form.bias) << 23)
+    # a narrow subnormal is, one exponent higher, off by that exponent's leading one: no subnormal float32 on the way
+    step = (128 - form.bias) << 23
+    raised = w.emit(f"bitcast {u.type} {u.op('add', moved, step)} to {f32}")
+    leading = w.emit(f"bitcast {u.type} {u.const(step)} to {f32}")
+    small = w.emit(f"bitcast {f32} {w.emit(f'fsub {f32} {raised}, {leading}')} to {u.type}")
+    bits = u.select(u.compare("ult", magnitude, 1 << m), small, bits)
     if form.kind == "ieee":
         special = u.compare("uge", magnitude, ((1 << e) - 1) << m)
         loud = u.op("or", u.op("and", moved, 0x7FFFFF), 0x7F800000)
@@ -137,11 +141,15 @@ def narrow(w: FunctionWriter, text: str, dtype: DataType, source: DataType) -> s
         text = to_odd_float32(w, text, lanes)
     f32 = value_type(_F32.with_lanes(lanes))
     target = value_type(dtype)
-    if dtype.element.name == "float16":
+    if dtype.element.name == "float16" and w.module.converts_half:
         half = "half" if lanes == 1 else f"<{lanes} x half>"
         return w.emit(f"bitcast {half} {w.emit(f'fptrunc {f32} {text} to {half}')} to {target}")
     u = _Bits(w, _U32.with_lanes(lanes))
     bits = w.emit(f"bitcast {f32} {text} to {u.type}")
+    if form.kind == "scale":  # halves upwards, but for 2**-127: it and what lies below are the least power
+        rounded = u.op("add", bits, u.select(u.compare("ult", bits, 0x800000), (1 << 22) - 1, 1 << 22))
+        outside = u.compare("uge", u.op("sub", bits, 1), 0x7F7FFFFF)  # zero, negative, infinite, NaN
+        return w.emit(f"trunc {u.type} {u.select(outside, 255, u.op('lshr', rounded, 23))} to {target}")
     nan = u.compare("ugt", u.op("and", bits, 0x7FFFFFFF), 0x7F800000)
     if dtype.element.name == "bfloat16":
         odd = u.op("and", u.op("lshr", bits, 16), 1)
@@ -161,18 +169,11 @@ def _round_small(w: FunctionWriter, u: _Bits, bits: str, nan: str, form: Format)
     rebias = (127 - form.bias) << 23
     odd = u.op("and", u.op("lshr", magnitude, drop), 1)
     normal = u.op("lshr", u.op("add", u.op("sub", magnitude, rebias - ((1 << (drop - 1)) - 1)), odd), drop)
-    # subnormal result: shift the significand right by the missing exponent, rounding half to even
-    exponent = u.op("lshr", magnitude, 23)
-    significand = u.op("or", u.op("and", magnitude, 0x7FFFFF), 0x800000)
-    missing = u.op("sub", u.const(127 - form.bias + 1 + drop), exponent)
-    shift = u.select(u.compare("ugt", missing, 31), 31, missing)
-    kept = u.op("lshr", significand, shift)
-    lost = u.op("sub", significand, u.op("shl", kept, shift))
-    half = u.op("shl", u.const(1), u.op("sub", shift, 1))
-    more = u.compare("ugt", lost, half)
-    tie = u.compare("eq", lost, half)
-    up = u.select(more, 1, u.select(tie, u.op("and", kept, 1), 0))
-    small = u.op("add", kept, up)
+    # subnormal result: beside a number whose last bit weighs as the least subnormal, the addition of floats rounds
+    f32, weight = value_type(_F32.with_lanes(u.dtype.lanes)), (127 - form.bias + 1 + drop) << 23
+    pair = [w.emit(f"bitcast {u.type} {x} to {f32}") for x in (magnitude, u.const(weight))]
+    total = w.emit(f"bitcast {f32} {w.emit(f'fadd {f32} {pair[0]}, {pair[1]}')} to {u.type}")
+    small = u.op("sub", total, weight)
     result = u.select(u.compare("ult", magnitude, (127 - form.bias + 1) << 23), small, normal)
     if form.kind == "ieee":
         top = ((1 << e) - 1) << m

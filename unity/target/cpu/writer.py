@@ -72,6 +72,10 @@ class ModuleWriter:
     """Features that the processor is known to have (``avx512f``)."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
+    converts_half: bool = False
+    """It has instructions between float16 and float32."""
+    small_floats: bool = False
+    """Code that came as it is computes with ``half`` or ``bfloat``."""
     imported: dict[str, Imported] = field(default_factory=dict)
     """Functions of LLVM IR that the programs import."""
     counter: int = 0

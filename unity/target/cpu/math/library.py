@@ -1,7 +1,7 @@
 """The table of math functions, and their definitions as LLVM IR text for any lane count.
 
 float16 and bfloat16 are the caller's business (through float32). No function here calls libm: everything is own code or an
-instruction. Processors without fused multiply-add are out of scope (there LLVM would call libm's fma).
+instruction, but that LLVM calls the C library for a fused multiply-add where the processor has none (right, and slow).
 Invariant: a definition is ``define internal ... alwaysinline``, reads no memory but constant tables and has no side effect.
 """
 
