@@ -28,7 +28,12 @@ OPTIONS: dict[str, Option] = {
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
         Option("UNITY_PRINT", str, "", "Names of passes (* for all): print the module before and after them."),
         Option("UNITY_TIME", bool, False, "Print the time each pass takes."),
-        Option("UNITY_EXPLAIN", bool, False, "Print which default schedule each tensor program got, or why none."),
+        Option(
+            "UNITY_EXPLAIN",
+            bool,
+            False,
+            "Print which schedule each tensor program got, or why none, and its accesses.",
+        ),
         Option(
             "UNITY_CHECK",
             bool,
@@ -49,6 +54,7 @@ OPTIONS: dict[str, Option] = {
             "Seconds of processor time UNITY_CHECK may take in a process; what comes after is skipped.",
         ),
         Option("UNITY_CHECK_DIR", str, "", "Folder of the files UNITY_CHECK saves. Default: a temporary folder."),
+        Option("UNITY_BOUNDS", bool, False, "Check every index of tensor programs at run time; a wrong one is E614."),
         Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),
         Option(
             "UNITY_CACHE",

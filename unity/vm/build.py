@@ -24,16 +24,18 @@ from ..script.reader.module import parse
 from ..support.collector import no_collection, young_collection
 from ..support.deep import deep_recursion
 from ..support.errors import VMError
-from ..support.options import int_option
+from ..support.options import bool_option, int_option
 from ..support.progress import Progress
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pass, PassContext, Pipeline
+from ..transform.bounds import check_bounds
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.releases import Releases, module_constants
 from ..transform.rules.base import scheduled_for
+from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
-from ..transform.tir.pipeline import CPU_PIPELINE
+from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
 from ..transform.traced import peek
 from .bytecode import Program
 from .compiler.module import compile_module
@@ -74,20 +76,23 @@ def compile(
     source = bind_shared(as_module(mod))  # before anything visits every place
     chosen = make_target(target)
     passes = _passes(pipeline)
+    lowering = tir_pipeline or (CHECKED_CPU_PIPELINE if bool_option("UNITY_BOUNDS") else CPU_PIPELINE)
     named = chosen.mattr if chosen.mcpu or chosen.mattr else None
     with Progress("compiling") as progress, chosen, scheduled_for(named), young_collection():
         remembered, made = None, None
         options = {"target": str(chosen), "exec_mode": exec_mode}
         if discard_parameters is False:
             with no_collection():
-                remembered = remembered_build(source, passes, tir_pipeline or CPU_PIPELINE, chosen, exec_mode)
+                remembered = remembered_build(source, passes, lowering, chosen, exec_mode)
                 made = None if remembered is None else remembered.load(chosen, options)
         if made is None:
             if int_option("UNITY_VERIFY") >= 1:
                 verify(source)
             traced = source if remembered is None else remembered.traced()
+            if instrument_bounds not in lowering:
+                traced = check_bounds(traced)
             releases = _releases(source, discard_parameters)
-            made = _made(traced, passes, tir_pipeline or CPU_PIPELINE, chosen, options, progress, releases)
+            made = _made(traced, passes, lowering, chosen, options, progress, releases)
             if remembered is not None:
                 remembered.keep(made)
     made.describe = lambda: module_text(source)

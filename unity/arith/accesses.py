@@ -1,0 +1,283 @@
+"""The buffer accesses of a tensor program, each with the conditions under which it happens, judged as the walk meets it.
+
+`judge(fn)` gives the verdicts of all accesses that are not certainly inside. Here: scopes and guards. Not here: what follows from
+them (`access_proof.py`). A condition that reads memory the program writes is forgotten, since it need not hold any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..ir.buffer import Buffer
+from ..ir.build import add, const, dtype_of, eq, logical_not
+from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.function import PrimFunc
+from ..ir.scalar import And, BufferLoad, IterVar, Let, Or, Select
+from ..ir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Bind,
+    BlockRealize,
+    Break,
+    BufferStore,
+    Continue,
+    Evaluate,
+    For,
+    IfThenElse,
+    Return,
+    SeqStmt,
+    Stmt,
+    While,
+)  # fmt: skip
+from ..ir.types import Expr, PointerType, prim_type
+from ..ir.walk import children, collect
+from ..support.deep import deep_recursion
+from .access_proof import Access, AccessVerdict, Judge, Loop, Scope, lane_of
+
+_LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))
+_ADDRESSES = frozenset(("T.address_of", "T.prefetch"))
+
+
+def judge(fn: PrimFunc) -> tuple[list[AccessVerdict], int]:
+    """The verdicts of the accesses that are not proved to be inside, and how many accesses there are."""
+    with deep_recursion():
+        walk = _Walk(fn)
+        walk.stmt(fn.body)
+    return walk.found, walk.count
+
+
+def _op_name(expr: Any) -> str:
+    return expr.op.name if type(expr) is Call and type(expr.op) is Op else ""
+
+
+def _is_pointer(arg: Any) -> bool:
+    return isinstance(arg, Var) and (type(arg.ty) is PointerType or dtype_of(arg).code == "handle")
+
+
+def _leaves(stmt: Stmt) -> bool:
+    """Does control never go on behind the statement?"""
+    if type(stmt) is SeqStmt:
+        return bool(stmt.stmts) and _leaves(stmt.stmts[-1])
+    return type(stmt) in (Break, Continue, Return) or (type(stmt) is Evaluate and _op_name(stmt.value) in _LEAVE)
+
+
+class _Walk:
+    """One walk over a program. ``scope`` is what holds where the walk is."""
+
+    def __init__(self, fn: PrimFunc) -> None:
+        nodes = collect(fn.body, (BufferStore, Call, Break, Continue, Return))
+        written = {node.buffer.data for node in nodes if type(node) is BufferStore}
+        opaque = not fn.attrs.get("tir.noalias", True)
+        leaves = False
+        for node in nodes:
+            if type(node) is Call and any([_is_pointer(arg) for arg in node.args]):
+                opaque = True
+            leaves = leaves or type(node) in (Break, Continue, Return) or _op_name(node) in _LEAVE
+        self.written = None if opaque else written
+        self.scope = Scope(uncertain=leaves)
+        self.judge = Judge(fn)
+        self.found: list[AccessVerdict] = []
+        self.count = 0
+
+    # ---- scope
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Forget at the end which guards and loops were met inside."""
+        scope = self.scope
+        guards, loops, uncertain = len(scope.guards), len(scope.loops), scope.uncertain
+        try:
+            yield
+        finally:
+            del scope.guards[guards:], scope.loops[loops:]
+            scope.uncertain = uncertain
+
+    def lasting(self, expr: Expr) -> bool:
+        """True for a value that no store of the program changes."""
+        loads = collect(expr, BufferLoad)
+        return not loads or (self.written is not None and not any([load.buffer.data in self.written for load in loads]))
+
+    def guard(self, cond: Expr) -> None:
+        """From here on the condition held when it was evaluated."""
+        if type(cond) is IntImm and cond.value:
+            return
+        if self.lasting(cond) and dtype_of(cond).lanes == 1:
+            self.scope.guards.append(cond)
+        else:
+            self.scope.uncertain = True
+
+    def bind(self, var: Var, value: Expr) -> None:
+        """A variable that equals a value."""
+        if self.lasting(value):
+            self.scope.values[var] = value
+
+    def loop(self, var: Var, low: Expr, extent: Expr, step: Expr | None) -> None:
+        """A variable that runs over a range."""
+        loop = Loop(var, low, extent, step)
+        self.scope.loops.append(loop)
+        self.scope.ranges[var] = loop
+
+    # ---- statements
+
+    def stmt(self, stmt: Any) -> None:
+        kind = type(stmt)
+        if kind is SeqStmt:
+            for part in stmt.stmts:
+                self.stmt(part)
+                if type(part) is IfThenElse and part.else_case is None and _leaves(part.then_case):
+                    self.guard(logical_not(part.cond))
+        elif kind is BufferStore:
+            self.store(stmt)
+        elif kind is For:
+            self.expr(stmt.min)
+            self.expr(stmt.extent)
+            with self.inside():
+                self.loop(stmt.loop_var, stmt.min, stmt.extent, stmt.step)
+                self.stmt(stmt.body)
+        elif kind is IfThenElse:
+            self.expr(stmt.cond)
+            with self.inside():
+                self.guard(stmt.cond)
+                self.stmt(stmt.then_case)
+            if stmt.else_case is not None:
+                with self.inside():
+                    self.guard(logical_not(stmt.cond))
+                    self.stmt(stmt.else_case)
+        elif kind is BlockRealize:
+            self.block(stmt)
+        elif kind is Bind:
+            self.expr(stmt.value)
+            self.bind(stmt.var, stmt.value)
+        elif kind is AssertStmt:
+            self.expr(stmt.cond)
+            self.guard(stmt.cond)
+        elif kind is Evaluate:
+            if _op_name(stmt.value) == "T.assume":
+                self.guard(stmt.value.args[0])
+            else:
+                self.expr(stmt.value)
+        elif kind is While:
+            with self.inside():
+                self.scope.uncertain = True
+                self.expr(stmt.cond)
+                self.guard(stmt.cond)
+                self.stmt(stmt.body)
+        elif kind is AttrStmt:
+            with self.inside():
+                if stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar:
+                    if stmt.node.var not in self.scope.ranges:
+                        self.loop(stmt.node.var, const(0, dtype_of(stmt.node.var)), stmt.value, None)
+                self.stmt(stmt.body)
+        elif kind is AllocBuffer:
+            for extent in stmt.buffer.shape:
+                self.expr(extent)
+        elif kind is Return and stmt.value is not None:
+            self.expr(stmt.value)
+
+    def store(self, stmt: BufferStore) -> None:
+        self.expr(stmt.value)
+        for index in stmt.indices:
+            self.expr(index)
+        self.access(stmt, "writes", stmt.predicate)
+
+    def block(self, stmt: BlockRealize) -> None:
+        block = stmt.block
+        with self.inside():
+            for iter_var, value in zip(block.iter_vars, stmt.iter_values):
+                self.expr(value)
+                self.bind(iter_var.var, value)
+            self.expr(stmt.predicate)
+            self.guard(stmt.predicate)
+            for match in block.match_buffers:
+                self.count += 1
+                for axis, (bounds, extent) in enumerate(zip(match.source.region, match.source.buffer.shape)):
+                    past = add(bounds.min, bounds.extent)
+                    self.judged(Access(match, match.source.buffer, axis, bounds.min, past, extent, "views"))
+                dropped = len(match.source.region) - len(match.buffer.shape)
+                for given, bounds in zip(match.buffer.shape, match.source.region[max(dropped, 0) :]):
+                    if isinstance(given, Var):
+                        self.bind(given, bounds.extent)
+            if block.init is not None:
+                with self.inside():
+                    for iter_var in block.iter_vars:
+                        if iter_var.kind == "R" and iter_var.dom is not None:
+                            self.guard(eq(iter_var.var, iter_var.dom.min))
+                    self.stmt(block.init)
+            self.stmt(block.body)
+
+    # ---- expressions
+
+    def under(self, cond: Expr, expr: Expr) -> None:
+        """An expression that is evaluated where a condition holds."""
+        with self.inside():
+            self.guard(cond)
+            self.expr(expr)
+
+    def expr(self, expr: Any) -> None:
+        """Judge the accesses of an expression."""
+        kind = type(expr)
+        if kind is Var or kind is IntImm or Expr not in kind.__mro__:
+            return
+        name = _op_name(expr)
+        if kind is BufferLoad:
+            for index in expr.indices:
+                self.expr(index)
+            self.access(expr, "reads", expr.predicate)
+        elif kind is And or kind is Or:
+            self.expr(expr.a)
+            self.under(expr.a if kind is And else logical_not(expr.a), expr.b)
+        elif kind is Select or name == "T.if_then_else":
+            cond, yes, no = expr.args if kind is Call else (expr.cond, expr.true_value, expr.false_value)
+            self.expr(cond)
+            self.under(cond, yes)
+            self.under(logical_not(cond), no)
+        elif kind is Let:
+            self.expr(expr.value)
+            self.bind(expr.var, expr.value)
+            self.expr(expr.body)
+        elif name in _ADDRESSES:  # an address behind the end is none that is read
+            for arg in expr.args:
+                for part in getattr(arg, "indices", (arg,)):
+                    self.expr(part)
+        else:
+            for child in children(expr):
+                self.expr(child)
+
+    def access(self, node: Any, verb: str, predicate: Expr | None) -> None:
+        """Judge one load or store, axis by axis."""
+        buffer: Buffer = node.buffer
+        self.count += 1
+        if len(node.indices) != len(buffer.shape):
+            return
+        vectors = [index for index in node.indices if dtype_of(index).lanes > 1 or dtype_of(index).scalable]
+        if not vectors and predicate is None:
+            for axis, (index, extent) in enumerate(zip(node.indices, buffer.shape)):
+                self.judged(Access(node, buffer, axis, index, None, extent, verb))
+            return
+        lane = Var(
+            "lane", prim_type((vectors or node.indices)[0].ty.dtype.element if vectors or node.indices else "int64")
+        )
+        with self.inside():
+            lanes = dtype_of(vectors[0]).lanes if vectors and not dtype_of(vectors[0]).scalable else 0
+            self.loop(lane, const(0, dtype_of(lane)), const(lanes, dtype_of(lane)), None)
+            if predicate is not None:
+                mask = lane_of(predicate, lane)
+                if mask is None:
+                    self.scope.uncertain = True
+                else:
+                    self.guard(mask)
+            for axis, (index, extent) in enumerate(zip(node.indices, buffer.shape)):
+                single = lane_of(index, lane) if dtype_of(index).lanes > 1 else index
+                self.judged(Access(node, buffer, axis, single if lanes else None, None, extent, verb))
+
+    def judged(self, access: Access) -> None:
+        """Note an access that is not certainly inside."""
+        verdict = self.judge(access, self.scope)
+        if verdict is not None:
+            self.found.append(verdict)
+
+
+__all__ = ["judge"]
