@@ -58,9 +58,12 @@ from unity.ir import (
     VarBinding,
     While,
     build as b,
+    collect,
     op,
     prim_type,
+    replace,
     seq,
+    substitute,
 )  # fmt: skip
 from unity.ir.builder import join_branches, make_call
 from unity.ir.expr import BindingBlock
@@ -389,6 +392,21 @@ def random_prim_func(rng: random.Random, native: bool = False) -> Program:
     sizes = [tuple([s.value for s in x.shape]) for x in buffers]
     args = [array(rng, size, x.dtype.name) for size, x in zip(sizes, buffers)]
     return Program(IRModule({"main": fn}, {}, {}), "main", args, list(range(len(inputs), len(buffers))))
+
+
+def with_symbol(program: Program, rng: random.Random) -> Program:
+    """The program with one size of its arguments as a symbol, in the shapes of its temporaries too, done twice in a loop that
+    holds them: what passes copy then allocates as much as a symbol says."""
+    fn = program.mod["main"]
+    buffers = collect(fn, Buffer)
+    given = {s.value for x in fn.buffer_map.values() for s in x.shape}
+    held = {s.value for x in buffers if x not in fn.buffer_map.values() for s in x.shape}
+    size = rng.choice(sorted(given & held or given))
+    n, again = Var("n", I64), Var("again", I64)
+    shapes = {x: tuple([n if s.value == size else s for s in x.shape]) for x in buffers}
+    made = substitute(fn, {x: replace(x, shape=shape) for x, shape in shapes.items()})
+    body = For(again, i64(0), i64(2), rng.choice(("serial", "unrolled")), made.body)
+    return Program(IRModule({"main": replace(made, body=body)}, {}, {}), "main", program.args, program.outputs)
 
 
 # ---- graph functions

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from generate import random_module, random_prim_func
+from generate import random_module, random_prim_func, with_symbol
 from graph_programs import graph_inputs, graph_program
 from hostile_programs import hostile_inputs, hostile_program
 
@@ -160,6 +160,12 @@ def _program(rng: random.Random) -> Made:
     return made.mod, [made.args]
 
 
+def symbolic(rng: random.Random) -> Made:
+    """A tensor program that allocates as much as a symbol says."""
+    made = with_symbol(random_prim_func(rng, native=True), rng)
+    return made.mod, [made.args]
+
+
 SOURCES: tuple[Callable[[random.Random], Made], ...] = (
     _hostile,
     _hostile,
@@ -168,6 +174,7 @@ SOURCES: tuple[Callable[[random.Random], Made], ...] = (
     _builder,
     _lowered,
     _program,
+    symbolic,
 )
 
 

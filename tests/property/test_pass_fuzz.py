@@ -7,20 +7,29 @@ from collections import Counter
 
 import pytest
 from hostile_programs import hostile_inputs, hostile_program
-from pass_fuzz import CHAINS, LAST, OTHERS, SETTLES, trial
+from pass_fuzz import CHAINS, LAST, OTHERS, SETTLES, sequence, symbolic, trial, walk
 
 from unity.script import parse
 from unity.transform import Pipeline
 from unity.transform.library import PASSES
 
 
-@pytest.mark.parametrize("first", range(700, 724, 6))
+@pytest.mark.parametrize("first", range(706, 730, 6))
 def test_random_sequences(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + 6):
         fault = trial(seed, counts)
         assert fault is None, f"{fault.kind} {fault.step}\n{fault.text}"
     assert counts["changes"] > 5
+
+
+def test_programs_that_allocate_as_much_as_a_symbol_says() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(3, 8):
+        rng = random.Random(seed)
+        fault = walk(symbolic(rng), sequence(rng, alone=True), counts, rng)
+        assert fault is None, f"seed {seed}: {fault.kind} {fault.step}\n{fault.text}"
+    assert counts["compiled"] == 5
 
 
 def test_all_passes_are_tried() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..support.source import Span
-from .node import Aside, Def, Derived, Node, node
+from .node import Aside, Def, Derived, Node, Own, node
 from .types import Expr, FuncType, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 
 
@@ -237,7 +237,7 @@ class Binding(Node):
 class VarBinding(Binding):
     """``var = value``."""
 
-    var: Def[Var]
+    var: Own[Var]
     value: Expr
     span: Aside[Span | None] = None
 

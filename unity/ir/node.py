@@ -19,12 +19,15 @@ _C = TypeVar("_C", bound=type)
 
 Def = Annotated[_T, "def"]
 """The field binds the variables or buffers it holds (and the symbols its types show first)."""
+Own = Annotated[_T, "own"]
+"""The field binds the variables or buffers it holds alone: the symbols of their types and shapes come from outside."""
 Aside = Annotated[_T, "aside"]
 """The field is no part of the meaning: spans, hints. Neither walked nor compared."""
 Derived = Annotated[_T, "derived"]
 """The field follows from the others: rewritten with them, not compared."""
 
-PLAIN, DEF, DERIVED, LEAF, ASIDE = "plain", "def", "derived", "leaf", "aside"
+PLAIN, DEF, OWN, DERIVED, LEAF, ASIDE = "plain", "def", "own", "derived", "leaf", "aside"
+BINDING = (DEF, OWN)
 _LEAF_TYPES = {
     "str",
     "int",
@@ -100,6 +103,8 @@ def script_hook(name: str) -> Any:
 def _role(annotation: str) -> str:
     if annotation.startswith("Def["):
         return DEF
+    if annotation.startswith("Own["):
+        return OWN
     if annotation.startswith("Aside["):
         return ASIDE
     if annotation.startswith("Derived["):
@@ -114,7 +119,9 @@ def node(cls: _C) -> _C:
     plan = tuple((f.name, _role(str(f.type))) for f in fields(made) if f.init)
     made.plan = plan
     walked = [(name, role) for name, role in plan if role not in (LEAF, ASIDE)]
-    made.walked = tuple(sorted(walked, key=lambda item: item[1] != DEF))  # what a node binds comes before its uses
+    made.walked = tuple(
+        sorted(walked, key=lambda item: item[1] not in BINDING)
+    )  # what a node binds comes before its uses
     return made  # type: ignore[no-any-return]
 
 

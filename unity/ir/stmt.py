@@ -8,7 +8,7 @@ from ..ffi.tensor import Tensor
 from ..support.source import Span
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Var
-from .node import Aside, Def, Node, node
+from .node import Aside, Def, Node, Own, node
 from .scalar import IterVar
 from .types import Expr
 
@@ -101,7 +101,7 @@ class Bind(Stmt):
 class AllocBuffer(Stmt):
     """Memory for ``buffer`` until the end of the sequence."""
 
-    buffer: Def[Buffer]
+    buffer: Own[Buffer]
     annotations: dict[str, Any] | None = None
     span: Aside[Span | None] = None
 
@@ -110,7 +110,7 @@ class AllocBuffer(Stmt):
 class AllocConst(Stmt):
     """``buffer`` holds constant data."""
 
-    buffer: Def[Buffer]
+    buffer: Own[Buffer]
     data: Tensor
     span: Aside[Span | None] = None
 
@@ -119,7 +119,7 @@ class AllocConst(Stmt):
 class DeclBuffer(Stmt):
     """``buffer`` is a view of memory whose pointer exists already (``buffer.data``)."""
 
-    buffer: Def[Buffer]
+    buffer: Own[Buffer]
     span: Aside[Span | None] = None
 
 
@@ -173,7 +173,7 @@ class Block(Stmt):
     iter_vars: tuple[IterVar, ...]
     reads: tuple[BufferRegion, ...] | None
     writes: tuple[BufferRegion, ...] | None
-    alloc_buffers: Def[tuple[Buffer, ...]]
+    alloc_buffers: Own[tuple[Buffer, ...]]
     match_buffers: tuple[MatchBufferRegion, ...]
     annotations: dict[str, Any]
     name: str

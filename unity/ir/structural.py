@@ -13,11 +13,12 @@ from ..ffi.tensor import Tensor
 from ..support.deep import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer
-from .expr import GlobalVar, Op, ShapeExpr, Var
+from .expr import GlobalVar, Op, Var
 from .module import IRModule
-from .node import ASIDE, DEF, DERIVED, LEAF, Node
+from .node import ASIDE, BINDING, DEF, DERIVED, LEAF, Node
 from .scalar import Let
-from .types import PrimType, Type
+from .stmt import DeclBuffer
+from .types import PrimType
 
 
 class _Different(Exception):
@@ -95,8 +96,9 @@ class _Comparer:
             if a.dtype is not b.dtype:
                 raise _Different(f"{a.dtype.name} against {b.dtype.name}")
             return
-        defining = defining and isinstance(a, (Type, ShapeExpr))
-        ordered = sorted(a.plan, key=lambda item: item[1] is not DEF) if a.walked else a.plan
+        if kind is DeclBuffer:
+            self.value(a.buffer.data, b.buffer.data, False)
+        ordered = sorted(a.plan, key=lambda item: item[1] not in BINDING) if a.walked else a.plan
         for name, role in ordered:
             if role is ASIDE or role is DERIVED:
                 continue
@@ -108,7 +110,7 @@ class _Comparer:
                     if not plain_equal(x, y):
                         raise _Different(f"{shown(x)} against {shown(y)}")
                 else:
-                    self.value(x, y, role is DEF or defining)
+                    self.value(x, y, role in BINDING)
             except _Different as difference:
                 difference.path.append(f".{name}")
                 raise
@@ -135,7 +137,7 @@ class _Comparer:
         self.bind(a, b)
         if isinstance(a, Var):
             try:
-                self.value(a.ty, b.ty, True)
+                self.value(a.ty, b.ty, False)
             except _Different as difference:
                 difference.path.append(".ty")
                 raise
@@ -145,7 +147,7 @@ class _Comparer:
                 if role is ASIDE or name == "name":
                     continue
                 try:
-                    self.value(getattr(a, name), getattr(b, name), True)
+                    self.value(getattr(a, name), getattr(b, name), name == "data")
                 except _Different as difference:
                     difference.path.append(f".{name}")
                     raise
@@ -271,8 +273,8 @@ class _Hasher:
                 return hash(("free", id(node)))
             self.numbers[node] = len(self.numbers)
             if isinstance(node, Var):
-                return hash(("def", self.value(node.ty, True)))
-            parts = [self.value(getattr(node, n), True) for n, r in node.plan if r is not ASIDE and n != "name"]
+                return hash(("def", self.value(node.ty)))
+            parts = [self.value(getattr(node, n), n == "data") for n, r in node.plan if r is not ASIDE and n != "name"]
             return hash(("buffer", *parts))
         kind = type(node)
         if kind is IRModule:
@@ -283,16 +285,15 @@ class _Hasher:
             return hash(tuple(parts))
         if kind is GlobalVar or kind is Op:
             return hash((kind.__name__, node.name))
-        defining = defining and isinstance(node, (Type, ShapeExpr))
         parts = [hash(kind.__name__)]
-        ordered = sorted(node.plan, key=lambda item: item[1] is not DEF) if node.walked else node.plan
+        ordered = sorted(node.plan, key=lambda item: item[1] not in BINDING) if node.walked else node.plan
         for name, role in ordered:
             if role is ASIDE or role is DERIVED:
                 continue
             if role is DEF:
                 for symbol in bound_symbols(getattr(node, name)):
                     self.node(symbol, True)
-            parts.append(self.value(getattr(node, name), role is DEF or defining))
+            parts.append(self.value(getattr(node, name), role in BINDING))
         if kind is Let:
             self.numbers.pop(node.var, None)
         return hash(tuple(parts))

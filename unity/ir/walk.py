@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .binders import bound_symbols
-from .buffer import Buffer
-from .expr import DataflowVar, ShapeExpr, Var, VarBinding
+from .buffer import Buffer, MatchBufferRegion
+from .expr import DataflowVar, MatchCast, ShapeExpr, Var, VarBinding
 from .function import Function
-from .node import DEF, Node
+from .node import BINDING, DEF, OWN, Node
 from .stmt import DeclBuffer, SeqStmt, Stmt
 from .types import Expr, Type
 
@@ -65,9 +65,9 @@ def _map_value(value: Any, visit: Visit) -> Any:
 
 
 def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
-    """The node with each child replaced by ``visit(child)`` (``define(child)`` in Def fields); the same object if none changed.
+    """The node with each child replaced by ``visit(child)`` (``define(child)`` in binding fields); the same object if none changed.
 
-    Def fields come first, so that what a node binds is known before its other children are visited.
+    Binding fields come first, so that what a node binds is known before its other children are visited.
     """
     changes: dict[str, Any] | None = None
     define = define or visit
@@ -75,7 +75,7 @@ def rebuild(node: Any, visit: Visit, define: Visit | None = None) -> Any:
         old = getattr(node, name)
         if old is None:
             continue
-        way = define if role is DEF else visit
+        way = define if role in BINDING else visit
         new = way(old) if isinstance(old, Node) else _map_value(old, way)
         if new is not old:
             if changes is None:
@@ -129,14 +129,12 @@ class Rewriter:
         entered = self.enter(node)
         if entered is not None:
             return entered
-        if self.fresh and type(node) is DeclBuffer:  # a view defines itself alone: pointer and sizes come from outside
-            for child in children(node.buffer):
-                if type(child) is Var:
-                    self.mapping.setdefault(child, child)
         if self.fresh:
+            for var in _given(node):
+                self.mapping.setdefault(var, var)
             for name, role in node.walked:
                 if role is DEF:
-                    self._define_symbols(tuple(bound_symbols(getattr(node, name))))
+                    self.define_symbols(getattr(node, name))
         return self.leave(rebuild(node, self.visit, self.define) if node.walked else node)
 
     def enter(self, node: Any) -> Any | None:
@@ -154,7 +152,7 @@ class Rewriter:
         if kind is Var or kind is DataflowVar:
             if node in self.mapping:
                 return self.mapping[node]
-            ty = self._defined_type(node.ty) if node.ty.walked else node.ty
+            ty = self.visit(node.ty) if node.ty.walked else node.ty
             if ty is node.ty and not self.fresh:
                 return node
             new = kind(node.name, ty, node.span)
@@ -165,7 +163,6 @@ class Rewriter:
                 return self.mapping[node]
             if self.fresh:
                 self.define(node.data)
-                self._define_symbols((node.shape, node.strides, node.elem_offset))
             new = rebuild(node, self.visit)
             if new is node and self.fresh:
                 new = Buffer(*[getattr(node, name) for name, _ in node.plan])
@@ -175,25 +172,24 @@ class Rewriter:
         if node.is_reference:
             return self.mapping.get(node, node)
         if isinstance(node, Type):
-            return self._defined_type(node)
+            return self.visit(node)
         return self.leave(rebuild(node, self.visit, self.define)) if node.walked else node
 
-    def _defined_type(self, ty: Type) -> Any:
-        """A type in a binding position: with ``fresh`` the symbols it shows first are made new."""
-        if self.fresh:
-            for name, _ in ty.walked:
-                self._define_symbols(getattr(ty, name))
-        return self.visit(ty)
+    def define_symbols(self, binding: Any) -> None:
+        """Redefine the symbols that a type or a buffer in a binding position shows."""
+        for symbol in bound_symbols(binding):
+            self.define(symbol)
 
-    def _define_symbols(self, value: Any) -> None:
-        if type(value) is Var:
-            self.define(value)
-        elif type(value) is tuple:
-            for item in value:
-                self._define_symbols(item)
-        elif isinstance(value, (Type, ShapeExpr)):
-            for name, _ in value.walked:
-                self._define_symbols(getattr(value, name))
+
+def _given(node: Any) -> list[Var]:
+    """Variables that come from outside a node although it looks as if it bound them: the pointer of a view; the sizes that what
+    is matched has already."""
+    kind = type(node)
+    if kind is DeclBuffer:
+        return [node.buffer.data]
+    if kind is MatchBufferRegion:
+        return used_vars(node.source)
+    return used_vars(node.value) if kind is MatchCast else []
 
 
 class StatementRewriter(Rewriter):
@@ -308,16 +304,20 @@ class _FreeVars:
             if self.in_types and node.var.ty.walked:
                 self.visit(node.var.ty)
             return
-        if type(node) is DeclBuffer:  # a view: its pointer and sizes come from outside
-            for child in children(node.buffer):
-                self.visit(child)
+        for var in _given(node):
+            self.visit(var)
         for name, role in node.walked:
             value = getattr(node, name)
             if role is DEF:
                 self.bound.update(bound_symbols(value))
                 self.define(value)
+            elif role is OWN:
+                for buffer in value if type(value) is tuple else (value,):
+                    self.bound |= {buffer, buffer.data}
+                    for child in children(buffer):
+                        self.visit(child)
         for name, role in node.walked:
-            if role is not DEF:
+            if role not in BINDING:
                 self.value(getattr(node, name))
 
     def value(self, value: Any) -> None:

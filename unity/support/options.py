@@ -23,7 +23,10 @@ OPTIONS: dict[str, Option] = {
     for option in (
         Option("UNITY_CHECKED", bool, False, "Freeze IR nodes and check rewriters for duplicated work (tests)."),
         Option(
-            "UNITY_VERIFY", int, 1, "Verify the module: 0 never, 1 after parsing and at the end, 2 after every pass."
+            "UNITY_VERIFY",
+            int,
+            1,
+            "Verify the module: 0 never, 1 when it is parsed, compiled, and where code generation fails, 2 after every pass.",
         ),
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
         Option("UNITY_PRINT", str, "", "Names of passes (* for all): print the module before and after them."),

@@ -169,16 +169,21 @@ class PassContext:
             instrument.failed(step, mod)
 
 
+def watched_by(*more: Instrument) -> PassContext:
+    """The context in force with more instruments."""
+    outer = PassContext.current()
+    return PassContext(
+        *outer.instruments, *more,
+        opt_level=outer.opt_level, required_pass=outer.required, disabled_pass=outer.disabled,
+    )  # fmt: skip
+
+
 @contextmanager
 def traced_passes() -> Iterator[TimeInstrument]:
     """Collect the seconds of the passes run inside."""
     timer = TimeInstrument()
-    outer = PassContext.current()
-    with PassContext(
-        *outer.instruments, timer,
-        opt_level=outer.opt_level, required_pass=outer.required, disabled_pass=outer.disabled,
-    ):  # fmt: skip
+    with watched_by(timer):
         yield timer
 
 
-__all__ = ["PASSES", "PassContext", "own_name", "traced_passes"]
+__all__ = ["PASSES", "PassContext", "own_name", "traced_passes", "watched_by"]

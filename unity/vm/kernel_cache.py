@@ -20,13 +20,15 @@ from ..ffi.object_cache import content_key, object_cache, package_state
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node
+from ..ir.verify import verify
 from ..support.deep import deep_recursion
+from ..support.errors import CodegenError
 from ..support.graph import strongly_connected
-from ..support.options import str_option
+from ..support.options import int_option, str_option
 from ..support.progress import Progress
 from ..target.cpu.codegen import (
     KernelLibrary,
-    build_kernels,
+    KernelText,
     callees,
     compile_kernel_text,
     compile_options,
@@ -36,6 +38,8 @@ from ..target.cpu.codegen import (
 from ..target.cpu.imported import imported_texts
 from ..target.target import Target
 from ..transform.base import PassContext, Pipeline
+from ..transform.context import watched_by
+from ..transform.instruments import VerifyInstrument
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .codec import read_signature, signature_data
@@ -77,7 +81,7 @@ def compile_kernels(
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
     progress.at("tensor programs", 0, len(functions))
     if is_watched() or target.kind != "llvm" or not is_own(pipeline):
-        library = build_kernels(lower_prim_funcs(functions, pipeline), target)
+        library = compile_kernel_text(_written(functions, pipeline, target))
         return CompiledKernels((library.object,), library.signatures, library.symbols)
     return _Kernels(pipeline, target, progress).compile(functions)
 
@@ -130,15 +134,14 @@ class _Kernels:
         if len(missing) < 2 or processors() < 2:
             for done, key in enumerate(missing):
                 self.at(key, done, missing)
-                self.keep(key, compile_kernel_text(write_kernels(self.lowered(key), self.target, _suffix(key))))
+                self.keep(key, compile_kernel_text(self.written(key)))
             return
         workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-llvm")
         try:
             started: list[tuple[str, Future[KernelLibrary]]] = []
             for done, key in enumerate(missing):
                 self.at(key, done, missing)
-                text = write_kernels(self.lowered(key), self.target, _suffix(key))
-                started.append((key, workers.submit(compile_kernel_text, text)))
+                started.append((key, workers.submit(compile_kernel_text, self.written(key))))
             for key, future in started:
                 self.progress.at("machine code", len(missing) - 1, len(missing))
                 self.keep(key, future.result())
@@ -149,9 +152,9 @@ class _Kernels:
         """Tell which program is being lowered."""
         self.progress.at(next(iter(self.groups[key])), done, len(missing))
 
-    def lowered(self, key: str) -> dict[str, PrimFunc]:
-        """The programs of a group, lowered."""
-        return lower_prim_funcs(self.groups[key], self.pipeline)
+    def written(self, key: str) -> KernelText:
+        """The programs of a group as LLVM IR."""
+        return _written(self.groups[key], self.pipeline, self.target, _suffix(key))
 
     def keep(self, key: str, library: KernelLibrary) -> None:
         """Remember a group: its table here, the object under the key of its text, where ``compile_ir`` left it."""
@@ -172,6 +175,19 @@ class _Kernels:
             return None
         signatures = {name: read_signature(value) for name, _, value in rows}
         return CompiledKernels((data,), signatures, {name: symbol for name, symbol, _ in rows})
+
+
+def _written(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, suffix: str = "") -> KernelText:
+    """Lower tensor programs and write them as LLVM IR. Where that cannot be done because a pass left what is no program, a second
+    run names the pass (E904), and E340 and others say what programs were none before it."""
+    try:
+        return write_kernels(lower_prim_funcs(functions, pipeline), target, suffix)
+    except CodegenError:
+        if int_option("UNITY_VERIFY") >= 1:
+            verify(IRModule(dict(functions), {}, {}))
+            with watched_by(VerifyInstrument(verify)):
+                lower_prim_funcs(functions, pipeline)
+        raise
 
 
 def _suffix(key: str) -> str:

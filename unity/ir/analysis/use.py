@@ -22,7 +22,7 @@ from ..expr import (
     VarBinding,
 )
 from ..function import Function, PrimFunc
-from ..node import DEF, Node
+from ..node import BINDING, DEF, OWN, Node
 from ..scalar import BufferLoad
 from ..stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer
 from ..types import Expr, PrimType
@@ -54,14 +54,8 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
     def add(value: Any, owner: Node) -> None:
         if isinstance(value, (Var, Buffer)):
             found.setdefault(value, owner)
-            if isinstance(value, Buffer):
+            if isinstance(value, Buffer) and type(owner) is not DeclBuffer:
                 found.setdefault(value.data, owner)
-                for symbol in (*value.shape, *value.strides, value.elem_offset):
-                    if type(symbol) is Var:
-                        found.setdefault(symbol, owner)
-            else:
-                for symbol in bound_symbols(value.ty):
-                    found.setdefault(symbol, owner)
         elif type(value) is tuple:
             for item in value:
                 add(item, owner)
@@ -71,8 +65,10 @@ def definitions(root: Node) -> dict[Var | Buffer, Node]:
 
     def visit(node: Node) -> None:
         for name, role in node.walked:
-            if role is DEF:
+            if role in BINDING:
                 add(getattr(node, name), node)
+            if role is DEF:
+                add(tuple(bound_symbols(getattr(node, name))), node)
 
     post_order(root, visit)
     return found
@@ -99,10 +95,11 @@ def use_counts(root: Node) -> dict[Var | Buffer, int]:
             counts[node] = counts.get(node, 0) + 1
             continue
         for name, role in node.walked:
-            if role is not DEF:
-                stack.extend(_nodes(getattr(node, name)))
-            else:
-                stack.extend([n for n in _nodes(getattr(node, name)) if not n.is_reference])
+            held = _nodes(getattr(node, name))
+            if role is OWN:  # sizes are used, and so is the pointer of a view
+                for buffer in [b for b in held if type(b) is Buffer]:
+                    stack.extend([n for n in children(buffer) if n is not buffer.data or type(node) is DeclBuffer])
+            stack.extend(held if role not in BINDING else [n for n in held if not n.is_reference])
     return counts
 
 

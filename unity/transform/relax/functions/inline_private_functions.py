@@ -50,7 +50,7 @@ class _Copy(Rewriter):
 
     def define(self, node: Any) -> Any:
         if isinstance(node, Var) and node not in self.mapping:
-            ty = self._defined_type(node.ty) if node.ty.walked else node.ty
+            ty = self.visit(node.ty) if node.ty.walked else node.ty
             self.mapping[node] = self.kind(self.names.fresh(node.name), ty, node.span)
         return super().define(node)
 
@@ -89,8 +89,8 @@ def inline_call(call: Call, fn: Function, rewriter: GraphRewriter) -> Any:
         copy.mapping = {}
         for param, arg in zip(fn.params, args):
             if free_vars(param.ty) or is_subtype(arg.ty, param.ty) is not Answer.YES:
-                target = copy._defined_type(param.ty)
-                copy.mapping[param] = rewriter.emit_match(arg, target, param.name)
+                copy.define_symbols(param.ty)
+                copy.mapping[param] = rewriter.emit_match(arg, copy.visit(param.ty), param.name)
             else:
                 copy.mapping[param] = arg
     else:

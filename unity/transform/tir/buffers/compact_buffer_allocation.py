@@ -91,8 +91,8 @@ class _Compact(StatementRewriter):
                         self.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
                 if depth and not written_before_read(accesses, self.analyzer):
                     continue
-                fixed = _constant_size(buffer)
-                made = self.shrink(alloc, path[depth], accesses) if depth or fixed else None
+                possible = depth or self.possible_size(buffer)
+                made = self.shrink(alloc, path[depth], accesses) if possible else None
             if made is None and depth == 0:
                 return None
             return _rebuilt(path[: depth + 1], made if made is not None else seq(alloc, path[depth]))
@@ -118,6 +118,13 @@ class _Compact(StatementRewriter):
         moved = MoveAccesses(buffer, small, corner, self.analyzer)(body)
         return seq(replace(alloc, buffer=small), moved)
 
+    def possible_size(self, buffer: Buffer) -> bool:
+        """No extent is negative and the constant ones make a possible size: others keep the check of their size."""
+        constants = [extent.value for extent in buffer.shape if type(extent) is IntImm]
+        return math.prod(constants) < 1 << 40 and all(
+            [self.analyzer.can_prove_greater_equal(e, 0) for e in buffer.shape]
+        )
+
     def _axis(self, parts: list[IntSet], extent: Expr) -> tuple[Expr, Expr]:
         """(first cell, number of cells) to keep of an axis."""
         whole = (const(0, dtype_of(extent)), extent)
@@ -138,12 +145,6 @@ class _Compact(StatementRewriter):
 def _has_vectors(expr: Expr) -> bool:
     """Does a bound hold vectors (an index read from a vector): nothing is known of its lanes."""
     return any([isinstance(part.ty, PrimType) and part.ty.dtype.lanes > 1 for part in collect(expr, Expr)])
-
-
-def _constant_size(buffer: Buffer) -> bool:
-    """A shape of constants whose product is a possible size (others keep the check of their size at run time)."""
-    extents = [extent.value for extent in buffer.shape if type(extent) is IntImm]
-    return len(extents) == len(buffer.shape) and 0 <= math.prod(extents) < 1 << 40 and min(extents) >= 0
 
 
 class _Users:
