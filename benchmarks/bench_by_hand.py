@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.scheduled.by_hand import bfloat16, bfloat16_tiles, float32
 from benchmarks.scheduled.measure import build, set_num_threads
-from unity.ffi.llvm import host_features
+from unity.ffi.processor import runnable_processor
 
 SIZES = (512, 1024, 2048)
 WORK = 1e10
@@ -38,7 +38,7 @@ def timed(call: Callable[[], object]) -> float:
 
 def product(kind: str, n: int) -> None:
     """One line of the table."""
-    pairs = bfloat16_tiles if "+amx-bf16" in host_features().split(",") else bfloat16
+    pairs = bfloat16_tiles if "amx-bf16" in runnable_processor().features else bfloat16
     kernel = build((float32 if kind == "float32" else pairs)(n, n, n).mod["main"])
     dtype = np.dtype("float32") if kind == "float32" else np.dtype(ml_dtypes.bfloat16)
     rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Write every generated page of ``docs/`` and the stubs of the script namespaces. Run from the repository root.
 
+The pages show code for a target they name, whatever machine makes them.
 ``python tools/make_docs.py`` writes what is not current; ``--check`` only says so and exits 1.
 """
 
@@ -20,6 +21,8 @@ import make_option_docs  # noqa: E402
 import make_schedule_docs  # noqa: E402
 import make_stubs  # noqa: E402
 
+from unity.target.target import Target  # noqa: E402
+
 DOCS = ROOT / "docs"
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "architecture.md": make_architecture_page.build,
@@ -37,7 +40,8 @@ PAGES: dict[Path, Callable[[], str]] = {
 
 def stale() -> dict[Path, str]:
     """Files that are not current, with the text they should have."""
-    texts = {path: build() for path, build in PAGES.items()}
+    with Target(make_architecture_page.TARGET):
+        texts = {path: build() for path, build in PAGES.items()}
     return {path: text for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from unity.ffi.elf import read_symbols
 from unity.ffi.engine import CompileOptions, Engine, compile_ir, process_symbol
-from unity.ffi.llvm import assembly, host_cpu, host_features
+from unity.ffi.llvm import assembly
 from unity.ffi.object_cache import ObjectCache, content_key
+from unity.ffi.processor import host_cpu, host_features
 from unity.support.errors import FFIError
 
 ADD = "define i64 @add_k(i64 %a) {{\n  %r = add i64 %a, {}\n  ret i64 %r\n}}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unity.ffi import llvm
+from unity.ffi import processor
 
 FOUND = "+avx512f,+amx-tile,-amx-fp16,+amx-bf16,+amx-int8"
 
@@ -16,7 +16,7 @@ class _Features:
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_features_of_the_host(monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
-    monkeypatch.setattr(llvm.binding, "get_host_cpu_features", _Features)
-    monkeypatch.setattr(llvm, "allow_tiles", lambda: allowed)
+    monkeypatch.setattr(processor.binding, "get_host_cpu_features", _Features)
+    monkeypatch.setattr(processor, "allow_tiles", lambda: allowed)
     without = "+avx512f,-amx-tile,-amx-fp16,-amx-bf16,-amx-int8"
-    assert llvm.host_features.__wrapped__() == (FOUND if allowed else without)
+    assert processor.host_features.__wrapped__() == (FOUND if allowed else without)

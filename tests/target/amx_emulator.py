@@ -1,7 +1,7 @@
-"""AMX tile registers in Python: kernels compiled for a processor with AMX run on one without.
+"""AMX tile registers in Python: kernels compiled for a processor with AMX and AVX-512 run on any.
 
-``emulated(text)`` rewrites LLVM IR: each intrinsic of the tiles becomes a call of a function here, everything else stays machine
-code. The functions check what the processor would fault on. One thread: they need the interpreter's lock, which its caller holds. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
+``emulated(text)`` rewrites LLVM IR: each intrinsic of the tiles becomes a call of a function here, the dot products of AVX-512
+become plain LLVM IR, everything else stays machine code. The functions check what the processor would fault on. One thread: they need the interpreter's lock, which its caller holds. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
 volume 2, the instructions by name.
 """
 
@@ -14,6 +14,37 @@ from collections.abc import Callable
 import numpy as np
 
 _PTR, _TILE, _STRIDE = ctypes.c_void_p, ctypes.c_int8, ctypes.c_int64
+
+
+_FLOAT = "  %{0}1 = zext <32 x i16> %{0}0 to <32 x i32>\n  %{0}2 = shl <32 x i32> %{0}1, splat (i32 16)\n  %{0} = bitcast <32 x i32> %{0}2 to <32 x float>"
+DOTS = {
+    "avx512.vpdpbusd.512": (
+        4,
+        "i8",
+        "i32",
+        "  %{0} = zext <64 x i8> %{0}0 to <64 x i32>",
+        "  %{0} = sext <64 x i8> %{0}0 to <64 x i32>",
+        "mul",
+        "add",
+    ),
+    "avx512bf16.dpbf16ps.512": (2, "i16", "float", _FLOAT, _FLOAT, "fmul", "fadd"),
+}
+"""Dot products: items that a lane sums, their type and the sum's, how the left and right ones are widened, the operations."""
+
+
+def _dot(name: str, kinds: list[str]) -> str:
+    """LLVM IR of a dot product; ``kinds`` are the types of its operands."""
+    group, item, total, left, right, multiply, plus = DOTS[name]
+    whole, result = f"<{16 * group} x {total}>", f"<16 x {total}>"
+    lines = [f"  %{side}0 = bitcast {kind} %{side}_ to <{16 * group} x {item}>" for side, kind in zip("ab", kinds[1:])]
+    lines += [left.format("a"), right.format("b"), f"  %p = {multiply} {whole} %a, %b"]
+    for k in range(group):
+        places = ", ".join([f"i32 {group * i + k}" for i in range(16)])
+        lines.append(f"  %q{k} = shufflevector {whole} %p, {whole} poison, <16 x i32> <{places}>")
+        lines.append(f"  %s{k + 1} = {plus} {result} %s{k}, %q{k}")
+    params = f"{kinds[0]} %s0, {kinds[1]} %a_, {kinds[2]} %b_"
+    body = "\n".join(lines)
+    return f"\ndefine internal {result} @emulated.{name}({params}) {{\n{body}\n  ret {result} %s{group}\n}}\n"
 
 
 class Tiles:
@@ -51,6 +82,15 @@ class Tiles:
             address = ctypes.cast(function, ctypes.c_void_p).value
             call = f"  call void inttoptr (i64 {address} to ptr)({params})\n"
             text += f"\ndefine internal void @emulated.{name}({params}) noinline {{\n{call}  ret void\n}}\n"
+        for name in DOTS:
+            call = re.search(rf"@llvm\.x86\.{re.escape(name)}\((.*)\)", text)
+            if call is None:
+                continue
+            kinds = [re.match(r" *(<[^>]*>)", part).group(1) for part in call.group(1).split(",")]  # type: ignore[union-attr]
+            text = re.sub(rf"declare .*@llvm\.x86\.{re.escape(name)}\(.*\n", "", text)
+            text = text.replace(f"@llvm.x86.{name}(", f"@emulated.{name}(") + _dot(name, kinds)
+        left = sorted(set(re.findall(r"@llvm\.x86\.[\w.]*", text)))
+        assert not left, f"instructions that nobody emulates: {left}"
         return text
 
     def refuse(self, problem: str) -> None:

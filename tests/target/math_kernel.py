@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from unity.ffi.engine import Engine
-from unity.ffi.llvm import host_features
+from unity.ffi.processor import runnable_processor
 from unity.target.cpu.lanes import type_name
 from unity.target.cpu.math.library import (
     FLOAT_KINDS,
@@ -18,7 +18,7 @@ from unity.target.cpu.math.library import (
     scales_by_instruction,
 )  # fmt: skip
 
-SCALES = scales_by_instruction(host_features())
+SCALES = scales_by_instruction(runnable_processor().features)
 
 
 def kernel_text(name: str, dtype: str, lanes: int, entry: str = "kernel", scales: bool = SCALES) -> str:

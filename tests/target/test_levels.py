@@ -15,8 +15,8 @@ from test_truncation import VALUES
 
 from unity.ffi.dtype import DataType, dtype_names
 from unity.ffi.engine import CompileOptions, Engine, compile_ir
-from unity.ffi.llvm import host_features
 from unity.ffi.pool import pool_symbols
+from unity.ffi.processor import host_processor
 from unity.ir.constant import round_float
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
@@ -47,7 +47,7 @@ def target_of(level: str) -> Target:
 
 def lacked(level: str) -> bool:
     """True for a level whose code this machine cannot run."""
-    return not set(filter(None, target_of(level).required_features.split(","))) <= set(host_features().split(","))
+    return not target_of(level).processor.needed <= host_processor().features
 
 
 def link_only(text: str, level: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from unity.support.errors import CodegenError
+import unity
+from unity.ffi.processor import host_processor, named_processor, processor_in_use, runnable_processor
+from unity.support.errors import CodegenError, OptionError, VMError
 from unity.target.cpu.codegen import build_kernels
 from unity.target.target import TAGS, Target, target
 
@@ -20,7 +22,6 @@ def test_spellings_mean_the_same() -> None:
     )
     assert a.num_cores == 8 and a.mcpu == "znver4" and a.vector_bits == 512
     assert hash(a) == hash(Target("llvm -num-cores 8 -mcpu=znver4"))
-    assert Target("llvm -mattr=+avx2,+fma").features == {"avx2", "fma"}
     assert Target("llvm -vector-width=256").vector_bits == 256
 
 
@@ -46,6 +47,14 @@ def test_current_target() -> None:
         Target.current(allow_none=False)
 
 
+ADDS = """
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    with R.dataflow():
+        y = R.add(x, x)
+        R.output(y)
+    return y
+"""
 BAD = ["", "llwm", "llvm -mcppu=x", "llvm -num-cores=many", "llvm znver4", 'llvm "', {"mcpu": "x"}, {"kind": "z"}]
 
 
@@ -70,3 +79,55 @@ def test_named_processor_compiles() -> None:
 def test_other_kinds_are_refused() -> None:
     with pytest.raises(CodegenError, match="E530"):
         build_kernels({}, Target("cuda"))
+
+
+# ---- processors: what LLVM says they have, and which is in use
+
+V2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
+V3 = V2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+LEVELS = {"x86-64-v2": V2, "x86-64-v3": V3, "x86-64-v4": V4}
+"""What the levels of the x86-64 psABI ask of a processor, in LLVM's names."""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_levels_have_the_features_of_the_psabi(level: str) -> None:
+    found = Target(level).features
+    assert LEVELS[level] <= found and not found & (V4 - LEVELS[level])
+    assert Target(level).vector_bits == {"x86-64-v2": 128, "x86-64-v3": 256, "x86-64-v4": 512}[level]
+
+
+def test_features_that_are_named_are_those_of_the_target_alone() -> None:
+    found = Target("llvm -mattr=+avx2,+fma").features
+    assert {"avx", "avx2", "fma", "sse4.2"} <= found and not found & {"avx512f", "bmi2"}
+    assert "avx512vnni" not in Target("llvm -mcpu=znver4 -mattr=-avx512vnni").features
+
+
+def test_the_option_names_the_default_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processor_in_use() == runnable_processor() == Target("llvm").processor
+    for text in ("llvm -mcpu=x86-64-v2 -num-cores=3", "x86-64-v2"):
+        monkeypatch.setenv("UNITY_TARGET", text)
+        assert target() == Target(text)
+        for named in (Target("llvm").processor, processor_in_use(), runnable_processor()):
+            assert named == named_processor("x86-64-v2", "")
+        with Target("x86-64-v4"):
+            assert processor_in_use() == named_processor("x86-64-v4", "") and target() == Target("x86-64-v4")
+            assert runnable_processor() == named_processor("x86-64-v2", "")
+
+
+def test_this_process_never_runs_what_the_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNITY_TARGET", "llvm -mcpu=sapphirerapids -mattr=+avx10.2,+amx-fp8")
+    assert "amx-tile" in processor_in_use().features and runnable_processor() == host_processor()
+    made = unity.compile(unity.script.parse(ADDS))
+    with pytest.raises(VMError, match="E451"):
+        unity.VirtualMachine(made)
+
+
+@pytest.mark.parametrize(
+    "text", ["llvm -mcpu=nonsense", "lvm", "llvm -mcppu=x", "cuda", "llvm -mattr=+nonsense", 'llvm "']
+)
+def test_an_option_that_names_no_target(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("UNITY_TARGET", text)
+    for ask in (target, processor_in_use):
+        with pytest.raises(OptionError, match=r"E001.*UNITY_TARGET"):
+            ask()

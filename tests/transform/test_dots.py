@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.llvm import host_features
+from unity.ffi.processor import runnable_processor
 from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
 from unity.target.tensor_intrin import shipped
 from unity.transform.rules import Machine
 from unity.transform.rules.apply import schedule_function
-from unity.transform.rules.base import host_machine, scheduled_for
+from unity.transform.rules.base import machine_in_use
 from unity.transform.rules.packing import Packing
 
 PAIRS, BYTES = "dot_16x2_bf16_avx512_local", "dot_16x4_vnni_local"
@@ -55,8 +55,8 @@ def test_dot_products(m, k, n, types, name, constant):
     uses = k % (2 if name == PAIRS else 4) == 0 and packed_anywhere
     assert (name in found.reason) == uses
     verify(unity.IRModule({"main": found.func}, {}, {}))
-    feature = "+avx512bf16" if name == PAIRS else "+avx512vnni"
-    if uses and feature not in host_features().split(","):
+    feature = "avx512bf16" if name == PAIRS else "avx512vnni"
+    if uses and feature not in runnable_processor().features:
         pytest.skip(f"this processor has no {feature}")
     rng = np.random.default_rng(0)
     x, w = data(rng, (m, k), types[0]), data(rng, (k, n), types[1])
@@ -92,10 +92,12 @@ def test_odd_depth_and_other_machines_keep_the_plain_schedule():
 
 def test_only_features_of_the_target_are_used():
     assert {PAIRS, BYTES} <= set(shipped())
-    with scheduled_for(""):
-        assert host_machine().intrinsics == ()
-    with scheduled_for("+avx512bf16,-avx512vnni"):
-        assert host_machine().intrinsics in ((PAIRS,), ())
+    for processor, intrinsics in [
+        ("x86-64-v3", ()), ("x86-64-v4", ()), ("x86-64-v4 -mattr=+avx512bf16", (PAIRS,)), ("icelake-server", (BYTES,)),
+        ("znver4 -mattr=-avx512bf16", (BYTES,)),
+    ]:  # fmt: skip
+        with unity.Target(f"llvm -mcpu={processor}"):
+            assert machine_in_use().intrinsics == intrinsics
 
 
 def test_infinity_meets_no_padding():

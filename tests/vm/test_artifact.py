@@ -207,7 +207,6 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def test_features_that_code_for_a_named_processor_needs():
-    here = {feature for feature in unity.Target("llvm").required_features.split(",") if feature.startswith("+")}
-    assert set(unity.Target("llvm -mcpu=znver5").required_features.split(",")) == here
+    assert {"+avx512f", "+avx512vnni"} <= set(unity.Target("llvm -mcpu=znver5").required_features.split(","))
     level = set(unity.Target("llvm -mcpu=x86-64-v3 -mattr=+amx-tile").required_features.split(","))
     assert {"+avx2", "+fma", "+amx-tile"} <= level and "+avx512f" not in level

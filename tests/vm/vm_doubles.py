@@ -6,7 +6,7 @@ import numpy as np
 
 from unity.ffi.abi import BufferParam, KernelSignature, SymbolSource
 from unity.ffi.engine import CompileOptions, compile_ir
-from unity.ffi.llvm import host_features, host_triple
+from unity.ffi.processor import host_features, host_triple
 from unity.ffi.tensor import Tensor
 from unity.ir.build import const
 from unity.ir.expr import (

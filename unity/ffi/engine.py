@@ -17,9 +17,9 @@ import llvmlite.binding as binding
 from ..support.errors import FFIError
 from .elf import read_symbols
 from .layout import immortal
-from .llvm import LLVM_LOCK, CompileOptions, compile_ir, host_cpu, host_features, host_triple
+from .llvm import LLVM_LOCK, CompileOptions, compile_ir
 
-__all__ = ["CompileOptions", "Engine", "compile_ir", "host_cpu", "host_features", "host_triple", "process_symbol"]
+__all__ = ["CompileOptions", "Engine", "compile_ir", "process_symbol"]
 
 _NUMBERS = itertools.count()
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import platform
 import threading
 from dataclasses import dataclass, replace
 from functools import cache
 
-import llvmlite
 import llvmlite.binding as binding
 from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 
@@ -22,7 +20,7 @@ from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
 from ..support.interrupts import interrupts_held
 from .object_cache import content_key, object_cache
-from .tiles import allow_tiles, without_tiles
+from .processor import host_triple, llvm_version, runnable_processor
 
 _single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
 if _single_calls is not None:
@@ -38,7 +36,8 @@ class CompileOptions:
     """How text IR becomes an object.
 
     ``pipeline``: ``none``, ``light`` (always-inline, SROA, instruction combining, CFG clean-up) or LLVM's ``O1`` to
-    ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are LLVM's names; empty means the host's.
+    ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are LLVM's names; empty means those of the
+    default processor, or this machine's where it cannot run code for that.
     ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``.
     """
 
@@ -52,13 +51,11 @@ class CompileOptions:
     triple: str = ""
 
     def resolved(self) -> CompileOptions:
-        """The same options with the host's names filled in, so that they decide the result alone."""
-        return replace(
-            self,
-            cpu=self.cpu or (host_cpu() if not self.triple else ""),
-            features=self.features or (host_features() if not self.cpu and not self.triple else ""),
-            triple=self.triple or host_triple(),
-        )
+        """The same options with the processor's names filled in, so that they decide the result alone."""
+        if self.cpu or self.features or self.triple:
+            return replace(self, triple=self.triple or host_triple())
+        processor = runnable_processor()
+        return replace(self, cpu=processor.cpu, features=processor.changes, triple=host_triple())
 
 
 @cache
@@ -66,31 +63,6 @@ def _initialise() -> None:
     with LLVM_LOCK:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
-
-
-@cache
-def host_cpu() -> str:
-    """LLVM's name of this processor."""
-    return str(binding.get_host_cpu_name())
-
-
-@cache
-def host_features() -> str:
-    """LLVM's feature string of this processor, e.g. ``+avx2,+fma,-amx-tile``; AMX only where the system lets the process use it."""
-    found = str(binding.get_host_cpu_features().flatten())
-    return found if "+amx-tile" not in found.split(",") or allow_tiles() else without_tiles(found)
-
-
-@cache
-def host_triple() -> str:
-    """LLVM's target triple of this process."""
-    return str(binding.get_process_triple())
-
-
-@cache
-def llvm_version() -> str:
-    """Version of LLVM and llvmlite, part of every cache key."""
-    return f"{'.'.join([str(n) for n in binding.llvm_version_info])}/{llvmlite.__version__}/{platform.machine()}"
 
 
 @cache

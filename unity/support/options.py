@@ -83,6 +83,12 @@ OPTIONS: dict[str, Option] = {
             "auto",
             "Bar for builds of more than two seconds: auto (on a terminal only), on, off.",
         ),
+        Option(
+            "UNITY_TARGET",
+            str,
+            "",
+            "Target of what names none, and processor of `llvm` without one, e.g. `llvm -mcpu=x86-64-v3`. Default: this machine.",
+        ),
         Option("UNITY_NUM_THREADS", int, 0, "Threads of the parallel loops; 0 means one per core."),
     )
 }

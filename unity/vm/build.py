@@ -10,8 +10,8 @@ from ..arith.cost import cost_of
 from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
 from ..ffi.discard import is_discarded
-from ..ffi.llvm import host_triple
 from ..ffi.object_archive import join_objects
+from ..ffi.processor import host_triple
 from ..ffi.tensor import Tensor
 from ..ffi.trim import trim_heap
 from ..ir.build import add
@@ -32,7 +32,6 @@ from ..transform.base import Pass, PassContext, Pipeline
 from ..transform.bounds import check_bounds
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.releases import Releases, module_constants
-from ..transform.rules.base import scheduled_for
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
@@ -77,8 +76,7 @@ def compile(
     chosen = make_target(target)
     passes = _passes(pipeline)
     lowering = tir_pipeline or (CHECKED_CPU_PIPELINE if bool_option("UNITY_BOUNDS") else CPU_PIPELINE)
-    named = chosen.mattr if chosen.mcpu or chosen.mattr else None
-    with Progress("compiling") as progress, chosen, scheduled_for(named), young_collection():
+    with Progress("compiling") as progress, chosen, young_collection():
         remembered, made = None, None
         options = {"target": str(chosen), "exec_mode": exec_mode}
         if discard_parameters is False:
@@ -130,7 +128,7 @@ def _made(
     made.count = lambda: kernel_costs(graph, program)
     releases.sweep(program.constants)
     if options["exec_mode"] == "native":
-        add_driver(made)
+        add_driver(made, target.processor)
     return made
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ffi.abi import Dim
 from ..ffi.dtype import DataType, from_numpy
-from ..ffi.engine import host_features, host_triple
+from ..ffi.processor import host_triple, lacking_features
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError, MissingExtraError
 from ..support.extras import require
@@ -252,8 +252,7 @@ def missing_features(triple: str, features: str) -> str:
         return ""
     if triple.split("-")[0] != host_triple().split("-")[0] or triple.split("-")[2:3] != host_triple().split("-")[2:3]:
         return f"{triple}, this machine is {host_triple()}"
-    here = set(host_features().split(","))
-    lacks = [f[1:] for f in features.split(",") if f.startswith("+") and f not in here]
+    lacks = lacking_features(features)
     return f"it needs {', '.join(lacks[:8])}" if lacks else ""
 
 

@@ -15,8 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from ..ffi.abi import KernelSignature
-from ..ffi.llvm import llvm_version, object_key
+from ..ffi.llvm import object_key
 from ..ffi.object_cache import content_key, object_cache, package_state
+from ..ffi.processor import llvm_version
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node

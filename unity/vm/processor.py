@@ -6,20 +6,16 @@ before it is loaded.
 
 from __future__ import annotations
 
-from ..ffi.llvm import host_features
+from ..ffi.processor import lacking_features
 from ..support.errors import VMError
 
 
 def require_processor(features: str) -> None:
     """Refuse VMError E451 for code that uses instructions this processor lacks, or AMX where the system does not allow it."""
-    here = host_features()
-    if features == here:
-        return
-    wanted = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
-    lacking = sorted(wanted & {feature[1:] for feature in here.split(",") if feature.startswith("-")})
+    lacking = lacking_features(features)
     if lacking:
         raise VMError(
             "E451",
             f"the code is for a processor with {', '.join(lacking)}, which this one lacks",
-            help="compile for this machine: leave -mattr out of the target",
+            help="compile for this machine: leave -mcpu and -mattr out of the target, and UNITY_TARGET unset",
         )

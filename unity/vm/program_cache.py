@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ffi.llvm import host_triple
 from ..ffi.object_archive import join_objects, split_objects
 from ..ffi.object_cache import ObjectCache, content_key, object_cache
+from ..ffi.processor import host_triple
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
@@ -26,7 +26,7 @@ from ..support.options import bool_option, int_option
 from ..target.target import Target
 from ..transform.base import PASSES, Pipeline
 from ..transform.rules import apply
-from ..transform.rules.base import host_machine
+from ..transform.rules.base import machine_in_use
 from ..transform.rules.remembered import are_own
 from ..transform.traced import OPEN_BYTES, Ledger, replay
 from .codec import decode, encode
@@ -58,7 +58,7 @@ def remembered_build(
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
     key = content_key(
-        "program 1", kernel_state(tir_passes, target), str(passes), repr(host_machine()), repr([r.name for r in apply.RULES]),
+        "program 1", kernel_state(tir_passes, target), str(passes), repr(machine_in_use()), repr([r.name for r in apply.RULES]),
         exec_mode, driver_tag(), np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
     )  # fmt: skip
     return RememberedBuild(store, key, source, constants)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ffi.engine import Engine
-from ..ffi.llvm import CompileOptions, host_features
+from ..ffi.llvm import CompileOptions
 from ..ffi.pool import num_threads
+from ..ffi.processor import runnable_processor
 
 CHAINS = 12
 """Independent accumulators: latency times throughput of FMA on current processors, within 16 registers."""
@@ -64,8 +65,7 @@ def machine_roofline() -> Roofline:
 
 @functools.cache
 def _measured(threads: int) -> Roofline:
-    features = host_features()
-    lanes = 16 if "+avx512f" in features else 8 if "+avx" in features else 4
+    lanes = runnable_processor().vector_bytes // 4
     engine = Engine().add_ir(_peak_ir(lanes), CompileOptions())
     peak = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)(engine.address("peak"))
     start = (ctypes.c_float * 1)(0.5)

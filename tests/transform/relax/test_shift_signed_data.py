@@ -7,9 +7,8 @@ import unity
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.transform.relax.precision.shift_signed_data import shift_signed_data
-from unity.transform.rules.base import scheduled_for
 
-FEATURES = "+avx512vnni"
+DOTS = "llvm -mattr=+avx512vnni"
 
 
 def module(shape, weight, call, scope=None):
@@ -43,7 +42,7 @@ def test_exact(shape, weight, call, constant):
     x.reshape(-1)[:4], w.reshape(-1)[:4] = -128, (-128, 127, -128, 0)
     mod = module(shape, weight, call, {"w": w} if constant else None)
     given = (x,) if constant else (x, w)
-    with scheduled_for(FEATURES):
+    with unity.Target(DOTS):
         made = shift_signed_data(mod)
     assert '"uint8"' in made.script()
     expected = value(run(mod, "main", *given))
@@ -51,16 +50,18 @@ def test_exact(shape, weight, call, constant):
     np.testing.assert_array_equal(unity.compile(mod)["main"](*given).numpy(), expected)
 
 
-@pytest.mark.parametrize("features", ["", "+avx512vnni,+amx-int8"])
-def test_where_signed_bytes_are_multiplied_or_none_are(features):
+@pytest.mark.parametrize(
+    "target", ["llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "llvm -mattr=+avx512vnni,+amx-int8"]
+)
+def test_where_signed_bytes_are_multiplied_or_none_are(target):
     mod = module((40, 16), (16, 16), PRODUCT)
-    with scheduled_for(features):
+    with unity.Target(target):
         assert shift_signed_data(mod) is mod
 
 
 def test_what_stays():
     few = module((8, 16), (16, 32), PRODUCT)
-    with scheduled_for(FEATURES):
+    with unity.Target(DOTS):
         assert shift_signed_data(few) is few  # eight rows do not pay for summing weights that are no constants
         for shape, weight, call in [
             ((40, 16), (16, 15), PRODUCT), ((40, 16), (16, 16), "R.matmul(x, w)"), ((40, 16), (16,), PRODUCT),

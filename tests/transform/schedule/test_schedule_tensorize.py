@@ -9,7 +9,7 @@ from schedule_programs import MM_RELU, assert_same, module
 
 import unity
 import unity.target.tensor_intrin
-from unity.ffi.llvm import host_features
+from unity.ffi.processor import runnable_processor
 from unity.ir.tensor_intrin import TensorIntrin
 from unity.script import parse
 from unity.support.errors import CodegenError, ScheduleError, VMError
@@ -159,7 +159,7 @@ def test_dot_products_of_bytes(name):
 
 
 def has_vnni():
-    return "+avx512vnni" in host_features()
+    return "avx512vnni" in runnable_processor().features
 
 
 # ---- an accelerator with 16x16 registers, from LLVM IR
@@ -333,7 +333,7 @@ class MyModule:
     sch.decompose_reduction("C", outer[2])
     sch.tensorize(inner[0], f"amx_16x16_{kind}")
     mod = sch.mod
-    if "+amx-tile" in host_features():
+    if "amx-tile" in runnable_processor().features:
         pytest.skip("this machine has AMX")
     with pytest.raises(CodegenError, match="E527"):
         unity.compile(mod)

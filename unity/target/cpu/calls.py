@@ -7,6 +7,7 @@ import re
 from ...ffi.dtype import DataType
 from ...ffi.engine import process_symbol
 from ...ffi.kernel_calls import BRIDGE
+from ...ffi.probe import compile_problem
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
@@ -16,7 +17,6 @@ from .lltypes import is_narrow, llvm_type, memory_type, value_type
 from .math.library import math_function
 from .memory import index, strides_of
 from .narrow import widen
-from .probe import compile_problem
 from .writer import FunctionWriter
 
 _I64, _F64 = DataType("int64"), DataType("float64")
@@ -138,7 +138,7 @@ def call_llvm(w: FunctionWriter, call: Call) -> str:
     probe = f"define {ty} @probe({params}) {{\n" + (
         f"  {call_text}\n  ret void\n}}\n" if ty == "void" else f"  %r = {call_text}\n  ret {ty} %r\n}}\n"
     )
-    problem = compile_problem(probe, *w.module.processor)
+    problem = compile_problem(probe, w.module.processor.cpu, w.module.processor.changes)
     if problem:
         raise CodegenError("E527", f"{name} with ({', '.join(kinds)}) -> {ty}: {problem}", call.span)
     actual = ", ".join([f"{k} {t}" for k, t in zip(kinds, texts)])

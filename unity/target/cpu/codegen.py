@@ -14,7 +14,8 @@ from typing import Any
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
-from ...ffi.llvm import CompileOptions, assembly, compile_ir, host_cpu, host_features, host_triple
+from ...ffi.llvm import CompileOptions, assembly, compile_ir
+from ...ffi.processor import host_triple
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
@@ -35,7 +36,6 @@ from .half import conversion_functions, converts_half
 from .imported import imported_texts, linked, read_imported
 from .lltypes import memory_type, value_type
 from .math.library import scales_by_instruction
-from .probe import processor_problem
 from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
@@ -65,17 +65,14 @@ def write_module(
 ) -> tuple[str, dict[str, KernelSignature], dict[str, str], tuple[str, ...]]:
     """IR text, signatures, symbols and needed external symbols of lowered tensor programs. Raises CodegenError."""
     symbols = {name: kernel_symbol(name) + suffix for name in functions}
-    with deep_recursion():
+    with target, deep_recursion():
         nodes = {name: special_nodes(func) for name, func in functions.items()}
         _refuse_recursion(functions, nodes)
         signatures = {name: kernel_signature(name, func, nodes[name]) for name, func in functions.items()}
         module = ModuleWriter(functions, symbols, signatures)
-        options = compile_options(target)
-        module.features = frozenset([name[1:] for name in options.features.split(",") if name.startswith("+")])
-        module.scales = scales_by_instruction(options.features)
-        module.converts_half = converts_half(options)
-        if target.mcpu or target.mattr:
-            module.processor = (options.cpu or host_cpu(), options.features)
+        module.processor = target.processor
+        module.scales = scales_by_instruction(module.processor.features)
+        module.converts_half = "f16c" in module.processor.features or converts_half(compile_options(target))
         texts = imported_texts([node for held in nodes.values() for node in held])
         module.imported, needed = read_imported(texts)
         module.externs.update(dict.fromkeys(needed))
@@ -87,7 +84,8 @@ def write_module(
         + conversion_functions(module)
         + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
     )
-    return linked(text, texts), final, symbols, tuple(module.externs)
+    with target:
+        return linked(text, texts), final, symbols, tuple(module.externs)
 
 
 def special_nodes(func: PrimFunc) -> list[Any]:
@@ -167,26 +165,16 @@ def _bind_symbol(w: FunctionWriter, var: Var, text: str, is_param: bool) -> None
 
 
 def compile_options(target: Target) -> CompileOptions:
-    """How LLVM is to compile for a target. A named processor loses the features this machine lacks, so that the code runs here;
-    features named in ``mattr`` are taken as they are."""
-    features = target.mattr or host_features()
-    if target.mcpu:
-        lacking = [feature for feature in host_features().split(",") if feature.startswith("-")]
-        features = ",".join(lacking + (target.mattr.split(",") if target.mattr else []))
-    return CompileOptions(pipeline="O2", opt=2, cpu=target.mcpu, features=features)
+    """How LLVM is to compile for a target."""
+    processor = target.processor
+    return CompileOptions(pipeline="O2", opt=2, cpu=processor.cpu, features=processor.changes)
 
 
-def _check_processor(target: Target) -> None:
-    """Raises CodegenError E531 for a processor or features that LLVM does not know, E530 for another machine type."""
+def _check_triple(target: Target) -> None:
+    """Raises CodegenError E530 for another machine type."""
     triple = target.get("mtriple", "")
     if triple and triple.partition("-")[0] != host_triple().partition("-")[0]:
         raise CodegenError("E530", f"no code generation for {triple} on this machine", help="leave -mtriple out")
-    if target.mcpu or target.mattr:
-        problem = processor_problem(target.mcpu, target.mattr)
-        if problem:
-            raise CodegenError(
-                "E531", f"target {target}: {problem}", help="leave -mcpu and -mattr out for this machine"
-            )
 
 
 def _check_functions(functions: Mapping[str, PrimFunc]) -> None:
@@ -216,7 +204,7 @@ def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str
     """Write lowered tensor programs as one LLVM module; their symbols end in ``suffix``. Raises as ``build_kernels``."""
     if target.kind != "llvm":
         raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
-    _check_processor(target)
+    _check_triple(target)
     text, signatures, symbols, needed = write_module(functions, target, suffix)
     return KernelText(functions, text, compile_options(target), signatures, symbols, needed)
 

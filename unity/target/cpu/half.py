@@ -34,8 +34,8 @@ _CALLED = {
 
 @cache
 def converts_half(options: CompileOptions) -> bool:
-    """Does the processor convert between ``half`` and ``float`` without a call: LLVM is asked, unless the features say so."""
-    return "+f16c" in options.features.split(",") or not read_symbols(compile_ir(_TRIAL, options)).undefined
+    """Does the processor convert between ``half`` and ``float`` without a call: LLVM is asked."""
+    return not read_symbols(compile_ir(_TRIAL, options)).undefined
 
 
 def conversion_functions(module: ModuleWriter) -> str:

@@ -13,12 +13,13 @@ from typing import Any
 import llvmlite.binding as binding
 
 from ...ffi.engine import process_symbol
-from ...ffi.llvm import LLVM_LOCK, host_triple, parse_ir
+from ...ffi.llvm import LLVM_LOCK, parse_ir
+from ...ffi.probe import compile_problem
+from ...ffi.processor import host_triple, processor_in_use
 from ...ir.expr import StringImm
 from ...ir.node import Node
 from ...ir.stmt import AttrStmt, For
 from ...support.errors import CodegenError, FFIError
-from .probe import compile_problem
 
 KEY = "pragma_import_llvm"
 
@@ -80,7 +81,8 @@ def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], l
 def _parsed(text: str, at: Importer) -> binding.ModuleRef:
     if "\0" in text:
         raise CodegenError("E450", "the imported LLVM IR contains a null character", at.span)
-    problem = compile_problem(text)
+    processor = processor_in_use()
+    problem = compile_problem(text, processor.cpu, processor.changes)
     if problem:
         raise CodegenError("E450", f"LLVM does not take the imported IR: {problem}", at.span)
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...ffi.abi import KernelSignature
 from ...ffi.dtype import DataType
+from ...ffi.processor import Processor, processor_in_use
 from ...ir.buffer import Buffer
 from ...ir.build import dtype_of
 from ...ir.expr import Var
@@ -66,10 +67,8 @@ class ModuleWriter:
     bodies: list[str] = field(default_factory=list)
     metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
-    processor: tuple[str, str] = ("", "")
-    """LLVM's processor and features that code is made for; empty is this machine."""
-    features: frozenset[str] = frozenset()
-    """Features that the processor is known to have (``avx512f``)."""
+    processor: Processor = field(default_factory=processor_in_use)
+    """What code is made for."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
     converts_half: bool = False

@@ -6,7 +6,7 @@ inside loops (recurrent layers), ``packing`` constants laid out at build. A new 
 """
 
 from .apply import RULES, schedule_default
-from .base import Machine, Rule, Scheduled, host_machine
+from .base import Machine, Rule, Scheduled, machine_in_use
 from .packing import Packing
 
-__all__ = ["RULES", "Machine", "Packing", "Rule", "Scheduled", "host_machine", "schedule_default"]
+__all__ = ["RULES", "Machine", "Packing", "Rule", "Scheduled", "machine_in_use", "schedule_default"]

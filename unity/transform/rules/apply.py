@@ -25,7 +25,7 @@ from ...support.options import bool_option
 from ..base import PassContext, module_pass
 from ..releases import replaced
 from ..traced import derive, peek, recipe
-from .base import SCHEDULED, Machine, Rule, Scheduled, host_machine
+from .base import SCHEDULED, Machine, Rule, Scheduled, machine_in_use
 from .matmul import CONTRACTION
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
@@ -40,16 +40,16 @@ _CALL = op("R.call_dps")
 
 @dataclass(slots=True, frozen=True)
 class RuleOptions:
-    """``vector_bytes``, ``registers``: the machine to schedule for (0: the one this process runs on)."""
+    """``vector_bytes``, ``registers``: the machine to schedule for (0: the target's)."""
 
     vector_bytes: int = 0
     registers: int = 0
 
     def machine(self) -> Machine:
         """The machine."""
-        host = host_machine()
-        own = host.intrinsics if self.vector_bytes in (0, host.vector_bytes) else ()
-        return Machine(self.vector_bytes or host.vector_bytes, self.registers or host.registers, own)
+        own = machine_in_use()
+        has = own.intrinsics if self.vector_bytes in (0, own.vector_bytes) else ()
+        return Machine(self.vector_bytes or own.vector_bytes, self.registers or own.registers, has)
 
 
 @module_pass(options=RuleOptions)

@@ -5,12 +5,10 @@ Invariant: a rule only uses schedule primitives, so every step is checked; a pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from ...ffi.llvm import host_features
+from ...ffi.processor import processor_in_use
 from ...ir.function import PrimFunc
 from ...ir.node import replace
 from .packing import Packing
@@ -33,38 +31,21 @@ class Machine:
 
 
 _INTRINSICS = {
-    "+amx-bf16": ("amx_bf16bf16f32",),
-    "+amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
-    "+avx512bf16": ("dot_16x2_bf16_avx512_local",),
-    "+avx512vnni": ("dot_16x4_vnni_local",),
+    "amx-bf16": ("amx_bf16bf16f32",),
+    "amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
+    "avx512bf16": ("dot_16x2_bf16_avx512_local",),
+    "avx512vnni": ("dot_16x4_vnni_local",),
 }
 """Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
 
 
-def _intrinsics(features: str) -> tuple[str, ...]:
-    has = set(features.split(","))
-    return tuple([name for feature, names in _INTRINSICS.items() if feature in has for name in names])
-
-
-_FEATURES: ContextVar[str | None] = ContextVar("features", default=None)
-
-
-@contextmanager
-def scheduled_for(features: str | None) -> Iterator[None]:
-    """Inside, rules use the tensor intrinsics of these features (LLVM's spelling, ``"+avx512bf16,..."``); None: this processor."""
-    token = _FEATURES.set(features)
-    try:
-        yield
-    finally:
-        _FEATURES.reset(token)
-
-
-def host_machine() -> Machine:
-    """The machine this process runs on; its tensor intrinsics are those ``scheduled_for`` allows."""
-    features, wanted = host_features(), _FEATURES.get()
-    if "+avx512f" in features:
-        return Machine(64, 32, _intrinsics(features if wanted is None else wanted))
-    return Machine(32, 16) if "+avx" in features else Machine(16, 16)
+def machine_in_use() -> Machine:
+    """The machine of the target that code is generated for now."""
+    processor = processor_in_use()
+    if processor.vector_bytes < 64:
+        return Machine(processor.vector_bytes, 16)
+    has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
+    return Machine(64, 32, tuple(has))
 
 
 @dataclass(slots=True, frozen=True)

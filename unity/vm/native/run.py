@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from ...ffi.check import OutHandler
 from ...ffi.engine import CompileOptions, Engine, compile_ir
 from ...ffi.fastcall import driver_function
 from ...ffi.layout import member_offset
-from ...ffi.llvm import llvm_version
 from ...ffi.native_helpers import allocator_symbols, helper_symbols
+from ...ffi.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
 from ..builtins import BUILTINS, truth
@@ -44,10 +45,11 @@ def driver_tag() -> str:
     return f"{VERSION}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
 
 
-def add_driver(executable: Executable) -> None:
-    """Compile the driver into an executable (from the object cache where it has it)."""
+def add_driver(executable: Executable, processor: Processor | None = None) -> None:
+    """Compile the driver into an executable (from the object cache where it has it), for a processor or to run here."""
     text, layout = driver_ir(executable.program)
-    executable.objects["driver"] = compile_ir(text, OPTIONS)
+    options = OPTIONS if processor is None else replace(OPTIONS, cpu=processor.cpu, features=processor.changes)
+    executable.objects["driver"] = compile_ir(text, options)
     executable.driver_tag = driver_tag()
     executable.driver_words = [list(key) for key in layout.words]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ....ffi.llvm import llvm_version
+from ....ffi.processor import llvm_version
 from ....support.errors import CodegenError
 from ..lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suffix, type_name
 from . import (
@@ -111,10 +111,9 @@ def is_math_function(name: str, dtype: str) -> bool:
     return row is not None and dtype in (INTEGER_KINDS if row.integer else FLOAT_KINDS)
 
 
-def scales_by_instruction(features: str) -> bool:
-    """True for a processor with these LLVM features (``+avx512f,...``) where LLVM writes one instruction for ``llvm.ldexp``."""
-    have = set(features.split(","))
-    return have >= {"+avx512f", "+avx512vl", "+avx512dq"} and int(llvm_version().split(".")[0]) >= SCALING_LLVM
+def scales_by_instruction(features: frozenset[str]) -> bool:
+    """True for a processor with these LLVM features where LLVM writes one instruction for ``llvm.ldexp``."""
+    return features >= {"avx512f", "avx512vl", "avx512dq"} and int(llvm_version().split(".")[0]) >= SCALING_LLVM
 
 
 @cache

@@ -26,7 +26,7 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
 from ...base import module_pass
 from ...rules.apply import schedule_function
-from ...rules.base import SCHEDULED, host_machine
+from ...rules.base import SCHEDULED, machine_in_use
 
 FAMILY = 8
 """Programs from which on one is made of them."""
@@ -180,7 +180,7 @@ def _merged(programs: dict[str, PrimFunc], family: _Family) -> tuple[PrimFunc, l
         values[param] = add(mul(number, found[0]), found[1]) if found[0] else int_imm(found[1], _INDEX)
     name = family[0][0]
     fn = programs[name]
-    if schedule_function(name, fn, set(range(len(fn.params))), host_machine()) is not None:
+    if schedule_function(name, fn, set(range(len(fn.params))), machine_in_use()) is not None:
         return None
     func = substitute(replace(first.func, params=fn.params), values)
     return replace(func, params=(*fn.params, number), attrs=fn.attrs), list(base)

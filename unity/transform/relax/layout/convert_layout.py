@@ -26,7 +26,7 @@ from ....op.moves.manipulate import expand_dims, permutation, permute_dims, resh
 from ....op.rules import int_attr, is_one
 from ....support.errors import PassError
 from ...base import function_pass
-from ...rules.base import host_machine
+from ...rules.base import machine_in_use
 from ..form.dead_code import clean_function
 from ..memory.liveness import op_called
 from ..rewriting import GraphRewriter, each_binding
@@ -175,7 +175,7 @@ class _Converter:
         asked = self.options.kernel(call, rank)
         if self.options.asked:
             return None if asked is None else self.channels_last(call, self.operand(data, rank), asked)
-        lanes = self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)
+        lanes = self.options.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)
         depthwise = groups > 1 and is_one(shape[1]) and type(features) is IntImm and features.value == groups
         if type(features) is not IntImm or features.value < lanes:
             return None
@@ -213,7 +213,7 @@ class _Converter:
         features = phase_features(call)
         if features is None or call.ty.dtype is None or not call.ty.dtype.is_float:
             return None
-        if features < (self.options.lanes or host_machine().lanes(call.ty.dtype.itemsize)):
+        if features < (self.options.lanes or machine_in_use().lanes(call.ty.dtype.itemsize)):
             return None
         if self.options.only_constants and not self.source.is_constant(weight):
             return None

@@ -33,7 +33,7 @@ from ....op.table import constant
 from ....support.errors import PassError
 from ....te.sharing import KernelTable
 from ...base import module_pass
-from ...rules.base import host_machine
+from ...rules.base import machine_in_use
 from ...rules.winograd import MATRICES, result_of_tiles, tiles_of_image
 from ..memory.liveness import op_called
 from ..precision.integer_sums import Emit, dtype_of_tensor
@@ -70,7 +70,7 @@ def refused(call: Call) -> str:
         return "its sizes are not known"
     if 0 in [n.value for n in (*shape, *out) if type(n) is IntImm]:
         return "it has no elements"
-    lanes = host_machine().lanes(4)
+    lanes = machine_in_use().lanes(4)
     return "its channels do not fill vectors" if any([n % lanes for n in weight.data.shape[2:]]) else ""
 
 
@@ -89,7 +89,7 @@ def _computed(call: Call, tile: int, kernels: KernelTable, emit: Emit) -> Expr:
     shape, out = dims(data.ty), dims(call.ty)
     assert shape is not None and out is not None and type(weight) is Constant
     sizes = [n.value for n in out[1:] if type(n) is IntImm]
-    tiles, side, lanes = [-(-n // tile) for n in sizes[:2]], tile + 2, host_machine().lanes(4)
+    tiles, side, lanes = [-(-n // tile) for n in sizes[:2]], tile + 2, machine_in_use().lanes(4)
     high, wide = [const(n, "int64") for n in tiles]
     edge, step = const(side, "int64"), const(tile, "int64")
 

@@ -16,7 +16,7 @@ from ....ir.types import Expr
 from ....op.elements.binary import bitwise_xor
 from ....op.moves.create import astype
 from ...base import function_pass
-from ...rules.base import host_machine
+from ...rules.base import machine_in_use
 from ..rewriting import GraphRewriter, each_binding
 from ..sharing import Sources
 from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed
@@ -48,7 +48,7 @@ def _signed(value: Expr) -> Site | None:
 def shift_signed_data(fn: Function) -> Function:
     """Compute products of signed bytes with the instructions for unsigned ones."""
     sites = [site for _, b in each_binding(fn) if (site := _signed(b.value)) is not None]  # type: ignore[attr-defined]
-    intrinsics = host_machine().intrinsics if sites else ()
+    intrinsics = machine_in_use().intrinsics if sites else ()
     if UNSIGNED not in intrinsics or SIGNED in intrinsics:
         return fn
     source = Sources(fn)

@@ -28,7 +28,7 @@ from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
 from ...base import prim_func_pass
-from ..reductions.tiles import TileOptions, vector_bytes
+from ..reductions.tiles import TileOptions
 from ..vectors.transposed import transposed
 from .nests import Nest, Update, perfect_nest, point_update, stride_class
 from .sharing import SHARED_WORK, is_few, store_work
@@ -182,9 +182,7 @@ def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
             large = _large(order, update)
-            blocked = transposed(order, nest, update, options.vector_bytes or vector_bytes(), large) or _blocked(
-                order, nest, update
-            )
+            blocked = transposed(order, nest, update, options.wide(), large) or _blocked(order, nest, update)
             if blocked is not None:
                 return blocked
         if cells and _large(order, update):

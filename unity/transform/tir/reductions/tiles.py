@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ffi.llvm import host_features
+from ....ffi.processor import processor_in_use
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
@@ -37,24 +37,22 @@ class Piece:
     limit: Expr | None = None
 
 
-def vector_bytes() -> int:
-    """Bytes of a vector register of this machine."""
-    features = host_features()
-    return 64 if "+avx512f" in features else 32 if "+avx" in features else 16
-
-
 @dataclass(slots=True, frozen=True)
 class TileOptions:
-    """``vector_bytes`` of one register (0: what this machine has); ``accumulators``: registers a tile may take (0: as many as
+    """``vector_bytes`` of one register (0: the target's); ``accumulators``: registers a tile may take (0: as many as
     leave room for operands); ``parallel``: share large nests between threads."""
 
     vector_bytes: int = 0
     accumulators: int = 0
     parallel: bool = True
 
+    def wide(self) -> int:
+        """Bytes of a vector register."""
+        return self.vector_bytes or processor_in_use().vector_bytes
+
     def machine(self, item_bytes: int) -> Machine:
         """Lanes and registers for elements of a size."""
-        wide = self.vector_bytes or vector_bytes()
+        wide = self.wide()
         registers = 32 if wide >= 64 else 16
         return Machine(max(1, wide // item_bytes), self.accumulators or registers - 6)
 

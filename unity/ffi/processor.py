@@ -1,0 +1,154 @@
+"""Processors that code is for: this machine's, the one of ``UNITY_TARGET``, the one of the target that was entered last.
+
+Not here: targets (`target/target.py`). Invariants: what a processor has is LLVM's word, asked in a process of its own; code that is
+to run in this process is never for more than this machine has (`runnable_processor`, `require_processor` of the VM).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import llvmlite
+import llvmlite.binding as binding
+
+from ..support.errors import CodegenError, OptionError
+from ..support.options import str_option
+from .object_cache import content_key, object_cache
+from .probe import probe_features
+from .target_text import read_target
+from .tiles import allow_tiles, without_tiles
+
+_OF_THE_SYSTEM = frozenset((
+    "clflushopt", "clwb", "clzero", "cldemote", "cmpccxadd", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid", "kl", "lwp",
+    "movdir64b", "movdiri", "movrs", "mwaitx", "pconfig", "pku", "prefetchi", "prfchw", "ptwrite", "raoint", "rdpid", "rdpru",
+    "rdrnd", "rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr", "waitpkg", "wbnoinvd", "widekl",
+    "xsave", "xsavec", "xsaveopt", "xsaves",
+))  # fmt: skip
+"""Features that no code generator uses on its own: virtual machines hide them, and programs run without."""
+
+
+@dataclass(slots=True, frozen=True)
+class Processor:
+    """``cpu`` and ``changes`` (``+avx2,-fma``) as LLVM takes them, and all ``features`` that gives."""
+
+    cpu: str
+    changes: str
+    features: frozenset[str]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector register."""
+        return 64 if "avx512f" in self.features else 32 if "avx" in self.features else 16
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """Features that code for this processor may use."""
+        return self.features - _OF_THE_SYSTEM
+
+
+class CodeFor(Protocol):
+    """What can be entered: it says which processor code is for."""
+
+    @property
+    def processor(self) -> Processor:
+        """The processor."""
+        ...
+
+
+class _Entered(threading.local):
+    """What this thread entered by ``with``."""
+
+    def __init__(self) -> None:
+        self.stack: list[CodeFor] = []
+
+
+ENTERED = _Entered()
+
+
+@cache
+def host_cpu() -> str:
+    """LLVM's name of this processor."""
+    return str(binding.get_host_cpu_name())
+
+
+@cache
+def host_features() -> str:
+    """LLVM's feature string of this processor, e.g. ``+avx2,+fma,-amx-tile``; AMX only where the system lets the process use it."""
+    found = str(binding.get_host_cpu_features().flatten())
+    return found if "+amx-tile" not in found.split(",") or allow_tiles() else without_tiles(found)
+
+
+@cache
+def host_triple() -> str:
+    """LLVM's target triple of this process."""
+    return str(binding.get_process_triple())
+
+
+@cache
+def llvm_version() -> str:
+    """Version of LLVM and llvmlite, part of every cache key."""
+    return f"{'.'.join([str(n) for n in binding.llvm_version_info])}/{llvmlite.__version__}/{platform.machine()}"
+
+
+@cache
+def host_processor() -> Processor:
+    """This machine's."""
+    here = frozenset([item[1:] for item in host_features().split(",") if item.startswith("+")])
+    return Processor(host_cpu(), host_features(), here)
+
+
+@cache
+def named_processor(cpu: str, changes: str) -> Processor:
+    """A processor by name; without a name the plain one of this architecture, with the features that are named. Raises
+    CodegenError E531 for what LLVM does not know."""
+    cpu = cpu or ("x86-64" if host_triple().startswith("x86_64") else "generic")
+    store = object_cache()
+    key = content_key("processor 1", cpu, changes, llvm_version())
+    known = store.load(key) if store is not None else None
+    features, problem = json.loads(known) if known is not None else probe_features(cpu, changes)
+    if problem:
+        wanted = " ".join([f"-mcpu={cpu}"] + ([f"-mattr={changes}"] if changes else []))
+        raise CodegenError("E531", f"{wanted}: {problem}", help="leave -mcpu and -mattr out for this machine")
+    if store is not None and known is None:
+        store.store(key, json.dumps([features, ""]).encode())
+    return Processor(cpu, changes, frozenset(features))
+
+
+@cache
+def _of_option(text: str) -> Processor:
+    try:
+        kind, options = read_target(text)
+        if kind != "llvm":
+            raise CodegenError("E531", f"{kind!r} is no target of the kind llvm")
+        cpu, changes = str(options.get("mcpu", "")), options.get("mattr", "")
+        return named_processor(cpu, changes) if cpu or changes else host_processor()
+    except CodegenError as error:
+        raise OptionError("E001", f"UNITY_TARGET={text!r}: {error.message}", help=error.help) from None
+
+
+def default_processor() -> Processor:
+    """That of ``UNITY_TARGET``, else this machine's: what code is for where nothing is named. Raises OptionError E001."""
+    text = str_option("UNITY_TARGET")
+    return _of_option(text) if text else host_processor()
+
+
+def processor_in_use() -> Processor:
+    """What code is generated for now: the processor of the target that was entered last, else the default one."""
+    return ENTERED.stack[-1].processor if ENTERED.stack else default_processor()
+
+
+def runnable_processor() -> Processor:
+    """What code that this process itself runs is for: the default processor, or this machine's where it lacks a feature of that."""
+    wanted, here = default_processor(), host_processor()
+    return wanted if wanted.needed <= here.features else here
+
+
+def lacking_features(needed: str) -> list[str]:
+    """Of a feature string (``+avx2,+fma``), those that this machine lacks."""
+    here = host_processor().features
+    return sorted([item[1:] for item in needed.split(",") if item.startswith("+") and item[1:] not in here])
