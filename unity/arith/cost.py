@@ -15,12 +15,17 @@ from ..ir.buffer import Buffer
 from ..ir.build import add, cast, const, floordiv, maximum, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.function import PrimFunc
+from ..ir.node import replace
 from ..ir.scalar import BufferLoad
 from ..ir.stmt import BlockRealize, BufferStore, For, IfThenElse, SeqStmt
 from ..ir.types import Expr, PrimType
 from ..ir.walk import children, collect, free_vars, substitute
+from ..support.errors import UnityError
 from .analyzer import Analyzer
+from .formula import NoFormula, from_formula, to_formula
 
+WORK = "tir.work"
+"""Attribute of a scheduled program: formulas (`formula.py`) of the operations, bytes read and bytes written of its source."""
 TYPICAL = 64
 """Value of a symbol where two counts must be compared that no proof orders."""
 
@@ -99,8 +104,40 @@ def _smaller(a: Expr, b: Expr) -> Expr:
     return b if type(x) is IntImm and type(y) is IntImm and y.value < x.value else a
 
 
+def _symbols(fn: PrimFunc) -> list[Var]:
+    """Symbols of a program in the order of its parameters, which schedules keep."""
+    found: dict[Var, None] = {}
+    for param in fn.params:
+        buffer = fn.buffer_map.get(param)
+        found.update(dict.fromkeys([v for e in buffer.shape for v in free_vars(e)] if buffer is not None else [param]))
+    return list(found)
+
+
+def keep_cost(fn: PrimFunc, source: PrimFunc) -> PrimFunc:
+    """A schedule of a program with the work of its source in it: tiles that reach beyond the last row do no more of that."""
+    cost, number = cost_of(source), {var: place for place, var in enumerate(_symbols(source))}
+    try:
+        amounts = [to_formula(amount, number.__getitem__) for amount in (cost.flops, cost.read, cost.written)]
+    except (NoFormula, KeyError):  # an extent that is loaded
+        return fn
+    return replace(fn, attrs={**fn.attrs, WORK: tuple(amounts)})
+
+
+def _kept(fn: PrimFunc) -> Cost | None:
+    """The work that is written in a program."""
+    symbols = _symbols(fn)
+    try:
+        flops, read, written = [from_formula(amount, symbols) for amount in fn.attrs[WORK]]
+    except (TypeError, ValueError, UnityError):  # somebody else's attribute
+        return None
+    return Cost(flops, read, written)
+
+
 def cost_of(fn: PrimFunc) -> Cost:
-    """Work of one run of a tensor program, before or after lowering."""
+    """Work of one run of a tensor program, before or after lowering; of a default schedule, that of the program it was made for."""
+    kept = _kept(fn) if WORK in fn.attrs else None
+    if kept is not None:
+        return kept
     counter = _Counter()
     one = const(1, "int64")
     flops = counter.visit(fn.body, one, {})

@@ -5,9 +5,10 @@ Floats are no formulas. Invariant: ``evaluate(to_formula(e, ...), values)`` is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..ffi.abi import Dim
+from ..ir import build
 from ..ir.expr import Call, IntImm, Var
 from ..ir.scalar import (
     EQ,
@@ -54,6 +55,25 @@ class NoFormula(Exception):
 def is_integral(ty: object) -> bool:
     """True for scalar types whose values are formulas: integers and bool."""
     return isinstance(ty, PrimType) and ty.dtype.code in ("int", "uint", "bool") and ty.dtype.lanes == 1
+
+
+_BUILD: dict[str, Callable[..., Expr]] = {
+    "add": build.add, "sub": build.sub, "mul": build.mul, "floordiv": build.floordiv, "floormod": build.floormod,
+    "truncdiv": build.truncdiv, "truncmod": build.truncmod, "min": build.minimum, "max": build.maximum, "eq": build.eq,
+    "ne": build.ne, "lt": build.lt, "le": build.le, "gt": build.gt, "ge": build.ge, "and": build.logical_and,
+    "or": build.logical_or, "not": build.logical_not, "select": build.select,
+}  # fmt: skip
+
+
+def from_formula(dim: Dim, symbols: Sequence[Expr]) -> Expr:
+    """The int64 expression that a formula says, of its symbols. Raises ValueError for what is no formula of them."""
+    if type(dim) is int:
+        return build.const(dim, "int64")
+    if type(dim) is tuple and len(dim) == 2 and dim[0] == "sym" and dim[1] in range(len(symbols)):
+        return build.cast(symbols[dim[1]], "int64")
+    if type(dim) is not tuple or not dim or dim[0] not in _BUILD:
+        raise ValueError(f"{dim!r} is no formula")
+    return _BUILD[dim[0]](*[from_formula(part, symbols) for part in dim[1:]])
 
 
 def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace as replace_found
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...arith.cost import keep_cost
 from ...ir.build import const
 from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, op
 from ...ir.function import Function, PrimFunc
@@ -90,7 +91,7 @@ def schedule_function(name: str, fn: PrimFunc, constants: set[int], machine: Mac
             said = f"{rule.name}: {found.reason}" if isinstance(found, Scheduled) else f"not {rule.name}: {found}"
             print(f"{name}: {said}", file=sys.stderr)
         if isinstance(found, Scheduled):
-            return found
+            return replace_found(found, func=keep_cost(found.func, fn))
     return None
 
 
