@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).parent))
 
 import numpy as np
 import pytest
+from levels import LEVELS, Level
 
 from unity.support.deep import on_c_stack
 
@@ -38,3 +39,11 @@ def own_frames() -> Iterator[None]:
         api._PyInterpreterState_SetEvalFrameFunc.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
         own = ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p)
         api._PyInterpreterState_SetEvalFrameFunc(api.PyInterpreterState_Get(), own)
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Level:
+    """A level of x86-64 as the default target, one after the other."""
+    found = Level(request.param)
+    monkeypatch.setenv("UNITY_TARGET", found.target)
+    return found
