@@ -3,6 +3,7 @@
 ``engine`` and ``fastcall`` are imported by name where they are needed: they load LLVM, the rest does not.
 """
 
+from . import lapack as lapack  # registers what programs with factorisations call
 from .device import CPU, DEVICE_KINDS, Device, cpu, device
 from .dtype import DataType, dtype_names
 from .registry import (

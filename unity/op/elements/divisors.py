@@ -14,14 +14,34 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, Var
-from ...ir.stmt import BufferStore, Stmt, While, seq
+from ...ir.stmt import AllocBuffer, BufferStore, Stmt, While, seq
 from ...ir.types import Expr, Type
-from ..linalg.matrices import Numbers
 from ..lines.reduce import cast_tensor
 from ..lowering import broadcast_indices, result_dims, result_dtype, short_name
 from ..moves.scan import loops, read
+from ..nests import local_buffer
 from ..rules import broadcast_type, fail, same_dtype, tensor_arg
 from ..table import Operator, row
+
+
+class Numbers:
+    """Numbers a program keeps and changes, by name."""
+
+    def __init__(self, *names: str, dtype: str) -> None:
+        self.buffer = local_buffer("numbers", dtype, len(names))
+        self._places = {name: (build.const(n, "int64"),) for n, name in enumerate(names)}
+
+    def alloc(self) -> Stmt:
+        """The memory, in front of the statements that use it."""
+        return AllocBuffer(self.buffer)
+
+    def __getitem__(self, name: str) -> Expr:
+        return read(self.buffer, self._places[name])
+
+    def put(self, name: str, value: Expr) -> Stmt:
+        """Change a number."""
+        return BufferStore(self.buffer, value, self._places[name])
+
 
 Program = Callable[[Numbers, list[Expr]], Stmt]
 """(numbers, the operands' elements) -> statements that leave the result in the number ``value``."""

@@ -19,9 +19,9 @@ from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
 from ..elements.binary import add, divide, multiply, subtract
 from ..elements.elementwise import negative
-from ..linalg import orthogonal, spectral
+from ..linalg import lapack
 from ..linalg.factor import lu_solve, solve_triangular
-from ..linalg.matrix_exp import matrix_exp
+from ..linalg.lapack import matrix_exp
 from ..linalg.products import matmul
 from ..moves.create import eye, zeros_like
 from ..moves.manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
@@ -235,7 +235,7 @@ GRADIENTS.update(LINALG_GRADIENTS)
 for _name, _rule in LINALG_GRADIENTS.items():
     OPS[_name].grad = _rule
 
-_ROWS_OF = (orthogonal, spectral)
+_ROWS_OF = (lapack,)
 """Families whose rows must stand in the table first."""
 
 __all__ = ["LINALG_GRADIENTS"]

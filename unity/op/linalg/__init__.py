@@ -1,3 +1,3 @@
 """Linear algebra: products, factorisations, systems, eigenvalues."""
 
-from . import contraction, factor, matrix_exp, orthogonal, products, spectral
+from . import contraction, factor, lapack, products
