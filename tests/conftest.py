@@ -22,6 +22,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write results into the case files")
 
 
+def without_torch(error: BaseException | None) -> bool:
+    """True for an error that comes of torch not being installed, as on Pythons that it has no small package for."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+NO_TORCH = "needs torch, which is not installed for this Python"
+
+
+class TestFile(pytest.Module):
+    """A file of tests; one that imports torch is passed over with a sentence where there is no torch."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        try:
+            return list(super().collect())
+        except Exception as error:
+            if without_torch(error):
+                pytest.skip(NO_TORCH, allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return TestFile.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """So is a test that comes upon torch while it runs."""
+    try:
+        return (yield)
+    except Exception as error:
+        if without_torch(error):
+            pytest.skip(NO_TORCH)
+        raise
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Every test starts from the same random state."""

@@ -121,6 +121,16 @@ def test_modules_are_imported_by_name_in_one_place_only() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_recursion_never_calls_objects() -> None:
+    """A call of an object goes through C, and the depth of C is bounded (from Python 3.12 on by a number of its own): a class with
+    ``__call__`` walks by the name of a method."""
+    for path, tree in TREES.items():
+        for cls in [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]:
+            calls = [n for n in ast.walk(cls) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+            found = [n.lineno for n in calls if n.func.id == "self"]
+            assert not found, f"{path}:{found[0]}: {cls.name} calls itself as a function"
+
+
 def test_relative_imports_inside_the_package() -> None:
     wrong = []
     for path in FILES:

@@ -61,7 +61,8 @@ class Simplifier:
             And: self._and, Or: self._or, Not: self._not, Select: self._select, Cast: self._cast, Call: self._call, Let: self._let,
         }  # fmt: skip
 
-    def __call__(self, expr: Expr) -> Expr:
+    def visit(self, expr: Expr) -> Expr:
+        """A simplified expression."""
         kind = type(expr)
         if kind is IntImm or kind is FloatImm:
             return expr
@@ -69,6 +70,8 @@ class Simplifier:
             made = self.known.table.expr(self.canonical.poly(expr), expr.ty)  # type: ignore[arg-type]
             return expr if structural_equal(made, expr) else made
         return self._inside(expr)
+
+    __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
 
     def _inside(self, expr: Expr) -> Expr:
         """Simplify children, then the rule of the node itself."""
@@ -87,7 +90,7 @@ class Simplifier:
 
     def _child(self, node: Any) -> Any:
         if isinstance(node, Expr):
-            return self(node)
+            return self.visit(node)
         return node if node.is_reference or not node.walked else rebuild(node, self._child)
 
     def _comparison(self, expr: Any) -> Expr:
@@ -149,5 +152,5 @@ class Simplifier:
 
     def _let(self, expr: Let) -> Expr:
         if build.is_const(expr.value) or isinstance(expr.value, Var):
-            return self(substitute(expr.body, {expr.var: expr.value}))
+            return self.visit(substitute(expr.body, {expr.var: expr.value}))
         return expr

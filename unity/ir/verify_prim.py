@@ -75,15 +75,18 @@ class PrimVerifier:
             self._define_buffer(buffer)
         for buffer in fn.buffer_map.values():
             self._buffer_fields(buffer)
-        self(fn.body)
+        self.visit(fn.body)
 
-    def __call__(self, stmt: Stmt) -> None:
+    def visit(self, stmt: Stmt) -> None:
+        """Check a statement."""
         handler = self.handlers.get(type(stmt))
         if handler is None:
             code = "E344" if type(stmt) is Block else "E330"
             self.report.add(code, f"{type(stmt).__name__} cannot stand here", getattr(stmt, "span", None))
         else:
             handler(stmt)
+
+    __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
 
     # ---- definitions
 
@@ -117,7 +120,7 @@ class PrimVerifier:
         """Check a statement; what it defines ends with it."""
         variables, buffers = self.expr.vars, self.expr.buffers
         self.expr.vars, self.expr.buffers = set(variables), set(buffers)
-        self(stmt)
+        self.visit(stmt)
         self.expr.vars, self.expr.buffers = variables, buffers
 
     # ---- statements
@@ -126,7 +129,7 @@ class PrimVerifier:
         for part in stmt.stmts:
             if type(part) is SeqStmt:
                 self.report.add("E330", "a sequence stands directly inside a sequence", part.span)
-            self(part)
+            self.visit(part)
 
     def _for(self, stmt: For) -> None:
         name = stmt.loop_var.name

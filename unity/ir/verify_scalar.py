@@ -77,7 +77,8 @@ class ScalarVerifier:
         for compare in _COMPARE:
             self.handlers[compare] = self._compare
 
-    def __call__(self, expr: Expr) -> None:
+    def visit(self, expr: Expr) -> None:
+        """Check an expression."""
         handler = self.handlers.get(type(expr))
         if handler is None:
             self.report.add(
@@ -86,20 +87,22 @@ class ScalarVerifier:
         else:
             handler(expr)
 
+    __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
+
     def bad(self, expr: Any, message: str) -> None:
         """Record a data type violation."""
         self.report.add("E341", message, getattr(expr, "span", None))
 
     def condition(self, expr: Expr, what: str) -> None:
         """An expression used as a scalar condition."""
-        self(expr)
+        self.visit(expr)
         dtype = element_type(expr.ty)
         if dtype is None or not dtype.is_bool or dtype.lanes != 1:
             self.bad(expr, f"{what} must be bool, got {dtype}")
 
     def integer(self, expr: Expr, what: str, like: DataType | None = None) -> None:
         """An expression used as a scalar integer (of one certain type)."""
-        self(expr)
+        self.visit(expr)
         dtype = element_type(expr.ty)
         if dtype is None or not dtype.is_integral or dtype.lanes != 1:
             self.bad(expr, f"{what} must be an integer, got {dtype}")
@@ -137,8 +140,8 @@ class ScalarVerifier:
         return left
 
     def _arithmetic(self, expr: Any) -> None:
-        self(expr.a)
-        self(expr.b)
+        self.visit(expr.a)
+        self.visit(expr.b)
         name = type(expr).__name__
         dtype = self._same(expr, expr.a, expr.b, f"operands of {name}")
         if dtype is None:
@@ -149,8 +152,8 @@ class ScalarVerifier:
             self.bad(expr, f"{name} is not defined on {dtype.name}")
 
     def _compare(self, expr: Any) -> None:
-        self(expr.a)
-        self(expr.b)
+        self.visit(expr.a)
+        self.visit(expr.b)
         dtype = self._same(expr, expr.a, expr.b, f"operands of {type(expr).__name__}")
         if dtype is not None:
             self._is_bool(expr, dtype)
@@ -161,8 +164,8 @@ class ScalarVerifier:
             self.bad(expr, f"{type(expr).__name__} must be bool with {like.lanes} lanes, has type {dtype}")
 
     def _logical(self, expr: Any) -> None:
-        self(expr.a)
-        self(expr.b)
+        self.visit(expr.a)
+        self.visit(expr.b)
         dtype = self._same(expr, expr.a, expr.b, f"operands of {type(expr).__name__}")
         if dtype is not None:
             if not dtype.is_bool:
@@ -170,7 +173,7 @@ class ScalarVerifier:
             self._is_bool(expr, dtype)
 
     def _not(self, expr: Not) -> None:
-        self(expr.a)
+        self.visit(expr.a)
         dtype = element_type(expr.a.ty)
         if dtype is None or not dtype.is_bool:
             self.bad(expr, f"the operand of Not must be bool, got {dtype}")
@@ -179,7 +182,7 @@ class ScalarVerifier:
 
     def _select(self, expr: Select) -> None:
         for part in (expr.cond, expr.true_value, expr.false_value):
-            self(part)
+            self.visit(part)
         self._choice(expr, expr.cond, expr.true_value, expr.false_value)
 
     def _choice(self, expr: Any, cond: Expr, yes: Expr, no: Expr) -> None:
@@ -191,14 +194,14 @@ class ScalarVerifier:
             self.bad(expr, f"a choice between {dtype.name} has type {element_type(expr.ty)}")
 
     def _cast(self, expr: Cast) -> None:
-        self(expr.value)
+        self.visit(expr.value)
         dtype = element_type(expr.value.ty)
         if dtype is None or dtype.lanes != expr.ty.dtype.lanes:
             self.bad(expr, f"cannot cast {dtype} to {expr.ty.dtype.name}")
 
     def _ramp(self, expr: Ramp) -> None:
-        self(expr.base)
-        self(expr.stride)
+        self.visit(expr.base)
+        self.visit(expr.stride)
         dtype = self._same(expr, expr.base, expr.stride, "base and stride of a ramp")
         if dtype is None:
             return
@@ -207,7 +210,7 @@ class ScalarVerifier:
         self._lanes(expr, dtype, expr.lanes)
 
     def _broadcast(self, expr: Broadcast) -> None:
-        self(expr.value)
+        self.visit(expr.value)
         dtype = element_type(expr.value.ty)
         if dtype is None:
             self.bad(expr, "only scalars can be broadcast")
@@ -224,7 +227,7 @@ class ScalarVerifier:
     def _shuffle(self, expr: Shuffle) -> None:
         total = 0
         for vector in expr.vectors:
-            self(vector)
+            self.visit(vector)
             dtype = element_type(vector.ty)
             total += dtype.lanes if dtype is not None else 0
             if dtype is None or dtype.element is not expr.ty.dtype.element:
@@ -236,12 +239,12 @@ class ScalarVerifier:
             self.bad(expr, f"a shuffle with {len(expr.indices)} indices has type {expr.ty.dtype.name}")
 
     def _let(self, expr: Let) -> None:
-        self(expr.value)
+        self.visit(expr.value)
         if element_type(expr.var.ty) is not element_type(expr.value.ty):
             self.bad(expr, f"{expr.var.name} is {element_type(expr.var.ty)}, its value {element_type(expr.value.ty)}")
         fresh = expr.var not in self.vars
         self.vars.add(expr.var)
-        self(expr.body)
+        self.visit(expr.body)
         if fresh:
             self.vars.discard(expr.var)
 
@@ -258,14 +261,14 @@ class ScalarVerifier:
             )
         lanes = 1
         for index in indices:
-            self(index)
+            self.visit(index)
             dtype = element_type(index.ty)
             if dtype is None or not dtype.is_integral:
                 self.report.add("E342", f"an index of {buffer.name} must be an integer, got {dtype}", node.span)
             else:
                 lanes = max(lanes, dtype.lanes)
         if predicate is not None:
-            self(predicate)
+            self.visit(predicate)
             dtype = element_type(predicate.ty)
             if dtype is None or not dtype.is_bool or dtype.lanes != lanes or lanes == 1:
                 self.report.add(
@@ -285,7 +288,7 @@ class ScalarVerifier:
 
     def _call(self, expr: Call) -> None:
         for arg in expr.args:
-            self(arg)
+            self.visit(arg)
         callee = expr.op
         if type(callee) is GlobalVar:
             self._function_call(expr, callee)
@@ -327,10 +330,10 @@ class ScalarVerifier:
         """What stands alone as a statement: a call there need not return anything."""
         if type(expr) is Call and type(expr.op) is GlobalVar:
             for arg in expr.args:
-                self(arg)
+                self.visit(arg)
             self._function_call(expr, expr.op, alone=True)
         else:
-            self(expr)
+            self.visit(expr)
 
     def _function_call(self, expr: Call, callee: GlobalVar, alone: bool = False) -> None:
         if self.mod is None:

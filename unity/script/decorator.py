@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 import sys
 import tokenize
 from collections import ChainMap
@@ -36,8 +37,9 @@ def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _source(filename: str, first: int, names: Mapping[str, Any]) -> Source:
-    """The definition that starts at a line, without the indentation it stands in."""
+def _source(filename: str, first: int, names: Mapping[str, Any], defined: str) -> Source:
+    """The definition of a name that starts at a line, without the indentation it stands in. Texts that are executed share the
+    file name ``<string>``, so that another one may stand there."""
     lines = _lines(filename, names)
     if not 1 <= first <= len(lines):
         raise ScriptError("E122", f"{filename!r} changed since it was imported", help="import it again")
@@ -45,6 +47,8 @@ def _source(filename: str, first: int, names: Mapping[str, Any]) -> Source:
         block = inspect.getblock(lines[first - 1 :])
     except (tokenize.TokenError, IndentationError, SyntaxError):
         block = lines[first - 1 :]
+    if not any([re.match(rf"\s*(async def|def|class)\s+{re.escape(defined)}\b", line) for line in block]):
+        raise ScriptError("E122", f"the source text of {defined} cannot be found in {filename!r}")
     indent = len(block[0]) - len(block[0].lstrip(" "))
     text = "".join([line[indent:] if line[:indent].strip() == "" else line for line in block])
     return Source(filename, text, first, indent)
@@ -56,13 +60,14 @@ def read_function(function: FunctionType, frame: FrameType) -> Any:
     names = _names(frame)
     cells = function.__closure__ or ()
     closed = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells) if not _is_empty(cell)}
-    return parse(_source(code.co_filename, code.co_firstlineno, names), scope={**names, **closed})
+    return parse(_source(code.co_filename, code.co_firstlineno, names, function.__name__), scope={**names, **closed})
 
 
 def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: bool) -> Macro:
     """The macro of a decorated Python function: its syntax and the scope it stands in."""
     names = _names(frame)
-    source = _source(function.__code__.co_filename, function.__code__.co_firstlineno, names)
+    code = function.__code__
+    source = _source(code.co_filename, code.co_firstlineno, names, function.__name__)
     tree, errors = read_tree(source)
     if errors:
         raise ScriptError(errors[0].code, errors[0].message, errors[0].span, errors[0].notes, errors[0].help, errors)
@@ -98,7 +103,7 @@ def read_class(cls: type, frame: FrameType) -> IRModule:
         first -= 1
     while first > 1 and lines[first - 2].lstrip().startswith("@"):
         first -= 1
-    made = parse(_source(filename, first, names), scope=names)
+    made = parse(_source(filename, first, names, cls.__name__), scope=names)
     if not isinstance(made, IRModule) or made.name != cls.__name__:
         raise ScriptError("E122", f"the source text of class {cls.__name__} cannot be found in {filename!r}")
     return made

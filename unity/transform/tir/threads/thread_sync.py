@@ -83,7 +83,8 @@ class _Kernel:
             BlockRealize: self._block, Bind: self._bind,
         }  # fmt: skip
 
-    def __call__(self, stmt: Stmt) -> tuple[Stmt, Summary]:
+    def visit(self, stmt: Stmt) -> tuple[Stmt, Summary]:
+        """A statement with its barriers, and what it accesses."""
         if self._is_barrier(stmt):
             return stmt, Summary(surely=True)
         handler = self.handlers.get(type(stmt))
@@ -91,6 +92,8 @@ class _Kernel:
             return handler(stmt)
         found = self.accesses.of(stmt)
         return stmt, Summary(found, found)
+
+    __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
 
     def _is_barrier(self, stmt: Stmt) -> bool:
         if type(stmt) is not Evaluate or type(stmt.value) is not Call or type(stmt.value.op) is not Op:
@@ -120,7 +123,7 @@ class _Kernel:
         total = Summary()
         known = set(self.fixed)
         for part in stmt.stmts:
-            new, found = self(part)
+            new, found = self.visit(part)
             met = self.meetings.clash(total.tail, found.head, self.fixed)
             if met is not None:
                 made.append(self._barrier(*met))
@@ -139,7 +142,7 @@ class _Kernel:
 
     def _repeated(self, body: Stmt, fixed: set[Var]) -> tuple[Stmt, Summary]:
         """Body of a loop: a turn against the turn before, in which the variables of the loop had other values."""
-        new, found = self(body)
+        new, found = self.visit(body)
         met = self.meetings.clash(found.tail, found.head, fixed)
         if met is not None:
             new = seq(self._barrier(*met), new)
@@ -157,7 +160,7 @@ class _Kernel:
             return stmt, Summary(touched, touched)
         if stmt.kind == "thread_binding":
             self.fixed = outer | ({var} if (stmt.thread or "").startswith("blockIdx") else set())
-            body, found = self(stmt.body)
+            body, found = self.visit(stmt.body)
         else:
             uneven = (
                 self._varies(stmt.min)
@@ -170,7 +173,7 @@ class _Kernel:
             else:
                 self.fixed = outer | {var}
             if type(stmt.extent) is IntImm and stmt.extent.value <= 1:
-                body, found = self(stmt.body)
+                body, found = self.visit(stmt.body)
             else:
                 body, found = self._repeated(stmt.body, outer)
             if uneven:
@@ -196,8 +199,8 @@ class _Kernel:
         uneven = self._varies(stmt.cond)
         if uneven:
             self.divergent.append(stmt)
-        yes, first = self(stmt.then_case)
-        no, second = self(stmt.else_case) if stmt.else_case is not None else (None, Summary())
+        yes, first = self.visit(stmt.then_case)
+        no, second = self.visit(stmt.else_case) if stmt.else_case is not None else (None, Summary())
         if uneven:
             self.divergent.pop()
         both = first.surely and second.surely and not uneven
@@ -210,7 +213,7 @@ class _Kernel:
         outer = self.fixed
         if is_thread_axis(stmt) and stmt.node.thread_tag.startswith("blockIdx"):
             self.fixed = outer | {stmt.node.var}
-        body, found = self(stmt.body)
+        body, found = self.visit(stmt.body)
         self.fixed = outer
         return (stmt if body is stmt.body else replace(stmt, body=body)), found
 
@@ -231,7 +234,7 @@ class _Kernel:
         uneven = self._varies(stmt.predicate)
         if uneven:
             self.divergent.append(stmt)
-        body, found = self(block.body)
+        body, found = self.visit(block.body)
         if uneven:
             self.divergent.pop()
         start = self.accesses.of(block.init) if block.init is not None else []
