@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -128,16 +129,105 @@ def test_operators_that_run_in_torch_are_registered(tmp_path) -> None:
     same(unity.load_model(tmp_path / "factored")(x), Factored()(x))
 
 
-def test_what_cannot_be_written_down_is_refused(tmp_path) -> None:
-    class Labelled(torch.nn.Module):
-        def forward(self, x):
-            return Pair(x, x + 1, torch.float64)
+class Labelled(torch.nn.Module):
+    def __init__(self, label) -> None:
+        super().__init__()
+        self.label = label
 
-    f = unity.compile(Labelled(), example_inputs=(torch.ones(2),))
-    assert f(torch.ones(2)).label is torch.float64
+    def forward(self, x):
+        return Pair(x, x + 1, self.label)
+
+
+class Kind(Enum):
+    FIRST = 1
+
+
+@pytest.mark.parametrize(
+    "label", [torch.float64, torch.device("cpu"), torch.Size([2, 3]), Kind.FIRST, Pair, (1, [2.5, None]), 1 + 2j]
+)
+def test_values_that_objects_hold_are_written_down(tmp_path, label) -> None:
+    f = unity.compile(Labelled(label), example_inputs=(torch.ones(2),))
+    f.save(tmp_path / "labelled")
+    found = unity.load_model(tmp_path / "labelled")(torch.ones(2))
+    assert type(found) is Pair and found.label == label and type(found.label) is type(label)
+    same(found.right, torch.full((2,), 2.0))
+
+
+def test_what_cannot_be_written_down_is_refused(tmp_path) -> None:
+    f = unity.compile(Labelled(b"label"), example_inputs=(torch.ones(2),))
+    assert f(torch.ones(2)).label == b"label"
     with pytest.raises(FrontendError) as caught:
         f.save(tmp_path / "labelled")
     assert caught.value.code == "E019" and not (tmp_path / "labelled").exists()
+
+
+class Cache:
+    """Built as the caches of transformers are: layers that hold tensors, a dtype, a device, and a class."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.layers = [Layer() for _ in range(count)]
+        self.layer_class, self.offloading = Layer, False
+
+
+class Layer:
+    def __init__(self) -> None:
+        self.keys, self.values = torch.randn(1, 2, 5, 4), torch.randn(1, 2, 5, 4)
+        self.dtype, self.device = torch.float32, torch.device("cpu")
+
+
+class Step(torch.nn.Module):
+    def forward(self, x, cache):
+        for layer in cache.layers:
+            layer.keys = torch.cat([layer.keys, x], 2)
+            layer.values = torch.cat([layer.values, x + 1], 2)
+        return {"score": sum([(layer.keys * layer.values).sum() for layer in cache.layers]), "cache": cache}
+
+
+def step():
+    past = torch.export.Dim("past", max=50)
+    shapes = {"x": None, "cache": {2: past}}
+    return unity.compile(Step(), example_kwargs={"x": torch.randn(1, 2, 1, 4), "cache": Cache()}, dynamic_shapes=shapes)
+
+
+def test_a_cache_of_symbolic_length_is_saved_and_goes_on_in_the_loaded_model(tmp_path) -> None:
+    step().save(tmp_path / "step")
+    g, cache, mine = unity.load_model(tmp_path / "step"), Cache(), Cache()
+    for a, b in zip(cache.layers, mine.layers):
+        b.keys, b.values = a.keys, a.values
+    for _ in range(3):
+        x = torch.randn(1, 2, 1, 4)
+        found, expected = g(x=x, cache=cache), Step()(x, mine)
+        cache, mine = found["cache"], expected["cache"]
+        same(found["score"], expected["score"])
+    assert type(cache) is Cache and cache.layer_class is Layer and cache.layers[0].keys.shape[2] == 8
+    assert cache.layers[1].device == torch.device("cpu")
+
+
+OTHER_PROCESS = """
+import sys
+sys.path.insert(0, {folder!r})
+import torch, unity
+x = torch.ones(1, 2, 1, 4)
+try:
+    unity.load_model({path!r})
+except unity.UnityError as error:
+    assert error.code == "E807" and "test_saved_models" in error.message, error
+else:
+    raise SystemExit("classes were built unasked")
+assert "test_saved_models" not in sys.modules
+import test_saved_models as t
+g = unity.load_model({path!r}, allow=(t.Cache, t.Layer))
+assert g(x=x, cache=t.Cache())["cache"].layers[0].keys.shape[2] == 6
+"""
+
+
+def test_another_process_vouches_for_classes_by_naming_them(tmp_path) -> None:
+    step().save(tmp_path / "step")
+    code = OTHER_PROCESS.format(folder=str(Path(__file__).parent), path=str(tmp_path / "step"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(unity.__file__).parents[1], timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_program_is_no_model(tmp_path) -> None:

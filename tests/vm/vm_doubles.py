@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unity.ffi.abi import BufferParam, KernelSignature, SymbolSource
+from unity.ffi.abi import BufferParam, KernelSignature, SymbolSource, linkage_ir
 from unity.ffi.engine import CompileOptions, compile_ir
 from unity.ffi.processor import host_features, host_triple
 from unity.ffi.tensor import Tensor
@@ -223,7 +223,8 @@ _OBJECT = []
 def executable(functions, **options):
     """An Executable of graph functions over the kernels above."""
     if not _OBJECT:
-        _OBJECT.append(compile_ir(RELU, CompileOptions(pipeline="O1")))
+        names = "".join([linkage_ir(name, signature) for name, signature in SIGNATURES.items()])
+        _OBJECT.append(compile_ir(RELU + names, CompileOptions(pipeline="O1")))
     named = {
         n: Function(f.params, f.body, f.ret_ty, f.pure, {"global_symbol": n} if f.attrs else {})
         for n, f in functions.items()

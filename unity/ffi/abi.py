@@ -6,16 +6,20 @@ Used by the compiler (which fills it) and by the VM's execution side (which know
              <i64 per symbol, in order of ``symbols``> [, ptr result])
 
 Buffer pointers address element 0 of the buffer. Status 0 is success, -1 means that a Python exception is set, ``k > 0``
-means that check number ``k`` failed (``messages[k - 1]``).
+means that check number ``k`` failed (``messages[k - 1]``). The VM links a raw entry by its ``linkage_name``.
 
 A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``("sym", k)`` is symbol number k.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from ..support.errors import InternalError, VMError
+from ..support.schema import one_of, within
 
 Dim = int | tuple  # type: ignore[type-arg]
 
@@ -50,8 +54,8 @@ class SymbolSource:
 
     name: str
     param: int
-    axis: int
-    field: str = "shape"
+    axis: Annotated[int, within(0, 1000)]
+    field: Annotated[str, one_of("shape", "strides", "value")] = "shape"
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,6 +69,52 @@ class KernelSignature:
     result: str | None = None
     packed_calls: tuple[str, ...] = ()
     """Names of registered functions the code calls back."""
+
+
+def linkage_name(symbol: str, signature: KernelSignature) -> str:
+    """A second name of a raw entry, which says what it takes: a program whose signature is another one finds no code."""
+    params = [
+        (p.dtype, p.shape, p.strides, p.written) if isinstance(p, BufferParam) else p.dtype for p in signature.params
+    ]
+    symbols = [(s.param, s.axis, s.field) for s in signature.symbols]
+    taken = repr((params, symbols, signature.result, signature.packed_calls))
+    return f"{symbol}:{hashlib.sha256(taken.encode()).hexdigest()[:16]}"
+
+
+def linkage_ir(symbol: str, signature: KernelSignature) -> str:
+    """LLVM IR that gives a raw entry its second name."""
+    return f'@"{linkage_name(symbol, signature)}" = alias i32 (...), ptr @{symbol}\n'
+
+
+def symbols_of(dim: Dim) -> set[int]:
+    """Numbers of the symbols in a formula."""
+    if isinstance(dim, int):
+        return set()
+    if dim[0] == "sym":
+        return {dim[1]}
+    return set().union(*[symbols_of(operand) for operand in dim[1:]])
+
+
+def map_symbols(dim: Dim, values: Mapping[int, Dim] | tuple[Dim, ...]) -> Dim:
+    """A formula with symbol ``k`` replaced by ``values[k]``."""
+    if isinstance(dim, int):
+        return dim
+    if dim[0] == "sym":
+        return values[int(dim[1])]
+    return (dim[0], *[map_symbols(o, values) for o in dim[1:]])
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """Product of formulas, constants folded."""
+    constant, rest = 1, None
+    for dim in dims:
+        if isinstance(dim, int):
+            constant *= dim
+        else:
+            rest = dim if rest is None else ("mul", rest, dim)
+    if rest is None or constant == 0:
+        return constant
+    return rest if constant == 1 else ("mul", constant, rest)
 
 
 def evaluate(dim: Dim, symbols: list[int] | tuple[int, ...]) -> int:

@@ -27,7 +27,7 @@ from ..ffi.checksum import checksum
 from ..support.errors import ArtifactError
 
 MAGIC = b"UNITYVM\0"
-VERSION = 2
+VERSION = 3
 _HEAD = struct.Struct("<8sII32s")
 _ROW = struct.Struct("<16sQQ32s")
 _MAX_SECTIONS = 64

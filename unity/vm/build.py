@@ -23,9 +23,10 @@ from ..ir.walk import collect, rewrite
 from ..script.reader.module import parse
 from ..support.collector import no_collection, young_collection
 from ..support.deep import deep_recursion
-from ..support.errors import VMError
+from ..support.errors import InternalError, VMError
 from ..support.options import bool_option, int_option
 from ..support.progress import Progress
+from ..support.schema import Misfit
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
 from ..transform.base import Pass, PassContext, Pipeline
@@ -38,11 +39,13 @@ from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
 from ..transform.traced import peek
 from .bytecode import Program
 from .compiler.module import compile_module
+from .confined import check_confined
 from .executable import RECOMPILE, Executable
 from .kernel_cache import compile_kernels, is_own
 from .machine import EXEC_MODES
 from .native.run import add_driver
 from .program_cache import remembered_build
+from .verifier import verify_program
 
 TRIM_BYTES = 16 << 20
 """Builds with constants of this size together give back what they freed."""
@@ -127,12 +130,22 @@ def _made(
     made = Executable(program, objects, target.get("mtriple", host_triple()), target.required_features, options=options)
     made.count = lambda: kernel_costs(graph, program)
     releases.sweep(program.constants)
+    if int_option("UNITY_VERIFY") >= 1:
+        _verified(program)
     if options["exec_mode"] == "native":
         add_driver(made, target.processor)
     return made
 
 
 build = compile
+
+
+def _verified(program: Program) -> None:
+    """Raise InternalError E906 where the verifier refuses what was compiled: no file of it could be loaded."""
+    try:
+        verify_program(program)
+    except Misfit as error:
+        raise InternalError("E906", f"the bytecode breaks its own rules: {error}") from error
 
 
 def _releases(source: IRModule, discard_parameters: bool | Callable[[Tensor], None]) -> Releases:
@@ -213,9 +226,11 @@ def module_text(mod: IRModule) -> tuple[str, list[Tensor]]:
         return rewrite(mod, {Constant: name}).script(), found
 
 
-def _recompile(text: str, constants: list[Tensor], options: dict[str, Any]) -> Executable:
-    """An executable from what ``module_text`` gave."""
+def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], trust: bool) -> Executable:
+    """An executable from what ``module_text`` gave. Raises ArtifactError E808 where the text may not do what it does."""
     read = parse(text, scope={f"const_{index}": data for index, data in enumerate(constants)})
+    if not trust:
+        check_confined(as_module(read))
     return compile(read, options.get("target"), exec_mode=str(options.get("exec_mode", "native")))
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
-from ..support.errors import VMError
+from ..support.errors import FFIError, VMError
 from .dynamic import dynamic_strided_slice, nonzero, unique
-from .values import new_array
+from .values import describe, new_array
 
 
 def alloc_storage(size: int) -> np.ndarray:
@@ -152,7 +152,23 @@ def truth(value: Any) -> bool:
     return bool(value)
 
 
-BUILTINS: dict[str, Callable[..., Any]] = {
+def _guarded(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that may be given anything. Raises VMError E603 for what it cannot take."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return operation(*args)
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, FFIError) as error:
+            raise VMError("E603", f"{name} cannot take {', '.join([describe(a) for a in args])}: {error}") from error
+
+    return call
+
+
+ARITHMETIC = ("add", "sub", "mul", "div", "min", "max")
+"""What ``arith`` computes."""
+INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stride_i", "byte_offset", "elem_offset")
+"""What ``inspect`` looks at."""
+_OPERATIONS: dict[str, Callable[..., Any]] = {
     "alloc_storage": alloc_storage,
     "new_tensor": new_tensor,
     "new_tensor_of": lambda dtype, shape: new_tensor(dtype, *shape),
@@ -178,6 +194,7 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "unique": unique,
     "dynamic_strided_slice": dynamic_strided_slice,
 }
+BUILTINS = {name: _guarded(name, operation) for name, operation in _OPERATIONS.items()}
 """Operations by name."""
 CHECKS = (
     "check_tensor", "check_writable", "check_shape", "check_scalar", "check_tuple", "check_function", "match_shape", "check_equal",

@@ -9,9 +9,11 @@ Invariant: everything here is plain immutable data, no IR, no addresses.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from ..ffi.abi import Dim, KernelSignature
+from ..ffi.abi import Dim, KernelSignature, linkage_name
 from ..ffi.tensor import Tensor
+from ..support.schema import one_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,7 +27,7 @@ class Reg:
 class Imm:
     """A literal: int, float, bool, text or None."""
 
-    value: int | float | str | None
+    value: bool | int | float | str | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,7 +103,7 @@ Instruction = Call | Ret | Goto | If
 class Entry:
     """A row of the function table. ``kind``: ``vm`` (bytecode), ``kernel`` (machine code), ``packed`` (registered), ``builtin``."""
 
-    kind: str
+    kind: Annotated[str, one_of("vm", "kernel", "packed", "builtin")]
     name: str
 
 
@@ -118,7 +120,7 @@ class RegType:
     """What is known of a register. ``tensor``: dtype and every dimension known (formulas of the slots);
     ``storage``: bytes; ``object``: anything else."""
 
-    kind: str
+    kind: Annotated[str, one_of("tensor", "storage", "object")]
     dtype: str = ""
     dims: tuple[Dim, ...] = ()
 
@@ -169,6 +171,10 @@ class Program:
     def symbol(self, kernel: str) -> str:
         """Symbol of a kernel in the object code: its name where ``symbols`` has no other."""
         return self.symbols.get(kernel, kernel)
+
+    def linked(self, kernel: str) -> str:
+        """The name under which a kernel of exactly this signature is found."""
+        return linkage_name(self.symbol(kernel), self.kernels[kernel])
 
     def place(self, index: int) -> str:
         """Text of a place, empty when unknown."""

@@ -6,7 +6,7 @@ constants only, of the dtype and rank of its signature, and sizes that were comp
 
 from __future__ import annotations
 
-from ..ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource
+from ..ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource, product
 from ..ffi.dtype import DataType
 from ..ir.expr import Call, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm, Tuple, Var
 from ..ir.function import Function
@@ -14,8 +14,9 @@ from ..ir.relation import dims
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import VMError
 from . import bytecode as bc
+from .builtins import INSPECTED
 from .compiler.function import FunctionCompiler, LowerCall
-from .dims import map_symbols, product
+from .verifier import sizes_to_compare
 
 
 def compile_call(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
@@ -157,19 +158,15 @@ def check_written(fc: FunctionCompiler, arg: bc.Arg, param: BufferParam, name: s
 
 def compare_shapes(fc: FunctionCompiler, signature: KernelSignature, shapes: list[tuple[Dim, ...]], symbols: tuple[Dim, ...],
                    call: Call) -> None:  # fmt: skip
-    """Every dimension of the arguments against the kernel's declaration: now where both are numbers, else at run time."""
-    for index, param in enumerate(signature.params):
-        if not isinstance(param, BufferParam):
-            continue
-        for axis, declared in enumerate(param.shape):
-            expected, actual = map_symbols(declared, symbols), shapes[index][axis]
-            if expected == actual:
-                continue
-            if isinstance(expected, int) and isinstance(actual, int):
-                raise VMError("E624", f"{fc.name}: dimension {axis} of argument {param.name} of {signature.name} is {actual}, "
-                              f"the tensor program expects {expected}", call.span)  # fmt: skip
-            ctx = fc.context(f"dimension {axis} of argument {param.name} of {signature.name}", call.ty, call.span)
-            fc.emit("check_equal", ctx, bc.Size(actual), bc.Size(expected))
+    """Every dimension and stride of the arguments against the kernel's declaration: now where both are numbers, or at run time."""
+    for index, axis, actual, expected in sizes_to_compare(signature, shapes, symbols):
+        rank, name = len(shapes[index]), signature.params[index].name
+        which = f"dimension {axis}" if axis < rank else f"stride {axis - rank}"
+        if isinstance(expected, int) and isinstance(actual, int):
+            raise VMError("E624", f"{fc.name}: {which} of argument {name} of {signature.name} is {actual}, "
+                          f"the tensor program expects {expected}", call.span)  # fmt: skip
+        ctx = fc.context(f"{which} of argument {name} of {signature.name}", call.ty, call.span)
+        fc.emit("check_equal", ctx, bc.Size(actual), bc.Size(expected))
 
 
 # ---- operators
@@ -328,7 +325,6 @@ def _inspect(field: str) -> LowerCall:
     return lower
 
 
-_INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stride_i", "byte_offset", "elem_offset")
 OPERATORS: dict[str, LowerCall] = {
     "R.builtin.alloc_tensor": _builtin_alloc_tensor,
     "R.vm.alloc_storage": _alloc_storage,
@@ -362,6 +358,6 @@ OPERATORS: dict[str, LowerCall] = {
     "R.nonzero": _builtin("nonzero"),
     "R.unique": _builtin("unique"),
     "R.dynamic_strided_slice": _builtin("dynamic_strided_slice"),
-    **{f"R.inspect.tensor_{field}": _inspect(field) for field in _INSPECTED},
+    **{f"R.inspect.tensor_{field}": _inspect(field) for field in INSPECTED},
 }
 """Operators the VM executes itself, by name."""

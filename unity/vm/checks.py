@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ffi.abi import Dim, evaluate
+from ..ffi.abi import Dim, evaluate, symbols_of
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
 from ..support.errors import Note, VMError
@@ -129,15 +129,3 @@ def dimension_error(program: Program, context: Context, axis: int, extent: int, 
     return failure(
         program, context, code, f"dimension {axis} must be {dim_text(dim, names)} = {expected}, got {extent}", notes
     )
-
-
-def symbols_of(dim: Dim) -> set[int]:
-    """Slots a formula reads."""
-    if isinstance(dim, int):
-        return set()
-    if dim[0] == "sym":
-        return {dim[1]}
-    found: set[int] = set()
-    for operand in dim[1:]:
-        found |= symbols_of(operand)
-    return found

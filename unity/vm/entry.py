@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ffi.abi import Dim
+from ..ffi.abi import Dim, map_symbols
 from ..ffi.entry_spec import Arg, EntrySpec, ObjectArg, ScalarArg, ShapeArg, TensorArg, symbols_in
 from .bytecode import Bind, Call, Imm, Program, Reg, Size, VMFunction
 
@@ -48,7 +48,7 @@ def plan_entry(fn: VMFunction, program: Program) -> EntryPlan:
         for param in lost:
             param.kind = "object"
     slots = tuple(sorted(_defined(params)))
-    number = {slot: index for index, slot in enumerate(slots)}
+    number: dict[int, Dim] = {slot: ("sym", index) for index, slot in enumerate(slots)}
     args = tuple([_arg(p, number) for p in params])
     names = tuple([fn.slots[s].name for s in slots])
     return EntryPlan(EntrySpec(fn.name, args, names), slots, params)
@@ -117,9 +117,9 @@ def _uses(param: Param) -> set[int]:
     return found
 
 
-def _arg(param: Param, number: dict[int, int]) -> Arg:
+def _arg(param: Param, number: dict[int, Dim]) -> Arg:
     axes = (
-        tuple([None if a is None else renumber(a, number) for a in param.axes])
+        tuple([None if a is None else map_symbols(a, number) for a in param.axes])
         if param.kind in ("tensor", "shape")
         else ()
     )
@@ -129,18 +129,9 @@ def _arg(param: Param, number: dict[int, int]) -> Arg:
         return ShapeArg(param.name, axes, param.where)
     if param.kind == "scalar":
         assert param.dtype is not None
-        symbol = number[param.slot] if _integer_symbol(param) else None  # type: ignore[index]
+        symbol = number[param.slot][1] if _integer_symbol(param) else None  # type: ignore[index]
         return ScalarArg(param.name, param.dtype, symbol, param.where)
     return ObjectArg(param.name, param.where)
 
 
-def renumber(dim: Dim, number: dict[int, int]) -> Dim:
-    """A formula with its symbols renumbered."""
-    if isinstance(dim, int):
-        return dim
-    if dim[0] == "sym":
-        return ("sym", number[dim[1]])
-    return (dim[0], *[renumber(operand, number) for operand in dim[1:]])
-
-
-__all__ = ["EntryPlan", "Param", "plan_entry", "renumber"]
+__all__ = ["EntryPlan", "Param", "plan_entry"]

@@ -7,10 +7,11 @@ Execution side: needs ``ffi`` alone; ``executable["main"]`` loads the virtual ma
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -21,14 +22,40 @@ from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError, MissingExtraError
 from ..support.extras import require
 from ..support.late import late_function
+from ..support.schema import Misfit, within
 from .artifact import ALIGN, open_sections, write_sections
 from .bytecode import Program, program_text
-from .codec import decode, encode
+from .codec import SCHEMA, Costs, decode, encode, write_costs
 from .memory_formula import MemoryFormula, memory_formula
 
 _machine_of = late_function("unity.vm.machine", "VirtualMachine")
-RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any]], Executable]] = []
-"""The hook: (module text, its constants, options of the build) -> Executable; empty where the compiler rooms are not imported."""
+RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any], bool], Executable]] = []
+"""The hook: (module text, constants, options of the build, is it trusted) -> Executable; empty without the compiler rooms."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Constant:
+    """Where a constant lies in its section."""
+
+    dtype: str
+    shape: list[Annotated[int, within(0, 1 << 47)]]
+    offset: Annotated[int, within(0, 1 << 62)]
+
+
+@dataclass(slots=True, frozen=True)
+class _Meta:
+    """The section ``meta`` of a file."""
+
+    triple: str
+    features: str
+    driver: str
+    words: list[list[str | int | bool | None]]
+    options: dict[str, str]
+    constants: list[_Constant]
+    source: list[_Constant]
+    program_constants: Annotated[int, within(0, 1 << 31)]
+    module_constants: list[Annotated[int, within(0, 1 << 31)]]
+    costs: Costs
 
 
 @dataclass(slots=True)
@@ -128,6 +155,7 @@ class Executable:
             "words": self.driver_words, "options": self.options,
             "constants": _table(arrays[: len(loaded)]), "source": _table(arrays[len(loaded) :]),
             "program_constants": len(self.program.constants), "module_constants": [place[id(c)] for c in module_constants],
+            "costs": write_costs(self.program.costs),
         }  # fmt: skip
         sections: dict[str, Any] = {"meta": json.dumps(meta).encode(), "bytecode": encode(self.program)}
         for name, data in self.objects.items():
@@ -150,65 +178,43 @@ def load(path: str | Path, trust: bool = True) -> Executable:
 
     The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
     never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
-    a processor with features this one lacks. Raises ArtifactError E801 to E805.
+    a processor with features this one lacks; text that leaves its tensor programs is refused. Raises ArtifactError E801 to E808.
     """
     parts = open_sections(path)
     try:
         sections = {name: section.read() for name, section in parts.items() if name != "source"}
-        meta = _meta(json.loads(bytes(sections["meta"])))
+        meta: _Meta = SCHEMA.record(_Meta, json.loads(bytes(sections["meta"])))
         text = bytes(sections["module"]).decode()
-        bytecode, model, pool, source = (
-            bytes(sections["bytecode"]),
-            bytes(sections["model"]),
-            sections["constants"],
-            parts["source"],
-        )
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        bytecode, model, pool = bytes(sections["bytecode"]), bytes(sections["model"]), sections["constants"]
+        source = parts["source"]
+        constants = _constants(meta.constants, pool)
+        count, every = meta.program_constants, len(constants) + len(meta.source)
+        if count > len(constants) or max(meta.module_constants, default=-1) >= every:
+            raise Misfit("it names constants that are not there")
+    except (KeyError, ValueError, RecursionError) as error:
         raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
-    constants = _constants(meta["constants"], pool)
-    count, picked = meta["program_constants"], meta["module_constants"]
-    every = len(constants) + len(meta["source"])
-    if not 0 <= count <= len(constants) or any([type(k) is not int or not 0 <= k < every for k in picked]):
-        raise ArtifactError("E805", f"{path}: the description of the constants is not valid")
 
     def describe() -> tuple[str, list[Tensor]]:
-        known = [*constants, *(_constants(meta["source"], source.read()) if meta["source"] else ())]
-        return text, [known[k] for k in picked]
+        known = [*constants, *(_constants(meta.source, source.read()) if meta.source else ())]
+        return text, [known[k] for k in meta.module_constants]
 
-    missing = missing_features(meta["triple"], meta["features"])
+    missing = missing_features(meta.triple, meta.features)
     if not trust or missing:
         reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
-        options = dict(meta["options"])
+        options: dict[str, Any] = dict(meta.options)
         if missing:
             options["target"] = _for_this_machine(str(options.get("target", "")))
-        made = _recompile(*describe(), options, reason)
+        made = _recompile(*describe(), options, trust, reason)
     else:
         objects = {
             name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
         }
         made = Executable(
-            decode(bytecode, constants[:count]), objects, meta["triple"], meta["features"], meta["driver"], meta["words"],
-            meta["options"], [pool], describe,
+            decode(bytecode, constants[:count], meta.costs), objects, meta.triple, meta.features, meta.driver, meta.words,
+            dict(meta.options), [pool], describe,
         )  # fmt: skip
     made.model, made.state = model, constants[count:]
     return made
-
-
-def _meta(meta: Any) -> dict[str, Any]:
-    for key, kind in (
-        ("triple", str),
-        ("features", str),
-        ("driver", str),
-        ("words", list),
-        ("options", dict),
-        ("constants", list),
-        ("source", list),
-        ("program_constants", int),
-        ("module_constants", list),
-    ):
-        if not isinstance(meta[key], kind):
-            raise ValueError(f"{key} is no {kind.__name__}")
-    return dict(meta)
 
 
 def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
@@ -225,22 +231,19 @@ def _buffers(arrays: list[np.ndarray]) -> list[np.ndarray]:
     return [array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8) for array in arrays]
 
 
-def _constants(table: list[Any], pool: memoryview) -> list[Tensor]:
-    """Tensors over the mapped file: read-only by convention, private pages."""
+def _constants(table: list[_Constant], pool: memoryview) -> list[Tensor]:
+    """Tensors over the mapped file: read-only by convention, private pages. Raises ArtifactError E805."""
     memory = np.frombuffer(pool, np.uint8) if pool.nbytes else np.empty(0, np.uint8)
     memory.flags.writeable = False
     found = []
     try:
-        for dtype, shape, offset in table:
-            data_type = DataType(dtype).numpy
-            extents = [int(extent) for extent in shape]
-            size = data_type.itemsize
-            for extent in extents:
-                size *= extent
-            if min([offset, *extents]) < 0 or offset % ALIGN or offset + size > memory.size:
+        for row in table:
+            data_type = DataType(row.dtype).numpy
+            size = data_type.itemsize * math.prod(row.shape)
+            if row.offset % ALIGN or row.offset + size > memory.size:
                 raise ValueError("a constant lies outside the file")
-            array = memory[offset : offset + size].view(data_type) if size else np.empty(0, data_type)
-            found.append(Tensor(array.reshape(extents)))
+            array = memory[row.offset : row.offset + size].view(data_type) if size else np.empty(0, data_type)
+            found.append(Tensor(array.reshape(row.shape)))
     except (ValueError, TypeError, FFIError, OverflowError) as error:
         raise ArtifactError("E805", f"the constants of the file are not valid: {error}") from error
     return found
@@ -261,7 +264,7 @@ def _for_this_machine(target: str) -> str:
     return " ".join([part for part in target.split() if not part.startswith(("-mcpu=", "-mattr=", "-mtriple="))])
 
 
-def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], reason: str) -> Executable:
+def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], trust: bool, reason: str) -> Executable:
     if not RECOMPILE:
         try:
             require(f"{__package__}.build")
@@ -269,4 +272,4 @@ def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], reas
             raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
     if not text.strip() or not RECOMPILE:
         raise ArtifactError("E804", f"{reason}, and the file holds no module text to compile again")
-    return RECOMPILE[0](text, constants, options)
+    return RECOMPILE[0](text, constants, options, trust)

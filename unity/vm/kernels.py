@@ -67,6 +67,6 @@ def kernel_failure(signature: KernelSignature, status: int) -> VMError:
 def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:
     """All raw entries of a linked object."""
     return {
-        name: RawKernel(signature, engine.address(program.symbol(name)), engine)
+        name: RawKernel(signature, engine.address(program.linked(name)), engine)
         for name, signature in program.kernels.items()
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ..ffi.abi import Dim, evaluate
+from ..ffi.abi import Dim, evaluate, symbols_of
 from ..ffi.dtype import DataType
 from ..support.errors import VMError
 from . import bytecode as bc
@@ -43,7 +43,7 @@ class MemoryFormula:
         return sum([evaluate(size, values) for size in self.tensors])
 
     def _values(self, sizes: dict[str, int], dims: tuple[Dim, ...]) -> list[int]:
-        needed = {self.symbols[k] for dim in dims for k in _used(dim)}
+        needed = {self.symbols[k] for dim in dims for k in symbols_of(dim)}
         wrong = sorted(needed - set(sizes)) or sorted(set(sizes) - set(self.symbols))
         if wrong:
             raise VMError(
@@ -65,15 +65,6 @@ class MemoryFormula:
         terms = Counter([bc.dim_text(dim, self.symbols) for dim in dims if not isinstance(dim, int)])
         parts = [text if count == 1 else f"{count} * {text}" for text, count in terms.items()]
         return " + ".join([*parts, str(fixed)] if fixed or not parts else parts)
-
-
-def _used(dim: Dim) -> set[int]:
-    """Numbers of the slots in a formula."""
-    if isinstance(dim, int):
-        return set()
-    if dim[0] == "sym":
-        return {int(dim[1])}
-    return {k for operand in dim[1:] for k in _used(operand)}
 
 
 def memory_formula(program: bc.Program, name: str) -> MemoryFormula:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ffi.abi import symbols_of
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import is_torch_tensor
 from ..support.errors import VMError
@@ -38,7 +39,7 @@ class OutPlan:
     direct: tuple[int | None, ...]
 
 
-def _results(fn: bc.VMFunction, program: bc.Program) -> tuple[bool, list[bc.Arg]] | None:
+def results_of(fn: bc.VMFunction, program: bc.Program) -> tuple[bool, list[bc.Arg]] | None:
     """(is the result one value, the values it holds); None where the bytecode does not say."""
     returns = [i for i in fn.code if isinstance(i, bc.Ret)]
     if len(returns) != 1:
@@ -59,14 +60,14 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
     if len(made) != 1 or program.table[fn.code[made[0]].function] != _NEW:  # type: ignore[union-attr]
         return None
     early = {a.slot for i in fn.code[: fn.prologue] if isinstance(i, bc.Call) for a in i.args if isinstance(a, bc.Bind)}
-    return made[0] if all([_slots(d) <= early for d in fn.registers[value.index].dims]) else None
+    return made[0] if all([symbols_of(d) <= early for d in fn.registers[value.index].dims]) else None
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
     """Is every result of a function memory that it allocates, or a view of it: no parameter, no constant, no value of a call, and
     no memory of another result?"""
     fn = program.functions[name]
-    found = _results(fn, program)
+    found = results_of(fn, program)
     made: dict[int, list[bc.Call]] = {}
     for instruction in fn.code:
         if isinstance(instruction, bc.Call):
@@ -87,18 +88,10 @@ def allocates_results(program: bc.Program, name: str) -> bool:
     return None not in places and len(set(places)) == len(places)
 
 
-def _slots(dim: Any) -> set[int]:
-    if isinstance(dim, int):
-        return set()
-    if dim[0] == "sym":
-        return {dim[1]}
-    return {s for operand in dim[1:] for s in _slots(operand)}
-
-
 def with_outputs(program: bc.Program, name: str) -> OutPlan | None:
     """The plan of a function; None where its result is neither a tensor nor a tuple whose fields the bytecode shows."""
     fn = program.functions[name]
-    found = _results(fn, program)
+    found = results_of(fn, program)
     if found is None:
         return None
     single, values = found
@@ -261,4 +254,4 @@ def _tensor(value: Any) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
-__all__ = ["OutCall", "OutPlan", "allocates_results", "with_outputs"]
+__all__ = ["OutCall", "OutPlan", "allocates_results", "results_of", "with_outputs"]

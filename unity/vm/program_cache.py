@@ -22,6 +22,7 @@ from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
 from ..ir.pack import NotPackable, fingerprint
 from ..support.deep import deep_recursion
+from ..support.errors import ArtifactError
 from ..support.options import bool_option, int_option
 from ..target.target import Target
 from ..transform.base import PASSES, Pipeline
@@ -29,7 +30,7 @@ from ..transform.rules import apply
 from ..transform.rules.base import machine_in_use
 from ..transform.rules.remembered import are_own
 from ..transform.traced import OPEN_BYTES, Ledger, replay
-from .codec import decode, encode
+from .codec import SCHEMA, Costs, decode, encode, write_costs
 from .executable import Executable
 from .kernel_cache import is_own, is_watched, kernel_state
 from .native.run import driver_tag
@@ -115,8 +116,12 @@ class RememberedBuild:
         constants = replay(self.ledger.sources, entry["steps"], entry["literals"], observed, entry["constants"])
         if constants is None:
             return None
+        try:
+            program = decode(bytecode, constants, SCHEMA.read(Costs, entry["costs"]))
+        except ArtifactError:  # damaged: it is made again
+            return None
         made = Executable(
-            decode(bytecode, constants),
+            program,
             dict(zip(entry["objects"], objects, strict=True)),
             target.get("mtriple", host_triple()),
             target.required_features,
@@ -131,6 +136,7 @@ class RememberedBuild:
         rows, made.program.constants = self.ledger.settle(made.program.constants)
         if not self.ledger.complete:
             return
+        made.count_work()
         entry = {
             "literals": self.ledger.literals,
             "steps": self.ledger.steps,
@@ -139,8 +145,8 @@ class RememberedBuild:
             "objects": list(made.objects),
             "driver": made.driver_tag,
             "words": made.driver_words,
+            "costs": write_costs(made.program.costs),
         }
-        made.count_work()
         head = json.dumps(entry, separators=(",", ":")).encode()
         self.store.store(self.key, join_objects([head, encode(made.program), *made.objects.values()]))
 

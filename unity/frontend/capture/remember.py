@@ -27,6 +27,7 @@ from ...support.deep import deep_recursion
 from ...support.errors import ArtifactError, FrontendError
 from ...support.extras import require
 from ...transform.traced import literal, read_literal
+from ...vm.torch_model.classes import Vouched
 from ...vm.torch_model.interface import read_interface, write_interface
 from ...vm.torch_model.operators import PREFIX, register_torch_operator
 from ..discard import Held, memory_key
@@ -59,7 +60,7 @@ class RememberedExport:
         if any([_state_of(path) != tuple(state) for path, state in entry["files"].items()]):
             return None
         try:
-            faced = read_interface(interface, "a remembered export")
+            faced = read_interface(interface, Vouched(file="a remembered export", loaded=True))
         except ArtifactError:  # a class has gone
             return None
         constants = [

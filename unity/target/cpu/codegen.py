@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...ffi.abi import KernelSignature
+from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
 from ...ffi.llvm import CompileOptions, assembly, compile_ir
 from ...ffi.processor import host_triple
@@ -79,8 +79,9 @@ def write_module(
         module.small_floats = any(["half" in text or "bfloat" in text for text in texts])
         final = {name: _write_kernel(module, name, func) for name, func in functions.items()}
     width = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits else ""
+    names = "".join([linkage_ir(symbols[name], signature) for name, signature in final.items()])
     text = (
-        module.text()
+        f"{module.text()}\n{names}"
         + conversion_functions(module)
         + f'\nattributes #0 = {{ nounwind{width} "no-trapping-math"="true" }}\n'
     )

@@ -136,7 +136,7 @@ class BodyWriter(CheckWriter):
             place = self.alloca("i64")
             self.store("i64", "0", place)
             parts.append(f"ptr {place}")
-        text = f"call i32 {quoted(self.program.symbol(name))}({', '.join(parts)})"
+        text = f"call i32 {quoted(self.program.linked(name))}({', '.join(parts)})"
         status = self.emit(text) if signature.packed_calls else self.released(text, work, sizes)
         good, bad = self.label(), self.label()
         self.do(f"br i1 {self.emit(f'icmp eq i32 {status}, 0')}, label %{good}, label %{bad}")

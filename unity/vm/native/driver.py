@@ -25,7 +25,7 @@ def driver_ir(program: bc.Program) -> tuple[str, EnvLayout]:
         layout.word("fixed", name)
     used: set[str] = set()
     parts = [function_ir(program, fn, index, layout, used) for index, fn in enumerate(program.functions.values())]
-    symbols = {program.symbol(name): program.kernels[name] for name in sorted(used)}
+    symbols = {program.linked(name): program.kernels[name] for name in sorted(used)}
     kernels = [_declaration(symbol, signature) for symbol, signature in symbols.items()]  # equal programs share one
     return "".join([DECLARATIONS.format(words=len(SLOTS)), HELPER_DECLARATIONS, *kernels, SUPPORT_IR, *parts]), layout
 

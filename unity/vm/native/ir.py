@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...ffi.abi import Dim
+from ...ffi.abi import Dim, symbols_of
 from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.layout import ALIGNED, C_CONTIGUOUS
@@ -71,11 +71,8 @@ class EnvLayout:
 
 def quoted(name: str) -> str:
     """A global name of LLVM IR."""
-    return (
-        '@"'
-        + "".join([c if c.isascii() and (c.isalnum() or c in "._$") else f"\\{ord(c) & 255:02X}" for c in name])
-        + '"'
-    )
+    plain = [chr(b) if b < 128 and (chr(b).isalnum() or b in b"._$") else f"\\{b:02X}" for b in name.encode()]
+    return f'@"{"".join(plain)}"'
 
 
 class FunctionWriter:
@@ -236,15 +233,6 @@ class FunctionWriter:
             f"call i1 @unity_extract(ptr {obj}, ptr {leaf}, i64 {index}, i32 {packed}, i32 {ndim}, i32 {flags}, "
             f"i64 {mask}, ptr null)"
         )
-
-
-def symbols_of(dim: Dim) -> set[int]:
-    """Slots a formula reads."""
-    if isinstance(dim, int):
-        return set()
-    if dim[0] == "sym":
-        return {dim[1]}
-    return set().union(*[symbols_of(operand) for operand in dim[1:]])
 
 
 def boxes_storage(fn: bc.VMFunction, program: bc.Program) -> bool:

@@ -18,14 +18,17 @@ import numpy as np
 
 from ...ffi import registry
 from ...ffi.check import OutHandler
+from ...ffi.elf import read_symbols
 from ...ffi.engine import CompileOptions, Engine, compile_ir
 from ...ffi.fastcall import driver_function
 from ...ffi.layout import member_offset
 from ...ffi.native_helpers import allocator_symbols, helper_symbols
+from ...ffi.object_cache import content_key
 from ...ffi.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
 from ..builtins import BUILTINS, truth
+from ..codec import encode
 from ..entry import plan_entry
 from ..executable import Executable
 from ..interpret import Interpreter, add_frame, find_packed, frame_text, run_check
@@ -48,10 +51,26 @@ def driver_tag() -> str:
 def add_driver(executable: Executable, processor: Processor | None = None) -> None:
     """Compile the driver into an executable (from the object cache where it has it), for a processor or to run here."""
     text, layout = driver_ir(executable.program)
-    options = OPTIONS if processor is None else replace(OPTIONS, cpu=processor.cpu, features=processor.changes)
-    executable.objects["driver"] = compile_ir(text, options)
     executable.driver_tag = driver_tag()
     executable.driver_words = [list(key) for key in layout.words]
+    text += f'@"{driver_name(executable)}" = constant i8 0\n'
+    options = OPTIONS if processor is None else replace(OPTIONS, cpu=processor.cpu, features=processor.changes)
+    executable.objects["driver"] = compile_ir(text, options)
+
+
+def driver_name(executable: Executable) -> str:
+    """A symbol that the driver of exactly this program has, with these words in its environment: no other one is run."""
+    program, words = executable.program, executable.driver_words
+    constants = [(c.dtype, tuple(c.shape)) for c in program.constants]
+    code = encode(replace(program, places=[""] * len(program.places), contexts=[]))  # whatever the script's lines say
+    return f"unity.driver.{content_key(driver_tag(), code, repr(words), repr(constants))}"
+
+
+def has_driver(executable: Executable) -> bool:
+    """Is there a driver, of this version, for this program?"""
+    if "driver" not in executable.objects or executable.driver_tag != driver_tag():
+        return False
+    return driver_name(executable) in read_symbols(executable.objects["driver"]).defined
 
 
 class NativeProgram:
@@ -61,7 +80,7 @@ class NativeProgram:
         self.program = executable.program
         self.interpreter = interpreter
         self.engine = engine
-        if "driver" not in executable.objects or executable.driver_tag != driver_tag():
+        if not has_driver(executable):
             add_driver(executable)
         symbols = helper_symbols() | allocator_symbols()
         for name in _PYTHON_NAMES:

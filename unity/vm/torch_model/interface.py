@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
-from ...support.errors import ArtifactError, FrontendError, MissingExtraError
-from ...support.extras import require
-from .structures import class_named, register_class
+from ...support.errors import ArtifactError
+from ...support.schema import Misfit, Schema, need, within
+from .classes import Vouched
+from .nesting import read_spec, read_value, write_spec, write_value
+from .structures import LEAF, Shell
 
-_PLAIN = (bool, int, float, str, type(None))
+Place = Annotated[int, within(0, 1 << 31)]
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,60 +45,94 @@ class Interface:
     """The tensors of the state that are."""
 
 
+@dataclass(slots=True, frozen=True)
+class _Saved:
+    """An interface as it is written: fields as of ``Interface``."""
+
+    names: list[str]
+    in_spec: Any
+    out_spec: Any
+    fixed: list[tuple[bool, Any]]
+    outputs: list[tuple[bool, Any]]
+    floats: list[bool]
+    updates: list[int | str]
+    shared: bool
+    complex_inputs: list[Place]
+    complex_outputs: list[Place]
+    complex_state: list[str]
+
+
 def write_interface(interface: Interface) -> bytes:
     """An interface as JSON. Raises FrontendError E019."""
-    tree = require("torch").utils._pytree
     found = {f.name: getattr(interface, f.name) for f in fields(interface)}
-    values = [value for _, value in (*interface.fixed, *interface.outputs)]
-    wrong = [type(value).__name__ for value in values if type(value) not in _PLAIN]
-    if wrong:
-        raise FrontendError("E019", f"a {wrong[0]} among the arguments or results cannot be saved")
-    try:
-        found |= {name: tree.treespec_dumps(found[name]) for name in ("in_spec", "out_spec")}
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise FrontendError("E019", f"the nesting of arguments or results cannot be saved: {error}") from error
+    found |= {name: write_spec(found[name]) for name in ("in_spec", "out_spec")}
+    found |= {name: [[known, write_value(value)] for known, value in found[name]] for name in ("fixed", "outputs")}
     return json.dumps(found).encode()
 
 
-def read_interface(data: bytes, name: str) -> Interface:
-    """An interface from JSON. Raises ArtifactError E805."""
-    tree = require("torch").utils._pytree
+def read_interface(data: bytes, vouched: Vouched) -> Interface:
+    """An interface from JSON. Raises ArtifactError E805, E807."""
     try:
-        found = json.loads(data)
-        for key in ("in_spec", "out_spec"):
-            _know_classes(json.loads(found[key])[1], tree)
-            found[key] = tree.treespec_loads(found[key])
+        saved: _Saved = Schema().record(_Saved, json.loads(data))
+        found = {f.name: getattr(saved, f.name) for f in fields(saved)}
+        found |= {name: read_spec(found[name], vouched) for name in ("in_spec", "out_spec")}
+        found |= {
+            name: [(known, _constant(value, vouched)) for known, value in found[name]] for name in ("fixed", "outputs")
+        }
         made = Interface(**found)
-        places = [*made.complex_inputs, *made.complex_outputs]
-        if (
-            any([type(t) not in (int, str) for t in made.updates])
-            or type(made.shared) is not bool
-            or any([type(place) is not int for place in places])
-        ):
-            raise ValueError("no interface")
+        _check(made)
         return made
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        IndexError,
-        AttributeError,
-        NotImplementedError,
-        MissingExtraError,
-    ) as error:
-        raise ArtifactError("E805", f"{name}: the description of the model is not valid: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(
+            "E805", f"{vouched.file}: the description of the model is not valid: {error or 'nested too deeply'}"
+        ) from error
 
 
-def _know_classes(row: Any, tree: Any) -> None:
-    """Import the classes a description names, so that torch knows them."""
-    kind = row["type"]
-    if kind is not None and kind not in tree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
-        if ":" in kind:
-            register_class(class_named(kind))
-        else:
-            require(kind.rpartition(".")[0])
-    for child in row["children_spec"]:
-        _know_classes(child, tree)
+def _constant(data: Any, vouched: Vouched) -> Any:
+    """A value that stands for a leaf."""
+    value = read_value(data, vouched)
+    if type(value) in (list, tuple, dict, set, frozenset, Shell) or value is LEAF:
+        raise Misfit("a leaf that is none")
+    return value
 
 
-__all__ = ["Interface", "read_interface", "write_interface"]
+def _check(made: Interface) -> None:
+    """Raise Misfit where parts of an interface do not fit each other."""
+    positional = made.in_spec.children()
+    need(
+        made.in_spec.type is tuple and [p.type for p in positional] == [tuple, dict],
+        "inputs are ((arguments), {named})",
+    )
+    need(made.in_spec.num_leaves == len(made.fixed), "a constant or none for each input")
+    need(made.out_spec.num_leaves == len(made.outputs), "a constant or none for each output")
+    need(all([type(key) is str for key in positional[1].context]), "names of arguments are texts")
+    computed = [value for known, value in made.outputs if known]
+    need(len(made.floats) == len(computed), "for each computed output, whether it is a number")
+    for place, first in enumerate(computed):
+        need(first is None or (type(first) is int and 0 <= first < place), "a tensor given twice stands before")
+    given = [place for place, (known, _) in enumerate(made.fixed) if not known]
+    names = [target for target in made.updates if type(target) is str]
+    need(all([target in given for target in made.updates if type(target) is int]), "updated inputs are inputs")
+    need(len(names) == len(set(names)), "each tensor of the state is named once")
+    need(set(made.complex_inputs) <= set(given), "complex inputs are inputs")
+    need(all([place < len(computed) for place in made.complex_outputs]), "complex outputs are computed")
+    need(len(set(made.complex_outputs)) == len(made.complex_outputs), "an output is complex once")
+    need(set(made.complex_state) <= set(names), "complex state is state")
+
+
+def check_program(made: Interface, takes: int, gives: int | None, state: int) -> None:
+    """Raise Misfit where an interface does not fit a ``main`` of ``takes`` parameters, which gives so many results (None:
+    nobody knows), and a file with so many tensors of state."""
+    names = [target for target in made.updates if type(target) is str]
+    need(len(names) == state, "the state is complete")
+    need(
+        len([fixed for fixed, _ in made.fixed if not fixed]) + state == takes,
+        "the program takes the inputs and the state",
+    )
+    need(
+        gives in (None, len(made.updates) + len(made.floats)),
+        "the program gives the new values and the computed outputs",
+    )
+
+
+__all__ = ["Interface", "check_program", "read_interface", "write_interface"]

@@ -7,19 +7,21 @@ Execution side: needs no compiler. Not here: how a model is compiled (`frontend/
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...ffi.tensor import Tensor
-from ...support.errors import ArtifactError, FrontendError, VMError
+from ...support.errors import ArtifactError, FrontendError, UnityError, VMError
 from ...support.extras import require
+from ...support.schema import Misfit
 from ..executable import Executable, load
 from ..machine import VirtualMachine
-from ..out_calls import allocates_results
+from ..out_calls import allocates_results, results_of
 from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
+from .classes import Vouched
 from .copied import CopiedWeight
-from .interface import Interface, read_interface, write_interface
+from .interface import Interface, check_program, read_interface, write_interface
 from .memory import separate
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes
@@ -47,6 +49,8 @@ class TorchModel:
         self._single = bool(self._out_spec.is_leaf())
         self._share = self._torch.from_numpy if interface.shared else None
         self.copied: Sequence[CopiedWeight] = ()
+        self.file = ""
+        """The file it was loaded from."""
 
     def _plain_count(self) -> int:
         """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
@@ -102,6 +106,19 @@ class TorchModel:
         taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
         given = {} if out is None else {"out": self._given(out)}
         found = self._main(*inputs, **given)
+        try:
+            return self._result(found, leaves, taken)
+        except UnityError:
+            raise
+        except Exception as error:
+            if not self.file:
+                raise
+            raise ArtifactError(
+                "E805", f"{self.file}: the results do not fit the description of the model: {error}"
+            ) from error
+
+    def _result(self, found: Any, leaves: list[Any], taken: set[int]) -> Any:
+        """What the program gave, nested as the model's result, and what the model writes to written."""
         results = self._apart(found[len(self._updates) :], taken)
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
@@ -218,25 +235,41 @@ class TorchModel:
         return f"{type(self).__name__}({self._main.signature})"
 
 
-def load_model(path: str | Path, trust: bool = True, exec_mode: str = "native") -> TorchModel:
+def load_model(
+    path: str | Path, trust: bool = True, exec_mode: str = "native", allow: Iterable[type] = ()
+) -> TorchModel:
     """A model that ``TorchModel.save`` wrote: it runs without the model's own code and without ``torch.export``.
 
     Its weights are the mapped file; the state is its own. ``trust`` as in ``unity.load``; operators that run in torch are
-    registered. Raises ArtifactError E801 to E806.
+    registered. ``allow``: classes of inputs and results that this process does not know yet. Raises ArtifactError E801 to E807.
     """
     executable = load(path, trust)
     if not executable.model:
         raise ArtifactError("E806", f"{path} holds a program, no torch model", help="load it with unity.load")
-    interface = read_interface(executable.model, str(path))
+    main = executable.program.functions.get("main")
+    if main is None:
+        raise ArtifactError("E805", f"{path}: the program has no function main")
+    gives = results_of(main, executable.program)
+    interface = read_interface(executable.model, Vouched(allow, str(path)))
+    try:
+        count = None if gives is None else 0 if gives[0] else len(gives[1])
+        check_program(interface, len(main.params), count, len(executable.state))
+    except Misfit as error:
+        raise ArtifactError(
+            "E805", f"{path}: the description of the model does not fit the program: {error}"
+        ) from error
     names = [target for target in interface.updates if isinstance(target, str)]
-    if len(names) != len(executable.state):
-        raise ArtifactError("E805", f"{path}: the state of the model is not complete")
-    state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
-    state |= {name: require("torch").view_as_complex(state[name]) for name in interface.complex_state}
+    try:
+        state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
+        state |= {name: require("torch").view_as_complex(state[name]) for name in interface.complex_state}
+    except (RuntimeError, TypeError) as error:
+        raise ArtifactError("E805", f"{path}: the state of the model is not valid: {error}") from error
     for entry in executable.program.table:
         if entry.kind == "packed" and entry.name.startswith(PREFIX):
             register_torch_operator(entry.name)
-    return TorchModel(executable, interface, state, exec_mode)
+    made = TorchModel(executable, interface, state, exec_mode)
+    made.file = str(path)
+    return made
 
 
 __all__ = ["TorchModel", "load_model"]

@@ -15,10 +15,13 @@ from typing import Any
 
 from ...ffi.registry import register_func
 from ...ffi.tensor import Tensor
+from ...support.errors import VMError
 from ...support.extras import require
 from .arguments import refuse_tensor
 
 PREFIX = "torch.ops."
+_FORBIDDEN = ("debugprims", "prim", "profiler", "inductor", "_c10d_functional", "c10d", "rpc")
+"""Namespaces of operators that are no computation on tensors."""
 
 
 @dataclass(slots=True)
@@ -41,10 +44,20 @@ def register_torch_operator(name: str) -> None:
 
 @cache
 def _operator(name: str) -> Any:
-    """The torch operator ``namespace.name.overload``."""
-    target: Any = require("torch").ops
-    for part in name.split("."):
-        target = getattr(target, part)
+    """The torch operator ``namespace.name.overload``. Raises VMError E630 for anything else, and for one of files."""
+    torch = require("torch")
+    target: Any = torch.ops
+    try:
+        for part in name.split("."):
+            target = getattr(target, part)
+    except (AttributeError, RuntimeError):
+        target = None
+    if not isinstance(target, torch._ops.OpOverload):
+        raise VMError(
+            "E630", f"{name[:200]!r} is no operator of torch", help="an operator of your own is registered first"
+        )
+    if any([a.name == "filename" for a in target._schema.arguments]) or target.namespace in _FORBIDDEN:
+        raise VMError("E630", f"a program may not call the torch operator {name}: it is no computation")
     return target
 
 
@@ -57,8 +70,7 @@ def torch_function(target: Any) -> Callable[..., Any]:
         values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
         start = time.perf_counter()
         with torch.no_grad():
-            *parts, dtypes = _parsed(str(template))
-            args, kwargs = _decode(parts, values, torch)
+            args, kwargs, dtypes = _operands(str(template), values, torch)
             made = _promised(target(*args, **kwargs), dtypes, torch)
         runs.count += 1
         runs.seconds += time.perf_counter() - start
@@ -85,6 +97,15 @@ def _result(made: Any, taken: set[int], torch: Any) -> Any:
     return Tensor.from_torch(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
 
 
+def _operands(template: str, values: list[Any], torch: Any) -> tuple[Any, Any, Any]:
+    """(arguments, named ones, dtypes of the results) by a template. Raises VMError E603."""
+    try:
+        args, kwargs, dtypes = _parsed(template)
+        return *_decode([args, kwargs], values, torch), dtypes
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, RecursionError) as error:
+        raise VMError("E603", f"the template of a call of torch is not valid: {error}") from error
+
+
 @cache
 def _parsed(template: str) -> Any:
     return json.loads(template)
@@ -108,7 +129,10 @@ def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
     if kind == "call":
         return _operator(inner[0])(*_decode(inner[1], operands, torch), **_decode(inner[2], operands, torch))
     if kind == "torch":
-        return getattr(torch, inner)
+        found = getattr(torch, inner)
+        if not isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
+            raise TypeError(f"torch.{inner} is no value")
+        return found
     if kind == "complex":
         return complex(*[float(v) for v in inner])
     return torch.device(inner) if kind == "device" else float(inner)

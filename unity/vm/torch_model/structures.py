@@ -7,7 +7,6 @@ structure. Classes registered already (by their library or the user) are left as
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from ...support.errors import FrontendError
 from ...support.extras import require
+from .classes import SEEN, class_name
 
 _MAX_DEPTH = 32
 
@@ -70,6 +70,10 @@ def _template(value: Any, leaves: list[Any], torch: Any, depth: int) -> Any:
     kind = type(value)
     if depth > _MAX_DEPTH or isinstance(value, (torch.nn.Module, FunctionType, MethodType, ModuleType)):
         raise FrontendError("E961", f"an input or result holds a {kind.__name__}, which is no data")
+    if kind.__module__ != "builtins":
+        SEEN[class_name(kind)] = kind
+    if isinstance(value, type):
+        SEEN[class_name(value)] = value
     if isinstance(value, dict):
         return Shell(kind, tuple(value), tuple([_template(v, leaves, torch, depth + 1) for v in value.values()]))
     if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
@@ -150,55 +154,9 @@ def register_class(kind: type) -> None:
     """Teach torch one class."""
     torch = require("torch")
     torch.utils._pytree.register_pytree_node(
-        kind, take_apart, put_together, flatten_with_keys_fn=_with_keys, serialized_type_name=_name(kind),
-        to_dumpable_context=_written, from_dumpable_context=_read,
-    )  # fmt: skip
+        kind, take_apart, put_together, flatten_with_keys_fn=_with_keys, serialized_type_name=class_name(kind)
+    )
     torch.fx._pytree.register_pytree_flatten_spec(kind, lambda found, spec: take_apart(found)[0])
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def class_named(name: str) -> type:
-    """The class that stands in a file as ``module:Name``; its module is imported. Raises AttributeError, MissingExtraError."""
-    module, _, path = name.partition(":")
-    found: Any = require(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
-
-
-def _written(template: Any) -> str:
-    """A template as JSON. Raises TypeError for values JSON does not have."""
-    return json.dumps(_row(template))
-
-
-def _row(template: Any) -> Any:
-    if template is LEAF:
-        return ["*"]
-    if type(template) is Shell:
-        return [
-            _name(template.kind),
-            template.keys if template.keys is None else list(template.keys),
-            *[_row(p) for p in template.parts],
-        ]
-    if isinstance(template, (list, tuple, dict)):
-        raise TypeError(f"{template!r} has no JSON")
-    return template
-
-
-def _read(text: str) -> Any:
-    return _unrow(json.loads(text))
-
-
-def _unrow(row: Any) -> Any:
-    if not isinstance(row, list):
-        return row
-    if row == ["*"]:
-        return LEAF
-    name, keys, *parts = row
-    return Shell(class_named(name), keys if keys is None else tuple(keys), tuple([_unrow(p) for p in parts]))
 
 
 def _with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
@@ -222,8 +180,8 @@ def known_results(model: Any) -> Iterator[None]:
 
 
 __all__ = [
+    "LEAF",
     "Shell",
-    "class_named",
     "known_results",
     "other_constant",
     "put_together",

@@ -1,0 +1,208 @@
+"""Files of strangers: edits with right checksums end in a UnityError or run, in this process or any other; names in a file run nothing."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+from unity.support.errors import ArtifactError, UnityError
+from unity.vm import artifact
+from unity.vm.torch_model.operators import register_torch_operator
+
+COUNT = int(os.environ.get("UNITY_DAMAGE", "40"))
+"""Edits of each file: ``UNITY_DAMAGE=600 pytest tests/vm/test_damage.py`` is the long run by hand."""
+PROGRAM = """
+@T.prim_func
+def mm(x: T.Buffer((3, 4), "float32"), w: T.Buffer((4, 3), "float32"), y: T.Buffer((3, 3), "float32")):
+    for i, j, k in T.grid(3, 3, 4):
+        with T.block("mm"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x[vi, vk] * w[vk, vj]
+
+@R.function
+def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32")):
+    n, m = T.int64(), T.int64()
+    with R.dataflow():
+        a = R.matmul(x, w)
+        b = R.add(a, R.const(1.5, "float32"))
+        c = R.reshape(b, R.shape([n * m]))
+        d = R.exp(c)
+        R.output(b, d)
+    return b, d
+
+@R.function
+def second(x: R.Tensor(("n", 4), "float32")) -> R.Object:
+    n = T.int64()
+    y = R.call_packed("test.damage.twice", x, ty_args=R.Tensor((n, 4), "float32"))
+    z = R.nonzero(y)
+    s = R.shape_of(y)
+    return (z, s, y)
+
+@R.function
+def loop(i: R.Prim("int64"), x: R.Tensor((3, 4), "float32")) -> R.Tensor((3, 4), "float32"):
+    c = R.call_packed("test.damage.positive", R.prim_value(i), ty_args=R.Tensor((), "bool"))
+    if c:
+        j = R.call_packed("test.damage.less", R.prim_value(i), ty_args=R.Prim("int64"))
+        y = R.add(x, x)
+        z = loop(j, y)
+    else:
+        z = x
+    return z
+"""
+
+
+@unity.register_func("test.damage.twice", override=True)
+def twice(x):
+    return x.numpy() * 2
+
+
+@unity.register_func("test.damage.positive", override=True)
+def positive(i):
+    return np.array(i > 0)
+
+
+@unity.register_func("test.damage.less", override=True)
+def less(i):
+    return i - 1
+
+
+def make_program(path) -> None:
+    unity.compile(parse(PROGRAM)).save(path)
+
+
+def make_model(path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x, extra):
+            self.calls += 1
+            y = self.layer(x)
+            return {"y": (y, [y.sum(), None, 3]), "k": extra["k"] * 2}
+
+    rows = torch.export.Dim("rows", max=9)
+    inputs = (torch.ones(2, 8), {"k": torch.ones(2, 8)})
+    unity.compile(Net().eval(), example_inputs=inputs, dynamic_shapes=({0: rows}, {"k": {0: rows}})).save(path)
+
+
+def damaged(path: Path, seed: int, count: int) -> tuple[dict[str, int], str]:
+    """Edits tried in a process of their own."""
+    script = Path(__file__).with_name("damage.py")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(script.parent)!r}); import test_damage, damage; "
+         f"damage.main({str(path)!r}, {seed}, {count})"],
+        capture_output=True, text=True, cwd=Path(unity.__file__).parents[1], timeout=max(120, 2 * count),
+    )  # fmt: skip
+    assert done.returncode == 0, f"the process ended with {done.returncode}:\n{done.stderr[-3000:]}"
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert not last["wrong"], "\n".join(last["wrong"])
+    return last["found"], done.stderr
+
+
+@pytest.mark.parametrize("make", [make_program, make_model])
+def test_edits_are_refused_or_harmless(make, tmp_path) -> None:
+    make(tmp_path / "file")
+    found, _ = damaged(tmp_path / "file", 1, COUNT)
+    assert sum(found.values()) == COUNT and found["E805"] > COUNT // 3
+
+
+def test_a_name_in_a_file_imports_and_calls_nothing(tmp_path) -> None:
+    make_model(tmp_path / "file")
+    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nclass Trap(list): pass\n")
+    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
+    model = json.loads(sections["model"])
+    trap = ["trap:Trap", None, [None, None, None, None]]
+    objects = [{"object": [name, keys, [{"leaf": None}] * 4]} for name in ("trap:Trap", "os:system", "builtins:eval")
+               for keys in (None, list("abcd"), ["__class__", "b", "c", "d"])]  # fmt: skip
+    specs = [trap, *[["trap:Trap", context, [None] * 4] for context in objects],
+             ["collections:defaultdict", {"list": [{"class": "os:system"}, {"list": list("abcd")}]}, [None] * 4],
+             ["collections:defaultdict", {"list": [{"class": "trap:Trap"}, {"list": list("abcd")}]}, [None] * 4],
+             ["builtins:list", {"enum": ["trap:Trap", "x"]}, [None] * 4], ["builtins:list", {"dtype": "ops"}, [None] * 4]]  # fmt: skip
+    sys.path.insert(0, str(tmp_path))
+    try:
+        for spec in specs:
+            for trust in (True, False):
+                changed = json.dumps({**model, "out_spec": spec}).encode()
+                artifact.write_sections(tmp_path / "edited", {**sections, "model": changed})
+                with pytest.raises(ArtifactError) as caught:
+                    unity.load_model(tmp_path / "edited", trust=trust)
+                assert caught.value.code in ("E805", "E807")
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert not (tmp_path / "sprung").exists() and "trap" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "name", ["load_library", "aten.from_file.default", "aten.save.default", "__class__.__init__", "aten.relu", "x.y.z"]
+)
+def test_operators_that_a_file_may_not_name(name) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(UnityError) as caught:
+        register_torch_operator(f"torch.ops.{name}")
+    assert caught.value.code == "E630"
+
+
+LEAVES = {
+    "extern": 'T.evaluate(T.call_extern("int32", "system", T.int64(0)))',
+    "intrinsic": 'x[0] = T.call_llvm_pure_intrin("float32", "llvm.sqrt.f32", x[0])',
+    "address": 'T.evaluate(T.isnullptr(T.reinterpret("handle", T.int64(64))))',
+    "text": 'with T.attr(0, "pragma_import_llvm", "define i32 @f() { ret i32 0 }"):\n        x[0] = x[1]',
+}
+
+
+@pytest.mark.parametrize("kind", LEAVES)
+def test_untrusted_text_does_not_leave_its_tensor_programs(kind, tmp_path) -> None:
+    make_program(tmp_path / "file")
+    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
+    text = f'@T.prim_func\ndef f(x: T.Buffer((4,), "float32")):\n    {LEAVES[kind]}\n'
+    artifact.write_sections(tmp_path / "edited", {**sections, "module": text.encode()})
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(tmp_path / "edited", trust=False)
+    assert caught.value.code == "E808"
+    assert (
+        unity.load(tmp_path / "edited")["main"](np.ones((1, 4), "float32"), np.ones((4, 1), "float32"))[0].numpy()
+        == 5.5
+    )
+
+
+def test_a_kernel_of_another_signature_finds_no_code(tmp_path) -> None:
+    make_program(tmp_path / "file")
+    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
+    *_, kernels = json.loads(sections["bytecode"])
+    name, symbol, signature = kernels[0]
+    shorter = [signature[0], signature[1][:-1], *signature[2:]]
+    unknown = [signature[0], [["z", *p[1:]] for p in signature[1]], *signature[2:]]
+    for changed in (shorter, unknown):
+        edited = [[], [], [], [], [[name, symbol, changed]]]
+        artifact.write_sections(tmp_path / "edited", {**sections, "bytecode": json.dumps(edited).encode()})
+        for mode in ("native", "bytecode"):
+            with pytest.raises(UnityError):
+                unity.VirtualMachine(unity.load(tmp_path / "edited"), exec_mode=mode)
+
+
+@pytest.mark.parametrize("what", ["folder", "empty", "short", "sizes", "missing"])
+def test_what_is_no_file_of_ours(what, tmp_path) -> None:
+    path = tmp_path / "file"
+    if what == "folder":
+        path.mkdir()
+    elif what == "sizes":
+        head = artifact._ROW.pack(b"meta", 1 << 62, 1 << 62, bytes(32))
+        path.write_bytes(artifact._HEAD.pack(artifact.MAGIC, artifact.VERSION, 1, hashlib.sha256(head).digest()) + head)
+    elif what != "missing":
+        path.write_bytes(b"" if what == "empty" else artifact.MAGIC)
+    with pytest.raises(ArtifactError) as caught:
+        unity.load(path)
+    assert caught.value.code == ("E801" if what in ("folder", "missing") else "E802")
