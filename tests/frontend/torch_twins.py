@@ -1,0 +1,327 @@
+"""Architectures compiled with a dynamic batch, and with a dynamic sequence where they have one: small ones by hand, and those of
+torchvision, timm and transformers that can be made from a small configuration. Not here: the tests (``test_dynamic_twins.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_models import CNN, MLP, Encoder, same
+
+import unity
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+
+from models.sequence import SequenceLSTM, TransformerEncoder
+from models.vision import mobilenet_v2, resnet18, resnet50, unet
+
+Inputs = dict[str, torch.Tensor]
+EXAMPLE, RUNS = (2, 7), ((3, 4), (5, 11))
+"""(batch, length) of the example, and of the calls: no size of a call is the example's."""
+LIMIT = 40_000_000
+"""Parameters above which a model of a library is left out."""
+
+
+@dataclass
+class Twin:
+    """A model and its inputs for (batch, length); which axis of each input is the length, if one is."""
+
+    make: Callable[[], nn.Module]
+    inputs: Callable[[int, int], Inputs]
+    length: dict[str, int]
+
+    def check(self) -> None:
+        """Compile for open sizes and compare two calls with torch. Raises LookupError where torch itself does not run the sizes,
+        UnityError E016 where it does not export them."""
+        torch.manual_seed(0)
+        model = settled(self.make(), self.inputs(6, EXAMPLE[1]))
+        calls = [self.inputs(*size) for size in RUNS]
+        with torch.no_grad():
+            try:
+                wanted = [model(**call) for call in calls]
+            except Exception as error:
+                raise LookupError(f"torch: {type(error).__name__}: {str(error)[:200]}") from error
+        batch, length = torch.export.Dim("batch", max=8), torch.export.Dim("length", min=2, max=30)
+        example = self.inputs(*EXAMPLE)
+        axes = {k: {0: batch, **({self.length[k]: length} if k in self.length else {})} for k in example}
+        compiled = unity.compile(model, example_inputs=(), example_kwargs=example, dynamic_shapes=axes)
+        for call, expected in zip(calls, wanted):
+            found = compiled(**call)
+            same(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected))
+
+
+def settled(model: nn.Module, inputs: Inputs) -> nn.Module:
+    """The model for inference; the statistics of its batches are those of some inputs, so that no value fades away."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = None
+    if norms:
+        with torch.no_grad():
+            model.train()(**inputs)
+    return model.eval()
+
+
+def block(
+    channels: int, out: int, kernel: int = 1, stride: int = 1, groups: int = 1, act: nn.Module | None = None
+) -> Any:
+    """Convolution, normalisation of a batch, activation."""
+    conv = nn.Conv2d(channels, out, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(out), act or nn.ReLU())
+
+
+class Dense(nn.Module):
+    """DenseNet: each layer reads all before it; a transition halves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(block(3, 8, 7, 2), nn.MaxPool2d(3, 2, 1))
+        self.layers = nn.ModuleList([nn.Sequential(nn.BatchNorm2d(8 + 4 * i), nn.ReLU(), nn.Conv2d(8 + 4 * i, 4, 3, 1, 1))
+                                     for i in range(3)])  # fmt: skip
+        self.last = nn.Sequential(nn.BatchNorm2d(20), nn.ReLU(), nn.Conv2d(20, 10, 1), nn.AvgPool2d(2, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = torch.cat([x, layer(x)], 1)
+        return self.last(x).mean((2, 3))
+
+
+class Fire(nn.Module):
+    """SqueezeNet: narrow, then two widths joined; pooling that rounds up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True))
+        self.squeeze, self.one, self.three = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 8, 1), nn.Conv2d(4, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.squeeze(self.first(x)))
+        return F.adaptive_avg_pool2d(F.relu(torch.cat([self.one(x), self.three(x)], 1)), 1).flatten(1)
+
+
+class Excited(nn.Module):
+    """EfficientNet: a depthwise convolution whose channels are weighed by their means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.deep = block(3, 16, 3, 2, act=nn.SiLU()), block(16, 16, 5, 2, groups=16, act=nn.SiLU())
+        self.weigh = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 4, 1), nn.SiLU(), nn.Conv2d(4, 16, 1), nn.Sigmoid()
+        )
+        self.last = nn.Sequential(nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.deep(self.first(x))
+        return x + self.last(x * self.weigh(x))
+
+
+class Mobile(nn.Module):
+    """MobileViT: patches of a picture through attention and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.layer = (
+            block(3, 32, 3, 2, act=nn.SiLU()),
+            nn.TransformerEncoderLayer(32, 2, 48, batch_first=True),
+        )
+        self.last = block(64, 32, 3, act=nn.SiLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        n, c, h, w = x.shape
+        y = x.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 3, 5, 2, 4, 1).reshape(n * 4, h * w // 4, c)
+        y = self.layer(y).reshape(n, 2, 2, h // 2, w // 2, c).permute(0, 5, 3, 1, 4, 2).reshape(n, c, h, w)
+        return self.last(torch.cat([x, y], 1))
+
+
+class Shuffled(nn.Module):
+    """ShuffleNet: half of the channels goes by, then they mix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(block(3, 16, 3, 2), nn.MaxPool2d(3, 2, 1))
+        self.right = nn.Sequential(block(8, 8), nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.BatchNorm2d(8), block(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        left, right = x.chunk(2, 1)
+        x = torch.cat([left, self.right(right)], 1)
+        n, c, h, w = x.shape
+        return x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w).mean((2, 3))
+
+
+class Windows(nn.Module):
+    """Swin: attention in windows of a picture that is rolled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 16, 4, 4), nn.LayerNorm(16)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.first(x).permute(0, 2, 3, 1)).roll((-2, -2), (1, 2))
+        n, h, w, c = x.shape
+        y = x.view(n, h // 4, 4, w // 4, 4, c).transpose(2, 3).reshape(-1, 16, c)
+        y = self.layer(y).view(n, h // 4, w // 4, 4, 4, c).transpose(2, 3).reshape(n, h, w, c)
+        return y.roll((2, 2), (1, 2)).mean((1, 2))
+
+
+class Permuted(nn.Module):
+    """ConvNeXt: a wide depthwise convolution, then layers over channels that come last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.deep = nn.Conv2d(3, 16, 4, 4), nn.Conv2d(16, 16, 7, padding=3, groups=16)
+        self.inner = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        return x + self.inner(self.deep(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def picture(make: Callable[[], nn.Module], size: int = 32, name: str = "x") -> Twin:
+    """A model of pictures."""
+    return Twin(make, lambda batch, _: {name: torch.randn(batch, 3, size, size)}, {})
+
+
+def text(make: Callable[[], nn.Module], *names: str) -> Twin:
+    """A model of tokens, whose number varies too."""
+    return Twin(
+        make, lambda batch, length: {n: torch.randint(1, 45, (batch, length)) for n in names}, dict.fromkeys(names, 1)
+    )
+
+
+def stem() -> nn.Module:
+    """The beginning of ResNet as it is."""
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+
+
+BY_HAND: dict[str, Twin] = {
+    "mlp": Twin(MLP, lambda batch, _: {"x": torch.randn(batch, 8)}, {}),
+    "cnn": picture(CNN),
+    "encoder": text(Encoder, "ids"),
+    "stem": picture(stem, 64, "input"),
+    "dense": picture(Dense, 64),
+    "fire": picture(Fire, 64),
+    "excited": picture(Excited),
+    "mobile": picture(Mobile),
+    "shuffled": picture(Shuffled, 64),
+    "windows": picture(Windows),
+    "permuted": picture(Permuted),
+    "resnet18": picture(lambda: resnet18(10, 8), 64),
+    "resnet50": picture(lambda: resnet50(10, 8), 64),
+    "mobilenet_v2": picture(lambda: mobilenet_v2(10, 0.5), 64),
+    "unet": picture(lambda: unet(2, 8)),
+    "lstm": text(lambda: SequenceLSTM(50, 16), "tokens"),
+    "transformer": text(lambda: TransformerEncoder(50, 32), "tokens"),
+}
+
+
+def torchvision_twins() -> Iterator[tuple[str, Twin]]:
+    """The smallest model of each module of torchvision's classifiers."""
+    models = importlib.import_module("torchvision.models")
+    smallest: dict[str, tuple[int, str]] = {}
+    for name in models.list_models(module=models):
+        with torch.device("meta"):
+            model = models.get_model(name, weights=None)
+        size = sum([p.numel() for p in model.parameters()])
+        smallest[type(model).__module__] = min((size, name), smallest.get(type(model).__module__, (LIMIT, "")))
+    for _, name in smallest.values():
+        if name:
+            side = 224 if name.startswith(("vit", "maxvit")) else 96 if name.startswith("inception") else 64
+            yield name, picture(lambda name=name: models.get_model(name, weights=None), side)
+
+
+def timm_twins() -> Iterator[tuple[str, Twin]]:
+    """One model of each module of timm, chosen by what its name says of its size."""
+    timm = importlib.import_module("timm")
+    small = (
+        "atto",
+        "femto",
+        "pico",
+        "nano",
+        "xxs",
+        "xx_small",
+        "tiny",
+        "_050",
+        "_s0",
+        "_b0",
+        "_002",
+        "18",
+        "small",
+        "s12",
+    )
+    for module in timm.list_modules():
+        names = timm.list_models(module=module)
+        if names:
+            name = min(names, key=lambda n: (next((i for i, s in enumerate(small) if s in n), 99), len(n)))
+            entry = timm.get_pretrained_cfg(name)
+            side = (
+                entry.input_size[-1] if entry is not None and (entry.fixed_input_size or entry.min_input_size) else 64
+            )
+            yield name, picture(lambda name=name: timm.create_model(name), side)
+
+
+SMALL: dict[str, Any] = {
+    "vocab_size": 100, "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32, "embedding_size": 32,
+    "num_hidden_layers": 2, "num_layers": 2, "n_layer": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2,
+    "num_decoder_layers": 2, "num_attention_heads": 4, "num_heads": 4, "n_head": 4, "n_heads": 4, "num_key_value_heads": 2,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "intermediate_size": 48, "d_ff": 48, "d_kv": 8,
+    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "hidden_dim": 48, "head_dim": 8,
+    "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "use_cache": False,
+    "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 16,
+}  # fmt: skip
+"""What makes a configuration of transformers small, where it has a field of this name and kind."""
+
+
+def transformers_twins() -> Iterator[tuple[str, Twin]]:
+    """The bare model of each kind of transformers that reads tokens or pictures, from a small configuration."""
+    transformers = importlib.import_module("transformers")
+    kinds = transformers.models.auto.configuration_auto.CONFIG_MAPPING
+    for kind in sorted(transformers.models.auto.modeling_auto.MODEL_MAPPING_NAMES):
+
+        def make(kind: str = kind) -> nn.Module:
+            given = kinds[kind]()
+            small = {k: v for k, v in SMALL.items() if getattr(given, k, None) is not None}
+            model: nn.Module = transformers.AutoModel.from_config(kinds[kind](**small))
+            return model
+
+        try:
+            with torch.device("meta"):
+                model = make()
+        except Exception:  # kinds that this configuration does not fit
+            continue
+        if sum([p.numel() for p in model.parameters()]) > LIMIT:
+            continue
+        if model.main_input_name == "pixel_values":
+            yield kind, picture(make, getattr(model.config, "image_size", 32), "pixel_values")
+        elif model.main_input_name == "input_ids":
+            both = ("decoder_input_ids",) if model.config.is_encoder_decoder else ()
+            yield kind, text(make, "input_ids", *both)
+
+
+LIBRARIES = {"torchvision": torchvision_twins, "timm": timm_twins, "transformers": transformers_twins}
+
+
+def chosen(text: str) -> dict[str, Twin]:
+    """The twins that ``TWINS`` names: ``all``, libraries, ``library/model``, names of those by hand."""
+    found: dict[str, Twin] = {}
+    for item in text.split(","):
+        library, _, name = item.partition("/")
+        if library in (*LIBRARIES, "all"):
+            for each in LIBRARIES if library == "all" else (library,):
+                if importlib.util.find_spec(each) is not None:
+                    found |= {f"{each}/{n}": twin for n, twin in LIBRARIES[each]() if not name or n == name}
+        if library not in LIBRARIES:
+            found |= {n: twin for n, twin in BY_HAND.items() if item in ("all", n)}
+    return found
