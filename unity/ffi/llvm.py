@@ -28,16 +28,16 @@ if _single_calls is not None:
 LLVM_LOCK = fork_lock()
 """Held around every group of LLVM calls."""
 
-PIPELINES = ("none", "light", "O1", "O2", "O3")
+PIPELINES = ("none", "long", "light", "O1", "O2", "O3")
 
 
 @dataclass(slots=True, frozen=True)
 class CompileOptions:
     """How text IR becomes an object.
 
-    ``pipeline``: ``none``, ``light`` (always-inline, SROA, instruction combining, CFG clean-up) or LLVM's ``O1`` to
-    ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are LLVM's names; empty means those of the
-    default processor, or this machine's where it cannot run code for that.
+    ``pipeline``: ``none``, ``long`` (passes whose time is linear in a function), ``light`` (always-inline, SROA, instruction
+    combining, CFG clean-up) or LLVM's ``O1`` to ``O3``. ``opt`` is the code generator's level. ``cpu`` and ``features`` are
+    LLVM's names; empty means those of the default processor, or this machine's where it cannot run code for that.
     ``reloc``/``codemodel``: keep ``pic``/``small`` for objects that get linked or loaded by an ``Engine``.
     """
 
@@ -119,6 +119,16 @@ def _light(manager: binding.ModulePassManager) -> None:
     manager.add_global_dead_code_eliminate_pass()
 
 
+def _long(manager: binding.ModulePassManager) -> None:
+    """Nothing that walks up the dominators of each instruction, as instruction combining does."""
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_sccp_pass()
+    manager.add_dead_code_elimination_pass()
+    manager.add_global_dead_code_eliminate_pass()
+
+
 def optimise(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
     """Run the options' pipeline over a module in place. Raises FFIError E708 for an unknown pipeline."""
     passes = _passes(machine, options)
@@ -139,10 +149,10 @@ def _passes(
     tuning = binding.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = options.vectorize and level >= 2
     builder = binding.create_pass_builder(machine, tuning)
-    if options.pipeline != "light":
+    if options.pipeline[0] == "O":
         return builder.getModulePassManager(), builder
     manager = binding.create_new_module_pass_manager()
-    _light(manager)
+    (_light if options.pipeline == "light" else _long)(manager)
     return manager, builder
 
 

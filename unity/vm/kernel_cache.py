@@ -34,6 +34,7 @@ from ..target.cpu.codegen import (
     compile_kernel_text,
     compile_options,
     special_nodes,
+    text_options,
     write_kernels,
 )
 from ..target.cpu.imported import imported_texts
@@ -162,7 +163,7 @@ class _Kernels:
         self.found[key] = CompiledKernels((library.object,), library.signatures, library.symbols)
         if self.store is not None:
             rows = [[name, library.symbols[name], signature_data(s)] for name, s in library.signatures.items()]
-            entry = [object_key(library.ir_text, compile_options(self.target)), rows]
+            entry = [object_key(library.ir_text, text_options(library.ir_text, self.target)), rows]
             self.store.store(key, json.dumps(entry, separators=(",", ":")).encode())
 
     def load(self, key: str) -> CompiledKernels | None:

@@ -39,6 +39,8 @@ from .math.library import scales_by_instruction
 from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
+MANY_BRANCHES = 256
+"""Branches of one function up to which LLVM's own pipeline is used."""
 RULE_MODULES = (expressions, intrinsics, memory, statements)
 """Imported for the rules they register."""
 
@@ -171,6 +173,18 @@ def compile_options(target: Target) -> CompileOptions:
     return CompileOptions(pipeline="O2", opt=2, cpu=processor.cpu, features=processor.changes)
 
 
+def text_options(text: str, target: Target) -> CompileOptions:
+    """How LLVM is to compile a text. LLVM's passes take time quadratic in the branches of one function (instruction combining and
+    induction variables above all, then the code generator): a function of many gets passes that are linear."""
+    options = compile_options(target)
+    if text.count("\n  br i1 ") <= MANY_BRANCHES:
+        return options
+    most = max([part.count("\n  br i1 ") for part in text.split("\ndefine ")])
+    if most <= MANY_BRANCHES:
+        return options
+    return replace(options, pipeline="long", opt=1 if most <= 3 * MANY_BRANCHES else 0)
+
+
 def _check_triple(target: Target) -> None:
     """Raises CodegenError E530 for another machine type."""
     triple = target.get("mtriple", "")
@@ -207,7 +221,7 @@ def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str
         raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
     _check_triple(target)
     text, signatures, symbols, needed = write_module(functions, target, suffix)
-    return KernelText(functions, text, compile_options(target), signatures, symbols, needed)
+    return KernelText(functions, text, text_options(text, target), signatures, symbols, needed)
 
 
 def compile_kernel_text(written: KernelText) -> KernelLibrary:

@@ -44,15 +44,18 @@ class Kernel:
     name: str
     func: PrimFunc
     messages: list[str] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+    """Status codes of messages."""
     packed_calls: list[str] = field(default_factory=list)
     stack_bytes: int = 0
     result: DataType | None = None
 
     def message(self, text: str) -> int:
         """Status code of a failure message."""
-        if text not in self.messages:
+        code = self.codes.setdefault(text, len(self.messages) + 1)
+        if code > len(self.messages):
             self.messages.append(text)
-        return self.messages.index(text) + 1
+        return code
 
 
 @dataclass(slots=True)
@@ -149,7 +152,7 @@ class FunctionWriter:
     inside_parallel: bool = False
     known: dict[str, str] = field(default_factory=dict)
     """Results of the pure instructions of the current block, by text."""
-    holding: frozenset[str] = frozenset()
+    holding: set[str] = field(default_factory=set)
     """Conditions that were checked on the way to here, in this block and those that only a check ends."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
@@ -184,8 +187,7 @@ class FunctionWriter:
         """Begin a block; the one before must have been ended."""
         self.lines.append(f"{label}:")
         self.block = label
-        self.known.clear()
-        self.holding = frozenset()
+        self.known, self.holding = {}, set()
 
     def jump(self, label: str) -> None:
         """End the block with a jump."""
@@ -242,10 +244,11 @@ class FunctionWriter:
         code = self.kernel.message(message)
         good, bad = self.label("ok"), self.label("fail")
         self.lines.append(f"  br i1 {condition}, label %{good}, label %{bad}, !prof !0")
-        known, holding = dict(self.known), self.holding | {condition}
+        known, holding = self.known, self.holding
         self.start(bad)
         self.leave(str(code))
         self.start(good)
+        holding.add(condition)
         self.known, self.holding = known, holding
 
     def leave(self, status: str) -> None:

@@ -1,0 +1,79 @@
+"""Programs of thousands of operations: right, and compiled in time that grows with their length."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import unity
+from unity.script import parse
+from unity.target.cpu.codegen import MANY_BRANCHES, compile_options, text_options
+
+
+def divisions(count: int) -> str:
+    """Division after division by numbers that only a call gives: each may be zero."""
+    names = [f"d{k % 40}" for k in range(count)]
+    lines = [f"        v{k + 1}: T.int64 = v{k} // ({name} + {k // 40})" for k, name in enumerate(names)]
+    return "\n".join([
+        "@T.prim_func",
+        f"def main(A: T.Buffer((3,), 'int64'), B: T.Buffer((3,), 'int64'), {', '.join([f'd{k}: T.int64' for k in range(40)])}):",
+        "    for i in range(3):",
+        "        v0: T.int64 = A[i]",
+        *lines,
+        f"        B[i] = v{count}",
+    ])  # fmt: skip
+
+
+def choices(count: int) -> str:
+    """A chain of lazy choices."""
+    lines = [
+        f"        v{k + 1}: T.float32 = T.if_then_else(A[i] < T.float32({k}), v{k}, A[i] + T.float32({k % 7}))"
+        for k in range(count)
+    ]
+    return "\n".join([
+        "@T.prim_func",
+        "def main(A: T.Buffer((3,), 'float32'), B: T.Buffer((3,), 'float32')):",
+        "    for i in range(3):",
+        "        v0: T.float32 = A[i]",
+        *lines,
+        f"        B[i] = v{count}",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("write", [divisions, choices])
+def test_time_grows_with_the_length(write, monkeypatch):
+    monkeypatch.setenv("UNITY_CACHE", "off")
+    spent = []
+    for count in (800, 2400):
+        func = parse(write(count))
+        before = time.process_time()
+        vm = unity.VirtualMachine(unity.compile(func))
+        spent.append(time.process_time() - before)
+        if write is divisions:
+            a, out = np.array([10**9, -7, 5]), np.zeros(3, "int64")
+            vm["main"](a, out, *[2 + k for k in range(40)])
+            for k in range(count):
+                a = a // (2 + k % 40 + k // 40)
+            assert out.tolist() == a.tolist()
+            with pytest.raises(unity.UnityError, match="division by zero"):
+                vm["main"](a, out, *[0] * 40)
+        else:
+            x, out = np.array([0.5, 100.5, 1e6], "float32"), np.zeros(3, "float32")
+            vm["main"](x, out)
+            expected = x.copy()
+            for k in range(count):
+                expected = np.where(x < k, expected, x + np.float32(k % 7))
+            assert out.tolist() == expected.tolist()
+    assert spent[1] < 9 * spent[0], spent
+
+
+def test_short_kernels_keep_their_options():
+    target = unity.Target("llvm")
+    few, many = [
+        "define i32 @f() {\n" + "  br i1 %a, label %b, label %c\n" * k + "}\n"
+        for k in (MANY_BRANCHES, MANY_BRANCHES + 1)
+    ]
+    assert text_options(few + "\n" + few, target) == compile_options(target)
+    assert text_options(many, target).pipeline == "long"
