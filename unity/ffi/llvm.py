@@ -131,10 +131,25 @@ def _long(manager: binding.ModulePassManager) -> None:
 
 def optimise(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> None:
     """Run the options' pipeline over a module in place. Raises FFIError E708 for an unknown pipeline."""
+    with LLVM_LOCK:
+        _run_passes(module, machine, options, LLVMLITE)
+
+
+def _run_passes(
+    module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions, library: ctypes.CDLL
+) -> None:
+    """Run the options' pipeline and free its passes. llvmlite's own ``close`` of a pass manager frees nothing: its class
+    inherits the empty ``_dispose`` of ``ObjectRef`` first."""
     passes = _passes(machine, options)
-    if passes is not None:
-        with LLVM_LOCK:
-            passes[0].run(module, passes[1])
+    if passes is None:
+        return
+    manager, builder = passes
+    try:
+        library.LLVMPY_RunNewModulePassManager(manager, module, builder)
+    finally:
+        LLVMLITE.LLVMPY_DisposeNewModulePassManger(manager)
+        manager.detach()
+        builder.close()
 
 
 def _passes(
@@ -193,10 +208,8 @@ def _object_of(text: str, options: CompileOptions) -> bytes:
 
 
 def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: CompileOptions) -> bytes:
-    passes = _passes(machine, options)
     library = _unlocked()
-    if passes is not None:
-        library.LLVMPY_RunNewModulePassManager(passes[0], module, passes[1])
+    _run_passes(module, machine, options, library)
     with OutputString() as problem:
         memory = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, problem)
         if not memory:

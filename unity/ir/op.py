@@ -75,3 +75,9 @@ def is_pure_op(call: Call) -> bool:
     if info is None:
         return False
     return info.pure if isinstance(info.pure, bool) else info.pure(call)
+
+
+def shares_memory(call: Call) -> bool:
+    """Is the result of an operator the memory of its first argument (a view, or the argument itself)."""
+    info = OPS.get(getattr(call.op, "name", ""))
+    return info is not None and bool(info.extra.get("aliases") or info.extra.get("view"))

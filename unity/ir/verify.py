@@ -1,7 +1,7 @@
 """The verifier: ``verify(mod, level)`` checks the rules every module keeps between passes, and collects all violations.
 
 Level 0: fields hold what their annotations say. Level 1: well-formed (scopes, normal form, types, purity, data types, loops,
-blocks, calls). Level 2: also declared regions, parallel loops and copying. Each level includes those below.
+blocks, calls, memory that calls take). Level 2: also declared regions, parallel loops and copying. Each level includes those below.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .module import IRModule
 from .verify_deep import check_deep
 from .verify_fields import check_fields
 from .verify_graph import GraphVerifier
+from .verify_memory import check_taken
 from .verify_prim import PrimVerifier
 from .verify_report import Report
 
@@ -28,6 +29,7 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
         module = mod if isinstance(mod, IRModule) else None
         members = mod.functions if isinstance(mod, IRModule) else {str(mod.attrs.get("global_symbol", "function")): mod}
         symbols: dict[str, str] = {}
+        takes = False
         for name, fn in members.items():
             with report.at(name):
                 symbol = fn.attrs.get("global_symbol") if isinstance(fn, (Function, PrimFunc)) else None
@@ -38,11 +40,18 @@ def violations(mod: IRModule | Function | PrimFunc, level: int = 1) -> list[Veri
                         fn.span,
                     )
                 if isinstance(fn, Function):
-                    GraphVerifier(report, module).function(fn, set())
+                    graph = GraphVerifier(report, module)
+                    graph.function(fn, set())
+                    takes = takes or graph.takes
                 elif isinstance(fn, PrimFunc):
                     PrimVerifier(report, module).function(fn)
                 elif not isinstance(fn, ExternFunc):
                     report.add("E330", f"{type(fn).__name__} cannot be a member of a module", None)
+        if takes and not report.errors:
+            for name, fn in members.items():
+                if isinstance(fn, Function):
+                    with report.at(name):
+                        check_taken(module, name, fn, report)
         if level >= 2 and not report.errors:
             for name, fn in members.items():
                 with report.at(name):

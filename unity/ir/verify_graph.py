@@ -33,6 +33,7 @@ from .infer import infer_call, is_pure_call
 from .module import IRModule
 from .relation import Answer, dims, is_subtype, same_dim
 from .types import Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from .verify_memory import IN_PLACE
 from .verify_report import Report
 from .walk import free_vars
 
@@ -47,6 +48,8 @@ class GraphVerifier:
         self.mod = mod
         self.bound: set[Var] = set()
         self.ended: set[Var] = set()
+        self.takes = False
+        """Was there a call that takes memory of its arguments."""
 
     def function(self, fn: Function, outer: set[Var]) -> None:
         """Check a function; ``outer`` is the scope around a local one."""
@@ -146,6 +149,7 @@ class GraphVerifier:
             inner.bound = self.bound
             inner.ended = self.ended
             inner.function(value, {v for v in defined if type(v) is not DataflowVar})
+            self.takes = self.takes or inner.takes
         elif type(value) is SeqExpr:
             self.report.add("E331", "a sequence may stand only as a body or a branch", value.span)
         else:
@@ -222,6 +226,7 @@ class GraphVerifier:
             return
         if is_subtype(inferred, call.ty) is Answer.NO and is_subtype(call.ty, inferred) is Answer.NO:
             self.report.add("E335", f"the call has type {call.ty}, its rule gives {inferred}", call.span)
+        self.takes = self.takes or getattr(call.op, "name", "") in IN_PLACE
         self._callee(call)
 
     def _is_pure(self, call: Call) -> bool:

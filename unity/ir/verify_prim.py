@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .analysis.lanes import certain_dependence
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Var
 from .function import PrimFunc
@@ -150,6 +151,11 @@ class PrimVerifier:
             )
         if (stmt.kind == "thread_binding") != (stmt.thread is not None):
             self.report.add("E343", f"loop {name} of kind {stmt.kind} is bound to thread {stmt.thread}", stmt.span)
+        if stmt.kind == "vectorized" or stmt.kind == "parallel":
+            load = certain_dependence(stmt, both_ways=stmt.kind == "parallel")
+            if load is not None:
+                text = f"iterations of the {stmt.kind} loop {name} read elements of {load.node.buffer.name} that others write"
+                self.report.add("E351", text, load.node.span or stmt.span, "make the loop serial")
         variables = self.expr.vars
         self.expr.vars = set(variables)
         self._define_var(stmt.loop_var)

@@ -26,7 +26,8 @@ OPTIONS: dict[str, Option] = {
             "UNITY_VERIFY",
             int,
             1,
-            "Verify the module: 0 never, 1 when it is parsed, compiled, and where code generation fails, 2 after every pass.",
+            "Verify the module: 0 never, 1 when it is parsed, compiled, and where code generation fails, 2 after every pass and"
+            " step of a schedule.",
         ),
         Option("UNITY_DUMP", str, "", "Folder that receives one numbered script per pass that changed the module."),
         Option("UNITY_PRINT", str, "", "Names of passes (* for all): print the module before and after them."),

@@ -270,3 +270,42 @@ def test_random_locations_agree(seed):
             continue
     assert_same(mod, sch.mod, seeds=1)
     assert done or sch.mod is mod
+
+
+OWNED = """
+@I.ir_module
+class MyModule:
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), D: T.Buffer((8, 8), "float32")):
+        B = T.alloc_buffer((8, 8), "float32")
+        C = T.alloc_buffer((8, 8), "float32")
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + B[vi, 7 - vj]
+        for i, j in T.grid(8, 8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = C[vi, vj] * T.float32(2)
+"""
+
+
+def test_a_block_stays_with_the_buffer_that_its_loop_owns() -> None:
+    sch = Schedule(module(OWNED))
+    loop = sch.fuse(*sch.get_loops("C"))
+    sch.parallel(loop)
+    sch.compute_at("B", loop)
+    before = sch.mod
+    outer = sch.get_loops("D")[0]
+    with pytest.raises(ScheduleError, match="would use B outside of loop i_j_fused") as found:
+        sch.compute_at("C", outer)
+    assert found.value.code == "E448" and sch.mod is before
+    with pytest.raises(ScheduleError, match="E448"):
+        sch.compute_inline("C")
+    assert sch.mod is before
+    sch.loop_partition(loop, [3, None])  # each part owns a copy
+    assert_same(module(OWNED), sch.mod)

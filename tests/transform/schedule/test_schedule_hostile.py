@@ -15,7 +15,7 @@ import pytest
 from inputs import InputMaker
 from schedule_hostile import HOSTILE
 from schedule_programs import module
-from test_schedule_property import PROGRAMS, _blocks, random_step
+from test_schedule_property import PROGRAMS, TIMES, _blocks, random_step
 
 import unity
 from unity.arith.evaluate import evaluate
@@ -179,7 +179,7 @@ def test_accepted_steps_keep_results(name: str) -> None:
     cases = reference(name)
     assert cases
     applied = 0
-    for seed in range(8):
+    for seed in range(8 * TIMES):
         sch, moves = random_schedule(name, seed)
         try:
             verify(sch.mod)

@@ -1,9 +1,10 @@
 """Random schedules on small programs: whatever is not refused leaves the numbers as they were, and the trace
-replays."""
+replays. The verifier runs after every step. ``SCHEDULE_FUZZ=10`` in the environment tries ten times as many."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import Any
 
@@ -113,7 +114,8 @@ LOOPS = [
     "perfect",
 ]
 BLOCKS = ["cache", "cache", "move", "move", "move", "inline", "location", "reindex", "scope", "partition", "merge"]
-KINDS = [*LOOPS, *BLOCKS]
+KINDS = [*LOOPS, *BLOCKS, "own"]
+TIMES = int(os.environ.get("SCHEDULE_FUZZ", "1"))
 
 
 def _blocks(sch: Schedule) -> list[Any]:
@@ -173,15 +175,35 @@ def random_step(sch: Schedule, rng: random.Random) -> None:
         case "merge":
             other = sch.get_loops(rng.choice(_blocks(sch)))
             sch.merge(loop, rng.choice(other or [loop]))
+        case "own":
+            own_buffers(sch, block, rng)
         case "perfect":
             sch.split(loop, sch.sample_perfect_tile(loop, 2))
+
+
+def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
+    """Make a loop of a block parallel (or one of threads) and move what it reads under it, so that iterations own buffers; then, perhaps,
+    the block itself somewhere else."""
+    loops = sch.get_loops(block)
+    loop = sch.fuse(*loops[: rng.randint(1, len(loops))]) if rng.random() < 0.6 else loops[0]
+    if rng.random() < 0.8:
+        sch.parallel(loop)
+    else:
+        sch.bind(loop, rng.choice(["blockIdx.x", "threadIdx.x"]))
+    for producer in sch.get_producers(block):
+        if rng.random() < 0.3:
+            sch.set_scope(producer, 0, rng.choice(["local", "shared"]))
+        sch.compute_at(producer, loop)
+    consumers = sch.get_consumers(block)
+    if consumers and rng.random() < 0.7:
+        sch.compute_at(block, rng.choice(sch.get_loops(rng.choice(consumers))))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_random_schedules_agree(name: str) -> None:
     mod = module(PROGRAMS[name])
     applied = 0
-    for seed in range(30):
+    for seed in range(30 * TIMES):
         rng = random.Random(f"{name} {seed}")
         sch = Schedule(mod, seed=seed, debug_mask=1, error_render_level="fast")
         for _ in range(rng.randint(1, 12)):

@@ -8,11 +8,10 @@ from __future__ import annotations
 from ...ir.expr import Call, Constant, DataflowVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ...ir.function import Function
 from ...ir.infer import is_pure_call
-from ...ir.op import OPS
+from ...ir.op import shares_memory
 from ...ir.types import Expr, TensorType
+from ...ir.verify_memory import IN_PLACE
 from .rewriting import each_binding
-
-_IN_PLACE = ("R.call_inplace", "R.call_inplace_packed")
 
 
 def leaf_vars(value: Expr) -> list[Var]:
@@ -34,10 +33,7 @@ def _passed_on(value: Expr) -> list[Var]:
     """Variables whose memory the bound value is, or may be."""
     if type(value) is not Call:
         return leaf_vars(value)
-    info = OPS.get(value.op.name) if type(value.op) is Op else None
-    if info is not None and (info.extra.get("aliases") or info.extra.get("view")):
-        return leaf_vars(value.args[0])
-    return []
+    return leaf_vars(value.args[0]) if shares_memory(value) else []
 
 
 def _written(value: Expr) -> list[Var]:
@@ -45,7 +41,7 @@ def _written(value: Expr) -> list[Var]:
     if type(value) is not Call:
         return []
     name = value.op.name if type(value.op) is Op else ""
-    if name not in _IN_PLACE and is_pure_call(value):
+    if name not in IN_PLACE and is_pure_call(value):
         return []
     return [v for a in value.args for v in leaf_vars(a)]
 

@@ -17,13 +17,16 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
 from ...ir.types import Expr
+from ...ir.verify import violations
 from ...ir.walk import substitute
 from ...support.deep import deep_recursion
-from ...support.errors import ScheduleError, UnityError
+from ...support.errors import InternalError, ScheduleError, UnityError
+from ...support.options import int_option
 from .absent import INSTEAD
 from .primitives.location import Mark, run_at_mark
 from .proofs import grade
 from .proofs.dependence import regions
+from .proofs.ownership import require_owned
 from .refuse import LEVELS, Refused, picture, refuse
 from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .sref import Sref
@@ -32,8 +35,8 @@ from .traces.trace import Instruction, Trace
 from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, kept
 
 CHECK_STATE, CHECK_RESULT = 1, 2
-"""Bits of ``debug_mask``: verify the index after every step; run every step's before and after in the reference
-interpreter."""
+"""Bits of ``debug_mask``: verify index and module after every step (``UNITY_VERIFY=2`` asks for it too); run every step's before
+and after in the reference interpreter."""
 
 
 class Schedule:
@@ -70,7 +73,7 @@ class Schedule:
         )
         if mask is None:
             raise ScheduleError("E401", f"no debug_mask {debug_mask!r}", help='"all", "none" or bits')
-        self.debug_mask: int = mask
+        self.debug_mask: int = mask | (CHECK_STATE if int_option("UNITY_VERIFY") >= 2 else 0)
         self.error_render_level = error_render_level
         self._rng = random.Random(seed)
         self.state = ScheduleState(mod, self._rng)
@@ -195,6 +198,8 @@ class Schedule:
                 args = {**args, key: named[key]}
             with deep_recursion():
                 made = None if run_at_mark(state, row, named) else row.apply(state, *positional, **named)
+                if state.owning and row.kind not in (QUERY, SAMPLE):
+                    require_owned(state)
                 step_grade = "" if row.kind in (QUERY, SAMPLE) else self._grade(row, before)
         except BaseException as error:
             state.rollback()
@@ -204,6 +209,7 @@ class Schedule:
         state.commit()
         if self.debug_mask & CHECK_STATE:
             state.check()
+            _require_well_formed(row.name, state.module())
         if isinstance(made, Sampled):
             made, decision = made.outputs, made.decision
         outputs = self._outputs(made)
@@ -290,6 +296,13 @@ class Schedule:
             raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
         near = difflib.get_close_matches(name, ROWS, 1)
         raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _require_well_formed(name: str, mod: IRModule) -> None:
+    """Raise InternalError E904 when a step left a module that the verifier refuses."""
+    found = violations(mod)
+    if found:
+        raise InternalError("E904", f"the step {name} broke the module: {found[0]}") from found[0]
 
 
 def _imm(value: Any) -> Expr:

@@ -124,3 +124,11 @@ def items_below(stmt: Stmt) -> list[Item]:
 def items_in(stmt: Stmt) -> list[Item]:
     """The topmost loops and blocks of a statement, itself included."""
     return [stmt] if type(stmt) is For or type(stmt) is BlockRealize else items_below(stmt)
+
+
+def statements_in(stmt: Stmt) -> list[Stmt]:
+    """All statements of a statement, itself included; expressions are not looked at."""
+    found: list[Stmt] = [stmt]
+    for inner in found:  # grows while it is walked
+        found += inner_statements(inner)
+    return found

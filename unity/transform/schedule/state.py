@@ -19,16 +19,11 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
-from ...ir.stmt import (
-    Block,
-    BlockRealize,
-    For,
-    Stmt,
-)  # fmt: skip
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt
 from ...support.deep import deep_recursion
 from ...support.errors import InternalError, ScheduleError
 from .rewrites.tree import as_root, outer_form, swap
-from .sref import Item, Sref, items_below, items_in, key_of
+from .sref import Item, Sref, items_below, items_in, key_of, statements_in
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,6 +55,8 @@ class ScheduleState:
         self.values: dict[Var, int] = {}
         self.assumptions: list[str] = []
         self.relaid: list[Relaid] = []
+        self.owning: set[str] = set()
+        """Functions that allocate buffers inside loops."""
         self._undo: list[Callable[[], None]] | None = None
         self._built: dict[str, tuple[PrimFunc, Any, PrimFunc]] = {}
         self._module: tuple[dict[str, PrimFunc], IRModule] = ({}, self.base)
@@ -85,6 +82,8 @@ class ScheduleState:
         self.index[func][body.block] = root
         with deep_recursion():
             self._enter(root, body)
+        if any([type(n) is AllocBuffer for n in statements_in(body)]):
+            self.owning.add(func)
         self._built[func] = (fn, body, fn)
         return root
 
@@ -331,6 +330,7 @@ class ScheduleState:
         made = ScheduleState(self.given, rng)
         made.base = self.base
         made.values = dict(self.values)
+        made.owning = set(self.owning)
         made.shells, made.wrapped, made.cache = dict(self.shells), dict(self.wrapped), dict(self.cache)
         made._built = dict(self._built)
         moved: dict[Sref, Sref] = {}

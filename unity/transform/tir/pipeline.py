@@ -36,6 +36,7 @@ from .loops.version_predicates import version_predicates
 from .reductions.split_reductions import split_reductions
 from .reductions.tile_reductions import tile_reductions
 from .reductions.vectorize_reductions import vectorize_reductions
+from .vectors.independent_lanes import independent_lanes
 from .vectors.vectorize_loop import vectorize_loop
 
 CPU_PIPELINE = Pipeline((
@@ -50,6 +51,7 @@ CPU_PIPELINE = Pipeline((
     lower_match_buffer,
     convert_blocks_to_opaque,
     lower_opaque_block,
+    independent_lanes,
     fuse_outer_loops,
     compact_buffer_allocation,
     share_loops,
@@ -71,7 +73,7 @@ CPU_PIPELINE = Pipeline((
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""
 
-CHECKED_CPU_PIPELINE = CPU_PIPELINE.insert_after("lower_opaque_block", instrument_bounds)
+CHECKED_CPU_PIPELINE = CPU_PIPELINE.insert_after("independent_lanes", instrument_bounds)
 """The same with every index checked at run time: ``unity.compile(mod, tir_pipeline=CHECKED_CPU_PIPELINE)``."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..proofs.coverage import common_ancestor
 from ..proofs.dependence import block_scope
+from ..proofs.ownership import require_owned
 from ..refuse import Refused, refuse
 from ..registry import ROWS, SAMPLE, Row, Sampled, primitive
 from ..sref import BlockRef, LoopRef, Sref
@@ -72,6 +73,7 @@ def _legal(state: ScheduleState, name: str, *arguments: Any) -> bool:
     with state.trial():
         try:
             ROWS[name].apply(state, *arguments)
+            require_owned(state)
         except Refused:
             return False
         return not state.assumptions

@@ -123,6 +123,7 @@ def allocate_inside(state: ScheduleState, loop: Sref, buffers: list[Buffer]) -> 
     """Move allocations of the scope into the body of a loop."""
     if not buffers:
         return
+    state.owning.add(loop.func)
     state.replace(loop, with_fields(loop.loop, body=seq(*[AllocBuffer(b) for b in buffers], loop.loop.body)))
     root = scope_of(loop)
     old = root.block

@@ -2,7 +2,7 @@
 
 The loop variable turns into a ramp; expressions over it get lanes. Conditions that differ between lanes become
 predicates of stores (and of the reads in their values). A statement that has no vector form runs lane by lane in a serial
-loop. A vectorized loop is the program's promise that its iterations do not depend on each other.
+loop. Iterations of a vectorized loop do not depend on each other: ``independent_lanes`` saw to that.
 Loops longer than ``max_lanes`` are cut into a serial loop of vectors and a rest. Serial loops marked ``vectorize`` (by
 order_loops, or a vectorized loop of symbolic extent) are left to LLVM, which vectorizes plain arithmetic as well; those that call
 functions with branches inside (``BRANCHING``) or divide by integers from memory, which it cannot, are cut into vectors of ``lanes``
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ffi.dtype import DataType
+from ....ir.analysis.lanes import independent
 from ....ir.build import add, broadcast, cast, const, dtype_of, floordiv, int_imm, is_int, logical_and, mul, ramp, sub
 from ....ir.expr import Call, FloatImm, IntImm, Op, Var
 from ....ir.function import PrimFunc
@@ -371,7 +372,7 @@ def _wants_vectors(body: Stmt) -> bool:
 
 def _serial(loop: For, lanes: int) -> Stmt:
     """A serial loop whose iterations are independent: cut into vectors where LLVM could not do it."""
-    if loop.kind != "serial" or not is_int(loop.min, 0) or not _wants_vectors(loop.body):
+    if loop.kind != "serial" or not is_int(loop.min, 0) or not _wants_vectors(loop.body) or not independent(loop):
         return loop
     ty = prim_type(dtype_of(loop.loop_var))
     outer, step = Var(f"{loop.loop_var.name}_block", ty), int_imm(lanes, ty)
