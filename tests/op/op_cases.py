@@ -126,7 +126,8 @@ for n in ["sum", "prod", "max", "min", "mean", "variance", "std"]:
         CASES.append((n, [f(3, 4, 5)], {"axis": axis, "keepdims": keep}))
     CASES += [(n, [f(6, dtype="float16")], {}), (n, [np.array([1, np.nan, 2], "float32")], {})]
 for n in ["sum", "prod", "max", "min"]:
-    CASES += [(n, [i(3, 4)], {"axis": 0})]
+    CASES += [(n, [i(3, 4)], {"axis": 0}), (n, [b(40, 3) | b(40, 3)], {"axis": 0}), (n, [b(0, 3)], {"axis": [0]})]
+    CASES += [(n, [b()], {}), (n, [b(5)], {"axis": []})]
 CASES += [
     ("sum", [f(0, 3)], {"axis": 0}),
     ("sum", [f()], {}),
@@ -189,6 +190,10 @@ CASES += [
 CASES += [
     ("split", [f(4, 6)], {"indices_or_sections": 3, "axis": 1}),
     ("split", [f(7)], {"indices_or_sections": [2, 5, 9]}),
+    *[
+        ("split", [f(2, size)], {"indices_or_sections": parts, "axis": -1})
+        for size, parts in ((7, 3), (5, 4), (2, 3), (0, 2), (5, 1))
+    ],
 ]
 CASES += [("strided_slice", [f(5, 6)], {"axes": [0, 1], "begin": [1, -3], "end": [-1, 100]})]
 CASES += [("strided_slice", [f(7)], {"axes": [0], "begin": [5], "end": [-100], "strides": [-2]})]
@@ -253,6 +258,14 @@ CASES += [("nn.layer_norm", [f(2, 4), f(4), f(4)], {"axes": [-1], "center": Fals
 CASES += [
     ("nn.rms_norm", [f(2, 8), f(8)], {"axes": [-1]}),
     ("nn.batch_norm", [f(2, 3, 4), f(3), f(3), f(3), f(3, low=0.1)], {"axis": 1}),
+    ("nn.batch_norm", [f(2, 3, 4), *[f(4, low=0.1) for _ in range(4)]], {"axis": -1, "center": False, "scale": False}),
+    ("nn.batch_norm", [f(2, 3, 4), *[f(3, low=0.1) for _ in range(4)]], {"training": True, "momentum": 0.3}),
+    ("nn.batch_norm", [f(5, 2), *[f(5, low=0.1) for _ in range(4)]], {"training": True, "axis": 0, "center": False}),
+    (
+        "nn.batch_norm",
+        [f(4, 3, 5, dtype="float16")] + [f(3, low=0.1, dtype="float16") for _ in range(4)],
+        {"training": True},
+    ),
 ]
 CASES += [("nn.dropout", [f(3)], {})]
 
@@ -280,8 +293,12 @@ for n in ("max", "avg"):
         {"pool_size": 3, "strides": 2, "padding": 1, "count_include_pad": True},
         {"pool_size": [2, 3], "layout": "NHWC", "strides": [1, 2]},
     ):
-        CASES.append((f"nn.{n}_pool2d", [f(1, 2, 6, 7)], a))
-CASES += [("nn.adaptive_avg_pool2d", [f(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4)]
+        CASES += [(f"nn.{n}_pool2d", [made(1, 2, 6, 7)], a) for made in (f, i)]
+    CASES += [
+        (f"nn.{n}_pool2d", [i(1, 1, 5, 4, dtype=d, low=0, high=255 if d == "uint8" else 127)], {"pool_size": 3})
+        for d in ("int8", "uint8", "int64")
+    ]
+CASES += [("nn.adaptive_avg_pool2d", [g(1, 2, 6, 7)], {"output_size": [s, 3]}) for s in (1, 2, 4) for g in (f, i)]
 CASES += [
     ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": 1}),
     ("nn.adaptive_avg_pool2d", [f(1, 2, 6, 6)], {"output_size": [2, 3], "layout": "NCHW"}),
@@ -297,6 +314,7 @@ for n in ("cumsum", "cumprod"):
         (n, [f(2, 3)], {}),
         (n, [i(3, 4)], {"axis": 0, "exclusive": True}),
         (n, [b(5)], {"axis": 0, "dtype": "int64"}),
+        (n, [b(5)], {"axis": 0}),
     ]
     CASES += [(n, [f(6, dtype="float16")], {"axis": 0})]
 CASES += [

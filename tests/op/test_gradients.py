@@ -100,6 +100,13 @@ CASES += [
     ("nn.group_norm", [f(2, 3, 4), f(4), f(4)], {"num_groups": 2, "channel_axis": 2}),
     ("nn.instance_norm", [f(2, 3, 4), f(3), f(3)], {"axes": [2]}),
     ("nn.batch_norm", [f(2, 3, 2), f(3), f(3), f(3), f(3)], {}),
+    ("nn.batch_norm", [f(2, 2), f(2), f(2), f(2), f(2)], {"axis": -1, "center": False, "scale": False}),
+    ("nn.batch_norm", [f(2, 3, 2), f(3), f(3), f(3), f(3)], {"training": True, "momentum": 0.3}),
+    (
+        "nn.batch_norm",
+        [f(2, 3), f(2), f(2), f(2), f(2)],
+        {"training": True, "axis": 0, "center": False, "scale": False},
+    ),
     ("nn.conv1d", [f(2, 3, 6), f(2, 3, 2)], {"strides": 2, "padding": [1, 0]}),
     ("nn.conv2d", [f(1, 4, 5, 4), f(2, 2, 3, 2)], {"groups": 2, "strides": [2, 1], "padding": 1}),
     ("nn.conv3d", [f(1, 1, 3, 2, 3), f(2, 1, 2, 1, 2)], {"dilation": [1, 1, 2]}),

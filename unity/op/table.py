@@ -24,18 +24,33 @@ from ..support.errors import TypeRuleError
 from ..support.source import Span
 from .rules import usage as usage
 
-_DEFAULT_DTYPES = {bool: "bool", int: "int64", float: "float32"}
+_SCALARS = {bool: "bool", int: "int64", float: "float32"}
+_ELEMENTS = {"int64": "int32", "float64": "float32"}
 
 
 def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """Tensor data as an expression; Python numbers become rank-0 tensors (float32, int64, bool unless ``dtype`` says)."""
+    """Tensor data as an expression; Python numbers and lists of them become tensors of int32, float32 or bool unless ``dtype``
+    says, arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32."""
     if isinstance(value, Tensor):
         data = value
+    elif dtype or isinstance(value, (np.ndarray, np.generic)):
+        data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
     else:
-        kind = None if isinstance(value, (np.ndarray, np.generic)) else _DEFAULT_DTYPES.get(type(value))
-        array = np.array(value, dtype=DataType(dtype or kind).numpy) if dtype or kind else np.asarray(value)  # type: ignore[arg-type]
-        data = Tensor(array)
+        data = Tensor(number_array(value))
     return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
+
+
+def number_array(value: Any) -> np.ndarray:
+    """Python numbers without a data type as an array: int32, float32 or bool. Raises TypeRuleError E211 outside int32."""
+    array = np.asarray(value)
+    made = array.astype(_ELEMENTS.get(array.dtype.name, "bool"))
+    if array.dtype.kind not in "bif" or (array.dtype.kind == "i" and not np.array_equal(made, array)):
+        raise TypeRuleError(
+            "E211",
+            "the values are no numbers of int32, float32 or bool",
+            help='write the data type: R.const(value, "int64")',
+        )
+    return made
 
 
 def to_expr(value: Any) -> Expr:
@@ -45,7 +60,7 @@ def to_expr(value: Any) -> Expr:
     if isinstance(value, (bool, int, float)):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise TypeRuleError("E211", "this integer is outside the range of int64", help="write a float")
-        return const(value, _DEFAULT_DTYPES[type(value)])
+        return const(value, _SCALARS[type(value)])
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, DataType):

@@ -58,7 +58,7 @@ NAMES: dict[str, str] = {
     "R.output": "``R.output(y)``: names of a dataflow block visible after it.",
     "R.func_attr": "``R.func_attr({...})``: attributes of the function.",
     "R.match_cast": "``R.match_cast(x, type)``: check at run time, binding new symbols.",
-    "R.const": '``R.const(1.0, "float32")``: a constant tensor.',
+    "R.const": '``R.const(1.0, "float32")``: a constant tensor; without a dtype Python numbers are int32, float32 or bool.',
     "R.const_bytes": "A constant tensor from base64 text, shape, dtype.",
     "R.shape": "``R.shape([n, 4])``: a shape value.",
     "R.tuple": "``R.tuple(a, b)``: a tuple.",

@@ -21,7 +21,7 @@ from ..linalg.contraction import parse_subscripts
 from ..lines import statistics
 from ..lines.reduce import mean, sum_
 from ..moves import index, scan
-from ..moves.create import arange, astype, ones, zeros, zeros_like
+from ..moves.create import arange, astype, ones, ones_like, zeros, zeros_like
 from ..moves.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
 from ..moves.scatter import slice_scatter
 from ..moves.slicing import concat, slice_plan, split, strided_slice
@@ -113,6 +113,8 @@ def _batch_norm(call: Call, g: Expr) -> list[Any]:
     axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
     wide = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
     out, through_mean, through_spread = _fields(g)
+    if bool_attr(call, "training", False):
+        return _batch_norm_in_training(call, out, through_mean, through_spread, wide)
     inverse = rsqrt(add(spread, _const(float(attr(call, "epsilon", 1e-5)), x)))
     away = subtract(x, reshape(center, wide))
     scale = multiply(gamma, inverse) if bool_attr(call, "scale", True) else inverse
@@ -124,6 +126,28 @@ def _batch_norm(call: Call, g: Expr) -> list[Any]:
         total if bool_attr(call, "center", True) else zeros_like(beta),
         subtract(through_mean, multiply(total, scale)),
         subtract(through_spread, multiply(multiply(moved, _const(0.5, x)), multiply(scale, square(inverse)))),
+    ]
+
+
+def _batch_norm_in_training(call: Call, g: Expr, through_mean: Expr, through_spread: Expr, wide: Any) -> list[Any]:
+    """The moments are those of the data; the given ones reach only the statistics handed on."""
+    x, gamma, beta = call.args[:3]
+    axes = norm.other_axes(call, len(wide))
+    channel, share = [a for a in range(len(wide)) if a not in axes], float(attr(call, "momentum", 0.1))
+    eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
+    normal, inverse = _moments(x, axes, eps, True)
+    data = _through_moments(multiply(g, reshape(gamma, wide)) if scale else g, normal, inverse, axes, True)
+    each = divide(_const(share, x), _sum_but(ones_like(x), channel, len(wide)))
+    away = multiply(divide(normal, inverse), _const(2.0, x))
+    moved = add(
+        reshape(multiply(through_mean, each), wide), multiply(reshape(multiply(through_spread, each), wide), away)
+    )
+    return [
+        add(data, moved),
+        _sum_but(multiply(g, normal), channel, len(wide)) if scale else zeros_like(gamma),
+        _sum_but(g, channel, len(wide)) if bool_attr(call, "center", True) else zeros_like(beta),
+        multiply(through_mean, _const(1 - share, x)),
+        multiply(through_spread, _const(1 - share, x)),
     ]
 
 

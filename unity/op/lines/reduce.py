@@ -2,7 +2,7 @@
 
 Sums of 16-bit floats are taken in float32; products and variances of floats in float64, rounded once: a product's rounding errors
 add up, and a variance has the square of its mean's. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would
-widen).
+widen); those of bool count in int64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
@@ -56,13 +56,15 @@ def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple
     return tensor_type(kept, dtype, vdevice=ty.vdevice)
 
 
+def _ordered(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
 def _numbers(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(
-            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0]
-        )
-    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+    dtype = INT64 if ty.dtype is BOOL else ty.dtype
+    return reduced_type(call, ty, dtype, axes_attr(call, "axis", ty.ndim))
 
 
 def _floats(call: Call) -> Type:
@@ -112,12 +114,17 @@ def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
 
 def accumulate(x: te.Value) -> te.Value:
     """A value in the dtype sums are taken in."""
-    return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x
+    return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x.astype("int64") if x.dtype.is_bool else x
 
 
 def exact(x: te.Value) -> te.Value:
-    """A float as float64, other values as they are."""
-    return x.astype("float64") if x.dtype.is_float else x
+    """A float as float64, bool as int64, other values as they are."""
+    return x.astype("float64") if x.dtype.is_float else accumulate(x)
+
+
+def _comparable(x: te.Value) -> te.Value:
+    """A value in a dtype that has a largest and a smallest value."""
+    return x.astype("int8") if x.dtype.is_bool else accumulate(x)
 
 
 def _lower(
@@ -192,7 +199,8 @@ def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
         wide = x.astype(np.float64) if str(x.dtype) in (*SMALL_FLOATS, "float32") else x
         with np.errstate(all="ignore"):
-            return np.asarray(fn(wide, axis=numpy_axis(axis), keepdims=bool(keepdims))).astype(x.dtype)
+            made = np.asarray(fn(wide, axis=numpy_axis(axis), keepdims=bool(keepdims)))
+            return made if x.dtype.kind == "b" else made.astype(x.dtype)
 
     return ref
 
@@ -207,8 +215,10 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
     """numpy's function; over nothing, the value that every other one displaces."""
 
     def ref(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-        if x.dtype.kind == "f":
-            edge: Any = -np.inf if largest else np.inf
+        if x.dtype.kind == "b":
+            edge: Any = not largest
+        elif x.dtype.kind == "f":
+            edge = -np.inf if largest else np.inf
         else:
             edge = np.iinfo(x.dtype).min if largest else np.iinfo(x.dtype).max
         return fn(x, axis=axis, keepdims=keepdims, initial=edge)
@@ -216,10 +226,14 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
     return ref
 
 
-sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes.")
-prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes.")
-max_ = _reduction("max", _numbers, _extreme(np.max, True), _lower(te.max), "Largest over axes; NaN if any is NaN.")
-min_ = _reduction("min", _numbers, _extreme(np.min, False), _lower(te.min), "Smallest over axes; NaN if any is NaN.")
+sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes; of bool int64.")
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes; of bool int64.")
+max_ = _reduction(
+    "max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable), "Largest over axes; NaN if any is NaN."
+)
+min_ = _reduction(
+    "min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable), "Smallest over axes; NaN if any is NaN."
+)
 mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
 variance = _reduction(
     "variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ffi.dtype import DataType
+from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call
@@ -45,7 +45,7 @@ FAMILY = "reduce"
 
 def _scan_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
-    dtype = dtype_value(call, attr(call, "dtype")) or ty.dtype
+    dtype = dtype_value(call, attr(call, "dtype")) or (INT64 if ty.dtype is BOOL else ty.dtype)
     bool_attr(call, "exclusive")
     if dtype is not None and dtype.is_bool:
         raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
@@ -97,7 +97,7 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
 
 def _scan_ref(fn: Any, start: int) -> Any:
     def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
-        kind = DataType(str(dtype)).numpy if dtype else x.dtype
+        kind = DataType(str(dtype)).numpy if dtype else np.dtype("int64") if x.dtype == bool else x.dtype
         wide = np.float64 if str(kind) in (*SMALL_FLOATS, "float32") else kind
         made = fn(x.astype(kind).astype(wide), axis=axis, dtype=wide)
         if exclusive:

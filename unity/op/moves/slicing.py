@@ -153,7 +153,7 @@ _MOST_SECTIONS = 10_000
 
 
 def _sections(call: Call) -> int | tuple[int, ...]:
-    """How a split is given: a number of equal sections, or rising positions. Raises E214."""
+    """How a split is given: a number of sections, or rising positions. Raises E214."""
     parts = attr(call, "indices_or_sections")
     if isinstance(parts, int):
         if not 1 <= parts <= _MOST_SECTIONS:
@@ -169,17 +169,13 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
     """(start, size) of each part of a split."""
     parts = _sections(call)
     if isinstance(parts, int):
-        size = build.ceildiv(extent, build.const(parts, "int64"))
-        if type(extent) is IntImm and extent.value % parts:
-            raise fail(
-                call,
-                "E213",
-                f"size {extent.value} does not divide into {parts} equal sections",
-                "give the positions of the cuts instead",
-            )
-        if type(extent) is not IntImm:
-            size = build.floordiv(extent, build.const(parts, "int64"))
-        return [(build.mul(size, n), size) for n in range(parts)]
+        count = build.const(parts, "int64")
+        size = build.ceildiv(extent, count)
+        if build.is_int(build.floormod(extent, count), 0):
+            size = build.floordiv(extent, count)
+            return [(build.mul(size, n), size) for n in range(parts)]
+        ends = [size, *[build.minimum(build.mul(size, n), extent) for n in range(2, parts)], extent]
+        return [(a, build.sub(b, a)) for a, b in itertools.pairwise([ZERO, *ends])]
     limit = extent.value if type(extent) is IntImm else None
     marks: list[Expr] = [ZERO]
     for p in parts:
@@ -224,15 +220,17 @@ def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[np.ndarray, ...]:
-    parts = list(indices_or_sections) if isinstance(indices_or_sections, (list, tuple)) else indices_or_sections
-    return tuple([p.copy() for p in np.split(x, parts, axis)])
+    if isinstance(indices_or_sections, int):
+        size = -(-x.shape[axis] // indices_or_sections)
+        indices_or_sections = [min(size * n, x.shape[axis]) for n in range(1, indices_or_sections)]
+    return tuple([p.copy() for p in np.split(x, list(indices_or_sections), axis)])
 
 
 split = row(
     "split",
     ("x", attribute("indices_or_sections"), attribute("axis", 0)),
     _split_type,
-    "Parts along an axis: a number of equal sections, or the positions of the cuts.",
+    "Parts along an axis: a number of sections, of which only the last ones may be smaller, or the positions of the cuts.",
     family=FAMILY,
     lower=_split,
     ref=_split_ref,

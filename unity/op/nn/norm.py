@@ -1,4 +1,4 @@
-"""Normalisations: layer, root mean square, batch (inference), and dropout, which does nothing at inference.
+"""Normalisations: layer, root mean square, batch, and dropout, which does nothing at inference.
 
 Means and variances of 16-bit floats are taken in float32; the result is rounded once at the end.
 """
@@ -168,9 +168,14 @@ def _batch_norm_type(call: Call) -> Type:
                 None,
                 call.args[index + 1],
             )
-    if bool_attr(call, "training", False):
-        raise fail(call, "E214", "training=True has no lowering", "use inference form: training=False")
+    bool_attr(call, "training", False)
     return TupleType((ty, params[2], params[3]))
+
+
+def other_axes(call: Call, rank: int) -> list[int]:
+    """The axes a batch normalisation takes its statistics over in training: all but that of the channels."""
+    axis = normal_axis(call, int_attr(call, "axis", 1), rank)
+    return [a for a in range(rank) if a != axis]
 
 
 def _batch_norm(
@@ -178,14 +183,26 @@ def _batch_norm(
 ) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     axis, eps = normal_axis(call, int_attr(call, "axis", 1), x.ndim), float_attr(call, "epsilon", 1e-5)
     center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
+    used, handed_on = [mean, spread], [mean, spread]
+    if bool_attr(call, "training", False):
+        axes, share = other_axes(call, x.ndim), float_attr(call, "momentum", 0.1)
+        used = [mean_tensor(x, axes, False, "mean"), variance_tensor(x, axes, False, "variance")]
+
+        def moved(old: te.Tensor, new: te.Tensor, name: str) -> te.Tensor:
+            def body(c: te.Value) -> te.Value:
+                return (widened(old[c]) * (1 - share) + new[c] * share).astype(old.dtype)
+
+            return te.compute(old.shape, body, name)  # type: ignore[no-any-return]
+
+        handed_on = [moved(mean, used[0], "moved_mean"), moved(spread, used[1], "moved_variance")]
 
     def body(*i: te.Value) -> te.Value:
         c = i[axis]
-        value = (widened(x[i]) - widened(mean[c])) / te.sqrt(widened(spread[c]) + eps)
+        value = (widened(x[i]) - widened(used[0][c])) / te.sqrt(widened(used[1][c]) + eps)
         value = value * widened(gamma[c]) if scale else value
         return (value + widened(beta[c]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "batch_norm"), mean, spread
+    return te.compute(x.shape, body, "batch_norm"), *handed_on
 
 
 def _batch_norm_ref(
@@ -201,10 +218,16 @@ def _batch_norm_ref(
     momentum: float = 0.1,
     training: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (mean, spread, gamma, beta)]
-    made = (x.astype(np.float64) - m) / np.sqrt(v + epsilon)
+    wide, used, handed_on = x.astype(np.float64), (mean, spread), (mean, spread)
+    if training:
+        axes = tuple([a for a in range(x.ndim) if a != axis % x.ndim])
+        used = (wide.mean(axes), wide.var(axes))
+        old = [p.astype(np.float64) for p in handed_on]
+        handed_on = tuple([(o * (1 - momentum) + n * momentum).astype(x.dtype) for o, n in zip(old, used)])  # type: ignore[assignment]
+    m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (*used, gamma, beta)]
+    made = (wide - m) / np.sqrt(v + epsilon)
     made = made * g if scale else made
-    return (made + b if center else made).astype(x.dtype), mean, spread
+    return (made + b if center else made).astype(x.dtype), *handed_on
 
 
 batch_norm = row(
@@ -223,7 +246,8 @@ batch_norm = row(
         attribute("training", False),
     ),
     _batch_norm_type,
-    "Normalised per channel with given mean and variance; also hands these on.",
+    "Normalised per channel with given mean and variance; also hands these on. With training those of the data are used, and "
+    "the given ones are handed on after a step of size momentum towards them.",
     family=FAMILY,
     lower=_batch_norm,
     ref=_batch_norm_ref,

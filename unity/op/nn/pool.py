@@ -1,11 +1,13 @@
 """Pooling over one, two or three spatial axes: largest and mean over windows, and means over windows chosen by the output size.
 
-Layouts NCW, NCHW, NCDHW and their orders. Means of 16-bit floats are taken in float32; which places count in a mean
+Layouts NCW, NCHW, NCDHW and their orders. Means of 16-bit floats are taken in float32, sums of
+integers in 64 bits; which places count in a mean
 at the border is an attribute.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +20,7 @@ from ...ir.op import Param
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
 from ..lines.reduce import accumulate
-from ..lowering import SMALL_FLOATS, known_dims, result_dims, widened
+from ..lowering import known_dims, result_dims
 from ..rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
 from ..table import Operator, attribute, row
 from .conv import layout_order, many, pad_tensor, pads, spatial, window_size, windows
@@ -30,11 +32,27 @@ def _layout(rank: int) -> str:
     return "NC" + "DHW"[3 - rank :]
 
 
+def number_tensor(call: Call, index: int, name: str) -> TensorType:
+    """Type of a tensor argument that has a mean. Raises E210, E211."""
+    ty = tensor_arg(call, index, name)
+    return float_tensor(call, index, name) if ty.dtype is not None and not ty.dtype.is_integral else ty
+
+
+def summed(x: te.Value) -> te.Value:
+    """A value in the dtype the sum of a window is taken in."""
+    return x.astype("int64") if x.dtype.is_integral and x.dtype.name != "uint64" else accumulate(x)
+
+
+def quotient(total: te.Value, count: te.Value) -> te.Value:
+    """The mean of ``count`` values; of integers towards zero, as torch's and TVM's."""
+    return (te.truncdiv if total.dtype.is_integral else operator.truediv)(total, count.astype(total.dtype))  # type: ignore[no-any-return, operator]
+
+
 def pool_type(rank: int) -> Any:
     """Type rule of pooling over windows of a given size."""
 
     def rule(call: Call) -> Type:
-        x = tensor_arg(call, 0, "data") if "max" in op_name(call) else float_tensor(call, 0, "data")
+        x = tensor_arg(call, 0, "data") if "max" in op_name(call) else number_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
             raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
         order = layout_order(call, "layout", _layout(rank), _layout(rank))
@@ -65,8 +83,8 @@ def _pool(largest: bool, rank: int) -> Any:
         if bool_attr(call, "ceil_mode"):
             extra = [(k - 1) * d + s for k, d, s in zip(kernel, dilation, strides)]
         wide = x
-        if not largest and x.dtype in SMALL_FLOATS:
-            wide = te.compute(x.shape, lambda *i: accumulate(x[i]), "wide")
+        if not largest and x.data_type.name not in ("float32", "float64"):
+            wide = te.compute(x.shape, lambda *i: summed(x[i]), "wide")
         edge = te.lowest(x.dtype) if largest else te.const(0, wide.dtype)
         padded = pad_tensor(wide, axes, before, [a + e for a, e in zip(after, extra)], edge)
         rs = [te.reduce_axis((0, kernel[i]), f"r{'dhw'[3 - rank + i]}") for i in range(rank)]
@@ -94,7 +112,7 @@ def _pool(largest: bool, rank: int) -> Any:
                     )
                 else:
                     count = count * kernel[n]
-            return (made[i] / te.maximum(count, te.const(1, "int64")).astype(made.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
+            return quotient(made[i], te.maximum(count, te.const(1, "int64"))).astype(x.dtype)
 
         return te.compute(shape, average, f"avg_pool{rank}d")  # type: ignore[no-any-return]
 
@@ -136,6 +154,7 @@ def _pool_ref(largest: bool, rank: int) -> Any:
             ones = np.pad(ones, widths)
         count = windows(ones, kernel, steps, gaps).sum(tuple(range(-rank, 0)))
         made = seen.max(tuple(range(-rank, 0))) if largest else seen.sum(tuple(range(-rank, 0))) / np.maximum(count, 1)
+        made = np.trunc(made) if data.dtype.kind == "f" and x.dtype.kind in "iu" else made
         out = []
         for i in range(rank):
             room = data.shape[2 + i] + border[i] + border[rank + i] - ((kernel[i] - 1) * gaps[i] + 1)
@@ -162,7 +181,9 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         f"nn.{'max' if largest else 'avg'}_pool{rank}d",
         params,
         pool_type(rank),
-        "Largest of each window." if largest else "Mean of each window; the border counts with count_include_pad.",
+        "Largest of each window."
+        if largest
+        else "Mean of each window, of integers towards zero; the border counts with count_include_pad.",
         family=FAMILY,
         lower=_pool(largest, rank),
         ref=_pool_ref(largest, rank),
@@ -177,7 +198,7 @@ def adaptive_type(rank: int) -> Any:
     """Type rule of pooling to a given output size."""
 
     def rule(call: Call) -> Type:
-        x = float_tensor(call, 0, "data")
+        x = number_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
             raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
         order = layout_order(call, "layout", _layout(rank), _layout(rank))
@@ -225,7 +246,7 @@ def _adaptive(rank: int) -> Any:
                 start, end = edges(i, n)
                 at[a] = start + rs[n]
                 inside.append(start + rs[n] < end)
-            value = widened(x[at])
+            value = summed(x[at])
             return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, value.dtype)), axis=rs)
 
         total = te.compute(shape, body, "adaptive_sum")
@@ -235,7 +256,7 @@ def _adaptive(rank: int) -> Any:
             for n in range(rank):
                 start, end = edges(i, n)
                 count = count * (end - start)
-            return (total[i] / count.astype(total.dtype)).astype(x.dtype)  # type: ignore[no-any-return]
+            return quotient(total[i], count).astype(x.dtype)
 
         return te.compute(shape, average, f"adaptive_avg_pool{rank}d")  # type: ignore[no-any-return]
 
@@ -254,6 +275,7 @@ def _adaptive_ref(rank: int) -> Any:
             window = [slice(p * n // k, -(-(p + 1) * n // k)) for p, n, k in zip(place, span, size)]
             at: tuple[Any, ...] = (slice(None), slice(None), *place)
             made[at] = data[(slice(None), slice(None), *window)].mean(tuple(range(-rank, 0)))
+        made = np.trunc(made) if x.dtype.kind in "iu" else made
         return np.transpose(made, [_layout(rank).index(c) for c in layout]).astype(x.dtype)
 
     return ref

@@ -17,14 +17,16 @@ from ...ir import (
     Node,
     build as b,
 )  # fmt: skip
-from ...support.errors import ScriptError
+from ...op.table import number_array
+from ...support.errors import FFIError, ScriptError
 from .. import syntax as s
 from ..scope import Dotted
 from .plain import is_number
 
 
 def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor:
-    """A tensor from numbers, nested lists, arrays. Texts "nan", "inf" stand for floats."""
+    """A tensor from numbers, nested lists, arrays. Texts "nan", "inf" stand for floats. Without a dtype
+    numbers are int32, float32 or bool."""
     if type(value) is Tensor or isinstance(value, np.ndarray):
         found = value if type(value) is Tensor else tensor(value)
         return found if dtype is None else tensor(found, reader.dtype(dtype, node))
@@ -35,8 +37,8 @@ def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor
             wanted is not None and wanted.is_uint
         ):  # mixed with small ones, numbers of 64 bits would pass through float64
             return Tensor(np.array(plain, wanted.numpy))
-        return tensor(plain, wanted)
-    except (ValueError, TypeError, OverflowError) as problem:
+        return Tensor(number_array(plain)) if wanted is None else tensor(plain, wanted)
+    except (ValueError, TypeError, OverflowError, FFIError) as problem:
         raise reader.error("E113", f"cannot make a constant of this: {problem}", node) from None
 
 

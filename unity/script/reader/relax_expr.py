@@ -236,17 +236,15 @@ class GraphExprReader(TensorExprReader):
         ty_args = self._type_arguments(keywords.pop("ty_args", None), node)
         if path == "R.call_py_func" and "out_ty" in keywords:
             ty_args = self._type_arguments(keywords.pop("out_ty"), node)
-        if path in _PACKED and args:
-            args[0] = self.callee(args[0], node)
-        elif path == "R.call_builtin_with_ctx" and args:
-            args[0] = self.callee(args[0], node)
-            if len(args) > 1 and isinstance(args[1], (tuple, list)):
-                args[1] = Tuple(tuple([self.expr(item, node) for item in args[1]]), span)
         known = {param.name for param in info.params}
         extra = {} if path not in _PACKED else {k: keywords.pop(k) for k in list(keywords) if k not in known}
         if info.variadic and len(args) > 1 and all([isinstance(arg, Expr) for arg in args]):
             args = [tuple(args)]
         values, attrs = bind_operator(info, args, keywords, span)
+        if info.params and info.params[0].name == "func":
+            values[0] = self.callee(values[0], node)
+        if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
+            values[1] = Tuple(tuple([self.expr(item, node) for item in values[1]]), span)  # scalars among them are no shape
         exprs = [self.expr(value, node) for value in values]
         if info.extra.get("scalars"):
             exprs = adopt_scalars(exprs)

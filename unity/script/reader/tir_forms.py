@@ -80,9 +80,9 @@ class FormReader(BlockReader):
         args, keywords = self.arguments(node)
         annotations = keywords.pop("annotations", None)
         scope = {"T.alloc_local": "local", "T.alloc_shared": "shared"}.get(path)
-        if scope is not None:
-            keywords.setdefault("scope", scope)
         fields = _ALLOC_FIELDS if len(args) > 2 and type(args[2]) is str else FIELDS
+        if scope is not None and "scope" not in fields[: len(args)]:
+            keywords.setdefault("scope", scope)
         spec = BufferSpec.read(self, path, node, args, keywords, fields)
         name = self.hint or "buffer"
         buffer = spec.make(name, self.reading.span(node))
@@ -148,8 +148,8 @@ class FormReader(BlockReader):
             return buffer
         region = self.region(first)
         block = self.open_block(path, node)
-        if not args and "shape" not in keywords:
-            args = [tuple([part.extent for part in region.region]), region.buffer.dtype]
+        own = {"shape": tuple([part.extent for part in region.region]), "dtype": region.buffer.dtype}
+        keywords = {**{name: own[name] for name in ("shape", "dtype")[len(args) :]}, **keywords}
         spec = BufferSpec.read(self, path, node, args, keywords)
         buffer = spec.make(hint or "view", span)
         block.match_buffers.append(MatchBufferRegion(buffer, region, span))

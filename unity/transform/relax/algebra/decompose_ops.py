@@ -1,6 +1,6 @@
 """Composite operators become their parts, so that passes and kernels see simple ones.
 
-``decompose_ops_for_inference``: batch_norm with given statistics, dropout (nothing at inference), tensor_to_shape of a known
+``decompose_ops_for_inference``: batch_norm, dropout (nothing at inference), tensor_to_shape of a known
 length. ``decompose_ops_for_training``: layer_norm and rms_norm as well, into operators with simple gradients. 16-bit floats
 are computed in float32 and rounded once, as the operators do. Rules of one's own: the option ``custom``.
 """
@@ -21,7 +21,7 @@ from ....op.elements.binary import add, divide, multiply, subtract
 from ....op.lines import reduce
 from ....op.lowering import SMALL_FLOATS
 from ....op.moves import create, manipulate
-from ....op.nn.norm import norm_axes
+from ....op.nn.norm import norm_axes, other_axes
 from ....op.rules import bool_attr, int_attr, normal_axis
 from ....op.table import constant
 from ...base import module_pass
@@ -57,21 +57,28 @@ def _along(param: Expr, rank: int, axes: Sequence[int]) -> Expr:
 
 
 def batch_norm(call: Call) -> Expr | None:
-    """``(x - mean) / sqrt(var + epsilon) * gamma + beta``, and the statistics handed on."""
+    """``(x - mean) / sqrt(var + epsilon) * gamma + beta``, and the statistics handed on; in training those of the data."""
     dtype = _dtype(call)
-    if dtype is None or bool_attr(call, "training", False):
+    if dtype is None:
         return None
     assert isinstance(call.args[0].ty, TensorType)
     rank = call.args[0].ty.ndim
     axis = [normal_axis(call, int_attr(call, "axis", 1), rank)]
     x, gamma, beta, mean, var = [_wide(a, dtype) for a in call.args]
+    handed_on = [call.args[3], call.args[4]]
+    if bool_attr(call, "training", False):
+        axes, share = other_axes(call, rank), float(call.attrs.get("momentum", 0.1))
+        old, step = _number(1 - share, dtype), _number(share, dtype)
+        given, (mean, var) = (mean, var), (reduce.mean(x, axis=axes), reduce.variance(x, axis=axes))
+        moved = [add(multiply(o, old), multiply(n, step)) for o, n in zip(given, (mean, var))]
+        handed_on = [_narrow(m, dtype) for m in moved]
     spread = elementwise.sqrt(add(var, _number(float(call.attrs.get("epsilon", 1e-5)), dtype)))
     made: Expr = divide(subtract(x, _along(mean, rank, axis)), _along(spread, rank, axis))
     if bool_attr(call, "scale", True):
         made = multiply(made, _along(gamma, rank, axis))
     if bool_attr(call, "center", True):
         made = add(made, _along(beta, rank, axis))
-    return Tuple((_narrow(made, dtype), call.args[3], call.args[4]), call.span)
+    return Tuple((_narrow(made, dtype), *handed_on), call.span)
 
 
 def dropout(call: Call) -> Expr | None:

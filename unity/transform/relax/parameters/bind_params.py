@@ -15,7 +15,7 @@ from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import Answer, bind_symbols, is_subtype
-from ....ir.types import Expr, PrimType
+from ....ir.types import Expr, PrimType, TensorType
 from ....op.table import constant
 from ....support.errors import PassError
 from ...base import module_pass
@@ -81,8 +81,9 @@ def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
         if param in values:
             raise PassError("E557", f"parameter {param.name} is given twice")
         scalar = isinstance(param.ty, PrimType) and isinstance(value, int)
+        dtype = param.ty.dtype if isinstance(param.ty, TensorType) and isinstance(value, (int, float)) else None
         values[param] = (
-            value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value)  # type: ignore[arg-type]
+            value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value, dtype)  # type: ignore[arg-type]
         )
     return mod.with_functions({options.func_name: bind(fn, values)})
 
