@@ -198,6 +198,9 @@ CASES += [
 CASES += [("strided_slice", [f(5, 6)], {"axes": [0, 1], "begin": [1, -3], "end": [-1, 100]})]
 CASES += [("strided_slice", [f(7)], {"axes": [0], "begin": [5], "end": [-100], "strides": [-2]})]
 CASES += [("strided_slice", [f(7)], {"axes": [-1], "begin": [4], "end": [2]})]
+CASES += [("strided_slice", [f(7)], {"axes": [0], "begin": [1], "end": [6], "strides": [2], "assume_inbound": True})]
+CASES += [("nn.attention", [f(1, 2, 3, 4), f(1, 2, 5, 4), f(1, 2, 5, 3)], {"layout": "BHSD"})]
+CASES += [("nn.attention_bias", [f(1, 2, 3, 4), f(1, 2, 5, 4), f(1, 2, 5, 3), f(1, 1, 3, 5)], {"layout": "BHSD"})]
 CASES += [
     ("take", [f(5, 3), i(4, low=-7, high=8)], {"axis": 0}),
     ("take", [f(5, 3), i(2, 2, low=0, high=3)], {"axis": -1}),

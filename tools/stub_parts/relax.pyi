@@ -138,7 +138,7 @@ def call_py_func(func: Any, *args: Any, ty_args: Any = ()) -> Any:
     """Call of a Python function of the module by name."""
 
 def call_builtin_with_ctx(func: Any, args: Any, *, ty_args: Any = ()) -> Any:
-    """Call of a VM builtin that receives the VM as first argument."""
+    """Call of a registered function that receives a handle of the VM as first argument."""
 
 def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure; it may have effects."""

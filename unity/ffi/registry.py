@@ -37,6 +37,17 @@ class PackedFunc:
         return f"PackedFunc({self.name!r}{f', {self.signature}' if self.signature else ''})"
 
 
+class Context:
+    """What ``R.call_builtin_with_ctx`` gives a registered function first: it stands for the VM, and says nothing about it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Context()"
+
+
+CONTEXT = Context()
+
 _TABLE: dict[str, PackedFunc] = {}
 _LOCK = fork_lock()
 

@@ -52,6 +52,8 @@ class Options:
     """Lower bounds of ranges from here on are promises to be checked."""
     check_indices: bool = False
     """Inputs that choose rows are checked on entry."""
+    numbers: bool = False
+    """Numbers among the results that no input changes (``x.size(1)``, ``x.numel()``) are results of the module."""
 
 
 def from_exported_program(
@@ -63,7 +65,7 @@ def from_exported_program(
     strict: bool = False,
     report: ImportReport | None = None,
 ) -> IRModule:
-    """The module of a ``torch.export.ExportedProgram``.
+    """The module of a ``torch.export.ExportedProgram``. Its results are the leaves of the model's, but for None.
 
     Symbolic sizes become symbols; their ranges are checked on entry and stand in the attribute ``range_constraints``. With
     ``keep_params_as_input`` parameters follow the inputs (``num_input`` counts those) and their values stand in the attribute
@@ -71,7 +73,7 @@ def from_exported_program(
     FallbackWarning; ``strict`` makes them an error. A buffer the model writes to is an input after the model's own, and its new
     value a leading result: the attribute ``updates`` gives the results' places by name. Raises FrontendError E010 to E015.
     """
-    options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict)
+    options = Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, strict, numbers=True)
     found = report if report is not None else ImportReport()
     made = import_program(functional(exported_program), options, found)
     if found.fallbacks:
@@ -302,6 +304,9 @@ class _Import:
                 value = self.graph.as_real(value, raw)
             if isinstance(value, Expr):
                 leaves.append(value)
+            elif self.options.numbers and isinstance(value, (bool, int, float)):
+                kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64"
+                leaves.append(build.const(value, kind))
         if self.options.unwrap_unit_return_tuple and len(leaves) == 1:
             return self._output(leaves[0])
         made = Tuple(tuple([self._output(v) for v in leaves]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ffi.registry import get_global_func
 from ..support.errors import Note, TypeRuleError
 from .expr import (
     Call,
@@ -42,7 +43,19 @@ def infer_call(call: Call) -> Type:
     if not isinstance(ty, FuncType):
         raise TypeRuleError("E205", f"a value of type {ty} is not a function", call.span)
     check_arguments(ty, call)
-    return call_result(ty, call.args)
+    return call_result(ty, call.args) if ty.derive is None else derived_result(ty.derive, call)
+
+
+def derived_result(name: str, call: Call) -> Type:
+    """What the registered function ``name`` says of a call: ``rule(call, None)``. Raises TypeRuleError E205."""
+    rule = get_global_func(name, allow_missing=True)
+    if rule is None:
+        hint = f'unity.register_func("{name}", rule), with rule(call, None) giving the type'
+        raise TypeRuleError("E205", f"derive_func {name!r} is not registered", call.span, help=hint)
+    found = rule(call, None)
+    if not isinstance(found, Type):
+        raise TypeRuleError("E205", f"derive_func {name!r} gave a {type(found).__name__}, no type", call.span)
+    return found
 
 
 def check_arguments(ty: FuncType, call: Call) -> None:

@@ -164,7 +164,8 @@ class TupleType(Type):
 
 @node
 class FuncType(Type):
-    """A function. ``params`` None means opaque: any arguments. ``derive`` names a registered rule giving the result type.
+    """A function. ``params`` None means opaque: any arguments. ``derive`` names a registered rule, ``rule(call, None)``, that
+    gives the result type of a call.
 
     Symbols that first show in ``params`` are bound there and may be used in ``ret``.
     """

@@ -96,6 +96,15 @@ def _packed(call: Call) -> Type:
     return given_type(call)
 
 
+def _with_context(call: Call) -> Type:
+    callee, operands = argument(call, 0, "func"), argument(call, 1, "args")
+    if not isinstance(callee, (ExternFunc, StringImm)):
+        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", None, callee)
+    if not isinstance(operands.ty, TupleType):
+        raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
+    return given_type(call)
+
+
 def _inplace_packed(call: Call) -> Type:
     result = _packed(call)
     count = len(call.args) - 1
@@ -155,8 +164,8 @@ call_py_func = row(
 call_builtin_with_ctx = row(
     "call_builtin_with_ctx",
     _FUNC_ARGS,
-    _operands_tuple,
-    "Call of a VM builtin that receives the VM as first argument.",
+    _with_context,
+    "Call of a registered function that receives a handle of the VM as first argument.",
     pure=False,
 )
 

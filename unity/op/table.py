@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ffi.dtype import DataType
+from ..ffi.dtype import DataType, dtype_names
 from ..ffi.tensor import Tensor
 from ..ir.build import const, wrap_int
 from ..ir.builder import make_call
@@ -33,6 +33,8 @@ def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
     says, arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32."""
     if isinstance(value, Tensor):
         data = value
+    elif dtype and DataType(dtype).name not in dtype_names():
+        raise TypeRuleError("E211", f"there is no constant of {dtype}", help="write for example int64, float32, bool")
     elif dtype or isinstance(value, (np.ndarray, np.generic)):
         data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
     else:

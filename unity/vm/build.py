@@ -40,6 +40,7 @@ from ..transform.traced import peek
 from .bytecode import Program
 from .compiler.module import compile_module
 from .confined import check_confined
+from .data_types import check_data_types
 from .executable import RECOMPILE, Executable
 from .kernel_cache import compile_kernels, is_own
 from .machine import EXEC_MODES
@@ -89,6 +90,7 @@ def compile(
         if made is None:
             if int_option("UNITY_VERIFY") >= 1:
                 verify(source)
+            check_data_types(source)
             traced = source if remembered is None else remembered.traced()
             if instrument_bounds not in lowering:
                 traced = check_bounds(traced)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.dtype import DataType
+from ..ffi.registry import CONTEXT, register_func
 from ..ffi.tensor import Tensor
 from ..support.errors import FFIError, VMError
 from .dynamic import dynamic_strided_slice, nonzero, unique
@@ -190,6 +191,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "print": print_values,
     "assert_op": assert_op,
     "null_value": lambda: None,
+    "vm_context": lambda: CONTEXT,
     "nonzero": nonzero,
     "unique": unique,
     "dynamic_strided_slice": dynamic_strided_slice,
@@ -201,3 +203,8 @@ CHECKS = (
     "check_bounds", "bind_scalar", "set_slot", "kill", "closure", "invoke",
 )  # fmt: skip
 """Names the executors handle themselves."""
+
+
+@register_func("vm.builtin.invoke_closure", override=True)
+def _invoke_closure(context: Any, closure: Any, *args: Any) -> Any:
+    return closure(*args)

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from ..ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource, product
 from ..ffi.dtype import DataType
-from ..ir.expr import Call, DataTypeImm, ExternFunc, FloatImm, GlobalVar, IntImm, Op, ShapeExpr, StringImm, Tuple, Var
+from ..ir.expr import (
+    Call,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    GlobalVar,
+    IntImm,
+    Op,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from ..ir.function import Function
 from ..ir.relation import dims
 from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
@@ -54,11 +67,13 @@ def invoke(fc: FunctionCompiler, parts: list[Expr], call: Call, var: Var | None)
     return fc.settle(reg, _given(call), "result of a closure", var, call.span)
 
 
-def packed_call(fc: FunctionCompiler, name: str, args: tuple[Expr, ...], call: Call, var: Var | None) -> bc.Arg:
+def packed_call(
+    fc: FunctionCompiler, name: str, args: tuple[Expr, ...], call: Call, var: Var | None, first: tuple[bc.Arg, ...] = ()
+) -> bc.Arg:
     """A call of a registered function; its result is checked against the declared type."""
     dst = fc.register()
     row = fc.module.row("packed", name)
-    fc.code.append(bc.Call(dst.index, row, tuple([fc.value(a) for a in args]), fc.where))
+    fc.code.append(bc.Call(dst.index, row, (*first, *[fc.value(a) for a in args]), fc.where))
     return fc.settle(dst, _given(call), f"result of {name}", var, call.span)
 
 
@@ -260,6 +275,15 @@ def _call_packed(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     return invoke(fc, list(call.args), call, var)
 
 
+def _call_with_ctx(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
+    callee, packed = call.args
+    if type(packed) is not Tuple:
+        count = len(packed.ty.fields) if isinstance(packed.ty, TupleType) else 0
+        packed = Tuple(tuple([TupleGetItem(packed, n) for n in range(count)]), call.span)
+    name = callee.name if type(callee) is ExternFunc else callee.value  # type: ignore[attr-defined]
+    return packed_call(fc, name, packed.fields, call, var, (fc.result("vm_context"),))
+
+
 def _call_py_func(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     rest = call.args[1:]
     fields = rest[0].fields if len(rest) == 1 and type(rest[0]) is Tuple else rest
@@ -344,6 +368,7 @@ OPERATORS: dict[str, LowerCall] = {
     "R.call_pure_packed": _call_packed,
     "R.call_inplace_packed": _call_packed,
     "R.call_py_func": _call_py_func,
+    "R.call_builtin_with_ctx": _call_with_ctx,
     "R.call_dps": _call_dps,
     "R.make_closure": _make_closure,
     "R.invoke_closure": _invoke_closure,

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ffi.dtype import DataType
+from ...ffi.registry import CONTEXT
 from ...ffi.tensor import Tensor
 from ...support.errors import InterpreterError
-from ..expr import Call, ExternFunc, GlobalVar, StringImm
+from ..expr import Call, GlobalVar, StringImm
 from ..types import TensorType, TupleType, Type
 from .machine import allocate
 from .memory import Memory, Pointer, View
@@ -102,9 +103,13 @@ def _call_packed(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
 
 
 def _call_with_ctx(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
+    if callee_name(call) == "vm.builtin.invoke_closure":
+        function, *given = ev.visit(call.args[1], env)
+        return ev.apply(function, given, call.span)
     callee = call.args[0]
-    name = callee.name if isinstance(callee, ExternFunc) else ""
-    raise InterpreterError("E318", f"VM builtin {name!r} runs only in the VM", call.span)
+    function = callee.value if isinstance(callee, StringImm) else ev.visit(callee, env)
+    result = ev.apply(function, [CONTEXT, *ev.visit(call.args[1], env)], call.span)
+    return result if result is not None else ()
 
 
 def _make_closure(ev: Any, call: Call, env: dict[Any, Any]) -> FunctionValue:

@@ -241,6 +241,10 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
     """(start, size) of a slice of one axis."""
     if bool_attr(call, "assume_inbound"):
         low, high = [v if isinstance(v, Expr) else build.const(v, "int64") for v in (begin, end)]
+        known = [v.value for v in (low, high, extent) if type(v) is IntImm]
+        if len(known) == 3 and not _inside(known[0], known[1], known[2], step):
+            message = f"begin {known[0]} and end {known[1]} are not within an axis of size {known[2]}"
+            raise fail(call, "E214", message, "leave assume_inbound out")
     elif isinstance(begin, int) and isinstance(end, int) and type(extent) is IntImm:
         first, last, _ = slice(begin, end, step).indices(extent.value)
         low, high = build.const(first, "int64"), build.const(last, "int64")
@@ -254,6 +258,10 @@ def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[
     if type(size) is IntImm or (whole and same_dim(size, extent) is Answer.YES) or bool_attr(call, "assume_inbound"):
         return low, build.const(max(size.value, 0), "int64") if type(size) is IntImm else size
     return low, build.maximum(size, ZERO)
+
+
+def _inside(low: int, high: int, extent: int, step: int) -> bool:
+    return 0 <= low <= high <= extent if step > 0 else -1 <= high <= low < extent
 
 
 def _clamp(value: Any, extent: Expr, step: int) -> Expr:

@@ -123,13 +123,16 @@ def _choose(data: np.ndarray, windows: Sequence[Sequence[Sequence[int]]]) -> tup
     values, places = np.empty(shape, data.dtype), np.zeros(shape, np.int64)
     span = data.shape[2:]
     for out in np.ndindex(*shape[2:]):
+        at: tuple[Any, ...] = (slice(None), slice(None), *out)
+        if not all([w[o] for w, o in zip(windows, out)]):
+            values[at], places[at] = -np.inf if data.dtype.kind not in "iu" else np.iinfo(data.dtype).min, -1
+            continue
         grid = np.meshgrid(*[w[o] for w, o in zip(windows, out)], indexing="ij")
         flat = np.ravel_multi_index([g.reshape(-1) for g in grid], span)
         seen = data.reshape(*data.shape[:2], math.prod(span))[..., flat]
         nan = seen != seen
         best = np.argmax(seen, -1)
         best = np.where(nan.any(-1), seen.shape[-1] - 1 - np.argmax(nan[..., ::-1], -1), best)
-        at: tuple[Any, ...] = (slice(None), slice(None), *out)
         values[at] = np.take_along_axis(seen, best[..., None], -1)[..., 0]
         places[at] = flat[best]
     return values, places

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ffi.dtype import DataType
+from ...ffi.dtype import DataType, dtype_names
 from ...ffi.tensor import Tensor, tensor
 from ...ir import (
     IntImm,
@@ -31,6 +31,8 @@ def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor
         found = value if type(value) is Tensor else tensor(value)
         return found if dtype is None else tensor(found, reader.dtype(dtype, node))
     wanted = None if dtype is None else reader.dtype(dtype, node)
+    if wanted is not None and wanted.name not in dtype_names():
+        raise reader.error("E113", f"there is no constant of {wanted.name}", node)
     plain = _plain_numbers(reader, value, node)
     try:
         if (

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import op as _operators  # noqa: F401 - fills the operator table
-from ...ir import ExternFunc, Function, GlobalVar, IRModule, PrimFunc, replace
+from ...ir import ExternFunc, Function, GlobalVar, IRModule, PrimFunc, Type, replace
+from ...ir.types import VOID_TYPE
 from ...ir.verify import violations
 from ...support.collector import no_collection
 from ...support.deep import deep_recursion
@@ -184,6 +185,7 @@ class ModuleReader(GraphExprReader):
 
     def _read_prim_func(self, name: str, node: s.FunctionDef) -> None:
         reader = PrimFuncReader(self.reading, self.scope)
+        reader.returned = self.returned  # type: ignore[method-assign]
         made = reader.function(node)
         if made is not None:
             self.functions[name] = replace(made, attrs=self._public(name, made.attrs))
@@ -214,6 +216,16 @@ class ModuleReader(GraphExprReader):
             made = None
         if made is not None:
             self.functions[name] = replace(made, attrs=self._public(name, made.attrs))
+
+    def returned(self, name: str) -> Type:
+        """What a tensor program of the module gives back; it may stand further down."""
+        made = self.functions.get(name)
+        if isinstance(made, PrimFunc):
+            return made.ret_ty
+        kind, node, _ = self.nodes.get(name, ("", None, None))
+        if node is None or kind != "T.prim_func":
+            return VOID_TYPE
+        return PrimFuncReader(self.reading, self.scope).return_type(node)
 
     def member(self, name: str, node: s.Syntax) -> GlobalVar:
         """A reference to a function of the module, with its type."""

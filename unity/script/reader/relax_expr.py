@@ -244,7 +244,9 @@ class GraphExprReader(TensorExprReader):
         if info.params and info.params[0].name == "func":
             values[0] = self.callee(values[0], node)
         if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
-            values[1] = Tuple(tuple([self.expr(item, node) for item in values[1]]), span)  # scalars among them are no shape
+            values[1] = Tuple(
+                tuple([self.expr(item, node) for item in values[1]]), span
+            )  # scalars among them are no shape
         exprs = [self.expr(value, node) for value in values]
         if info.extra.get("scalars"):
             exprs = adopt_scalars(exprs)

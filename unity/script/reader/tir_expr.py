@@ -20,6 +20,7 @@ from ...ir import (
     GlobalVar,
     IntImm,
     PointerType,
+    PrimType,
     Ramp,
     Shuffle,
     StringImm,
@@ -31,6 +32,7 @@ from ...ir import (
     scalar as scalar_nodes,
 )  # fmt: skip
 from ...ir.intrinsic import INTRINSICS
+from ...ir.types import VOID_TYPE
 from .. import syntax as s
 from ..spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
 from .base import bind_arguments, suggest
@@ -257,5 +259,11 @@ class TensorExprReader(TensorValueReader):
             if keywords:
                 raise self.error("E112", "a function of the module takes positional arguments", node)
             exprs = tuple([self.argument(arg, node) for arg in args])
-            return Call(callee, exprs, {}, (), prim_type("int32"), self.reading.span(node))
+            returned = self.returned(callee.name)
+            ty = returned if isinstance(returned, PrimType) else prim_type("int32")
+            return Call(callee, exprs, {}, (), ty, self.reading.span(node))
         return super().call_value(callee, node)
+
+    def returned(self, name: str) -> Type:
+        """What a tensor program of the module gives back."""
+        return VOID_TYPE

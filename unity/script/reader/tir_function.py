@@ -52,7 +52,7 @@ class PrimFuncReader(FrameReader):
             except UnityError as problem:
                 self.reading.record(problem, param)
                 self.scope.names[param.name] = POISON
-        ret_ty = self._return_type(node)
+        ret_ty = self.return_type(node)
         self.defining = False
         self.symbols = {name: value for name, value in self.symbols.items() if value not in self.params}
         for var, spec, name in pending:
@@ -66,7 +66,8 @@ class PrimFuncReader(FrameReader):
         ordered = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
         return PrimFunc(tuple(self.params), ordered, body, ret_ty, self.attrs, self.reading.span(node))
 
-    def _return_type(self, node: s.FunctionDef) -> Type:
+    def return_type(self, node: s.FunctionDef) -> Type:
+        """The type a function says it gives back."""
         if node.returns is None:
             return VOID_TYPE
         try:

@@ -228,7 +228,10 @@ class TypeReader(ExprReader):
                     params = tuple([self.as_type(item, node) for item in listed])
                 ret = self.as_type(bound["ret"], node) if "ret" in bound else OBJECT
                 pure = bool(bound.get("purity", params is not None))
-                return FuncType(params, ret, pure, bound.get("derive_func"))
+                rule = bound.get("derive_func")
+                return FuncType(
+                    params, ret, pure, None if rule is None else self.text(rule, node, "the name of a function")
+                )
             case "T.handle" | "T.Ptr":
                 if bound.get("dtype") is None:
                     return prim_type("handle")
