@@ -68,6 +68,7 @@ def intrinsic(row: Intrinsic) -> list[str]:
         params.append("*args: Any")
     else:
         params += [f"arg{k}: Any = ..." for k in range(least, most)]
+        params += ["/"] if params else []
     if row.result == "given" and row.name not in DTYPE_FIRST and row.name != "T.undef":
         default = f'"{DTYPE_DEFAULT[row.name]}"' if row.name in DTYPE_DEFAULT else "..."
         params += ([] if most < 0 else ["*"]) + [f"dtype: Any = {default}"]

@@ -78,3 +78,29 @@ def test_resnet_with_symbolic_batch_and_image_size() -> None:
         same(compiled(x), eager(model, x))
     with pytest.raises(unity.UnityError, match=r"x.shape\[2\] must be at least 33 and at most 512, got 32"):
         compiled(torch.randn(1, 3, 32, 64))
+
+
+class Facts(torch.nn.Module):
+    """Results that no element changes, beside one that is computed."""
+
+    def __init__(self, fact):
+        super().__init__()
+        self.fact = fact
+
+    def forward(self, x):
+        return self.fact(x)
+
+
+@pytest.mark.parametrize("fact", [
+    lambda x: x.size(), lambda x: x.size(0), lambda x: x.numel(), lambda x: (x + 1, x.shape), lambda x: (x.dim(), x * 2),
+    lambda x: x.shape[-1] + 1, lambda x: (x.is_floating_point(), x + 1, 0.5),
+])  # fmt: skip
+@pytest.mark.parametrize("shape", [(2, 3), ("n", 3)])
+def test_constant_results_are_kept(fact, shape):
+    x = torch.ones(2, 3)
+    mod = unity.frontend.from_fx(torch.fx.symbolic_trace(Facts(fact)), [(shape, "float32")])
+    made = unity.VirtualMachine(unity.compile(mod))["main"](x)
+    expected = torch.utils._pytree.tree_leaves(tuple(Facts(fact)(x)) if isinstance(fact(x), torch.Size) else fact(x))
+    assert len(made) == len(expected)
+    for a, b in zip(made, expected):
+        torch.testing.assert_close(torch.from_numpy(a.numpy()) if hasattr(a, "numpy") else a, b)

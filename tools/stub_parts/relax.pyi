@@ -80,7 +80,7 @@ def output(*values: Any) -> None:
 def func_attr(attrs: dict[builtins.str, Any]) -> None:
     """Attributes of the function."""
 
-def match_cast(value: Any, ty: Any) -> Any:
+def match_cast(value: Any, ty: Any, /) -> Any:
     """Check the value against a type at run time; symbols of the type are defined by it."""
 
 def const(value: Any, dtype: Any = None) -> Any:

@@ -319,7 +319,7 @@ def var(dtype: builtins.str = "int64", name: builtins.str = ...) -> Any:
 def Range(begin: Any, end: Any = None) -> Any:
     """A half-open interval."""
 
-def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> Any:
+def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any], /) -> Any:
     """A commutative reducer: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
 
 def iter_var(var: Any, dom: Any, iter_type: builtins.str, thread_tag: builtins.str) -> Any:

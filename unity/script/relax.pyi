@@ -81,7 +81,7 @@ def output(*values: Any) -> None:
 def func_attr(attrs: dict[builtins.str, Any]) -> None:
     """Attributes of the function."""
 
-def match_cast(value: Any, ty: Any) -> Any:
+def match_cast(value: Any, ty: Any, /) -> Any:
     """Check the value against a type at run time; symbols of the type are defined by it."""
 
 def const(value: Any, dtype: Any = None) -> Any:
@@ -139,7 +139,7 @@ def call_py_func(func: Any, *args: Any, ty_args: Any = ()) -> Any:
     """Call of a Python function of the module by name."""
 
 def call_builtin_with_ctx(func: Any, args: Any, *, ty_args: Any = ()) -> Any:
-    """Call of a VM builtin that receives the VM as first argument."""
+    """Call of a registered function that receives a handle of the VM as first argument."""
 
 def invoke_closure(closure: Any, args: Any, ty_args: Any = ()) -> Any:
     """Call of a closure; it may have effects."""
@@ -522,7 +522,7 @@ def print(*values: Any, format: builtins.str = "") -> Any:
     """Print values through a format with {} places."""
 
 def prod(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Product over axes."""
+    """Product over axes; of bool int64."""
 
 def quantize(data: Any, scale: Any, zero_point: Any, axis: Any = -1, out_dtype: builtins.str = "int8") -> Any:
     """round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point."""
@@ -590,7 +590,7 @@ def sort(data: Any, axis: Any = -1, descending: builtins.bool = False) -> Any:
     """Elements along an axis in order, NaN largest."""
 
 def split(x: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
-    """Parts along an axis: a number of equal sections, or the positions of the cuts."""
+    """Parts along an axis: a number of sections, of which only the last ones may be smaller, or the positions of the cuts."""
 
 def sqrt(x: Any) -> Any:
     """Square root."""
@@ -621,7 +621,7 @@ def subtract(x1: Any, x2: Any) -> Any:
     """x1 - x2."""
 
 def sum(x: Any, axis: Any = None, keepdims: builtins.bool = False) -> Any:
-    """Sum over axes."""
+    """Sum over axes; of bool int64."""
 
 def take(x: Any, indices: Any, axis: Any = None, mode: builtins.str = "fast") -> Any:
     """Slices along an axis chosen by indices."""
@@ -1050,7 +1050,7 @@ class nn:
         layout: builtins.str = "NCW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window; the border counts with count_include_pad."""
+        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
 
     @staticmethod
     def avg_pool2d(
@@ -1064,7 +1064,7 @@ class nn:
         layout: builtins.str = "NCHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window; the border counts with count_include_pad."""
+        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
 
     @staticmethod
     def avg_pool3d(
@@ -1078,7 +1078,7 @@ class nn:
         layout: builtins.str = "NCDHW",
         out_layout: Any = None,
     ) -> Any:
-        """Mean of each window; the border counts with count_include_pad."""
+        """Mean of each window, of integers towards zero; the border counts with count_include_pad."""
 
     @staticmethod
     def batch_flatten(data: Any) -> Any:
@@ -1098,7 +1098,9 @@ class nn:
         momentum: Any = 0.1,
         training: builtins.bool = False,
     ) -> Any:
-        """Normalised per channel with given mean and variance; also hands these on."""
+        """Normalised per channel with given mean and variance; also hands these on. With training those of the data are
+        used, and the given ones are handed on after a step of size momentum towards them.
+        """
 
     @staticmethod
     def conv1d(

@@ -320,7 +320,7 @@ def var(dtype: builtins.str = "int64", name: builtins.str = ...) -> Any:
 def Range(begin: Any, end: Any = None) -> Any:
     """A half-open interval."""
 
-def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> Any:
+def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any], /) -> Any:
     """A commutative reducer: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
 
 def iter_var(var: Any, dom: Any, iter_type: builtins.str, thread_tag: builtins.str) -> Any:
@@ -447,211 +447,220 @@ def floormod(a: Any, b: Any) -> Any:
 def div(a: Any, b: Any) -> Any:
     """``div`` of its arguments."""
 
-def exp(x: Any) -> Any:
+def exp(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def exp2(x: Any) -> Any:
+def exp2(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def exp10(x: Any) -> Any:
+def exp10(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def log(x: Any) -> Any:
+def log(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def log2(x: Any) -> Any:
+def log2(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def log10(x: Any) -> Any:
+def log10(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def log1p(x: Any) -> Any:
+def log1p(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def sqrt(x: Any) -> Any:
+def sqrt(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def sin(x: Any) -> Any:
+def sin(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def cos(x: Any) -> Any:
+def cos(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def tan(x: Any) -> Any:
+def tan(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def asin(x: Any) -> Any:
+def asin(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def acos(x: Any) -> Any:
+def acos(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def atan(x: Any) -> Any:
+def atan(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def sinh(x: Any) -> Any:
+def sinh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def cosh(x: Any) -> Any:
+def cosh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def tanh(x: Any) -> Any:
+def tanh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def asinh(x: Any) -> Any:
+def asinh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def acosh(x: Any) -> Any:
+def acosh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def atanh(x: Any) -> Any:
+def atanh(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def erf(x: Any) -> Any:
+def erf(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def floor(x: Any) -> Any:
+def floor(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def ceil(x: Any) -> Any:
+def ceil(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def trunc(x: Any) -> Any:
+def trunc(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def round(x: Any) -> Any:
+def round(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def nearbyint(x: Any) -> Any:
+def nearbyint(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def abs(x: Any) -> Any:
+def abs(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def pow(a: Any, b: Any) -> Any:
+def pow(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def atan2(a: Any, b: Any) -> Any:
+def atan2(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def fmod(a: Any, b: Any) -> Any:
+def fmod(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def hypot(a: Any, b: Any) -> Any:
+def hypot(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def ldexp(a: Any, b: Any) -> Any:
+def ldexp(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def copysign(a: Any, b: Any) -> Any:
+def copysign(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def nextafter(a: Any, b: Any) -> Any:
+def nextafter(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def fma(a: Any, b: Any, c: Any) -> Any:
+def fma(a: Any, b: Any, c: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def popcount(x: Any) -> Any:
+def popcount(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def clz(x: Any) -> Any:
+def clz(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def bitwise_not(x: Any) -> Any:
+def bitwise_not(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def bitwise_and(a: Any, b: Any) -> Any:
+def bitwise_and(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def bitwise_or(a: Any, b: Any) -> Any:
+def bitwise_or(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def bitwise_xor(a: Any, b: Any) -> Any:
+def bitwise_xor(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def shift_left(a: Any, b: Any) -> Any:
+def shift_left(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def shift_right(a: Any, b: Any) -> Any:
+def shift_right(a: Any, b: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def dp4a(a: Any, b: Any, c: Any, *, dtype: Any = "int32") -> Any:
+def dp4a(a: Any, b: Any, c: Any, /, *, dtype: Any = "int32") -> Any:
     """Intrinsic: of the data type given."""
 
-def q_multiply_shift(arg0: Any, arg1: Any, arg2: Any, arg3: Any) -> Any:
+def q_multiply_shift(arg0: Any, arg1: Any, arg2: Any, arg3: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def q_multiply_shift_per_axis(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any = ...) -> Any:
+def q_multiply_shift_per_axis(
+    arg0: Any,
+    arg1: Any,
+    arg2: Any,
+    arg3: Any,
+    arg4: Any,
+    arg5: Any,
+    arg6: Any = ...,
+    /,
+) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def reinterpret(dtype: Any, x: Any) -> Any:
+def reinterpret(dtype: Any, x: Any, /) -> Any:
     """Intrinsic: of the data type given."""
 
-def isnan(x: Any) -> Any:
+def isnan(x: Any, /) -> Any:
     """Intrinsic: true or false."""
 
-def isinf(x: Any) -> Any:
+def isinf(x: Any, /) -> Any:
     """Intrinsic: true or false."""
 
-def isfinite(x: Any) -> Any:
+def isfinite(x: Any, /) -> Any:
     """Intrinsic: true or false."""
 
-def isnullptr(x: Any) -> Any:
+def isnullptr(x: Any, /) -> Any:
     """Intrinsic: true or false."""
 
-def likely(x: Any) -> Any:
+def likely(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def tvm_thread_invariant(x: Any) -> Any:
+def tvm_thread_invariant(x: Any, /) -> Any:
     """Intrinsic: of the type of its first argument."""
 
-def if_then_else(condition: Any, then_value: Any, else_value: Any) -> Any:
+def if_then_else(condition: Any, then_value: Any, else_value: Any, /) -> Any:
     """Intrinsic: of the type of its second argument."""
 
-def address_of(x: Any) -> Any:
+def address_of(x: Any, /) -> Any:
     """Intrinsic: a pointer."""
 
-def tvm_access_ptr(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any) -> Any:
+def tvm_access_ptr(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
     """Intrinsic: a pointer."""
 
-def handle_add_byte_offset(a: Any, b: Any, arg2: Any = ...) -> Any:
+def handle_add_byte_offset(a: Any, b: Any, arg2: Any = ..., /) -> Any:
     """Intrinsic: a pointer."""
 
-def ptr_byte_offset(a: Any, b: Any, arg2: Any = ...) -> Any:
+def ptr_byte_offset(a: Any, b: Any, arg2: Any = ..., /) -> Any:
     """Intrinsic: a pointer."""
 
-def atomic_add(a: Any, b: Any, *, dtype: Any = ...) -> Any:
+def atomic_add(a: Any, b: Any, /, *, dtype: Any = ...) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
-def prefetch(x: Any, arg1: Any = ..., arg2: Any = ..., arg3: Any = ...) -> None:
+def prefetch(x: Any, arg1: Any = ..., arg2: Any = ..., arg3: Any = ..., /) -> None:
     """Intrinsic: no value. It has an effect."""
 
-def assume(x: Any) -> Any:
+def assume(x: Any, /) -> Any:
     """Intrinsic: true or false. It has an effect."""
 
-def undef(dtype: Any) -> Any:
+def undef(dtype: Any, /) -> Any:
     """Intrinsic: of the data type given."""
 
-def vectorlow(x: Any, *, dtype: Any = ...) -> Any:
+def vectorlow(x: Any, /, *, dtype: Any = ...) -> Any:
     """Intrinsic: of the data type given."""
 
-def vectorhigh(x: Any, *, dtype: Any = ...) -> Any:
+def vectorhigh(x: Any, /, *, dtype: Any = ...) -> Any:
     """Intrinsic: of the data type given."""
 
-def vectorcombine(a: Any, b: Any, *, dtype: Any = ...) -> Any:
+def vectorcombine(a: Any, b: Any, /, *, dtype: Any = ...) -> Any:
     """Intrinsic: of the data type given."""
 
 def vscale() -> Any:
     """Intrinsic: an int32."""
 
-def get_active_lane_mask(a: Any, b: Any, *, dtype: Any = "bool") -> Any:
+def get_active_lane_mask(a: Any, b: Any, /, *, dtype: Any = "bool") -> Any:
     """Intrinsic: of the data type given."""
 
 def call_extern(dtype: Any, x: Any, *args: Any) -> Any:
@@ -672,7 +681,7 @@ def call_llvm_intrin(dtype: Any, x: Any, *args: Any) -> Any:
 def call_llvm_pure_intrin(dtype: Any, x: Any, *args: Any) -> Any:
     """Intrinsic: of the data type given."""
 
-def lookup_param(x: Any, *, dtype: Any = "handle") -> Any:
+def lookup_param(x: Any, /, *, dtype: Any = "handle") -> Any:
     """Intrinsic: of the data type given. It reads memory."""
 
 def thread_return() -> None:
@@ -687,7 +696,7 @@ def continue_loop() -> None:
 def tvm_tuple(*args: Any) -> Any:
     """Intrinsic: a pointer."""
 
-def tvm_stack_alloca(a: Any, b: Any) -> Any:
+def tvm_stack_alloca(a: Any, b: Any, /) -> Any:
     """Intrinsic: a pointer. It has an effect."""
 
 def tvm_storage_sync(x: Any, *args: Any) -> None:
@@ -704,22 +713,22 @@ def tvm_thread_allreduce(
 ) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
-def tvm_warp_shuffle(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any) -> Any:
+def tvm_warp_shuffle(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
     """Intrinsic: of the type of its second argument. It has an effect."""
 
-def tvm_warp_shuffle_up(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any) -> Any:
+def tvm_warp_shuffle_up(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
     """Intrinsic: of the type of its second argument. It has an effect."""
 
-def tvm_warp_shuffle_down(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any) -> Any:
+def tvm_warp_shuffle_down(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
     """Intrinsic: of the type of its second argument. It has an effect."""
 
-def tvm_warp_shuffle_xor(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any) -> Any:
+def tvm_warp_shuffle_xor(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, /) -> Any:
     """Intrinsic: of the type of its second argument. It has an effect."""
 
 def tvm_warp_activemask(*, dtype: Any = "uint32") -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
-def tvm_fill_fragment(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any) -> None:
+def tvm_fill_fragment(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
 def tvm_load_matrix_sync(
@@ -731,6 +740,7 @@ def tvm_load_matrix_sync(
     arg5: Any,
     arg6: Any,
     arg7: Any,
+    /,
 ) -> None:
     """Intrinsic: no value. It has an effect."""
 
@@ -743,13 +753,14 @@ def tvm_store_matrix_sync(
     arg5: Any,
     arg6: Any,
     arg7: Any,
+    /,
 ) -> None:
     """Intrinsic: no value. It has an effect."""
 
-def tvm_mma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any) -> None:
+def tvm_mma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
-def tvm_bmma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any) -> None:
+def tvm_bmma_sync(arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any, arg6: Any, arg7: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
 def ptx_mma(
@@ -770,6 +781,7 @@ def ptx_mma(
     arg13: Any = ...,
     arg14: Any = ...,
     arg15: Any = ...,
+    /,
 ) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
@@ -783,22 +795,23 @@ def ptx_ldmatrix(
     arg5: Any,
     arg6: Any = ...,
     arg7: Any = ...,
+    /,
 ) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
-def ptx_cp_async(dtype: Any, arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any = ...) -> Any:
+def ptx_cp_async(dtype: Any, arg0: Any, arg1: Any, arg2: Any, arg3: Any, arg4: Any, arg5: Any = ..., /) -> Any:
     """Intrinsic: of the data type given. It has an effect."""
 
 def ptx_commit_group() -> None:
     """Intrinsic: no value. It has an effect."""
 
-def ptx_wait_group(x: Any) -> None:
+def ptx_wait_group(x: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
-def start_profile_intrinsic(x: Any) -> None:
+def start_profile_intrinsic(x: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
-def end_profile_intrinsic(x: Any) -> None:
+def end_profile_intrinsic(x: Any, /) -> None:
     """Intrinsic: no value. It has an effect."""
 
 class bool(_Value):

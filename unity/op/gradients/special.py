@@ -63,12 +63,13 @@ def _logcumsumexp(call: Call, g: Expr) -> list[Any]:
 
 
 def _largest(call: Call, g: Expr) -> list[Any]:
-    """Pooling with indices: every gradient goes to the element its window chose."""
+    """Pooling with indices: every gradient goes to the element its window chose, that of a window without any nowhere."""
     values = g.fields[0] if hasattr(g, "fields") else TupleGetItem(g, 0)
     x = call.args[0]
     row = OPERATORS[call.op.name]  # type: ignore[attr-defined]
     places = TupleGetItem(row(x, **call.attrs), 1)
     lead, spans = operand_shape(call, x)[:2], operand_shape(call, x)[2:]
+    values = where(equal(places, constant(-1, "int64")), zeros_like(values), values)
     flat = reshape(zeros_like(x), ShapeExpr((*lead, product(spans))))
     out = ShapeExpr((*lead, product(operand_shape(call, values)[2:])))
     made = scan.scatter_elements(flat, reshape(places, out), reshape(values, out), axis=2, reduction="add")

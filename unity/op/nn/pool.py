@@ -45,7 +45,7 @@ def summed(x: te.Value) -> te.Value:
 
 def quotient(total: te.Value, count: te.Value) -> te.Value:
     """The mean of ``count`` values; of integers towards zero, as torch's and TVM's."""
-    return (te.truncdiv if total.dtype.is_integral else operator.truediv)(total, count.astype(total.dtype))  # type: ignore[no-any-return, operator]
+    return (te.truncdiv if total.dtype.is_integral else operator.truediv)(total, count.astype(total.dtype))
 
 
 def pool_type(rank: int) -> Any:
