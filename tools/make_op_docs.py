@@ -34,8 +34,8 @@ def render() -> str:
         "# Graph operators",
         "",
         f"{len(OPS)} operators, written from the rows in `unity/op` by `python tools/make_op_docs.py`.",
-        "Columns: lowers to a tensor program; has a gradient; has a numpy meaning that the tests compare with. A gradient may need a",
-        "layout, a reduction or constant sizes, and then says so (E214, E218).",
+        "Columns: lowers to a tensor program; has a gradient; has a numpy meaning that the tests compare with. A gradient may need",
+        "a layout, a reduction or constant sizes, and then says so (E214, E218).",
     ]
     known = {info.family for info in OPS.values()}
     for family in [*[f for f in FAMILIES if f in known], *sorted(known - set(FAMILIES))]:
