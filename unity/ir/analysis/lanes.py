@@ -67,6 +67,14 @@ class LoopAccesses:
     accesses: list[Access] = field(default_factory=list)
     inner: dict[Key, tuple[int, int] | None] = field(default_factory=dict)
     opaque: bool = False
+    known: dict[Key, bool] = field(default_factory=dict)
+
+    def moves(self, key: Key) -> bool:
+        """Does a name change while the loop runs."""
+        answer = self.known.get(key)
+        if answer is None:
+            answer = self.known[key] = _uses(key, {self.loop.loop_var, *self.inner})
+        return answer
 
 
 class _Reader:
@@ -146,11 +154,14 @@ class _Reader:
         """Note the loads of an expression; names bound in it are replaced."""
         if type(expr) is IntImm or type(expr) is Var:
             return
-        for node in collect(expr, (Let, BufferLoad, Call)):
-            if isinstance(node, Let):
+        found = collect(expr, (Let, BufferLoad, Call))
+        for node in found:
+            if type(node) is Let:
                 self.values[node.var] = self.sum(node.value)
-        for node in collect(expr, (BufferLoad, Call)):
-            if isinstance(node, BufferLoad):
+        for node in found:
+            if type(node) is Let:
+                continue
+            if type(node) is BufferLoad:
                 self.access(node)
             elif any([type(a) is Var and type(a.ty) is PointerType for a in node.args]) or _addresses(node):
                 self.found.opaque = True
@@ -250,7 +261,7 @@ def _step(found: LoopAccesses, a: Sum, b: Sum, count: int | None) -> int | str:
     common = 0
     for key in {**one, **two}:
         fa, fb = one.get(key, 0), two.get(key, 0)
-        if not _uses(key, (lane, *found.inner)):
+        if not found.moves(key):
             if fa != fb:
                 return UNKNOWN
             continue
@@ -302,14 +313,14 @@ def _injective(found: LoopAccesses, a: Sequence[Sum], b: Sequence[Sum]) -> bool:
     """Are two accesses at the same indices, among them quotient and remainder of one number that grows with the loop."""
     if tuple(a) != tuple(b):
         return False
-    lane, inner = found.loop.loop_var, found.inner
+    lane = found.loop.loop_var
     parts: dict[tuple[Sum, Sum], set[str]] = {}
     for index in a:
-        moving = [(k, f) for k, f in index[0] if _uses(k, (lane, *inner))]
+        moving = [(k, f) for k, f in index[0] if found.moves(k)]
         if len(moving) == 1 and isinstance(moving[0][0], tuple) and moving[0][0][0] in ("FloorDiv", "FloorMod"):
             name, number, by = moving[0][0]
-            moves = [k for k, _ in number[0] if _uses(k, (lane, *inner))]
-            if moves == [lane] and not any([_uses(k, (lane, *inner)) for k, _ in by[0]]):
+            moves = [k for k, _ in number[0] if found.moves(k)]
+            if moves == [lane] and not any([found.moves(k) for k, _ in by[0]]):
                 parts.setdefault((number, by), set()).add(name)
     return any([len(names) == 2 for names in parts.values()])
 
