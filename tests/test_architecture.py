@@ -284,3 +284,14 @@ def test_primitive_types_are_made_in_one_place() -> None:
 
 def test_the_front_door_names_every_room():
     assert {room for room in ROOMS if room != "cli"} <= set(dir(unity)) & set(unity.__all__)
+
+
+def test_no_object_calls_itself() -> None:
+    """Calling an object goes through C: a method that recurses with ``self(...)`` overflows the stack on a deep tree."""
+    found = [
+        f"{name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "self"
+    ]
+    assert found == []

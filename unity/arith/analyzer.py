@@ -168,7 +168,7 @@ class Analyzer:
             return expr
         with deep_recursion():
             for _ in range(4):  # a merged division can open another: repeat until nothing changes
-                simple = self._simplifier(expr)
+                simple = self._simplifier.visit(expr)
                 if simple is expr:
                     break
                 expr = simple

@@ -250,7 +250,12 @@ class _Call:
         if dtype.is_float:
             if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
                 raise self.fail("E603", arg, path, f"expected a {arg.dtype} number, got {type(value).__name__}")
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise self.fail(
+                    "E613", arg, path, f"an integer of {int(value).bit_length()} bits has no {arg.dtype} value"
+                ) from None
         if dtype.is_bool:
             if not isinstance(value, (bool, np.bool_)):
                 raise self.fail("E603", arg, path, f"expected a bool, got {type(value).__name__}")

@@ -8,7 +8,7 @@ from typing import ClassVar
 import ml_dtypes
 import numpy as np
 
-from ..support.errors import FFIError
+from ..support.errors import FFIError, suggest
 
 _NUMPY: dict[str, np.dtype] = {
     name: np.dtype(name)
@@ -34,6 +34,13 @@ _ALIASES = {
 }  # fmt: skip
 _PATTERN = re.compile(r"(float8_\w+?|bool|bfloat|float|uint|int|handle|void)(\d*)(?:x(vscalex)?(\d+))?$")
 _KINDS = {"int": "int", "uint": "uint", "float": "float", "bfloat": "bfloat"}
+
+
+def _unknown(name: object) -> FFIError:
+    near = suggest(name, [*_NUMPY, *_ALIASES])
+    return FFIError(
+        "E701", f"unknown data type {name!r}", help=near or "write for example int64, float32, bool, bfloat16"
+    )
 
 
 class DataType:
@@ -65,9 +72,7 @@ class DataType:
         spelled = _ALIASES.get(name, name)
         match = _PATTERN.match(spelled)
         if match is None:
-            raise FFIError(
-                "E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16"
-            )
+            raise _unknown(name)
         code, digits, scalable, lanes_text = match.groups()
         lanes = int(lanes_text) if lanes_text else 1
         if code in ("bool", "handle", "void"):
@@ -84,9 +89,7 @@ class DataType:
             }[code]  # fmt: skip
             wrong = bits not in allowed
         if wrong or lanes < 1 or lanes > 65536:
-            raise FFIError(
-                "E701", f"unknown data type {name!r}", help="write for example int64, float32, bool, bfloat16"
-            )
+            raise _unknown(name)
         base = code if code in ("bool", "handle", "void") or code.startswith("float8") else f"{code}{bits}"
         canonical = base + (f"xvscalex{lanes}" if scalable else f"x{lanes}" if lanes > 1 else "")
         found = cls._table.get(canonical)

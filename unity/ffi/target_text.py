@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ..support.errors import CodegenError
+from ..support.errors import CodegenError, suggest
 
 KINDS: dict[str, tuple[str, ...]] = {
     "llvm": ("mcpu", "mattr", "mtriple", "num-cores", "vector-width", "opt-level"),
@@ -48,14 +48,16 @@ def read_target(description: str | Mapping[str, Any]) -> tuple[str, dict[str, An
     kind, options = _read(description)
     known = KINDS.get(kind)
     if known is None:
-        raise CodegenError(
-            "E531", f"unknown target {kind!r}", help=f"kinds: {', '.join(KINDS)}; tags: {', '.join(TAGS)}"
-        )
+        near = suggest(kind, [*KINDS, *TAGS])
+        listed = f"kinds: {', '.join(KINDS)}; tags: {', '.join(TAGS)}"
+        raise CodegenError("E531", f"unknown target {kind!r}", help=f"{near} {listed}" if near else listed)
     for name, value in list(options.items()):
         if name in ("keys", "tag", "host", "device", "model", "libs"):
             options.pop(name)
         elif name not in known:
-            raise CodegenError("E531", f"target {kind} has no option {name!r}", help=f"it has: {', '.join(known)}")
+            near, listed = suggest(name, known), f"it has: {', '.join(known)}"
+            message = f"target {kind} has no option {name!r}"
+            raise CodegenError("E531", message, help=f"{near} {listed}" if near else listed)
         elif name == "mattr" and not isinstance(value, str):
             options[name] = ",".join(value)
     return kind, options

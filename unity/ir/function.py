@@ -46,6 +46,8 @@ class Function(_Attributes, Expr):
     pure: bool
     attrs: dict[str, Any]
     span: Aside[Span | None] = None
+    checked: Aside[bool] = True
+    """False where its text says ``check_well_formed=False``."""
 
     @property
     def ty(self) -> FuncType:  # type: ignore[override]
@@ -66,6 +68,8 @@ class PrimFunc(_Attributes, Node):
     ret_ty: Type
     attrs: dict[str, Any]
     span: Aside[Span | None] = None
+    checked: Aside[bool] = True
+    """False where its text says ``check_well_formed=False``."""
 
     def with_body(self, new_body: Stmt) -> PrimFunc:
         """The program with another body."""

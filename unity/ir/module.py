@@ -9,7 +9,7 @@ from typing import Any
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import Function, PrimFunc
-from .node import PRINTER, Node, node, script_hook, set_field
+from .node import PRINTER, Aside, Node, node, script_hook, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
@@ -22,6 +22,8 @@ class IRModule(Node):
     attrs: dict[str, Any] = field(default_factory=dict)
     global_infos: dict[str, Any] = field(default_factory=dict)
     name: str = "Module"
+    checked: Aside[bool] = True
+    """False where its text says ``check_well_formed=False``."""
 
     def __post_init__(self) -> None:
         if any([isinstance(key, GlobalVar) for key in self.functions]):
@@ -48,6 +50,11 @@ class IRModule(Node):
         """A module of one function, under its ``global_symbol``, else ``main``."""
         name = function.name if isinstance(function, ExternFunc) else function.attrs.get("global_symbol", "main")
         return IRModule({name: function})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A module is a program, which does not run by itself. Raises VerifyError E305."""
+        raise VerifyError("E305", "a module is not called: it has to be compiled first",
+                          help='vm = unity.VirtualMachine(unity.compile(mod)); vm["main"](x)')  # fmt: skip
 
     def __contains__(self, name: str | GlobalVar) -> bool:
         return _key(name) in self.functions

@@ -18,6 +18,7 @@ from .expr import (
     ExternFunc,
     GlobalVar,
     If,
+    IntImm,
     MatchCast,
     Op,
     SeqExpr,
@@ -270,10 +271,15 @@ class GraphVerifier:
         if len(types) != len(fn.params):
             self.report.add("E346", f"{name} takes {len(fn.params)} arguments, the call gives {len(types)}", call.span)
             return
-        for param, ty in zip(fn.params, types):
+        given = call.args[1].fields if isinstance(call.args[1], Tuple) else ()
+        for index, (param, ty) in enumerate(zip(fn.params, types)):
             reason = _parameter_mismatch(fn, param, ty)
             if reason:
-                self.report.add("E346", f"{name}: parameter {param.name} {reason}", call.span)
+                buffer = fn.buffer_map.get(param)
+                shown = param.name if buffer is None else buffer.name
+                arg = given[index] if index < len(given) else None
+                which = f" (argument {arg.name})" if isinstance(arg, Var) else ""
+                self.report.add("E346", f"{name}: parameter {shown}{which} {reason}", call.span)
 
 
 def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
@@ -298,5 +304,6 @@ def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
         return f"has rank {len(buffer.shape)}, got {ty.ndim}"
     for axis, (dim, given) in enumerate(zip(buffer.shape, dims(ty) or ())):
         if not free_vars(dim) and same_dim(dim, given) is Answer.NO:
-            return f"has another dimension {axis} than the argument"
+            wanted, found = [size.value if type(size) is IntImm else size for size in (dim, given)]
+            return f"has {wanted} elements along axis {axis}, got {found}"
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..support.deep import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, MatchBufferRegion
 from .expr import DataflowVar, MatchCast, ShapeExpr, Var, VarBinding
@@ -203,17 +204,27 @@ class StatementRewriter(Rewriter):
 def rewrite(node: Any, rules: Mapping[type, Visit]) -> Any:
     """Bottom-up: rebuild children, then apply the rule of the node's exact type. Unchanged parts keep identity."""
     of_statements = all([issubclass(kind, Stmt) for kind in rules])
-    return (StatementRewriter if of_statements else Rewriter)(rules)(node)
+    with deep_recursion():
+        return (StatementRewriter if of_statements else Rewriter)(rules)(node)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Any:
     """Replace variables (and buffers) everywhere, types and shapes included."""
-    return Rewriter(mapping=mapping)(node) if mapping else node
+    return _deeply(lambda: Rewriter(mapping=mapping)(node)) if mapping else node
+
+
+def _deeply(walk: Callable[[], Any]) -> Any:
+    """The result of a walk, begun again with room for deep trees where it did not reach the bottom."""
+    try:
+        return walk()
+    except RecursionError:
+        with deep_recursion():
+            return walk()
 
 
 def fresh_copy(node: Any, mapping: Mapping[Any, Any] | None = None) -> Any:
     """A copy in which every bound variable and buffer is new."""
-    return Rewriter(mapping=mapping, fresh=True)(node)
+    return _deeply(lambda: Rewriter(mapping=mapping, fresh=True)(node))
 
 
 def post_order(root: Node, visit: Callable[[Any], None], seen: set[int] | None = None) -> None:
@@ -273,6 +284,10 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
+    return _deeply(lambda: _free_vars(root, in_types))  # type: ignore[no-any-return]
+
+
+def _free_vars(root: Node, in_types: bool) -> list[Var]:
     finder = _FreeVars(in_types)
     finder.visit(root)
     return list(finder.free)

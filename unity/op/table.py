@@ -20,7 +20,7 @@ from ..ir.node import Node
 from ..ir.op import REQUIRED, OpInfo, Param, register_op
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, PrimType, TensorType, Type
-from ..support.errors import TypeRuleError
+from ..support.errors import TypeRuleError, suggest
 from ..support.source import Span
 from .rules import usage as usage
 
@@ -36,7 +36,10 @@ def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
     elif dtype and DataType(dtype).name not in dtype_names():
         raise TypeRuleError("E211", f"there is no constant of {dtype}", help="write for example int64, float32, bool")
     elif dtype or isinstance(value, (np.ndarray, np.generic)):
-        data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
+        try:
+            data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
+        except OverflowError as error:
+            raise TypeRuleError("E201", f"no {dtype} constant: {error}", help="write a number that it can hold") from None
     else:
         data = Tensor(number_array(value))
     return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
@@ -110,7 +113,9 @@ def bind_arguments(
     known = {p.name for p in params}
     for key, value in kwargs.items():
         if key not in known:
-            raise TypeRuleError("E215", f"{name} has no parameter {key!r}", span, help=usage(info))
+            near = suggest(key, known)
+            help_text = f"{near} {usage(info)}" if near else usage(info)
+            raise TypeRuleError("E215", f"{name} has no parameter {key!r}", span, help=help_text)
         if key in given:
             raise TypeRuleError("E215", f"{name} got {key!r} twice", span, help=usage(info))
         if variadic is not None and key == variadic.name:

@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..ir import IRModule
 from .decorator import decorate, decorate_later
 from .names import make_name
-from .scope import NAMESPACES, SCRIPT_OBJECTS
+from .scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 
 
 @overload
@@ -47,4 +47,5 @@ def __dir__() -> list[str]:
 
 
 NAMESPACES[id(sys.modules[__name__])] = "I"
+KNOWN_NAMES["I"] = lambda: NAMES
 SCRIPT_OBJECTS[id(ir_module)] = "I.ir_module"

@@ -52,6 +52,7 @@ _SCAN = re.compile(
 )
 
 
+_WORD = re.compile(r"[^\W\d]\w*")
 _NEXT_LINE = re.compile(r"(?:[ \t\f]*(?:#[^\n]*)?\r?\n)*([ \t\f]*)([^\s#])")
 _LEADING = re.compile(r"[ \t\f]+(?=[^ \t\f\r\n#])")
 _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
@@ -111,6 +112,7 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
     if not text.endswith("\n"):
         text += "\n"
     errors: list[ScriptError] = []
+    lost: set[str] = set()
     leading = _LEADING.match(text)
     if leading is not None:
         tab = "\t" in leading.group()
@@ -128,10 +130,18 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
                 tired = len(errors) >= MAX_ERRORS or len(errors) * len(text) > _WORK
                 if tired or shorter == text or error.code == "E105":
                     return None, errors
+                lost.update(_lost_names(text, shorter))
                 text = shorter
                 continue
             assert isinstance(tree, s.File)
+            tree.lost = frozenset(lost)
             return tree, errors
+
+
+def _lost_names(text: str, shorter: str) -> list[str]:
+    """Names of the lines that recovery took out."""
+    pairs = zip(text.split("\n"), shorter.split("\n"))
+    return _WORD.findall("\n".join([old for old, new in pairs if old != new]))
 
 
 def _control_character(source: Source) -> ScriptError | None:

@@ -11,7 +11,7 @@ from ..ir import OPS, Function
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
 from .relax_names import name_of
-from .scope import NAMESPACES, SCRIPT_OBJECTS
+from .scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 from .spelling import CANONICAL
 
 
@@ -90,5 +90,6 @@ def __dir__() -> list[str]:
 
 
 NAMESPACES[id(sys.modules[__name__])] = "R"
+KNOWN_NAMES["R"] = _known
 SCRIPT_OBJECTS[id(function)] = "R.function"
 SCRIPT_OBJECTS[id(macro)] = "R.macro"

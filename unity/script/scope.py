@@ -7,7 +7,7 @@ attribute of it is read, nothing of it is called.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -28,6 +28,9 @@ NAMESPACES: dict[int, str] = {}
 
 SCRIPT_OBJECTS: dict[int, str] = {}
 """Identity of the functions of the namespaces -> spelling (``T.exp``)."""
+
+KNOWN_NAMES: dict[str, Callable[[], Mapping[str, str]]] = {}
+"""Letter of a namespace -> what gives its names. The namespace modules fill it when imported."""
 
 
 class Missing:

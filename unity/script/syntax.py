@@ -343,6 +343,7 @@ class Skipped(Syntax):
 
 @dataclass(slots=True, eq=False)
 class File(Syntax):
-    """The statements of a text."""
+    """The statements of a text; ``lost`` are the names on the lines with a syntax error."""
 
     body: list[Syntax]
+    lost: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ from .reader.tir_forms import FORM_NAMES
 from .reader.tir_frames import FRAME_NAMES
 from .reader.tir_special import SPECIAL_NAMES
 from .reader.types import dtype_name
-from .scope import NAMESPACES, SCRIPT_OBJECTS
+from .scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 from .spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
 
 
@@ -82,6 +82,7 @@ def __dir__() -> list[str]:
 
 
 NAMESPACES[id(sys.modules[__name__])] = "T"
+KNOWN_NAMES["T"] = _known
 SCRIPT_OBJECTS[id(prim_func)] = "T.prim_func"
 SCRIPT_OBJECTS[id(macro)] = "T.macro"
 SCRIPT_OBJECTS[id(inline)] = "T.inline"

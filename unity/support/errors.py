@@ -8,7 +8,8 @@ E9xx internal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .source import Span
@@ -54,6 +55,12 @@ def render_place(span: Span, indent: str = "  ") -> list[str]:
 def _shortened(text: str) -> str:
     """A message without the middle of an excessive one (a name of a million characters, say)."""
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 4 :]}"
+
+
+def suggest(name: object, known: Iterable[str]) -> str | None:
+    """A sentence that names known names close to a misspelled one."""
+    close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
+    return f"did you mean {', '.join(close)}?" if close else None
 
 
 class UnityError(Exception):

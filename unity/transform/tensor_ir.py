@@ -50,7 +50,7 @@ def IntImm(dtype: str | DataType, value: Any) -> Expr:
 @makes(_expr.FloatImm)
 def FloatImm(dtype: str | DataType, value: Any) -> Expr:
     """A literal of a float type."""
-    return build.const(float(value), dtype)
+    return build.const(value, dtype)
 
 
 @makes(scalar.Cast)

@@ -377,6 +377,8 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
         options.append("private=True")
     if not fn.pure:
         options.append("pure=False")
+    if not fn.checked:
+        options.append("check_well_formed=False")
     p.line(f"@R.function({', '.join(options)})" if options else "@R.function")
     p.line(f"def {name}(")
     p.bound.update(fn.params)

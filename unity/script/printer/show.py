@@ -141,7 +141,7 @@ def _module(p: Printer, mod: IRModule) -> None:
         p.line("# from tvm.script import tirx as T")
         p.line("# from tvm.script import relax as R")
         p.line()
-    p.line("@I.ir_module")
+    p.line("@I.ir_module" if mod.checked else "@I.ir_module(check_well_formed=False)")
     p.line(f"class {p.class_name}:")
     p.indent = 1
     empty = True

@@ -15,7 +15,7 @@ from ...ir.function import PrimFunc
 from ...ir.intrinsic import INTRINSICS
 from ...ir.scalar import IterVar
 from ...ir.types import Expr, PointerType, PrimType, TupleType, Type, prim_type
-from ...ir.walk import used_vars
+from ...ir.walk import children, used_vars
 from ..ranges import stop_of
 from ..spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
@@ -84,6 +84,8 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     before, p.level = p.level, "T"
     symbol = fn.attrs.get("global_symbol")
     options = [] if symbol is not None else ["private=True"]
+    if not fn.checked:
+        options.append("check_well_formed=False")
     if p.dialect.tvm:
         options.append("s_tir=True")
     p.line(f"@T.prim_func({', '.join(options)})" if options else "@T.prim_func")
@@ -119,6 +121,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         p.line(f"{own_buffer(p, buffer)} = T.match_buffer({parameter}, ")
         buffer_arguments(p, buffer)
         p.out.append(")")
+    _env_threads(p, fn.body)
     if p.costs:
         costs(p, cost_of(fn))
     p.stmt(fn.body)
@@ -126,6 +129,25 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     p.free = outer_free
     p.indent -= 1
     p.level = before
+
+
+def _env_threads(p: Printer, body: st.Stmt) -> None:
+    """``tx = T.env_thread("threadIdx.x")`` for the axes that more than one statement names."""
+    named: dict[IterVar, int] = {}
+    pending: list[Any] = [body]
+    while pending:
+        at = pending.pop()
+        axis = at.node if type(at) is st.AttrStmt else None
+        if type(axis) is IterVar and axis.dom is None:
+            named[axis] = named.get(axis, 0) + (1 if at.key == _thread_key(axis) else 2)
+        pending += [child for child in reversed(children(at)) if isinstance(child, st.Stmt)]
+    for axis, count in named.items():
+        if count > 1:
+            dtype = axis.var.ty.dtype.name  # type: ignore[union-attr]
+            usual = dtype == ("int32" if p.dialect.tvm else "int64")
+            p.bound.add(axis.var)
+            p.line(f"{p.name_of(axis.var)} = T.env_thread({quote(axis.thread_tag)}")
+            p.out.append(")" if usual else f', "{dtype}")')
 
 
 def costs(p: Printer, work: Cost) -> None:

@@ -6,11 +6,10 @@ Not here: any form of script. Invariant: an error in one statement is recorded a
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ...support.errors import Note, ScriptError, UnityError
+from ...support.errors import Note, ScriptError, UnityError, suggest
 from ...support.source import Source, Span
 from .. import syntax as s
 from ..scope import Scope
@@ -27,6 +26,8 @@ class Reading:
         self.source = source
         self.scope = scope
         self.errors: list[ScriptError] = []
+        self.lost: frozenset[str] = frozenset()
+        """Names on the lines that could not be read: what is missing because of them is no second error."""
 
     def span(self, node: s.Syntax) -> Span:
         """Place of a syntax node."""
@@ -47,12 +48,6 @@ class Reading:
             return
         span = problem.span or self.span(node)
         self.errors.append(ScriptError(problem.code, problem.message, span, problem.notes, problem.help))
-
-
-def suggest(name: str, known: Iterable[str]) -> str | None:
-    """A sentence naming known names close to a misspelled one."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"did you mean {', '.join(close)}?" if close else None
 
 
 def bind_arguments(

@@ -12,16 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Expr, GlobalVar
+from ...ir import Call, Expr, GlobalVar, PrimType
 from .. import syntax as s
-from ..scope import MISSING, POISON, Dotted, Member, OutsideScope, Scope, SymbolName, canonical_path, outside_value
-from ..spelling import MODULE_ALIASES, UNQUALIFIED
+from ..scope import (
+    KNOWN_NAMES,
+    MISSING,
+    POISON,
+    Dotted,
+    Member,
+    OutsideScope,
+    Scope,
+    SymbolName,
+    canonical_path,
+    outside_value,
+)
+from ..spelling import INFIX_BY_OP, MODULE_ALIASES, UNQUALIFIED
 from .base import Reading, Silent, suggest
 from .plain import MATH_CONSTANTS, PLAIN_COMPARE, fold_binary, fold_math, is_number
-from .value import ValueReader
+from .value import MAX_DEPTH, ValueReader
 
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))
 _MAX_PATH = 12
+_CALLED = frozenset(row.text for row in INFIX_BY_OP.values())
+"""Operators that are intrinsics in tensor programs."""
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "int": int, "float": float, "bool": bool}
 _REFUSED = {
     "f-string": "an f-string: script has no text formatting",
@@ -109,6 +122,8 @@ class ExprReader(ValueReader):
 
     def unknown_name(self, node: s.Name) -> Any:
         """What a name without value is: an error."""
+        if node.name in self.reading.lost:
+            raise Silent
         outside = self.reading.scope
         if isinstance(outside, OutsideScope) and node.name in outside.mapping:
             kind = type(outside.mapping[node.name]).__name__
@@ -185,8 +200,20 @@ class ExprReader(ValueReader):
         return self.attribute(self.evaluate(node.value), node)
 
     def constant_path(self, path: str, node: s.Syntax) -> Any:
-        """Value of a dotted name that is not called."""
-        return MATH_CONSTANTS.get(path, Dotted(path))
+        """Value of a dotted name that is not called. Raises E111 for a name that script does not have."""
+        found = MATH_CONSTANTS.get(path)
+        if found is not None:
+            return found
+        known = KNOWN_NAMES.get(path.partition(".")[0])
+        if known is not None and type(node) is s.Attribute and not self.is_name(path):
+            names = known()
+            if path not in names and not any([name.startswith(path + ".") for name in names]):
+                raise self.error("E111", f"unknown name {path}", node, suggest(path, names))
+        return Dotted(path)
+
+    def is_name(self, path: str) -> bool:
+        """A name without a row in a table: a data type."""
+        return False
 
     def attribute(self, value: Any, node: s.Attribute) -> Any:
         """``value.name`` of a value."""
@@ -334,8 +361,13 @@ class ExprReader(ValueReader):
             spine.append(left)
             left = left.left
         value = self.evaluate(left)
+        calls = 0
         for at in reversed(spine):
             value = self.binary(at.op, value, self.evaluate(at.right), at)
+            if at.op in _CALLED and type(value) is Call and isinstance(value.ty, PrimType):
+                calls += 1  # printed as a call around what stands to its left
+                if self.depth + calls > MAX_DEPTH:
+                    raise self.too_deep(at)
         return value
 
     def binary(self, op: str, left: Any, right: Any, node: s.Syntax) -> Any:

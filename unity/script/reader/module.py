@@ -21,11 +21,12 @@ from ...support.options import int_option
 from ...support.source import Source, Span
 from .. import syntax as s
 from ..read_text import read_tree
-from ..scope import POISON, Dotted, Macro, Member, ModuleRef, OutsideScope, Scope, SymbolName
+from ..scope import POISON, Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from ..spelling import MODULE_ALIASES
 from .base import Reading, Silent, suggest
 from .constants import attribute_value
-from .relax import FunctionReader, function_options
+from .decorators import macro_of, options_of
+from .relax import FunctionReader
 from .relax_expr import GraphExprReader
 from .relax_forms import vdevice
 from .tir_function import PrimFuncReader
@@ -34,7 +35,6 @@ _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
 _MOST_ERRORS = 100
 _LINE_MARKS = re.compile(r"\A\ufeff|^[ \t]*\f+", re.M)
 """What Python too overlooks: a byte order mark, and form feeds that begin a line."""
-_MACROS = ("T.macro", "T.inline", "R.macro")
 
 
 class ModuleReader(GraphExprReader):
@@ -64,9 +64,10 @@ class ModuleReader(GraphExprReader):
                 else:
                     self._top_statement(stmt)
             except Silent:
-                continue
+                self._poison_name(stmt)
             except UnityError as problem:
                 self.reading.record(problem, stmt)
+                self._poison_name(stmt)
         if classes:
             if len(classes) > 1 or self.nodes:
                 place = classes[1] if len(classes) > 1 else classes[0]
@@ -78,7 +79,9 @@ class ModuleReader(GraphExprReader):
         if self.reading.errors:
             return None
         if len(self.functions) == 1 and not self.adopted:
-            return next(iter(self.functions.values()))
+            only = next(iter(self.functions.values()))
+            self.check = only.checked
+            return only
         if not self.functions:
             raise ScriptError(
                 "E121", "the text holds no module and no function", Span(self.reading.source, 0, 1),
@@ -131,21 +134,18 @@ class ModuleReader(GraphExprReader):
 
     def _function_node(self, node: s.FunctionDef) -> None:
         for kind in ("T.prim_func", "R.function"):
-            options = function_options(self, node, kind)
+            options = options_of(self, node, kind)
             if options is not None:
                 if node.name in self.nodes:
                     raise self.error("E115", f"two functions are called {node.name!r}", node)
                 self.nodes[node.name] = (kind, node, options)
                 return
+        macro = macro_of(self, node)
+        if macro is not None:
+            self.scope.names[node.name] = macro
+            return
         for decorator in node.decorators:
-            call = decorator if type(decorator) is s.Call else None
-            path = self.path(call.func if call is not None else decorator)
-            if path in _MACROS:
-                hygienic = path != "T.inline"
-                for keyword in call.keywords if call is not None else []:
-                    hygienic = hygienic and bool(self.evaluate(keyword.value))
-                self.scope.names[node.name] = Macro(node, self.scope, hygienic, path[0])
-                return
+            path = self.path(decorator.func if type(decorator) is s.Call else decorator)
             if path == "I.pyfunc":
                 raise self.error(
                     "E117", "a Python function inside a module cannot be read as data", node,
@@ -153,6 +153,9 @@ class ModuleReader(GraphExprReader):
                 )  # fmt: skip
             if path is not None and path[0] in "TRI":
                 raise self.error("E117", f"the decorator {path} is not part of script", decorator)
+        if not self.reading.lost.isdisjoint(("prim_func", "function", "macro", "inline")):
+            self.scope.names[node.name] = POISON
+            raise Silent  # its decorator has a syntax error
         raise self.error(
             "E121",
             f"the function {node.name!r} has no decorator of script",
@@ -188,7 +191,8 @@ class ModuleReader(GraphExprReader):
         reader.returned = self.returned  # type: ignore[method-assign]
         made = reader.function(node)
         if made is not None:
-            self.functions[name] = replace(made, attrs=self._public(name, made.attrs))
+            checked = bool(self._options(name).get("check_well_formed", True))
+            self.functions[name] = replace(made, attrs=self._public(name, made.attrs), checked=checked)
 
     def _start_graph(self, name: str) -> FunctionReader:
         found = self.readers.get(name)
@@ -215,7 +219,8 @@ class ModuleReader(GraphExprReader):
             self.reading.record(problem, reader.node)
             made = None
         if made is not None:
-            self.functions[name] = replace(made, attrs=self._public(name, made.attrs))
+            checked = bool(self._options(name).get("check_well_formed", True))
+            self.functions[name] = replace(made, attrs=self._public(name, made.attrs), checked=checked)
 
     def returned(self, name: str) -> Type:
         """What a tensor program of the module gives back; it may stand further down."""
@@ -239,6 +244,8 @@ class ModuleReader(GraphExprReader):
                     if isinstance(value, (Function, ExternFunc))
                     else GlobalVar(name, span=span)
                 )
+            if name in self.reading.lost:
+                raise Silent
             hint = suggest(name, [*self.nodes, *self.functions])
             raise self.error("E110", f"the module has no function {name!r}", node, hint)
         if entry[0] == "T.prim_func":
@@ -294,26 +301,22 @@ class ModuleReader(GraphExprReader):
         self.read_functions()
         if self.reading.errors:
             return None
-        return IRModule(self.functions, self.attrs, self.global_infos, node.name)
+        return IRModule(self.functions, self.attrs, self.global_infos, node.name, self.check)
 
     def _poison_name(self, stmt: s.Syntax) -> None:
         if isinstance(stmt, s.FunctionDef):
             self.scope.names[stmt.name] = POISON
 
     def _module_options(self, node: s.ClassDef) -> dict[str, Any]:
-        for decorator in node.decorators:
-            call = decorator if type(decorator) is s.Call else None
-            path = self.path(call.func if call is not None else decorator)
-            if path != "I.ir_module":
-                continue
-            options: dict[str, Any] = {}
-            for keyword in call.keywords if call is not None else []:
-                if keyword.name not in ("check_well_formed", "s_tir"):
-                    problem = self.reading.error("E112", f"I.ir_module has no argument {keyword.name!r}", keyword)
-                    self.reading.record(problem, keyword)
-                    continue
-                options[keyword.name] = self.evaluate(keyword.value)
-            return options
+        try:
+            options = options_of(self, node, "I.ir_module")
+            if options is not None:
+                return options
+        except UnityError as problem:
+            self.reading.record(problem, node)
+            return {}
+        if "ir_module" in self.reading.lost:
+            return {}
         message = f"the class {node.name!r} has no decorator of script"
         self.reading.record(self.reading.error("E121", message, node, "write @I.ir_module above it"), node)
         return {}
@@ -398,6 +401,7 @@ def _parse(
     try:
         with deep_recursion():
             if tree is not None:
+                reading.lost = tree.lost
                 reader = ModuleReader(reading, Scope(reading.scope))
                 result = reader.file(tree)
                 if result is not None and not reading.errors and check and reader.check:

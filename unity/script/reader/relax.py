@@ -29,6 +29,7 @@ from .. import syntax as s
 from ..scope import POISON, Macro, Scope
 from .base import Reading, Silent
 from .constants import attribute_value
+from .decorators import macro_of, options_of
 from .relax_branch import BranchReader
 from .tir_macro import macro_names
 
@@ -261,11 +262,11 @@ class FunctionReader(BranchReader):
             self.result = self.expr(value, node.value)
 
     def _nested(self, node: s.FunctionDef) -> None:
-        macro = self._macro(node)
+        macro = macro_of(self, node)
         if macro is not None:
             self.scope.names[node.name] = macro
             return
-        options = function_options(self, node, "R.function")
+        options = options_of(self, node, "R.function")
         if options is None:
             raise self.error("E107", "only @R.function can be nested in a graph function", node)
         inner = FunctionReader(self.reading, self.scope, node)
@@ -290,15 +291,6 @@ class FunctionReader(BranchReader):
         self.builder.emit_binding(VarBinding(var, made, self.reading.span(node)))
         self.scope.names[node.name] = var
 
-    def _macro(self, node: s.FunctionDef) -> Macro | None:
-        for decorator in node.decorators:
-            if self.path(decorator.func if type(decorator) is s.Call else decorator) == "R.macro":
-                hygienic = True
-                for keyword in decorator.keywords if type(decorator) is s.Call else []:
-                    hygienic = bool(self.evaluate(keyword.value))
-                return Macro(node, self.scope, hygienic, "R")
-        return None
-
     def expand_macro(self, macro: Macro, node: s.Call) -> Any:
         if macro.level != "R":
             raise self.error("E113", "this macro is for tensor programs", node)
@@ -318,33 +310,3 @@ class FunctionReader(BranchReader):
         finally:
             self.scope, self.result, self.reading.source = outer, outer_result, source
             self.expansion_depth -= 1
-
-
-def function_options(reader: Any, node: s.FunctionDef, wanted: str) -> dict[str, Any] | None:
-    """Options of the decorator ``wanted`` of a function; None when the function does not have it."""
-    for decorator in node.decorators:
-        call = decorator if type(decorator) is s.Call else None
-        if reader.path(call.func if call is not None else decorator) != wanted:
-            continue
-        options: dict[str, Any] = {}
-        if call is not None:
-            if call.args:
-                raise reader.error("E112", f"{wanted} takes keyword arguments", call)
-            for keyword in call.keywords:
-                if keyword.name not in _OPTIONS[wanted]:
-                    known = ", ".join(_OPTIONS[wanted])
-                    raise reader.error(
-                        "E112", f"{wanted} has no argument {keyword.name!r}", keyword, f"it has: {known}"
-                    )
-                value = reader.evaluate(keyword.value)
-                if type(value) is not bool:
-                    raise reader.error("E113", f"{keyword.name} must be True or False", keyword)
-                options[keyword.name] = value
-        return options
-    return None
-
-
-_OPTIONS = {
-    "R.function": ("pure", "private", "check_well_formed"),
-    "T.prim_func": ("private", "check_well_formed", "s_tir"),
-}

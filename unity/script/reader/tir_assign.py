@@ -64,6 +64,8 @@ class AssignReader(TensorExprReader):
         self.block_scope: Scope | None = None
         self.wraps: list[tuple[int, Wrap]] = []
         self.out: list[Stmt] = []
+        self.blocks = 0
+        """Levels of indentation that what is read now has in print."""
         self.buffer_map: dict[Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
         self.mutable: set[int] = set()

@@ -19,6 +19,7 @@ from ...ir import (
     Var,
     build as b,
     prim_type,
+    substitute,
 )  # fmt: skip
 from .. import syntax as s
 from ..ranges import extent_of
@@ -151,4 +152,6 @@ class BlockReader(StatementReader):
             return made
         if len(block.iter_values) != len(block.iter_vars):
             raise self.error("E112", "every axis of a block needs a value", node)
-        return BlockRealize(tuple(block.iter_values), block.predicate or _TRUE, made, span)
+        predicate = block.predicate or _TRUE  # stands outside the block: an axis means what it is bound to
+        values = {axis.var: value for axis, value in zip(block.iter_vars, block.iter_values)}
+        return BlockRealize(tuple(block.iter_values), substitute(predicate, values), made, span)

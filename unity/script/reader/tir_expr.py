@@ -205,7 +205,8 @@ class TensorExprReader(TensorValueReader):
         args, keywords = self.arguments(node)
         dtype = keywords.pop("dtype", None)
         if keywords:
-            raise self.error("E112", f"{path} has no argument {next(iter(keywords))!r}", node)
+            wrong = next(iter(keywords))
+            raise self.error("E112", f"{path} has no argument {wrong!r}", node, suggest(wrong, ("dtype",)))
         row = INTRINSICS[path]
         if row.result == "given":
             if path in DTYPE_FIRST and dtype is None:

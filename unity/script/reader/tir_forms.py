@@ -180,7 +180,7 @@ class FormReader(BlockReader):
 
     def _attr(self, path: str, node: s.Call) -> None:
         for wrap in self._attr_wraps(path, node):
-            self.wrap_rest(wrap)
+            self.wrap_rest(wrap, node)
 
     def _attr_wraps(self, path: str, node: s.Call) -> list[Callable[[Stmt], Stmt]]:
         args, keywords = self.arguments(node)
@@ -190,7 +190,10 @@ class FormReader(BlockReader):
         target = attribute_value(bound["node"])
         if isinstance(target, Var):
             target = self.iters.get(target, target)
-        return [self.attr_wrap(target, self.text(bound["attr_key"], node), attribute_value(bound["value"]), node)]
+        key, value = self.text(bound["attr_key"], node), bound["value"]
+        if type(target) is IterVar and key in ("thread_extent", "virtual_thread"):
+            return [self.attr_wrap(target, key, b.cast(self.index(value, node), b.dtype_of(target.var)), node)]
+        return [self.attr_wrap(target, key, attribute_value(value), node)]
 
     def _hint_wrap(self, node: s.Call) -> Callable[[Stmt], Stmt]:
         args, keywords = self.arguments(node)
@@ -208,7 +211,7 @@ class FormReader(BlockReader):
 
     def _launch_thread(self, path: str, node: s.Call) -> Var:
         var, wrap = self._launch(node, self.hint)
-        self.wrap_rest(wrap)
+        self.wrap_rest(wrap, node)
         self.declared.add(var)
         return var
 

@@ -18,7 +18,10 @@ class FrameReader(FormReader):
     """Reads ``with``."""
 
     def _with(self, node: s.With) -> None:
+        outer = self.blocks
+        self.deeper(len(node.items) - 1, node)
         self.out.append(self._frames(node.items, node))
+        self.blocks = outer
 
     def _frames(self, items: list[s.WithItem], node: s.With) -> Stmt:
         if not items:
@@ -43,14 +46,15 @@ class FrameReader(FormReader):
         fresh = self.block is not None and self.block_scope is None
         if not fresh:
             return self.sequence_of(node.body)
-        outer_scope, outer_out, outer_wraps = self.scope, self.out, self.wraps
+        outer_scope, outer_out, outer_wraps, outer_blocks = self.scope, self.out, self.wraps, self.blocks
         self.scope = self.block_scope = type(outer_scope)(outer_scope)
         self.out, self.wraps = [], []
         try:
+            self.deeper(1, node)
             self.statements(node.body)
             return self._finish()
         finally:
-            self.scope, self.out, self.wraps = outer_scope, outer_out, outer_wraps
+            self.scope, self.out, self.wraps, self.blocks = outer_scope, outer_out, outer_wraps, outer_blocks
 
     def _named(self, names: dict[str, Any], body: Callable[[], Stmt]) -> Stmt:
         """Read a body with extra names."""

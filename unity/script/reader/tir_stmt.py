@@ -31,11 +31,13 @@ from ...ir import (
 )  # fmt: skip
 from ...support.errors import UnityError
 from .. import syntax as s
+from ..layout import MAX_INDENTS
 from ..ranges import extent_of
 from ..scope import POISON, Macro, Scope
 from ..spelling import LOOPS
-from .base import Reading, Silent
+from .base import Reading, Silent, suggest
 from .constants import attribute_value
+from .decorators import macro_of
 from .plain import is_number
 from .tir_macro import MacroReader
 
@@ -61,14 +63,21 @@ class StatementReader(MacroReader):
 
     def sequence_of(self, body: list[s.Syntax], names: dict[str, Any] | None = None) -> Stmt:
         """The statements of a suite as one statement, in a scope of their own."""
-        outer_scope, outer_out, outer_wraps = self.scope, self.out, self.wraps
+        outer_scope, outer_out, outer_wraps, outer_blocks = self.scope, self.out, self.wraps, self.blocks
         self.scope, self.out, self.wraps = Scope(outer_scope, names), [], []
         try:
+            self.deeper(1, body[0])
             self.statements(body)
             return self._finish()
         finally:
             self.ended.update(self.scope.names)
-            self.scope, self.out, self.wraps = outer_scope, outer_out, outer_wraps
+            self.scope, self.out, self.wraps, self.blocks = outer_scope, outer_out, outer_wraps, outer_blocks
+
+    def deeper(self, levels: int, place: s.Syntax) -> None:
+        """More statements around what follows. Raises E105 where they need more levels in print than a text may have."""
+        self.blocks += levels
+        if self.blocks >= MAX_INDENTS:  # one is for the class around the function
+            raise self.error("E105", f"{MAX_INDENTS} or more statements inside each other", place)
 
     def unknown_name(self, node: s.Name) -> Any:
         if node.name in self.ended and node.name not in self.symbols:
@@ -157,7 +166,7 @@ class StatementReader(MacroReader):
         self.out.append(AssertStmt(condition, message, kind, self.reading.span(node)))
 
     def _nested(self, node: s.FunctionDef) -> None:
-        macro = self.macro_of(node)
+        macro = macro_of(self, node)
         if macro is None:
             raise self.error(
                 "E107",
@@ -166,20 +175,6 @@ class StatementReader(MacroReader):
                 "define it beside this one and call it, or make it a @T.macro",
             )
         self.scope.names[node.name] = macro
-
-    def macro_of(self, node: s.FunctionDef) -> Macro | None:
-        """The macro a definition makes, None when it is no macro."""
-        for decorator in node.decorators:
-            call = decorator if type(decorator) is s.Call else None
-            path = self.path(call.func if call is not None else decorator)
-            if path in ("T.macro", "T.inline", "R.macro"):
-                hygienic = True
-                for keyword in call.keywords if call is not None else []:
-                    if keyword.name != "hygienic":
-                        raise self.error("E112", f"{path} has no argument {keyword.name!r}", keyword)
-                    hygienic = bool(self.evaluate(keyword.value))
-                return Macro(node, self.scope, hygienic and path != "T.inline", path[0])
-        return None
 
     def _while(self, node: s.While) -> None:
         condition = b.as_bool(self.operand(self.evaluate(node.condition), node.condition))
@@ -223,7 +218,11 @@ class StatementReader(MacroReader):
             names = self._loop_names(node.target, variables)
             for var, (lo, extent) in zip(variables, bounds):
                 self.loops[var] = For(var, lo, extent, "serial", seq())
+            outer = self.blocks
+            if not all([type(lo) is IntImm and lo.value == 0 for lo, _ in bounds]):
+                self.deeper(len(bounds) - 1, node.source)  # such loops are not printed as one grid
             body = self.sequence_of(node.body, names)
+            self.blocks = outer
             for var, (lo, extent) in zip(reversed(variables), reversed(bounds)):
                 body = For(var, lo, extent, "serial", body, span=span)
             self.out.append(body)
@@ -246,7 +245,9 @@ class StatementReader(MacroReader):
                 args.append(keywords.pop(name))
         keywords.pop("dtype", None)
         if keywords:
-            raise self.error("E112", f"{path} has no argument {next(iter(keywords))!r}", node.source)
+            wrong = next(iter(keywords))
+            known = ("start", "stop", "step", "annotations", "thread", "extent")
+            raise self.error("E112", f"{path} has no argument {wrong!r}", node.source, suggest(wrong, known))
         if kind == "thread_binding" and args and type(args[-1]) is str:
             thread = args.pop()
         if len(args) == 3 and step is None and path in ("range", "T.serial"):
@@ -342,8 +343,9 @@ class StatementReader(MacroReader):
     def _with(self, node: s.With) -> None:
         raise NotImplementedError
 
-    def wrap_rest(self, wrap: Wrap) -> None:
+    def wrap_rest(self, wrap: Wrap, place: s.Syntax) -> None:
         """Put ``wrap`` around everything that follows in this sequence."""
+        self.deeper(1, place)
         self.wraps.append((len(self.out), wrap))
 
     def attr_wrap(self, node: Any, key: str, value: Any, place: s.Syntax) -> Wrap:

@@ -61,7 +61,7 @@ def dtype_name(path: str) -> str | None:
     name = path[2:]
     name = DTYPE_ALIASES.get(name, name)
     base, _, lanes = name.partition("x")
-    if base in _DTYPE_SET and (not lanes or lanes.isdigit() or lanes[6:].isdigit()):
+    if base in _DTYPE_SET and (not lanes or lanes.removeprefix("vscalex").isdecimal()):
         return name
     return None
 
@@ -81,6 +81,9 @@ class TypeReader(ExprReader):
         self.param_name = ""
         self.let_bound: set[Var] = set()  # variables that a T.Let binds already
         self.declared: set[Var] = set()  # variables made by the expression at hand: a name given to one stands for it
+
+    def is_name(self, path: str) -> bool:
+        return path in TYPE_CALLS or dtype_name(path) is not None
 
     # ------------------------------------------------------------------------------------------------------- symbols
 

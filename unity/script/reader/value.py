@@ -15,6 +15,9 @@ from .. import syntax as s
 from ..scope import Dotted, Scope
 from .base import Reading
 
+MAX_DEPTH = 180
+"""Nesting of an expression: below the brackets that the layout allows, because printing may add some."""
+
 
 class ValueReader:
     """Evaluates syntax by a table of handlers, and takes the values apart."""
@@ -22,6 +25,8 @@ class ValueReader:
     def __init__(self, reading: Reading, scope: Scope) -> None:
         self.reading = reading
         self.scope = scope
+        self.depth = 0
+        """Expressions being evaluated inside each other."""
         self._handlers: dict[type, Callable[[Any], Any]] = {}
 
     def error(self, code: str, message: str, node: s.Syntax, help: str | None = None) -> Exception:
@@ -29,8 +34,19 @@ class ValueReader:
         return self.reading.error(code, message, node, help)
 
     def evaluate(self, node: s.Syntax) -> Any:
-        """The value of an expression."""
-        return self._handlers[type(node)](node)
+        """The value of an expression. Raises E105 inside ``MAX_DEPTH`` others: what is read must print in few brackets."""
+        self.depth += 1
+        try:
+            if self.depth > MAX_DEPTH:
+                raise self.too_deep(node)
+            return self._handlers[type(node)](node)
+        finally:
+            self.depth -= 1
+
+    def too_deep(self, node: s.Syntax) -> Exception:
+        """The error of an expression inside too many others."""
+        message = f"more than {MAX_DEPTH} expressions inside each other"
+        return self.error("E105", message, node, "bind parts of the expression to names")
 
     def integer(self, node: s.Syntax) -> int:
         """An expression that must be an integer known while reading."""

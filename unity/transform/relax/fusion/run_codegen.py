@@ -21,7 +21,7 @@ from ....ffi.registry import register_func
 from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
-from ....ir.node import replace
+from ....ir.node import Node, replace
 from ....ir.types import Expr, ShapeType, TupleType
 from ....support.errors import PassError
 from ...base import module_pass
@@ -76,7 +76,7 @@ def _target(name: str, made: Any) -> Expr | PrimFunc | Function:
         return ExternFunc(made)
     if isinstance(made, (ExternFunc, PrimFunc, Function)):
         return made
-    if callable(made):
+    if callable(made) and not isinstance(made, Node):
         register_func(name, made, override=True)
         return ExternFunc(name)
     raise PassError("E553", f"the code generator returned {type(made).__name__} for {name}",
