@@ -44,7 +44,7 @@ PRIM_CASES = [
     ("A[0] = T.float32('x')", "E106", "T.float32 of the text", 3, 12),
     ("A[0:n] = T.float32(1)", "E113", "constant length", 3, 7),
     ("T.floot32(1)", "E111", "did you mean", 3, 5),
-    ("x: T.float33 = A[0]", "E113", "expected a type", 3, 8),
+    ("x: T.float33 = A[0]", "E111", "unknown name T.float33", 3, 8),
     ("A[0]", "E113", "no effect", 3, 5),
     ("import numpy", "E107", "import", 3, 5),
     ("return f'{1}'", "E107", "f-string", 3, 12),

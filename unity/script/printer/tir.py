@@ -143,7 +143,7 @@ def _env_threads(p: Printer, body: st.Stmt) -> None:
         pending += [child for child in reversed(children(at)) if isinstance(child, st.Stmt)]
     for axis, count in named.items():
         if count > 1:
-            dtype = axis.var.ty.dtype.name  # type: ignore[union-attr]
+            dtype = axis.var.ty.dtype.name  # type: ignore[attr-defined]
             usual = dtype == ("int32" if p.dialect.tvm else "int64")
             p.bound.add(axis.var)
             p.line(f"{p.name_of(axis.var)} = T.env_thread({quote(axis.thread_tag)}")

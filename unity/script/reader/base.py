@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...support.errors import Note, ScriptError, UnityError, suggest
+from ...support.errors import Note, ScriptError, UnityError, suggest as suggest
 from ...support.source import Source, Span
 from .. import syntax as s
 from ..scope import Scope
