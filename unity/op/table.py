@@ -39,7 +39,9 @@ def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
         try:
             data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
         except OverflowError as error:
-            raise TypeRuleError("E201", f"no {dtype} constant: {error}", help="write a number that it can hold") from None
+            raise TypeRuleError(
+                "E201", f"no {dtype} constant: {error}", help="write a number that it can hold"
+            ) from None
     else:
         data = Tensor(number_array(value))
     return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
