@@ -136,9 +136,9 @@ def chains(links: int) -> Iterator[tuple[str, str]]:
         if around is None:
             continue
         bracketed = any([word in ("LPAR", "LSQB", "LBRACE", "_INDENT") for word in left])
-        if bracketed and links == LINKS and len(left) + len(right) > 5:
+        if links == LINKS and len(left) + len(right) > 5:
             continue  # the whole sweep has them
-        count = min(links, 300) if bracketed else links
+        count = min(links, 300) if bracketed else links // 10 if name.startswith("__") else links  # lists are flat
         words = [*around[0], *left * count, *grammar.shortest[name], *right * count, *around[1]]
         what = f"{name}: {grammar.text(list(left))!r} ... {grammar.text(list(right))!r}"
         for level in "TR" if name in ("test", "postfix", "__chain_plus_18") and not bracketed else "T":
@@ -206,7 +206,7 @@ def test_chains(argument: str) -> None:
     assert {"equal", "E105"} <= set(found)
 
 
-@pytest.mark.parametrize("link", ["**-x", " if x else x", ".a"])
+@pytest.mark.parametrize("link", ["**-x", ".a"])
 def test_a_million_links(link: str) -> None:
     text = f"{HEADS['T']}\n    B[0] = x{link * 1_000_000}\n"
     with pytest.raises(ScriptError, match="E105"):

@@ -112,6 +112,7 @@ def test_what_is_not_checked_is_not_checked_again(text: str) -> None:
     (HEAD + "    x = T.__class__\n", "E111"),
     (HEAD + "    x = T.exp.real\n", "E111"),
     (GRAPH + "    y = R.foo\n    return x\n", "E111"),
+    (HEAD + "    A[0] = T.lookup_param(~'w', dtype='handle')\n", "E113"),
     ("x = I.__dict__\n" + HEAD + "    pass\n", "E111"),
 ])  # fmt: skip
 def test_what_would_be_lost_is_refused(text: str, code: str) -> None:
@@ -131,6 +132,12 @@ def test_an_open_bracket_is_one_error(text: str) -> None:
     with pytest.raises(ScriptError) as caught:
         parse(text)
     assert len(caught.value.errors) == 1
+
+
+def test_an_option_named_on_a_damaged_line_ends_in_words() -> None:
+    text = "@I.ir_module(s_tir=main)\nclass M:\n    @R.function\n    Tensor main(x: R.Tensor((4,), 'int8')):\n        return x\n"
+    with pytest.raises(ScriptError, match="E101"):
+        parse(text)
 
 
 @pytest.mark.parametrize("given,result,words", [

@@ -414,6 +414,8 @@ class ExprReader(ValueReader):
                 case _ if isinstance(value, int):
                     return ~value
             raise self.error("E113", "~ needs an integer", node)
+        if type(value) is str:
+            raise self.error("E113", f"operator {node.op} does not apply to a text", node)
         return self.unary_ir(node.op, value, node)
 
     def unary_ir(self, op: str, value: Any, node: s.Syntax) -> Any:

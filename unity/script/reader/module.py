@@ -312,6 +312,8 @@ class ModuleReader(GraphExprReader):
             options = options_of(self, node, "I.ir_module")
             if options is not None:
                 return options
+        except Silent:
+            return {}
         except UnityError as problem:
             self.reading.record(problem, node)
             return {}
