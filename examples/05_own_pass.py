@@ -6,7 +6,7 @@ import unity
 from unity.ir import Call, ExternFunc, Function, Tuple, op, rewrite
 from unity.ir.verify import is_well_formed
 from unity.script import ir as I, relax as R
-from unity.transform.base import Pipeline, function_pass
+from unity.transform.infra.passes import Pipeline, function_pass
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 
 calls = 0

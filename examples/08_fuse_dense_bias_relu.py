@@ -8,7 +8,7 @@ from unity.ir import Call, Function, GlobalVar, IRModule, TensorType, op
 from unity.ir.analysis import use_counts, var_to_value
 from unity.script import ir as I, relax as R
 from unity.transform import DEFAULT_PIPELINE, CheckInstrument, PassContext, Pipeline, dead_code, module_pass
-from unity.transform.relax.rewriting import GraphRewriter
+from unity.transform.relax.rewriting.graph_rewriter import GraphRewriter
 
 
 def fused_function(types: list[TensorType]) -> Function:

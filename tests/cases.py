@@ -36,7 +36,7 @@ from unity.ir.verify import verify
 from unity.script.printer.show import script
 from unity.script.reader.module import parse
 from unity.support.errors import UnityError
-from unity.transform.base import Pipeline
+from unity.transform.infra.passes import Pipeline
 
 GOLDEN = Path(__file__).parent / "golden"
 _SETTING = re.compile(r"# (pass|run|tolerance): (.*)")

@@ -15,8 +15,8 @@ from unity.ir import IRModule
 from unity.script import parse, script
 from unity.target.cpu.codegen import write_module
 from unity.target.target import Target
-from unity.transform.base import Instrument, Pass, PassContext, Pipeline
-from unity.transform.library import PASSES
+from unity.transform.all_passes import PASSES
+from unity.transform.infra.passes import Instrument, Pass, PassContext, Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE
 from unity.vm.bytecode import program_text

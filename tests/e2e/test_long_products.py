@@ -5,8 +5,8 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.transform.rules import Machine
-from unity.transform.rules.apply import schedule_function
+from unity.transform.default_schedule import Machine
+from unity.transform.default_schedule.apply import schedule_function
 
 PRODUCT = """
 @I.ir_module

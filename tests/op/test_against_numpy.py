@@ -11,7 +11,7 @@ from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.op.table import to_expr
-from unity.transform.relax.legalize_ops import legalize_ops
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 
 def as_numpy(value):

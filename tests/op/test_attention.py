@@ -16,7 +16,7 @@ from unity.ir.op import OPS
 from unity.ir.stmt import AllocBuffer
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.relax.legalize_ops import legalize_ops
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 REF = OPS["R.nn.attention"].ref
 

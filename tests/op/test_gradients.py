@@ -14,7 +14,7 @@ from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
 from unity.op.gradients.rules import GRADIENTS
-from unity.transform.relax.legalize_ops import legalize_ops
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 RNG = np.random.default_rng(3)
 

@@ -8,7 +8,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.stmt import For
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.relax.legalize_ops import legalize_ops
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 LENGTHS = (1, 2, 31, 32, 33, 63, 64, 65, 100, 257, 1000)
 

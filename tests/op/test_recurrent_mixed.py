@@ -9,8 +9,8 @@ from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.script import parse
 from unity.support.errors import ScriptError
-from unity.transform.relax.gradient import gradient
-from unity.transform.relax.legalize_ops import legalize_ops
+from unity.transform.relax.gradient.gradient import gradient
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
 from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
 
 BF16 = DataType("bfloat16").numpy

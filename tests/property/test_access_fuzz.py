@@ -17,7 +17,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import InterpreterError, UnityError
-from unity.transform.bounds import check_bounds
+from unity.transform.tir.check_bounds import check_bounds
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE, lower_prim_func
 from unity.vm.build import as_module
 

@@ -19,8 +19,8 @@ from unity.ir.verify import violations
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.transform import DEFAULT_PIPELINE, CheckInstrument
-from unity.transform.base import Pass, PassContext, Pipeline
-from unity.transform.library import PASSES
+from unity.transform.all_passes import PASSES
+from unity.transform.infra.passes import Pass, PassContext, Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 PIPELINES = (

@@ -42,7 +42,7 @@ from unity.ir.types import TensorType, TupleType
 from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import TypeRuleError, UnityError
-from unity.transform.base import Pipeline
+from unity.transform.infra.passes import Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 
 sys.path.append(str(Path(__file__).parents[1] / "op"))

@@ -11,7 +11,7 @@ from pass_fuzz import CHAINS, LAST, OTHERS, SETTLES, sequence, symbolic, trial, 
 
 from unity.script import parse
 from unity.transform import Pipeline
-from unity.transform.library import PASSES
+from unity.transform.all_passes import PASSES
 
 
 @pytest.mark.parametrize("first", range(706, 730, 6))

@@ -16,7 +16,7 @@ from unity.ir.structural import first_difference
 from unity.ir.verify import violations
 from unity.script.printer.show import script
 from unity.script.reader.module import parse
-from unity.transform.base import Pipeline
+from unity.transform.infra.passes import Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE
 

@@ -16,7 +16,7 @@ import unity
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.base import Pipeline
+from unity.transform.infra.passes import Pipeline
 
 SHAPES = {2: "(4, 4)", 1: "(16,)"}
 PROGRAMS = """

@@ -33,7 +33,7 @@ from unity.ir.stmt import (
 )  # fmt: skip
 from unity.ir.types import Expr, prim_type
 from unity.support.errors import CodegenError
-from unity.transform.base import Pipeline
+from unity.transform.infra.passes import Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 F32 = prim_type("float32")

@@ -14,7 +14,7 @@ from unity.ir.scalar import NE, Add, Cast, FloorDiv, Sub
 from unity.ir.stmt import AllocBuffer, AssertStmt, seq
 from unity.ir.types import prim_type
 from unity.target.target import Target
-from unity.transform.base import PassContext
+from unity.transform.infra.passes import PassContext
 
 I32 = prim_type("int32")
 

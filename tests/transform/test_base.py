@@ -6,7 +6,7 @@ import pytest
 
 from unity.ir.module import IRModule, module
 from unity.support.errors import InternalError, PassError
-from unity.transform.base import (
+from unity.transform.infra.passes import (
     PASSES,
     DumpInstrument,
     Pass,

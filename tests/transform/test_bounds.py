@@ -11,7 +11,7 @@ import unity
 from unity.arith.accesses import judge
 from unity.script import parse
 from unity.support.errors import VerifyError
-from unity.transform.bounds import check_bounds, text
+from unity.transform.tir.check_bounds import check_bounds, text
 from unity.vm.build import as_module
 
 HEADER = """

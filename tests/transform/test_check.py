@@ -28,10 +28,10 @@ from unity.transform import (
     legalize_ops,
     prim_func_pass,
 )
-from unity.transform.base import Pipeline
-from unity.transform.check_dumps import main as run_dumps
-from unity.transform.check_run import difference
+from unity.transform.infra.passes import Pipeline
 from unity.transform.tir.pipeline import CPU_PIPELINE
+from unity.transform.validation.dumps import main as run_dumps
+from unity.transform.validation.outcomes import difference
 
 MODEL = """
 @I.ir_module
@@ -266,7 +266,7 @@ def test_the_option_checks_compilation(tmp_path):
 
 
 def test_dumps_run_and_name_the_step(tmp_path, capsys):
-    env_dump = unity.transform.base.DumpInstrument(tmp_path)
+    env_dump = unity.transform.infra.passes.DumpInstrument(tmp_path)
     with PassContext(env_dump):
         Pipeline((legalize_ops, tail))(parse(MODEL))
     names = sorted([p.name for p in tmp_path.iterdir()])
@@ -283,7 +283,7 @@ def test_large_constants_are_dumped_once(tmp_path, dtype):
     bb = unity.BlockBuilder()
     with bb.function("main", [x]), bb.dataflow():
         bb.emit_func_output(bb.emit_output(relax.op.add(relax.op.matmul(x, weight), relax.op.sum(weight))))
-    with PassContext(unity.transform.base.DumpInstrument(tmp_path)):
+    with PassContext(unity.transform.infra.passes.DumpInstrument(tmp_path)):
         fold_constant(bb.get())
         legalize_ops(fold_constant(bb.get()))
     assert [p.name for p in (tmp_path / "constants").iterdir()] == [f"const_0.{dtype}.npy"]

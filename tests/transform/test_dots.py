@@ -10,10 +10,10 @@ from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
 from unity.target.tensor_intrin import shipped
-from unity.transform.rules import Machine
-from unity.transform.rules.apply import schedule_function
-from unity.transform.rules.base import machine_in_use
-from unity.transform.rules.packing import Packing
+from unity.transform.default_schedule import Machine
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.base import machine_in_use
+from unity.transform.default_schedule.packing import Packing
 
 PAIRS, BYTES = "dot_16x2_bf16_avx512_local", "dot_16x4_vnni_local"
 WIDE = Machine(64, 32, (PAIRS, BYTES))

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from unity.transform.rules.packing import Packing
+from unity.transform.default_schedule.packing import Packing
 
 
 def reference(layout, array):

@@ -33,7 +33,7 @@ from unity.transform import (
     pass_instrument,
     prim_func_pass,
 )  # fmt: skip
-from unity.transform.check_dumps import main as run_dumps
+from unity.transform.validation.dumps import main as run_dumps
 
 MOD = parse("""
 @I.ir_module

@@ -8,10 +8,10 @@ import unity
 from unity.ffi.discard import is_discarded
 from unity.ffi.tensor import Tensor
 from unity.script import parse
-from unity.transform.base import PASSES, DumpInstrument, PassContext, module_pass
+from unity.transform.infra.constant_lifetime import Releases, module_constants, places
+from unity.transform.infra.passes import PASSES, DumpInstrument, PassContext, module_pass
 from unity.transform.relax.algebra.fold_constant import fold_constant
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
-from unity.transform.releases import Releases, module_constants, places
 
 
 def module(tensor: Tensor, *lines: str):

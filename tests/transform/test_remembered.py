@@ -5,9 +5,9 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.transform.base import PassContext, TimeInstrument
-from unity.transform.rules import apply
-from unity.transform.rules.base import Rule
+from unity.transform.default_schedule import apply
+from unity.transform.default_schedule.base import Rule
+from unity.transform.infra.passes import PassContext, TimeInstrument
 
 TEXT = """
 @I.ir_module

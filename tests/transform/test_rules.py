@@ -11,8 +11,8 @@ from unity.ir.stmt import For
 from unity.ir.verify import verify
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.rules import Machine, Packing, schedule_default
-from unity.transform.rules.apply import schedule_function
+from unity.transform.default_schedule import Machine, Packing, schedule_default
+from unity.transform.default_schedule.apply import schedule_function
 
 SMALL = Machine(16, 16)
 

@@ -10,9 +10,9 @@ from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.verify import verify
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.base import Pipeline
-from unity.transform.rules import Machine
-from unity.transform.rules.apply import schedule_function
+from unity.transform.default_schedule import Machine
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.passes import Pipeline
 
 RNG = np.random.default_rng(0)
 SMALL = Machine(16, 16)

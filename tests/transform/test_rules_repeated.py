@@ -10,10 +10,10 @@ from unity.ir.stmt import AttrStmt
 from unity.ir.verify import verify
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.relax.legalize_ops import legalize_ops
-from unity.transform.rules import Machine, schedule_default
-from unity.transform.rules.apply import schedule_function
-from unity.transform.tir.loops.sharing import BACKWARDS
+from unity.transform.default_schedule import Machine, schedule_default
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.relax.lowering.legalize_ops import legalize_ops
+from unity.transform.tir.analysis.parallel_cost import BACKWARDS
 
 LSTM = """
 @I.ir_module

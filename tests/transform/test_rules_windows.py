@@ -12,11 +12,11 @@ from unity.ir.stmt import For
 from unity.ir.verify import verify
 from unity.ir.walk import collect
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.base import Pipeline
-from unity.transform.rules import Machine
-from unity.transform.rules.apply import schedule_function
-from unity.transform.rules.base import Scheduled
-from unity.transform.rules.windows import schedule_windows
+from unity.transform.default_schedule import Machine
+from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.default_schedule.base import Scheduled
+from unity.transform.default_schedule.windows import schedule_windows
+from unity.transform.infra.passes import Pipeline
 
 RNG = np.random.default_rng(0)
 SMALL = Machine(16, 16)

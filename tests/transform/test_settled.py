@@ -15,7 +15,7 @@ from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern
 from unity.transform.dpl.pattern import is_op, wildcard
-from unity.transform.relax.memory.liveness import op_called
+from unity.transform.relax.analysis.liveness import op_called
 from unity.transform.tir.pipeline import CPU_PIPELINE
 
 

@@ -11,7 +11,16 @@ from unity.ir.expr import Constant
 from unity.ir.walk import collect
 from unity.script import parse
 from unity.support.errors import FFIError
-from unity.transform.traced import RECIPES, Ledger, Traced, derive, peek, recipe, replay, traced
+from unity.transform.infra.constant_provenance import (
+    RECIPES,
+    Ledger,
+    Traced,
+    derive,
+    peek,
+    recipe,
+    replay,
+    traced,
+)
 
 MODULE = """
 @R.function

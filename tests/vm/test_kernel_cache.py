@@ -5,7 +5,7 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.transform.base import PassContext, Pipeline, TimeInstrument, prim_func_pass
+from unity.transform.infra.passes import PassContext, Pipeline, TimeInstrument, prim_func_pass
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
 from unity.vm import kernel_cache
 

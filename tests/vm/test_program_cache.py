@@ -8,11 +8,11 @@ import pytest
 import unity
 from unity.ir.op import OPS
 from unity.script import parse
-from unity.transform.base import PassContext, Pipeline, TimeInstrument, module_pass
+from unity.transform.default_schedule import apply
+from unity.transform.default_schedule.base import Rule
+from unity.transform.infra.passes import PassContext, Pipeline, TimeInstrument, module_pass
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
-from unity.transform.rules import apply
-from unity.transform.rules.base import Rule
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE
 from unity.vm import build
 from unity.vm.executable import load

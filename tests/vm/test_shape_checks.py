@@ -7,7 +7,7 @@ import unity
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.transform.relax.form.check_shapes import check_shapes
+from unity.transform.relax.normalize.check_shapes import check_shapes
 
 F, L = "float32", "int64"
 

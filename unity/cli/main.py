@@ -21,8 +21,8 @@ from ..script.printer.core import DIALECTS
 from ..script.printer.show import script
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError
-from ..transform.base import Pipeline
-from ..transform.library import PASSES
+from ..transform.all_passes import PASSES
+from ..transform.infra.passes import Pipeline
 from ..version import VERSION
 
 FINE, FAILED, USAGE = 0, 1, 2

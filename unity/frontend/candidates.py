@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ..ir.expr import Call
 from ..ir.module import IRModule
 from ..ir.walk import collect
+from ..transform.default_schedule.winograd import MATRICES
 from ..transform.relax.algebra.canonicalize import canonicalize
 from ..transform.relax.algebra.fold_constant import fold_constant
 from ..transform.relax.layout.convert_layout import convert_layout
 from ..transform.relax.layout.winograd import CONVOLUTION, by_tiles, refused
-from ..transform.rules.winograd import MATRICES
 
 
 @dataclass(slots=True, frozen=True)

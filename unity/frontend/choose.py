@@ -37,7 +37,7 @@ from ..support.errors import FrontendError, UnityError
 from ..target.target import Target
 from ..transform.relax.fusion.fuse_ops import FunctionTable
 from ..transform.relax.layout.winograd import by_tiles
-from ..transform.relax.rewriting import GraphRewriter
+from ..transform.relax.rewriting.graph_rewriter import GraphRewriter
 from ..vm import build
 from ..vm.choices import Choice, Choices
 from ..vm.roofline import machine_roofline

@@ -14,7 +14,7 @@ from ..support.errors import FrontendError
 from ..support.late import late_function
 from ..support.options import bool_option
 from ..target.target import Target
-from ..transform.base import Pipeline
+from ..transform.infra.passes import Pipeline
 from ..vm import build
 from ..vm.build import Passes
 from ..vm.choices import Choices

@@ -17,7 +17,7 @@ from ..ir.types import Expr
 from ..ir.walk import rewrite
 from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
-from ..transform.releases import Releases, module_constants
+from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..vm.executable import Executable
 from ..vm.torch_model.model import TorchModel
 from .capture.dynamic import least_promised

@@ -13,10 +13,10 @@ from typing import Any
 from ..ir.module import IRModule
 from ..support.errors import PassError
 from ..transform import DEFAULT_PIPELINE, Pipeline
-from ..transform.base import Pass, dataflowblock_pass, function_pass, module_pass
-from ..transform.library import PASSES
+from ..transform.all_passes import PASSES
+from ..transform.infra.passes import Pass, dataflowblock_pass, function_pass, module_pass
+from ..transform.infra.tvm_names import TVM_NAMES
 from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
-from ..transform.tvm_names import TVM_NAMES
 
 _BUILT_IN: dict[str, dict[str, Any]] = {
     "CombineParallelMatmul": {"only_weights": False},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..frontend.compile import compile
-from ..transform.relax.parameters.bind_params import bind_params
+from ..transform.relax.params.bind_params import bind_params
 from .transform import get_pipeline
 
 _MODES = {"compiled": "native"}

@@ -15,7 +15,7 @@ from ..ir.interpret.threads import DEFAULT_MAX_LANES, Finding, Site, ThreadedInt
 from ..ir.module import IRModule
 from ..ir.verify import verify
 from ..support.errors import InterpreterError
-from ..transform.base import Pipeline
+from ..transform.infra.passes import Pipeline
 
 SHOWN = 10
 """Findings and access sites printed in a report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..relax.transform import find_pass
-from ..transform.base import prim_func_pass
+from ..transform.infra.passes import prim_func_pass
 
 TIR_NAMES = {
     "CanonicalizeLoop": "canonicalize_loop",

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..ir.module import IRModule
 from ..support.errors import PassError
-from .base import Pass, module_pass
-from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument
+from .infra.instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument
+from .infra.passes import Pass, module_pass
 
 _METHODS = ("enter_pass_ctx", "exit_pass_ctx", "should_run", "run_before_pass", "run_after_pass")
 

@@ -29,14 +29,14 @@ from ..support.progress import Progress
 from ..support.schema import Misfit
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target
-from ..transform.base import Pass, PassContext, Pipeline
-from ..transform.bounds import check_bounds
+from ..transform.infra.constant_lifetime import Releases, module_constants
+from ..transform.infra.constant_provenance import peek
+from ..transform.infra.passes import Pass, PassContext, Pipeline
 from ..transform.relax.pipeline import DEFAULT_PIPELINE
-from ..transform.releases import Releases, module_constants
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
+from ..transform.tir.check_bounds import check_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
-from ..transform.traced import peek
 from .bytecode import Program
 from .compiler.module import compile_module
 from .confined import check_confined

@@ -39,9 +39,9 @@ from ..target.cpu.codegen import (
 )
 from ..target.cpu.imported import imported_texts
 from ..target.target import Target
-from ..transform.base import PassContext, Pipeline
-from ..transform.context import watched_by
-from ..transform.instruments import VerifyInstrument
+from ..transform.infra.context import watched_by
+from ..transform.infra.instruments import VerifyInstrument
+from ..transform.infra.passes import PassContext, Pipeline
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
 from .codec import read_signature, signature_data

@@ -6,7 +6,7 @@ from unity.ir import Call, Function, collect, free_vars
 from unity.ir.interpret import run
 from unity.ir.verify import verify
 from unity.script import parse
-from unity.transform.relax.functions.lambda_lift import lambda_lift
+from unity.transform.relax.interprocedural.lambda_lift import lambda_lift
 
 X = np.arange(3, dtype="float32")
 

@@ -14,7 +14,6 @@ from unity.ir.verify import verify
 from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import PassError
-from unity.transform.base import Pipeline
 from unity.transform.dpl import (
     PatternContext,
     is_call_dps,
@@ -32,6 +31,7 @@ from unity.transform.dpl import (
     rewrite_call,
     wildcard,
 )
+from unity.transform.infra.passes import Pipeline
 from unity.transform.relax.fusion.fuse_ops_by_pattern import (
     fuse_ops_by_pattern,
     get_pattern,

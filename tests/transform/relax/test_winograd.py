@@ -12,8 +12,8 @@ from unity.ir.verify import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE
+from unity.transform.default_schedule.winograd import MATRICES
 from unity.transform.relax.layout.winograd import transformed_weights, winograd
-from unity.transform.rules.winograd import MATRICES
 
 
 def conv(shape, features, kernel=(3, 3), scope=None, **attrs):

@@ -26,7 +26,7 @@ from ...support.collector import no_collection
 from ...support.deep import deep_recursion
 from ...support.errors import ArtifactError, FrontendError
 from ...support.extras import require
-from ...transform.traced import literal, read_literal
+from ...transform.infra.constant_provenance import literal, read_literal
 from ...vm.torch_model.classes import Vouched
 from ...vm.torch_model.interface import read_interface, write_interface
 from ...vm.torch_model.operators import PREFIX, register_torch_operator

@@ -15,12 +15,12 @@ from typing import Any
 from ...ir.module import IRModule
 from ...support.errors import FrontendError
 from ...support.options import bool_option
-from ...transform.base import Pipeline
+from ...transform.infra.passes import Pipeline
 from ...transform.relax.algebra.canonicalize import canonicalize
 from ...transform.relax.algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from ...transform.relax.algebra.fold_constant import fold_constant
-from ...transform.relax.form.dead_code import dead_code
-from ...transform.relax.form.normalize import normalize
+from ...transform.relax.normalize.dead_code import dead_code
+from ...transform.relax.normalize.normalize import normalize
 from ...transform.relax.precision.quantize_products import quantize_products
 from ...transform.relax.precision.quantize_weights import quantize_weights
 from ...transform.relax.precision.to_mixed_precision import to_mixed_precision

@@ -15,7 +15,7 @@ from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...support.extras import require
 from ...support.options import bool_option
-from ...transform.releases import Releases, module_constants
+from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm import build
 from ...vm.executable import Executable
 from ..compile import BuildOptions, compile_chosen

@@ -14,7 +14,7 @@ from ...ir.scalar import Add, BufferLoad, Min
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, SeqStmt, Stmt, seq
 from ...ir.types import Expr, PointerType
 from ...ir.walk import children, collect, used_vars
-from ...transform.tir.loops.sharing import SHARED_WORK, is_few, store_work
+from ...transform.tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
 from .casts import convert
 from .lltypes import value_type
 from .writer import I64, FunctionWriter, LoopScope

@@ -29,7 +29,7 @@ from ...ir.stmt import (
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ...transform.tir.loops.sharing import BACKWARDS
+from ...transform.tir.analysis.parallel_cost import BACKWARDS
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
 from .memory import index, store

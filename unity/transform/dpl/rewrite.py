@@ -26,9 +26,9 @@ from ...ir.node import replace
 from ...ir.types import Expr
 from ...ir.walk import Rewriter, used_vars
 from ...support.errors import PassError
-from ..relax.form.dead_code import clean_function
-from ..relax.form.normalize import normalize
-from ..relax.rewriting import GraphRewriter, Replaced
+from ..relax.normalize.dead_code import clean_function
+from ..relax.normalize.normalize import normalize
+from ..relax.rewriting.graph_rewriter import GraphRewriter, Replaced
 from .context import PatternContext
 from .match import match_expr
 from .pattern import DFPattern

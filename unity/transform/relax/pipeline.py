@@ -7,8 +7,8 @@ dataflow blocks.
 
 from __future__ import annotations
 
-from ..base import Pipeline
-from ..rules import schedule_default
+from ..default_schedule import schedule_default
+from ..infra.passes import Pipeline
 from ..tir.blocks.auto_inline import auto_inline
 from ..tir.blocks.share_blocks import share_blocks
 from .algebra.canonicalize import canonicalize
@@ -17,25 +17,25 @@ from .algebra.fold_batch_norm_to_conv2d import fold_batch_norm_to_conv2d
 from .algebra.fold_constant import fold_constant
 from .algebra.fuse_attention import fuse_attention
 from .algebra.remove_redundant_reshape import remove_redundant_reshape
-from .form.check_shapes import check_shapes
-from .form.convert_to_dataflow import convert_to_dataflow
-from .form.dead_code import dead_code
-from .form.normalize import normalize
-from .form.to_non_dataflow import to_non_dataflow
-from .functions.attach_global_symbol import attach_global_symbol
-from .functions.lambda_lift import lambda_lift
 from .fusion.annotate_tir_op_pattern import annotate_tir_op_pattern
 from .fusion.fuse_ops import fuse_ops
 from .fusion.fuse_tir import fuse_tir
 from .fusion.merge_families import merge_families
+from .interprocedural.attach_global_symbol import attach_global_symbol
+from .interprocedural.lambda_lift import lambda_lift
 from .layout.convert_layout import convert_layout
 from .layout.keep_unit_axes import keep_unit_axes
-from .legalize_ops import legalize_ops
+from .lowering.legalize_ops import legalize_ops
 from .memory.compact_constants import compact_constants
 from .memory.kill_after_last_use import kill_after_last_use
 from .memory.lower_call_dps import lower_call_dps
 from .memory.plan_memory import plan_memory
 from .memory.rewrite_reshape import rewrite_reshape
+from .normalize.check_shapes import check_shapes
+from .normalize.convert_to_dataflow import convert_to_dataflow
+from .normalize.dead_code import dead_code
+from .normalize.normalize import normalize
+from .normalize.to_non_dataflow import to_non_dataflow
 from .precision.shift_signed_data import shift_signed_data
 
 DEFAULT_PIPELINE = Pipeline(

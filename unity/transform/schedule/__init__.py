@@ -6,6 +6,10 @@ before they rewrite, ``rewrites`` how; ``state`` the program and the index of it
 """
 
 from ...support.errors import ScheduleError
+from .core.refuse import Refused, picture, refuse
+from .core.registry import ROWS, Row, Sampled, primitive
+from .core.sref import Sref
+from .core.state import ScheduleState
 from .primitives import (
     annotations,
     block_layout,
@@ -28,11 +32,7 @@ from .primitives import (
     storage,
     tensorize,
 )
-from .refuse import Refused, picture, refuse
-from .registry import ROWS, Row, Sampled, primitive
 from .schedule import Schedule, install
-from .sref import Sref
-from .state import ScheduleState
 from .traces.trace import Instruction, Trace
 from .traces.values import BlockRV, ExprRV, LoopRV, SBlockRV
 

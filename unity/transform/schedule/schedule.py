@@ -22,15 +22,15 @@ from ...ir.walk import substitute
 from ...support.deep import deep_recursion
 from ...support.errors import InternalError, ScheduleError, UnityError
 from ...support.options import int_option
-from .absent import INSTEAD
+from .core.absent import INSTEAD
+from .core.refuse import LEVELS, Refused, picture, refuse
+from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
+from .core.sref import Sref
+from .core.state import ScheduleState
+from .preconditions import grade
+from .preconditions.dependence import regions
+from .preconditions.ownership import require_owned
 from .primitives.location import Mark, run_at_mark
-from .proofs import grade
-from .proofs.dependence import regions
-from .proofs.ownership import require_owned
-from .refuse import LEVELS, Refused, picture, refuse
-from .registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
-from .sref import Sref
-from .state import ScheduleState
 from .traces.trace import Instruction, Trace
 from .traces.values import BlockRV, ExprRV, LoopRV, RandomVar, kept
 

@@ -5,7 +5,7 @@ Blocks become plain statements, buffers of kernels shrink to what one owner touc
 
 from __future__ import annotations
 
-from ..base import Pipeline
+from ..infra.passes import Pipeline
 from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
-from ..base import Pipeline
+from ..infra.passes import Pipeline
 from .blocks.convert_blocks_to_opaque import convert_blocks_to_opaque
 from .blocks.lower_init_block import lower_init_block
 from .blocks.lower_match_buffer import lower_match_buffer

@@ -15,10 +15,10 @@ from ....ir.relation import dims
 from ....ir.types import Expr
 from ....op.linalg.products import matmul
 from ....op.rules import product
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
-from ..sources import Source, rewrite_with_sources
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.use_def import Source, rewrite_with_sources
+from ..rewriting.graph_rewriter import GraphRewriter
 
 
 def _work(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> Expr:

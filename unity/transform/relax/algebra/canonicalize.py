@@ -13,8 +13,8 @@ from ....ir.function import Function
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import Rewriter
-from ...base import function_pass
-from ..rewriting import GraphRewriter, Replaced, each_binding
+from ...infra.passes import function_pass
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
 
 
 def _promote_outputs(fn: Function) -> Function:

@@ -21,11 +21,11 @@ from ....ir.relation import Answer, dims, same_dim
 from ....ir.types import Expr, TensorType
 from ....op.linalg.products import matmul
 from ....op.moves.slicing import concat, split
-from ...base import function_pass
-from ..form.normalize import normal_form
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import changed_vars
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import changed_vars
+from ..normalize.normalize import normal_form
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
 @dataclass(slots=True, frozen=True)

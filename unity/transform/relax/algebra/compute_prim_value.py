@@ -19,8 +19,8 @@ from ....ir.types import Expr, PrimType
 from ....ir.walk import free_vars, fresh_copy
 from ....support.errors import PassError
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from ..rewriting import GraphRewriter
+from ...infra.passes import module_pass
+from ..rewriting.graph_rewriter import GraphRewriter
 
 _LEAVES = (Var, IntImm, FloatImm)
 _HINT = "compute_symbolic_expr"

@@ -24,11 +24,11 @@ from ....op.moves import create, manipulate
 from ....op.nn.norm import norm_axes, other_axes
 from ....op.rules import bool_attr, int_attr, normal_axis
 from ....op.table import constant
-from ...base import module_pass
-from ..form.dead_code import require_functions
-from ..form.normalize import normal_form
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
+from ...infra.passes import module_pass
+from ..analysis.liveness import op_called
+from ..normalize.dead_code import require_functions
+from ..normalize.normalize import normal_form
+from ..rewriting.graph_rewriter import GraphRewriter
 
 Rule = Callable[[Call], "Expr | None"]
 

@@ -16,10 +16,10 @@ from ....ir.infer import is_pure_call
 from ....ir.op import OPS
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
-from ...base import function_pass
-from ...traced import OPEN_BYTES, peek
-from ..rewriting import GraphRewriter, Replaced
-from ..sharing import changed_vars, returned_vars
+from ...infra.constant_provenance import OPEN_BYTES, peek
+from ...infra.passes import function_pass
+from ..analysis.mutable_vars import changed_vars, returned_vars
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 _CALLS = {"R.call_dps", "R.call_dps_with_grad", "R.call_pure_packed", "R.shape_of", "R.size"}
 """Constants up to this many bytes are compared by value, larger ones by identity of their data."""

@@ -22,11 +22,11 @@ from ....op.moves import manipulate
 from ....op.nn.conv import conv2d
 from ....op.rules import bool_attr, int_attr, is_one, normal_axis
 from ....op.table import constant
-from ...base import function_pass
-from ..form.normalize import normal_form
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import Sources, Visibility
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Sources, Visibility
+from ..normalize.normalize import normal_form
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
 @dataclass(slots=True, frozen=True)

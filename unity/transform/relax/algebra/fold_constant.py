@@ -19,11 +19,11 @@ from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....op.rules import plain
-from ...base import function_pass
-from ...releases import own, replaced
-from ...traced import peeked, recipe, traced
-from ..rewriting import GraphRewriter
-from ..sharing import changed_vars
+from ...infra.constant_lifetime import own, replaced
+from ...infra.constant_provenance import peeked, recipe, traced
+from ...infra.passes import function_pass
+from ..analysis.mutable_vars import changed_vars
+from ..rewriting.graph_rewriter import GraphRewriter
 
 VIEW_BYTES = 1 << 16
 """Results of this size that are views of their operand stay views (`compact_constants` ends that)."""

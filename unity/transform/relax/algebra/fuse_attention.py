@@ -28,10 +28,10 @@ from ....ir.types import Expr, TensorType
 from ....op.elements.elementwise import logical_not
 from ....op.moves.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
-from ..sharing import Sources, Visibility
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Sources, Visibility
+from ..rewriting.graph_rewriter import GraphRewriter
 
 ATTENTION = ("R.nn.attention", "R.nn.attention_bias")
 _RESHAPES = ("R.reshape", "R.expand_dims")

@@ -14,10 +14,10 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
 from ....op.linalg.contraction import einsum
 from ....op.moves.manipulate import permutation
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import Visibility, changed_vars
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Visibility, changed_vars
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 
 def _transposed(value: Expr, source: dict[Var, Call]) -> Expr | None:

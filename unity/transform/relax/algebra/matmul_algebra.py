@@ -20,11 +20,11 @@ from ....op.moves.index import take
 from ....op.moves.manipulate import permutation, permute_dims
 from ....op.moves.slicing import concat
 from ....op.rules import int_attr, normal_axis
-from ...base import function_pass
-from ..layout.layout_rules import rank_of
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
-from ..sources import Source, calls_of, rewrite_with_sources
+from ...infra.passes import function_pass
+from ..analysis.layout_rules import rank_of
+from ..analysis.liveness import op_called
+from ..analysis.use_def import Source, calls_of, rewrite_with_sources
+from ..rewriting.graph_rewriter import GraphRewriter
 from .adjust_matmul_order import is_product
 
 

@@ -16,10 +16,10 @@ from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
 from ....op.moves.manipulate import permutation, permute_dims
 from ....op.nn.attention import layouts
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, Replaced
-from ..sharing import Visibility, changed_vars, returned_vars
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Visibility, changed_vars, returned_vars
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 _RESHAPES = ("R.reshape", "R.flatten", "R.expand_dims", "R.squeeze", "R.nn.batch_flatten")
 _SAME_ELEMENTS = (*_RESHAPES, "R.broadcast_to")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ....ir.function import PrimFunc
 from ....ir.node import replace
-from ...base import prim_func_pass
-from ...tir.op_pattern import analyze_pattern
+from ...infra.passes import prim_func_pass
+from ...tir.blocks.op_pattern import analyze_pattern
 
 
 @prim_func_pass()

@@ -42,7 +42,7 @@ from ....ir.relation import shape_type
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, free_vars, fresh_copy
-from ...base import PassContext, module_pass
+from ...infra.passes import PassContext, module_pass
 from .fusion_graph import Item, Partition, Patterns, build_graph
 
 MAX_NAME = 60

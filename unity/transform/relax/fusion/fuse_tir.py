@@ -14,12 +14,12 @@ from ....ir.function import Function, PrimFunc, seq_body
 from ....ir.module import IRModule
 from ....ir.types import Expr
 from ....ir.walk import collect
-from ...base import module_pass
+from ...infra.passes import module_pass
 from ...tir.blocks.auto_inline import auto_inline
 from ...tir.blocks.simplify_blocks import simplify_blocks
-from ..form.dead_code import reachable
-from ..legalize_ops import KernelTable
-from ..rewriting import GraphRewriter
+from ..lowering.legalize_ops import KernelTable
+from ..normalize.dead_code import reachable
+from ..rewriting.graph_rewriter import GraphRewriter
 from .fusion_graph import fits
 from .merge_kernels import KernelMerger
 from .run_codegen import as_call_dps

@@ -24,9 +24,9 @@ from ....ir.stmt import AttrStmt, Block, BufferStore, For
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
-from ...base import module_pass
-from ...rules.apply import schedule_function
-from ...rules.base import SCHEDULED, machine_in_use
+from ...default_schedule.apply import schedule_function
+from ...default_schedule.base import SCHEDULED, machine_in_use
+from ...infra.passes import module_pass
 
 FAMILY = 8
 """Programs from which on one is made of them."""

@@ -24,9 +24,9 @@ from ....ir.module import IRModule
 from ....ir.node import Node, replace
 from ....ir.types import Expr, ShapeType, TupleType
 from ....support.errors import PassError
-from ...base import module_pass
-from ..form.dead_code import reachable, require_functions
-from ..rewriting import GraphRewriter
+from ...infra.passes import module_pass
+from ..normalize.dead_code import reachable, require_functions
+from ..rewriting.graph_rewriter import GraphRewriter
 
 Codegen = Callable[[dict[str, Function], Mapping[str, Any]], Mapping[str, Any]]
 

@@ -21,9 +21,9 @@ from ....op.moves.layout import layout_transform, mapped_shape
 from ....op.moves.slicing import strided_slice
 from ....support.errors import PassError
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
+from ...infra.passes import module_pass
+from ..analysis.liveness import op_called
+from ..rewriting.graph_rewriter import GraphRewriter
 
 Layout = IndexMap | Callable[..., Any] | None
 

@@ -25,13 +25,13 @@ from ....ir.types import Expr, TensorType, TupleType
 from ....op.moves.manipulate import expand_dims, permutation, permute_dims, reshape
 from ....op.rules import int_attr, is_one
 from ....support.errors import PassError
-from ...base import function_pass
-from ...rules.base import machine_in_use
-from ..form.dead_code import clean_function
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import Sources, Visibility
-from .layout_rules import RULES, Plain, first_layout, last_layout, rank_of
+from ...default_schedule.base import machine_in_use
+from ...infra.passes import function_pass
+from ..analysis.layout_rules import RULES, Plain, first_layout, last_layout, rank_of
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Sources, Visibility
+from ..normalize.dead_code import clean_function
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .transposed_convolution import as_convolution, phase_features
 
 CONVOLUTIONS = ("R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d")

@@ -19,11 +19,11 @@ from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
 from ....op.moves.manipulate import reshape
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import Visibility, changed_vars
-from .layout_rules import BY_ELEMENT
+from ...infra.passes import function_pass
+from ..analysis.layout_rules import BY_ELEMENT
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import Visibility, changed_vars
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 _RESHAPES = ("R.reshape", "R.flatten", "R.squeeze", "R.expand_dims", "R.nn.batch_flatten")
 

@@ -22,11 +22,11 @@ from ....ir.walk import substitute
 from ....op.moves.layout import layout_transform
 from ....op.rules import attr
 from ....support.errors import TypeRuleError
-from ...base import function_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
-from ..sharing import changed_vars, returned_vars
-from ..sources import Source, rewrite_with_sources
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..analysis.mutable_vars import changed_vars, returned_vars
+from ..analysis.use_def import Source, rewrite_with_sources
+from ..rewriting.graph_rewriter import GraphRewriter
 
 
 def _map_of(call: Call) -> IndexMap | None:

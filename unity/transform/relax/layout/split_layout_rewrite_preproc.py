@@ -23,9 +23,9 @@ from ....ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
 from ....ir.types import VOID_TYPE, Expr, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, rewrite
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from ..memory.liveness import op_called
-from ..rewriting import GraphRewriter
+from ...infra.passes import module_pass
+from ..analysis.liveness import op_called
+from ..rewriting.graph_rewriter import GraphRewriter
 
 ANNOTATIONS = ("meta_schedule.layout_rewrite_preproc", "layout_rewrite_preproc")
 

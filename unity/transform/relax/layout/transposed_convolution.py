@@ -19,7 +19,7 @@ from ....op.moves.slicing import strided_slice
 from ....op.nn.attention import pad
 from ....op.nn.conv_transpose import Phases, phases
 from ....op.rules import int_attr
-from .layout_rules import first_layout, last_layout
+from ..analysis.layout_rules import first_layout, last_layout
 
 Emit = Callable[[Expr], Var]
 

@@ -32,13 +32,13 @@ from ....op.rules import int_attr
 from ....op.table import constant
 from ....support.errors import PassError
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from ...rules.base import machine_in_use
-from ...rules.winograd import MATRICES, result_of_tiles, tiles_of_image
-from ..memory.liveness import op_called
+from ...default_schedule.base import machine_in_use
+from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
+from ...infra.passes import module_pass
+from ..analysis.liveness import op_called
 from ..precision.integer_sums import Emit, dtype_of_tensor
 from ..precision.quantize_weights import constants_of
-from ..rewriting import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter
 
 CONVOLUTION = "R.nn.conv2d"
 

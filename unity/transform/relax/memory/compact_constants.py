@@ -9,9 +9,9 @@ from ....ffi.compact import compact
 from ....ir.expr import Constant
 from ....ir.function import Function
 from ....ir.walk import rewrite
-from ...base import function_pass
-from ...releases import replaced
-from ...traced import derive, peek, recipe
+from ...infra.constant_lifetime import replaced
+from ...infra.constant_provenance import derive, peek, recipe
+from ...infra.passes import function_pass
 
 recipe("compact")(compact)
 

@@ -25,8 +25,8 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
 from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from .liveness import op_called
+from ...infra.passes import module_pass
+from ..analysis.liveness import op_called
 
 
 def _at_start(buffer: Buffer) -> bool:

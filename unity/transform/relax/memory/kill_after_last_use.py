@@ -15,8 +15,8 @@ from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.types import VOID_TYPE
 from ....ir.walk import used_vars
-from ...base import module_pass
-from .liveness import KILLS, Liveness, op_called
+from ...infra.passes import module_pass
+from ..analysis.liveness import KILLS, Liveness, op_called
 
 _KILLS = {
     "R.builtin.alloc_tensor": "R.memory.kill_tensor",

@@ -12,9 +12,9 @@ from typing import Any
 from ....ir.expr import Call, Var, VarBinding
 from ....ir.function import Function
 from ....ir.types import OBJECT, Expr, TensorType
-from ...base import function_pass
-from ..rewriting import GraphRewriter
-from .liveness import op_called
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..rewriting.graph_rewriter import GraphRewriter
 from .plan_memory import Storage, alloc_in, alloc_storage, bytes_of
 
 

@@ -19,8 +19,8 @@ from ....ir.node import replace
 from ....ir.relation import dims
 from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
 from ....support.errors import PassError
-from ...base import module_pass
-from ..rewriting import GraphRewriter, Replaced
+from ...infra.passes import module_pass
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 _KINDS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
 

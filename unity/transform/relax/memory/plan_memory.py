@@ -40,8 +40,8 @@ from ....ir.structural import structural_equal
 from ....ir.types import OBJECT, Expr, TensorType
 from ....ir.walk import used_vars
 from ....op.rules import product
-from ...base import module_pass
-from .liveness import Liveness, op_called
+from ...infra.passes import module_pass
+from ..analysis.liveness import Liveness, op_called
 from .symbol_bounds import SizeBounds
 
 

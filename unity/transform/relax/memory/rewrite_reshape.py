@@ -14,9 +14,9 @@ from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
-from ...base import function_pass
-from ..rewriting import GraphRewriter, each_binding
-from .liveness import op_called
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
 _CALLS = {"R.call_dps", "R.call_dps_with_grad"}
 

@@ -25,8 +25,8 @@ from ....op.moves.manipulate import reshape
 from ....op.nn.attention import pad
 from ....op.rules import attr, int_attr, ints_attr
 from ....op.table import constant
-from ..layout.layout_rules import rank_of
-from ..memory.liveness import op_called
+from ..analysis.layout_rules import rank_of
+from ..analysis.liveness import op_called
 
 GROUP = 4
 """Neighbours along the reduction that one instruction takes."""

@@ -28,7 +28,7 @@ from ....op.moves.create import astype
 from ....op.moves.manipulate import reshape
 from ....op.moves.slicing import strided_slice
 from ....op.table import constant
-from ..rewriting import GraphRewriter
+from ..rewriting.graph_rewriter import GraphRewriter
 from .integer_sums import Emit, Site, number
 from .quantization_ranges import Grid
 from .quantize_products import MAIN, quantized, sites, stored_weights

@@ -35,9 +35,9 @@ from ....op.elements.elementwise import clip, round_
 from ....op.moves.create import astype
 from ....op.table import constant
 from ....support.errors import PassError
-from ..form.to_non_dataflow import to_non_dataflow
-from ..rewriting import GraphRewriter
-from ..sharing import Visibility
+from ..analysis.mutable_vars import Visibility
+from ..normalize.to_non_dataflow import to_non_dataflow
+from ..rewriting.graph_rewriter import GraphRewriter
 from .integer_sums import Emit, Site, along_columns, number, site_of, summed
 from .quantization_ranges import STEPS, Grid, Seen
 from .quantize_weights import constants_of, finite_weights, rounded

@@ -28,9 +28,9 @@ from ....op.moves.slicing import strided_slice
 from ....op.table import constant
 from ....support.errors import PassError
 from ....te.sharing import KernelTable
-from ...base import module_pass
-from ...rules.base import SCHEDULED
-from ..rewriting import GraphRewriter, each_binding
+from ...default_schedule.base import SCHEDULED
+from ...infra.passes import module_pass
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .few_bits import MOST_ROWS, few_bit_product
 
 PANELS = (64, 48, 32, 16)

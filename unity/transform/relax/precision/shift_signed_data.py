@@ -15,10 +15,10 @@ from ....ir.relation import dims
 from ....ir.types import Expr
 from ....op.elements.binary import bitwise_xor
 from ....op.moves.create import astype
-from ...base import function_pass
-from ...rules.base import machine_in_use
-from ..rewriting import GraphRewriter, each_binding
-from ..sharing import Sources
+from ...default_schedule.base import machine_in_use
+from ...infra.passes import function_pass
+from ..analysis.mutable_vars import Sources
+from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .integer_sums import FEATURES, Site, dtype_of_tensor, number, site_of, summed
 
 UNSIGNED, SIGNED = "dot_16x4_vnni_local", "amx_s8s8s32"

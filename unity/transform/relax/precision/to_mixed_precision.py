@@ -29,10 +29,10 @@ from ....ir.types import Expr, TensorType
 from ....op.moves.create import astype
 from ....op.table import constant
 from ....support.errors import PassError
-from ...base import function_pass
-from ..parameters.bundle_model_params import with_head
-from ..rewriting import GraphRewriter
-from ..sharing import Visibility, changed_vars
+from ...infra.passes import function_pass
+from ..analysis.mutable_vars import Visibility, changed_vars
+from ..params.bundle_model_params import with_head
+from ..rewriting.graph_rewriter import GraphRewriter
 
 ALWAYS = {
     "R.matmul", "R.einsum", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv1d_transpose", "R.nn.conv2d_transpose",

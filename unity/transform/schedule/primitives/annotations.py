@@ -6,10 +6,10 @@ from typing import Any
 
 from ....ir.node import replace as with_fields
 from ....ir.stmt import For
-from ..refuse import refuse
-from ..registry import primitive
-from ..sref import ItemRef, Sref
-from ..state import ScheduleState
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import ItemRef, Sref
+from ..core.state import ScheduleState
 
 
 def notes(item: Sref) -> dict[str, Any]:

@@ -20,16 +20,16 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import free_vars, substitute
 from ....support.deep import deep_recursion
 from ....support.errors import UnityError
-from ..proofs.conditions import loops_of, require_blocks_only, require_own_cells, require_regular
-from ..proofs.distinct import require_distinct
-from ..proofs.reducers import assume_free_steps
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import ScheduleState
+from ..core.tree import TRUE
+from ..preconditions.conditions import loops_of, require_blocks_only, require_own_cells, require_regular
+from ..preconditions.distinct import require_distinct
+from ..preconditions.reducers import assume_free_steps
 from ..rewrites.index_maps import to_index_map
 from ..rewrites.rewriting import analyzer_at, nest
-from ..rewrites.tree import TRUE
-from ..sref import BlockRef, Sref
-from ..state import ScheduleState
 
 
 def iterator_map(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> IndexMap:

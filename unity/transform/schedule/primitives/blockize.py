@@ -23,18 +23,18 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
 from ....support.deep import deep_recursion
-from ..proofs.conditions import loops_of, require_no_repetition, require_regular
-from ..proofs.coverage import common_ancestor, loops_between
-from ..proofs.dependence import scope_of
-from ..proofs.first_step import init_predicate
-from ..proofs.surroundings import triangular
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, ItemRef, Sref
+from ..core.state import ScheduleState
+from ..core.tree import TRUE
+from ..preconditions.conditions import loops_of, require_no_repetition, require_regular
+from ..preconditions.coverage import common_ancestor, loops_between
+from ..preconditions.dependence import scope_of
+from ..preconditions.enclosing import triangular
+from ..preconditions.first_step import init_predicate
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at, loop_range
-from ..rewrites.tree import TRUE
-from ..sref import BlockRef, ItemRef, Sref
-from ..state import ScheduleState
 
 
 @primitive(

@@ -19,8 +19,12 @@ from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ....ir.types import Expr, PointerType, prim_type
 from ....support.deep import deep_recursion
-from ..proofs.conditions import require_regular
-from ..proofs.coverage import (
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import require_regular
+from ..preconditions.coverage import (
     bound_region,
     common_ancestor,
     covers,
@@ -29,15 +33,11 @@ from ..proofs.coverage import (
     relaxed_region,
     why_not_covered,
 )
-from ..proofs.dependence import Scope, block_scope, regions
-from ..proofs.domains import nest_of
-from ..refuse import refuse
-from ..registry import primitive
+from ..preconditions.dependence import Scope, block_scope, regions
+from ..preconditions.domains import nest_of
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
-from ..sref import BlockRef, Sref
-from ..state import ScheduleState
 from .storage import SCOPES, known_scope, written_buffer
 
 

@@ -17,7 +17,11 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import SeqStmt, Stmt
 from ....ir.types import Expr
 from ....ir.walk import free_vars
-from ..proofs.conditions import (
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import (
     iter_map,
     loops_of,
     region_vars,
@@ -26,17 +30,19 @@ from ..proofs.conditions import (
     why_not_affine,
     why_not_complete_or_reduction,
 )
-from ..proofs.coverage import covers, exact_region, relaxed_region, require_stage_pipeline, runs_whole_domain
-from ..proofs.dependence import Scope, block_scope, regions, scope_of
-from ..proofs.domains import Domains, nest_of, solve
-from ..proofs.independence import require_kinds
-from ..proofs.surroundings import loads_around
-from ..refuse import refuse
-from ..registry import primitive
+from ..preconditions.coverage import (
+    covers,
+    exact_region,
+    relaxed_region,
+    require_stage_pipeline,
+    runs_whole_domain,
+)
+from ..preconditions.dependence import Scope, block_scope, regions, scope_of
+from ..preconditions.domains import Domains, nest_of, solve
+from ..preconditions.enclosing import loads_around
+from ..preconditions.independence import require_kinds
 from ..rewrites.moving import move, position_of, statements_of
 from ..rewrites.rewriting import analyzer_at
-from ..sref import BlockRef, LoopRef, Sref
-from ..state import ScheduleState
 
 _CHECKS = ("same scope", "loop not around the block", "stage pipeline", "complete or reduction block", "whole domain")
 

@@ -13,11 +13,11 @@ from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
 from ....ir.walk import collect, used_vars
 from ....support.deep import deep_recursion
 from ...tir.blocks import inline_blocks, reverse_inline
-from ..proofs.dependence import regions, scope_of
-from ..refuse import refuse
-from ..registry import primitive
-from ..sref import BlockRef, Sref
-from ..state import ScheduleState
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.dependence import regions, scope_of
 
 _RESULT = "one element for each point"
 

@@ -23,14 +23,14 @@ from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, substitute
 from ....support.deep import deep_recursion
 from ....support.errors import UnityError
-from ..proofs.dependence import regions
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import Relaid, ScheduleState
+from ..preconditions.dependence import regions
 from ..rewrites.index_maps import no_less_than_zero, to_index_map
 from ..rewrites.parameter_layout import assumption, is_written, parameter_of, require_free_layout, set_parameter
 from ..rewrites.rewriting import BlockTracker, allocating_block, analyzer_at, nest
-from ..sref import BlockRef, Sref
-from ..state import Relaid, ScheduleState
 from .cache import read_buffer
 from .storage import written_buffer
 

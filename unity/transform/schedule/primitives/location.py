@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..proofs.coverage import common_ancestor
-from ..proofs.dependence import block_scope
-from ..proofs.ownership import require_owned
-from ..refuse import Refused, refuse
-from ..registry import ROWS, SAMPLE, Row, Sampled, primitive
-from ..sref import BlockRef, LoopRef, Sref
-from ..state import ScheduleState
+from ..core.refuse import Refused, refuse
+from ..core.registry import ROWS, SAMPLE, Row, Sampled, primitive
+from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.coverage import common_ancestor
+from ..preconditions.dependence import block_scope
+from ..preconditions.ownership import require_owned
 
 AT_ROOT, INLINE = -1, -2
 """Decisions that are no place in the list of loops (TVM's numbers)."""

@@ -6,12 +6,12 @@ import re
 
 from ....ir.node import replace as with_fields
 from ....ir.walk import free_vars
-from ..proofs.conditions import loops_of as loops_around, require_not_empty
-from ..proofs.independence import allocate_inside, require_parallel
-from ..refuse import refuse
-from ..registry import primitive
-from ..sref import LoopRef, Sref
-from ..state import ScheduleState
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import loops_of as loops_around, require_not_empty
+from ..preconditions.independence import allocate_inside, require_parallel
 
 _THREAD = re.compile(r"(blockIdx|threadIdx|vthread)\.[xyz]|vthread")
 CHECKS = (

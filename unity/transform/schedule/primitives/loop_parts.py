@@ -12,14 +12,14 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import Block, BlockRealize, SeqStmt, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import fresh_copy
-from ..proofs.conditions import loops_of, require_complete_values, require_not_empty
-from ..proofs.coverage import why_not_covered, why_written_after_read
-from ..proofs.dependence import block_scope, scope_of
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import loops_of, require_complete_values, require_not_empty
+from ..preconditions.coverage import why_not_covered, why_written_after_read
+from ..preconditions.dependence import block_scope, scope_of
 from ..rewrites.rewriting import BlockTracker, LoopBody, analyzer_at, int_value, nest
-from ..sref import LoopRef, Sref
-from ..state import ScheduleState
 from .reduction import reads_of_update
 from .split_fuse import require_plain
 

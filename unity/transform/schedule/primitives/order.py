@@ -10,7 +10,11 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import BlockRealize, For, Stmt
 from ....ir.types import prim_type
 from ....ir.walk import free_vars
-from ..proofs.conditions import (
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, ItemRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import (
     idle_loops,
     require_affine,
     require_blocks_only,
@@ -19,13 +23,9 @@ from ..proofs.conditions import (
     require_not_empty,
     require_own_cells,
 )
-from ..proofs.coverage import why_not_independent
-from ..proofs.distinct import require_distinct
-from ..proofs.reducers import assume_free_steps
-from ..refuse import refuse
-from ..registry import primitive
-from ..sref import BlockRef, ItemRef, LoopRef, Sref
-from ..state import ScheduleState
+from ..preconditions.coverage import why_not_independent
+from ..preconditions.distinct import require_distinct
+from ..preconditions.reducers import assume_free_steps
 
 
 @primitive(

@@ -19,16 +19,16 @@ from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import free_vars, fresh_copy, substitute
 from ....support.deep import deep_recursion
-from ..proofs.conditions import loops_of, require_blocks_only, require_complete, require_reduction
-from ..proofs.dependence import scope_of
-from ..proofs.distinct import require_distinct
-from ..proofs.domains import nest_of
-from ..proofs.first_step import conjuncts
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import loops_of, require_blocks_only, require_complete, require_reduction
+from ..preconditions.dependence import scope_of
+from ..preconditions.distinct import require_distinct
+from ..preconditions.domains import nest_of
+from ..preconditions.first_step import conjuncts
 from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
-from ..sref import BlockRef, LoopRef, Sref
-from ..state import ScheduleState
 
 
 @primitive(

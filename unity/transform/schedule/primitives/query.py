@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..proofs.dependence import block_scope
-from ..refuse import refuse
-from ..registry import QUERY, STEP, primitive
-from ..rewrites.tree import ROOT
-from ..sref import BlockRef, ItemRef, LoopRef, Sref
-from ..state import ScheduleState
+from ..core.refuse import refuse
+from ..core.registry import QUERY, STEP, primitive
+from ..core.sref import BlockRef, ItemRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..core.tree import ROOT
+from ..preconditions.dependence import block_scope
 
 
 def _find(state: ScheduleState, name: str, func_name: str | None) -> Sref:

@@ -9,15 +9,15 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
-from ..proofs.conditions import loops_of, require_no_repetition, require_reduction, same_region
-from ..proofs.dependence import block_scope
-from ..proofs.distinct import require_distinct
-from ..proofs.first_step import init_predicate
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import loops_of, require_no_repetition, require_reduction, same_region
+from ..preconditions.dependence import block_scope
+from ..preconditions.distinct import require_distinct
+from ..preconditions.first_step import init_predicate
 from ..rewrites.rewriting import analyzer_at
-from ..sref import BlockRef, LoopRef, Sref
-from ..state import ScheduleState
 
 
 @primitive(

@@ -23,17 +23,17 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
 from ....support.deep import deep_recursion
 from ....support.errors import UnityError
-from ..proofs.conditions import require_regular
-from ..proofs.coverage import covers, relaxed_region, why_not_covered
-from ..proofs.dependence import block_scope, regions
-from ..proofs.domains import nest_of
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import require_regular
+from ..preconditions.coverage import covers, relaxed_region, why_not_covered
+from ..preconditions.dependence import block_scope, regions
+from ..preconditions.domains import nest_of
 from ..rewrites.index_maps import no_less_than_zero
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
-from ..sref import BlockRef, Sref
-from ..state import ScheduleState
 from .block_layout import iterator_map
 from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
 from .storage import written_buffer

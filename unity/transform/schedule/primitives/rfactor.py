@@ -21,16 +21,16 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
 from ....support.deep import deep_recursion
-from ..proofs.conditions import loops_of, require_blocks_only, why_not_update
-from ..proofs.dependence import scope_of
-from ..proofs.first_step import conjuncts
-from ..proofs.surroundings import triangular
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, LoopRef, Sref
+from ..core.state import ScheduleState
+from ..core.tree import TRUE
+from ..preconditions.conditions import loops_of, require_blocks_only, why_not_update
+from ..preconditions.dependence import scope_of
+from ..preconditions.enclosing import triangular
+from ..preconditions.first_step import conjuncts
 from ..rewrites.rewriting import analyzer_at, loop_range
-from ..rewrites.tree import TRUE
-from ..sref import BlockRef, LoopRef, Sref
-from ..state import ScheduleState
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
 """Neutral elements of reducers; min and max start where the reduction does."""

@@ -10,13 +10,13 @@ from ....ir.expr import Var
 from ....ir.stmt import For, Stmt
 from ....ir.types import Expr
 from ....ir.walk import free_vars
-from ..proofs.conditions import iterators_driven, require_not_empty, starts_at_zero
-from ..proofs.surroundings import loads_outside
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import LoopRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.conditions import iterators_driven, require_not_empty, starts_at_zero
+from ..preconditions.enclosing import loads_outside
 from ..rewrites.rewriting import LoopBody, analyzer_at, as_index, int_value, nest
-from ..sref import LoopRef, Sref
-from ..state import ScheduleState
 
 MAX_NAME = 40
 """Characters of a loop name joined from several; a longer one is just "fused"."""

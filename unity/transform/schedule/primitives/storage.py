@@ -11,12 +11,12 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore
 from ....ir.types import Expr, PointerType, prim_type
 from ....support.errors import UnityError
-from ..proofs.dependence import regions
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import BlockRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.dependence import regions
 from ..rewrites.rewriting import allocating_block, replace_buffer
-from ..sref import BlockRef, Sref
-from ..state import ScheduleState
 from .annotations import notes, set_notes
 
 ALIGN_KEY = "buffer_dim_align"

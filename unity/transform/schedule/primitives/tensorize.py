@@ -22,12 +22,12 @@ from ....ir.tensor_intrin import TensorIntrin
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, fresh_copy
 from ....support.deep import deep_recursion
-from ..proofs.matching import Place, match_block
-from ..refuse import refuse
-from ..registry import primitive
+from ..core.refuse import refuse
+from ..core.registry import primitive
+from ..core.sref import ItemRef, Sref
+from ..core.state import ScheduleState
+from ..preconditions.matching import Place, match_block
 from ..rewrites.rewriting import analyzer_at
-from ..sref import ItemRef, Sref
-from ..state import ScheduleState
 from .blockize import blockize_one
 
 

@@ -19,7 +19,7 @@ from ....ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub
 from ....ir.types import Expr, PrimType
 from ....support.errors import ScheduleError, UnityError
 from ....te.value import Operand, Value, to_scalar
-from ..state import ScheduleState
+from ..core.state import ScheduleState
 from .rewriting import size_vars
 
 Given = IndexMap | Callable[..., Any]

@@ -14,8 +14,8 @@ from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ....ir.types import Expr
 from ....ir.walk import flat_statements
 from ....support.deep import deep_recursion
-from ..sref import Sref, items_below
-from ..state import ScheduleState
+from ..core.sref import Sref, items_below
+from ..core.state import ScheduleState
 from .rewriting import BlockTracker
 
 NOTHING = SeqStmt(())

@@ -17,9 +17,9 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore, Evaluate, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect
-from ..refuse import refuse
-from ..sref import Sref
-from ..state import ScheduleState
+from ..core.refuse import refuse
+from ..core.sref import Sref
+from ..core.state import ScheduleState
 
 Pad = int | float | IndexMap | None
 """What cells hold that nothing maps to: a number, or one of their indices; None: what they held before."""

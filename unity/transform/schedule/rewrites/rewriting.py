@@ -33,8 +33,8 @@ from ....ir.stmt import (
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
 from ....support.deep import deep_recursion
-from ..sref import Sref
-from ..state import ScheduleState
+from ..core.sref import Sref
+from ..core.state import ScheduleState
 
 _DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ....ir.expr import Var
 from ....support.errors import Note, ScheduleError, UnityError
-from ..registry import QUERY, ROWS, SAMPLE, Row
+from ..core.registry import QUERY, ROWS, SAMPLE, Row
 from .tvm_trace import is_tvm_trace, to_entries, tvm_name
 from .values import ExprRV, Namer, RandomVar, expr_name, from_json, named, to_json, to_python, variables_in
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....support.errors import ScheduleError
-from ..registry import ROWS, SAMPLE
+from ..core.registry import ROWS, SAMPLE
 
 _KINDS: dict[str, tuple[str, str, str]] = {
     "GetBlock": ("get_block", "", "name func_name"),

@@ -23,8 +23,8 @@ from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqS
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import children, collect, used_vars
-from ...base import prim_func_pass
-from ..loops.nests import slope
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import slope
 from .inline_blocks import NOTHING, Definition, definition, inline_reads, realizes
 
 CHEAP_CALLS = frozenset([

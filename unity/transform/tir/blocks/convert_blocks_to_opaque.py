@@ -7,7 +7,7 @@ from ....ir.node import replace
 from ....ir.stmt import BlockRealize
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 def _realize(realize: BlockRealize) -> BlockRealize:

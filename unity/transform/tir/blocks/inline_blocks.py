@@ -22,7 +22,7 @@ from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
 from ....support.errors import PassError
-from ..loops.nests import JOINS, calls_are_pure
+from ..analysis.loop_nests import JOINS, calls_are_pure
 
 NOTHING = SeqStmt(())
 

@@ -15,7 +15,7 @@ from ....ir.node import replace
 from ....ir.stmt import Block, IfThenElse, seq
 from ....ir.types import Expr
 from ....ir.walk import rewrite
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 REDUCTION = "reduction"
 """Block annotation and attribute key: additions inside may be reassociated."""

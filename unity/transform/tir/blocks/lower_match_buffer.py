@@ -18,8 +18,8 @@ from ....ir.stmt import Block, BufferStore
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, rewrite
 from ....support.errors import PassError
-from ...base import prim_func_pass
-from ..vectors.vector_index import index_add
+from ...infra.passes import prim_func_pass
+from ..analysis.vector_index import index_add
 
 
 def strides_of(buffer: Buffer) -> list[Expr]:

@@ -14,7 +14,7 @@ from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, IfThenElse, Stmt, seq
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from .lower_init_block import REDUCTION
 
 DOUBLE_BUFFER = "double_buffer_scope"

@@ -11,7 +11,7 @@ from ....ir.node import replace
 from ....ir.stmt import Block, BlockRealize, SeqStmt, Stmt
 from ....ir.types import Expr
 from ....ir.walk import rewrite, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 def _uses(node: Stmt | Expr, buffer: Buffer) -> bool:

@@ -16,8 +16,8 @@ from ....ir.stmt import AllocBuffer, Block, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite, substitute
-from ...base import prim_func_pass
-from ..loops.nests import calls_are_pure
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import calls_are_pure
 from .inline_blocks import NOTHING
 
 

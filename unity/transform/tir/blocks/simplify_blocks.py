@@ -17,7 +17,7 @@ from ....ir.scalar import BufferLoad, Cast, Select
 from ....ir.stmt import Block, BufferStore
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, rewrite
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from .inline_blocks import is_lazy
 
 

@@ -24,10 +24,10 @@ from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, AttrStmt, Block, For, IfThenElse, SeqStmt, Stmt, seq
 from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import StatementRewriter, children, collect, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
+from ..analysis.rebase_accesses import MoveAccesses
+from ..analysis.touched_regions import Access, accesses_of, box, written_before_read
 from ..blocks.lower_opaque_block import refuse_block
-from .move_accesses import MoveAccesses
-from .touched import Access, accesses_of, box, written_before_read
 
 
 class _Compact(StatementRewriter):

@@ -19,9 +19,9 @@ from ....ir.stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer,
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
+from ..analysis.vector_index import index_add, index_mul
 from ..blocks.lower_opaque_block import refuse_block
-from ..vectors.vector_index import index_add, index_mul
 
 _HAND_ON = ("T.call_packed", "T.call_cpacked")
 """Calls that give a buffer to a registered function."""

@@ -38,7 +38,7 @@ from ....ir.stmt import (
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, nodes_in, substitute, used_vars
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import DOUBLE_BUFFER, _leaves
 
 _HELP = "leave double_buffer_scope out, or let the loop fill all of a buffer of its own before it reads it"

@@ -21,7 +21,7 @@ from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, rewrite, substitute, used_vars
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from .prefetch_panels import fetch_panels, prefetch_of
 
 SOFTWARE_PREFETCH = "software_prefetch"

@@ -32,7 +32,7 @@ from ....ir.stmt import (
 )  # fmt: skip
 from ....ir.types import Expr
 from ....ir.walk import children, rebuild, substitute
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 def _inside(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr | None:

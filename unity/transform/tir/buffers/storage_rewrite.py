@@ -16,7 +16,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, DeclBuffer, For, SeqStmt, Stmt, seq
 from ....ir.walk import StatementRewriter, collect, substitute, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....ir.function import PrimFunc
 from ....ir.sharing import bind_shared_values
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 @prim_func_pass()

@@ -16,8 +16,8 @@ from ....ir.node import replace
 from ....ir.scalar import Add, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
 from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import Rewriter
-from ...base import prim_func_pass
-from ..loops.nests import PURE_CALLS
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import PURE_CALLS
 
 _ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
 _BITS = frozenset(["T.reinterpret", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not"])

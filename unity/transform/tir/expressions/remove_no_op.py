@@ -25,8 +25,8 @@ from ....ir.stmt import (
 )  # fmt: skip
 from ....ir.types import Expr
 from ....ir.walk import Visit, children, collect, rewrite
-from ...base import prim_func_pass
-from ..loops.nests import PURE_CALLS
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import PURE_CALLS
 
 _NOTHING = SeqStmt(())
 

@@ -12,8 +12,8 @@ from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod, Select
 from ....ir.types import Expr
 from ....ir.walk import collect, rewrite
-from ...base import prim_func_pass
-from ..loops.nests import PURE_CALLS
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import PURE_CALLS
 
 
 def _unsafe(expr: Expr) -> bool:

@@ -17,8 +17,8 @@ from ....ir.scalar import BufferLoad, Cast, Select
 from ....ir.stmt import AssertStmt, Bind, For, IfThenElse, SeqStmt, Stmt, While, seq
 from ....ir.types import Expr, PrimType
 from ....ir.walk import Rewriter, children, substitute
-from ...base import prim_func_pass
-from ..loops.nests import is_choice
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import is_choice
 
 NOTHING = SeqStmt(())
 

@@ -14,7 +14,7 @@ from ....ir.stmt import AssertStmt, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import rewrite, substitute
 from ....support.errors import PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 def _trips(extent: Expr, step: Expr) -> Expr:

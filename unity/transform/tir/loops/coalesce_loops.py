@@ -19,7 +19,7 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import AttrStmt, BufferStore, For, Stmt
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, StatementRewriter, collect, substitute, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from ..blocks.lower_init_block import REDUCTION
 
 VECTORIZE = "vectorize"

@@ -20,8 +20,8 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AssertStmt, BufferStore, Evaluate, For, Return, SeqStmt, Stmt, While, seq
 from ....ir.structural import structural_equal
 from ....ir.walk import StatementRewriter, collect, substitute
-from ...base import prim_func_pass
-from ..buffers.touched import Access, accesses_of
+from ...infra.passes import prim_func_pass
+from ..analysis.touched_regions import Access, accesses_of
 
 
 def _plain(loop: For) -> bool:

@@ -14,7 +14,7 @@ from ....ir.scalar import And, BufferLoad, Div, FloorDiv, FloorMod, Mod
 from ....ir.stmt import For, IfThenElse, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, fresh_copy, rewrite, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
 from .unroll_loop import statement_count
 

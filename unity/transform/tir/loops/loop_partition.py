@@ -25,10 +25,10 @@ from ....ir.scalar import EQ, BufferLoad, Let, Select
 from ....ir.stmt import Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, collect, fresh_copy, rewrite, substitute, used_vars
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import is_choice, slope
 from ..blocks.lower_opaque_block import _leaves
 from .hoist_if_then_else import is_plain
-from .nests import is_choice, slope
 from .unroll_loop import statement_count
 from .version_predicates import Assume, atoms_of, difference_of, has_choices
 

@@ -27,11 +27,11 @@ from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
-from ...base import prim_func_pass
-from ..reductions.tiles import TileOptions
-from ..vectors.transposed import transposed
-from .nests import Nest, Update, perfect_nest, point_update, stride_class
-from .sharing import SHARED_WORK, is_few, store_work
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
+from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
+from ..analysis.tiles import TileOptions
+from .transposed import transposed
 
 PIECE = 1 << 12
 """Iterations of a piece of a single long loop."""

@@ -19,10 +19,10 @@ from ....ir.node import replace
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, SeqStmt, Stmt, While
 from ....ir.walk import StatementRewriter, children, collect
-from ...base import prim_func_pass
-from ..reductions.tiles import TileOptions, extent_of
-from .nests import PURE_CALLS
-from .sharing import SHARED_WORK, store_work
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import PURE_CALLS
+from ..analysis.parallel_cost import SHARED_WORK, store_work
+from ..analysis.tiles import TileOptions, extent_of
 
 _UNDERSTOOD = (For, SeqStmt, IfThenElse, BufferStore, AllocBuffer, Bind, While)
 

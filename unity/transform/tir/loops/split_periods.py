@@ -18,7 +18,7 @@ from ....ir.node import replace
 from ....ir.scalar import FloorDiv, FloorMod
 from ....ir.stmt import For
 from ....ir.walk import Rewriter, StatementRewriter, collect
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 SHORTEST = 16
 """Least period that is worth a loop of its own."""

@@ -18,7 +18,7 @@ from ....ir.scalar import Add, FloorDiv, FloorMod, Mul, Sub
 from ....ir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, seq
 from ....ir.types import prim_type
 from ....ir.walk import Rewriter, StatementRewriter, Visit, children
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from ..blocks.lower_opaque_block import _leaves
 
 PRAGMA = "pragma_auto_unroll_max_step"

@@ -24,10 +24,10 @@ from ....ir.stmt import Bind, For, IfThenElse, SeqStmt, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, StatementRewriter, children, collect, fresh_copy, used_vars
-from ...base import prim_func_pass
-from ..buffers.touched import domains_of
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import is_choice
+from ..analysis.touched_regions import domains_of
 from .hoist_if_then_else import is_plain
-from .nests import is_choice
 from .unroll_loop import statement_count
 
 

@@ -16,7 +16,7 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr
 from ....ir.walk import StatementRewriter, collect, rewrite, substitute
-from ..loops.nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
 
 
 def follow(epilogue: Update, store: BufferStore, result: Var, places: dict[Var, Expr]) -> Stmt:

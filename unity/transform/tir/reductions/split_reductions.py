@@ -25,10 +25,19 @@ from ....ir.scalar import Add, BufferLoad, IterVar
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, fresh_copy, substitute
-from ...base import prim_func_pass
-from ..loops.nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
-from ..loops.sharing import SHARED_WORK, store_work
-from .tiles import TileOptions, iterators_of, operands_of
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import (
+    JOINS,
+    Nest,
+    Update,
+    joined_value,
+    neutral_value,
+    perfect_nest,
+    point_update,
+    stride_class,
+)
+from ..analysis.parallel_cost import SHARED_WORK, store_work
+from ..analysis.tiles import TileOptions, iterators_of, operands_of
 
 MOST_PIECES = 64
 """Pieces of a long reduction."""

@@ -26,15 +26,11 @@ from ....ir.scalar import Add, BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, rewrite, substitute
-from ...base import prim_func_pass
-from ..blocks.lower_init_block import REDUCTION
-from ..loops.nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
-from .chunk_loops import cut_loop, nested
-from .chunk_sizes import chunk_of
-from .epilogues import follow, tile_outermost
-from .tile_shape import tile_shape
-from .tile_walk import Walk, find_walk
-from .tiles import (
+from ...infra.passes import prim_func_pass
+from ..analysis.chunk_sizes import chunk_of
+from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
+from ..analysis.tile_shape import tile_shape
+from ..analysis.tiles import (
     Corner,
     Piece,
     TileOptions,
@@ -46,6 +42,10 @@ from .tiles import (
     operands_of,
     over_tiles,
 )
+from ..blocks.lower_init_block import REDUCTION
+from .chunk_loops import cut_loop, nested
+from .epilogues import follow, tile_outermost
+from .tile_walk import Walk, find_walk
 
 
 @dataclass(slots=True)

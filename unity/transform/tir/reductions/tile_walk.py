@@ -13,8 +13,8 @@ from ....ir.build import dtype_of, floordiv, floormod, int_imm, logical_and, lt
 from ....ir.expr import IntImm, Var
 from ....ir.stmt import Evaluate, For
 from ....ir.types import Expr, prim_type
-from ..loops.nests import Update, linear_step
-from .tiles import Corner, extent_of, iterators_of, operands_of
+from ..analysis.loop_nests import Update, linear_step
+from ..analysis.tiles import Corner, extent_of, iterators_of, operands_of
 
 GAIN = 1.1
 """How many more lanes must count for lines to be taken together."""

@@ -35,14 +35,20 @@ from ....ir.scalar import Add, BufferLoad, Mul
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, substitute
-from ...base import prim_func_pass
-from ..blocks.lower_init_block import REDUCTION
-from ..loops.nests import JOINS, Nest, Update, joined_value, neutral_value, perfect_nest, point_update, stride_class
-from .chunk_loops import cut_loop, nested
-from .chunk_sizes import chunk_of
-from .epilogues import follow, tile_outermost
-from .tile_shape import LATENCY, Machine
-from .tiles import (
+from ...infra.passes import prim_func_pass
+from ..analysis.chunk_sizes import chunk_of
+from ..analysis.loop_nests import (
+    JOINS,
+    Nest,
+    Update,
+    joined_value,
+    neutral_value,
+    perfect_nest,
+    point_update,
+    stride_class,
+)
+from ..analysis.tile_shape import LATENCY, Machine
+from ..analysis.tiles import (
     Corner,
     Piece,
     TileOptions,
@@ -54,6 +60,9 @@ from .tiles import (
     operands_of,
     over_tiles,
 )
+from ..blocks.lower_init_block import REDUCTION
+from .chunk_loops import cut_loop, nested
+from .epilogues import follow, tile_outermost
 
 _Make = Callable[[Corner, tuple[Expr, ...], Var], Stmt]
 """Statement of one output: (values of the loop variables, its place in the tile, lane)."""

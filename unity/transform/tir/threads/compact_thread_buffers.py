@@ -26,9 +26,9 @@ from ....ir.node import replace
 from ....ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, free_vars, used_vars
-from ...base import prim_func_pass
-from ..buffers.move_accesses import MoveAccesses
-from ..buffers.touched import Access, accesses_of, box, written_before_read
+from ...infra.passes import prim_func_pass
+from ..analysis.rebase_accesses import MoveAccesses
+from ..analysis.touched_regions import Access, accesses_of, box, written_before_read
 
 OWNED_BY = {
     "shared": ("blockIdx",),

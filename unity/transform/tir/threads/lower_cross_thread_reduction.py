@@ -19,8 +19,8 @@ from ....ir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore,
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import StatementRewriter, collect, free_vars
-from ...base import prim_func_pass
-from ..loops.nests import JOINS, joined_to, neutral_value
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import JOINS, joined_to, neutral_value
 
 
 class _Lower(StatementRewriter):

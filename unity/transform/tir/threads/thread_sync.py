@@ -36,7 +36,7 @@ from ....ir.stmt import (
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, free_vars, substitute
 from ....support.errors import Note, PassError
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 from .thread_accesses import Access, Accesses, Meetings
 
 SCOPES = ("shared", "shared.dyn", "warp")

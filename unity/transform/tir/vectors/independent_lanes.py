@@ -12,7 +12,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.stmt import For, Stmt
 from ....ir.walk import rewrite
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
 
 
 def _loop(loop: For) -> Stmt:

@@ -57,9 +57,9 @@ from ....ir.stmt import (
 )  # fmt: skip
 from ....ir.types import Expr, PrimType, prim_type
 from ....ir.walk import collect, fresh_copy, rewrite, substitute
-from ...base import prim_func_pass
+from ...infra.passes import prim_func_pass
+from ..analysis.loop_nests import PURE_CALLS
 from ..blocks.lower_opaque_block import _leaves
-from ..loops.nests import PURE_CALLS
 from .vector_masks import CannotVectorize, is_zero, masked
 
 

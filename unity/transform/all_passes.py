@@ -1,0 +1,9 @@
+"""Every pass of the house, loaded: importing this file fills ``PASSES`` (name to pass) for names in texts and for pages."""
+
+from ..support.late import import_all
+from . import default_schedule as rules, relax, tir
+from .infra.passes import PASSES
+
+import_all(relax, rules, tir)
+
+__all__ = ["PASSES"]

@@ -1,0 +1,127 @@
+"""Contractions on processors with tile registers (AMX): blocks of up to 32x32 outputs along the whole innermost reduction.
+
+The block, its operands' layout and its steps are those of one tensor intrinsic, so that only loops over blocks are left to order.
+Not here: contractions in vector registers (``matmul.py``). Invariant: the innermost reduction is whole tiles, else the
+rule does not apply; rows that fill no whole number of tiles, or are no neighbours (strided convolutions), are copied into a
+buffer where they do and are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir.expr import IntImm
+from ...ir.scalar import BufferLoad, IterVar
+from ...ir.walk import used_vars
+from ..tir.analysis.loop_nests import slope
+from .base import Machine
+from .contraction import Contraction, extent_of
+
+if TYPE_CHECKING:
+    from ..schedule import BlockRV, LoopRV, Schedule
+
+SIDE = 16
+"""Rows and columns of a tile."""
+LEAST = 7
+"""Rows from which on filling a tile up costs less than going without: tiles do eight times the work of dot products."""
+CACHED = 1 << 20
+"""Bytes of data rows that a core keeps near while it goes through the columns."""
+
+
+@dataclass(slots=True, frozen=True)
+class TileBlock:
+    """One block: its rows and columns, the neighbours along the reduction that lie side by side in the weights, and the steps of
+    the innermost reduction."""
+
+    kind: str
+    rows: int
+    columns: int
+    group: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        """The tensor intrinsic."""
+        return f"amx_{self.rows}x{self.columns}x{self.depth}_{self.kind}_local"
+
+
+KINDS = {
+    ("bfloat16", "bfloat16", "float32"): ("bf16bf16f32", 2),
+    ("uint8", "int8", "int32"): ("u8s8s32", 4),
+    ("int8", "int8", "int32"): ("s8s8s32", 4),
+}
+"""Types of data, weights and output: the kind, and the group."""
+
+
+def tile_block_of(what: Contraction, row: IterVar | None, machine: Machine) -> TileBlock | None:
+    """The block for a contraction; None where the machine has no tiles for its types, or its extents do not fill them."""
+    types = tuple([b.dtype.name for b in (what.data.buffer, what.weights.buffer, what.output)])
+    kind, group = KINDS.get(types, ("", 1))  # type: ignore[arg-type]
+    innermost, indices = what.reductions[-1], what.data.indices
+    depth, height, width = extent_of(innermost), extent_of(row) if row is not None else None, extent_of(what.columns)
+    contiguous = bool(indices) and indices[-1] is innermost.var and not what.data.buffer.strides
+    plain = len(what.weight_order) == len(what.weights.indices)
+    if f"amx_{kind}" not in machine.intrinsics or not contiguous or not plain:
+        return None
+    if row is None or depth is None or height is None or width is None or depth % (SIDE * group) or height < LEAST:
+        return None
+    if height % SIDE and row_step(what.data, row) is None:
+        return None
+    rows = 2 * SIDE if -(-height // SIDE) % 2 == 0 else SIDE
+    return TileBlock(kind, rows, SIDE if width <= SIDE else 2 * SIDE, group, depth)
+
+
+def row_step(data: BufferLoad, row: IterVar) -> tuple[int, int] | None:
+    """The axis of the data along which rows lie, and how far apart they are; None where they lie along several."""
+    axes = [k for k, e in enumerate(data.indices) if row.var in used_vars(e)]
+    step = slope(data.indices[axes[0]], row.var) if len(axes) == 1 else None
+    return (axes[0], step) if step is not None and step > 0 else None
+
+
+def schedule_tile_block(
+    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: IterVar, shape: TileBlock, lanes: int,
+    shared: bool,
+) -> LoopRV:  # fmt: skip
+    """Blocks outside, the other reductions around each, the intrinsic inside; the consumer on each block. The loop around it."""
+    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
+    j0, j1 = sch.split(loops[what.columns.var], [None, shape.columns])
+    i0, i1 = sch.split(loops[row.var], [None, shape.rows])
+    near = _rows_near(what, row, shape)
+    lines = [loops[axis.var] for axis in what.rows if axis is not row]
+    outer = [loops[axis.var] for axis in what.batch]
+    if near is not None:
+        i_far, i0 = sch.split(i0, [None, near])
+        outer.append(i_far)
+    outer += [j0, *lines, i0]
+    *around, depth = [loops[axis.var] for axis in what.reductions]
+    sch.reorder(*outer, *around, i1, j1, depth)
+    place: LoopRV = sch.fuse(*outer) if shared and len(outer) > 1 else outer[-1]
+    if shared:
+        sch.parallel(place)
+    sch.reverse_compute_at(after, place)
+    init = sch.decompose_reduction(block, around[0] if around else i1)
+    for part in (init, after):
+        last = sch.get_loops(part)[-1]
+        extent = sch.get(last).extent
+        if type(extent) is IntImm and extent.value > lanes:
+            middle, last = sch.split(last, [None, lanes])
+            sch.unroll(middle)
+        sch.vectorize(last)
+    sch.tensorize(i1, shape.name)
+    return place
+
+
+def _rows_near(what: Contraction, row: IterVar, shape: TileBlock) -> int | None:
+    """Blocks of rows that stay in cache together, a divisor of all; None where all do."""
+    height = extent_of(row)
+    assert height is not None
+    count = -(-height // shape.rows)
+    line = shape.depth * what.data.buffer.dtype.itemsize
+    most = max(1, CACHED // (line * shape.rows))
+    if count <= most:
+        return None
+    return max([n for n in range(1, most + 1) if count % n == 0])
+
+
+__all__ = ["TileBlock", "row_step", "schedule_tile_block", "tile_block_of"]

@@ -1,0 +1,163 @@
+"""schedule_default: the rules on every tensor program of a module, and the constants their programs take packed.
+
+Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same call of the scheduled program with ``w`` packed.
+``UNITY_EXPLAIN=1`` prints which rule took a program, or why none did.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace as replace_found
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...arith.cost import keep_cost
+from ...ir.build import const
+from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, op
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...ir.node import replace
+from ...ir.types import TensorType
+from ...ir.walk import collect, rewrite
+from ...support.options import bool_option
+from ..infra.constant_lifetime import replaced
+from ..infra.constant_provenance import derive, peek, recipe
+from ..infra.passes import PassContext, module_pass
+from .base import SCHEDULED, Machine, Rule, Scheduled, machine_in_use
+from .matmul import CONTRACTION
+from .packing import Packing
+from .read_packed import PackedRead, read_packed
+from .recurrent_matmul import REPEATED
+from .schedule_cache import remembered
+from .windows import WINDOWS
+
+RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS, REPEATED)
+"""In the order in which they are tried."""
+_CALL = op("R.call_dps")
+
+
+@dataclass(slots=True, frozen=True)
+class RuleOptions:
+    """``vector_bytes``, ``registers``: the machine to schedule for (0: the target's)."""
+
+    vector_bytes: int = 0
+    registers: int = 0
+
+    def machine(self) -> Machine:
+        """The machine."""
+        own = machine_in_use()
+        has = own.intrinsics if self.vector_bytes in (0, own.vector_bytes) else ()
+        return Machine(self.vector_bytes or own.vector_bytes, self.registers or own.registers, has)
+
+
+@module_pass(options=RuleOptions)
+def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
+    """Schedule tensor programs by rules."""
+    calls = _calls(mod)
+    machine = options.machine()
+    watched = PassContext.current().is_special or bool_option("UNITY_EXPLAIN")
+    made: dict[str, Scheduled] = {}
+    for name, fn in mod.prim_funcs().items():
+        if fn.attrs.get(SCHEDULED):
+            continue
+        constants = _constant_parameters(calls.get(name, []))
+        apply = partial(schedule_function, name, fn, constants, machine)
+        found = apply() if watched else remembered(fn, constants, machine, RULES, apply)
+        if found is not None:
+            made[name] = found
+    if not made:
+        return mod
+    changed: dict[str, Any] = {name: found.func for name, found in made.items()}
+    layouts = {name: found.packed for name, found in made.items() if found.packed}
+    if layouts:
+        readers = read_packed({n: changed.get(n, fn) for n, fn in mod.prim_funcs().items()}, calls, layouts)
+        changed |= {name: reader.func for name, reader in readers.items()}
+        packer = _Packer(layouts, readers)
+        for name, member in mod.functions.items():
+            if type(member) is Function:
+                changed[name] = rewrite(member, {Call: packer.call})
+    return mod.with_functions(changed)
+
+
+def schedule_function(name: str, fn: PrimFunc, constants: set[int], machine: Machine) -> Scheduled | None:
+    """The first rule that takes a program; None where none does."""
+    explain = bool_option("UNITY_EXPLAIN")
+    for rule in RULES:
+        found = rule.apply(fn, constants, machine)
+        if explain:
+            said = f"{rule.name}: {found.reason}" if isinstance(found, Scheduled) else f"not {rule.name}: {found}"
+            print(f"{name}: {said}", file=sys.stderr)
+        if isinstance(found, Scheduled):
+            return replace_found(found, func=keep_cost(found.func, fn))
+    return None
+
+
+def _calls(mod: IRModule) -> dict[str, list[tuple[Any, ...]]]:
+    """Arguments of every call of a tensor program from the graph; a program used otherwise has a call without arguments."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for member in mod.functions.values():
+        if type(member) is not Function:
+            continue
+        direct = 0
+        for call in collect(member, Call):
+            if call.op is _CALL and type(call.args[0]) is GlobalVar and type(call.args[1]) is Tuple:
+                found.setdefault(call.args[0].name, []).append(call.args[1].fields)
+                direct += 1
+        for other in collect(member, Call):
+            if other.op is not _CALL:
+                for part in (other.op, *other.args):
+                    if type(part) is GlobalVar:
+                        found.setdefault(part.name, []).append(())
+    return found
+
+
+def _constant_parameters(calls: list[tuple[Any, ...]]) -> set[int]:
+    """Positions that are constants at every call."""
+    if not calls:
+        return set()
+    return {k for k in range(len(calls[0])) if all([k < len(args) and type(args[k]) is Constant for args in calls])}
+
+
+@recipe("pack")
+def _pack(array: np.ndarray, *fields: Any) -> np.ndarray:
+    """A constant in another layout."""
+    return Packing(*fields).pack(array)
+
+
+class _Packer:
+    """Packs the constants of calls; one constant packed in one way is packed once."""
+
+    def __init__(self, layouts: Mapping[str, Mapping[int, Packing]], readers: Mapping[str, PackedRead]) -> None:
+        self.layouts = layouts
+        self.readers = readers
+        self.made: dict[tuple[Any, ...], Constant] = {}
+
+    def call(self, call: Call) -> Call:
+        """A call with its constants as the program takes them."""
+        target = call.args[0] if call.op is _CALL else None
+        name = target.name if type(target) is GlobalVar else ""
+        if name not in self.layouts and name not in self.readers:
+            return call
+        fields = list(call.args[1].fields)  # type: ignore[attr-defined]
+        made = {place: self.constant(fields[place], layout) for place, layout in self.layouts.get(name, {}).items()}
+        reader = self.readers.get(name)
+        made |= {place: self.constant(*form) for place, form in reader.forms.items()} if reader is not None else {}
+        for place, constant in made.items():
+            replaced(fields[place].data)
+            fields[place] = constant
+        return replace(call, args=(target, Tuple(tuple(fields)), *call.args[2:]))
+
+    def constant(self, node: Constant, layout: Packing) -> Constant:
+        """A constant in another layout."""
+        array = peek(node.data)
+        key = (node.data.data_ptr, array.shape, array.strides, array.dtype.str, layout)
+        found = self.made.get(key)
+        if found is None:
+            packed = derive("pack", node.data, *astuple(layout))
+            shape = ShapeExpr(tuple([const(n, "int64") for n in packed.shape]))
+            assert isinstance(node.ty, TensorType)
+            found = self.made[key] = Constant(packed, TensorType(shape, node.ty.dtype))
+        return found

@@ -1,0 +1,326 @@
+"""The rule for contractions: matrix products and channels-last convolutions as one register-tiled loop nest.
+
+A tile of rows x columns is accumulated in registers over the whole reduction; columns run in vectors; the operand that rows share
+is read from packed panels ``[columns / tile][reduction][tile]``, laid out at build where it is a constant. What consumes the
+result element by element runs on the tile. Source of the shape of the nest: Goto, van de Geijn, "Anatomy of high-performance
+matrix multiplication", ACM TOMS 34(3), 2008, without its cache blocking of the reduction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.expr import IntImm, Var
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.scalar import IterVar
+from ...ir.stmt import Block
+from ...ir.types import Expr
+from ...ir.walk import collect
+from ...support.errors import ScheduleError
+from ...support.late import late_function
+from ..tir.analysis.loop_nests import slope
+from ..tir.analysis.tile_shape import Machine as TileMachine, tile_shape
+from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
+from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of
+from .base import Machine, Rule, Scheduled, mark
+from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
+from .contraction import Contraction, contraction_of, extent_of, is_parameter
+from .dot_instructions import Dot, dot_of
+from .image_border import spread_copy
+from .packing import Packing
+from .padding import pad_to_tiles
+from .transposed_output import columns_last
+
+if TYPE_CHECKING:
+    from ..schedule import BlockRV, LoopRV, Schedule
+
+schedule_of = late_function("unity.transform.schedule", "Schedule")
+
+FUNC = "main"
+UNROLLED = 16
+"""Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
+PARALLEL_WORK = 1 << 18
+"""Multiply-adds from which on a program is shared between threads."""
+SHARED_TILES = 8
+"""Iterations that are enough for the threads of a small machine."""
+DEFAULT_ROWS = 64
+"""Rows assumed where their number is a symbol."""
+FULL_ROWS = 8
+"""Rows that fill a tile well."""
+DEEP = 128
+"""Steps of a reduction from which on transposing tiles costs little beside it."""
+NEAR = 1 << 18
+"""Bytes of weights that stay in a core's cache while it goes through the rows."""
+FETCHED = 3 << 18
+"""Most bytes of a panel of weights that is fetched while the panel before it is used: the second-level cache holds most of both."""
+PACKED_ROWS = 16
+"""Rows from which on an operand that is no constant is worth packing in the program."""
+
+
+def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """Schedule a program with one contraction, blocks before it, and at most one block after it."""
+    blocks = collect(fn.body, Block)
+    if len({b.name for b in blocks}) != len(blocks):
+        return "two blocks have one name"
+    found = [(b, contraction_of(b)) for b in blocks]
+    main = [c for _, c in found if isinstance(c, Contraction)]
+    turned = not main
+    if turned:
+        main = [c for b in blocks if isinstance(c := contraction_of(b, anywhere=True), Contraction)]
+    if len(main) != 1:
+        reasons = [c for b, c in found if isinstance(c, str) and b.init is not None]
+        return reasons[0] if reasons else "no contraction" if not main else "several contractions"
+    what = main[0]
+    lanes, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
+    if width is None or width < lanes:
+        return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
+    sch = _schedule_of(fn)
+    block = sch.get_block(what.block.name)
+    if _touched(sch, block):
+        return "its loops are scheduled already"
+    consumers = sch.get_consumers(block)
+    if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
+        return "several blocks consume the result"
+    after = sch.get(consumers[0]).name if consumers else None
+    then, refused = None, ""
+    if turned:
+        if is_parameter(fn, what.weights.buffer) not in constants or not _worth_turning(what, lanes):
+            return "vectors would not be contiguous in the output"
+        fn, then = columns_last(fn, what, after)
+        after = None
+        (what,) = [c for b in collect(fn.body, Block) if isinstance(c := contraction_of(b), Contraction)]
+    row = _row(what.rows, what.block.body.indices)  # type: ignore[attr-defined]
+    tiles = tile_block_of(what, row, machine) if then is None else None
+    units = [unit for unit in (tiles, dot_of(what, machine)) if unit is not None]
+    for unit in (*units, None):
+        try:
+            made = _schedule(fn, what, after, then, row, constants, machine, width, unit)
+        except ScheduleError as problem:
+            refused += f"; {unit.name if unit is not None else 'a step'} does not apply: {problem.message}"
+            continue
+        return replace(made, reason=made.reason + refused) if isinstance(made, Scheduled) else made + refused
+    return refused[2:]
+
+
+def _schedule_of(fn: PrimFunc) -> Schedule:
+    made: Schedule = schedule_of(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    return made
+
+
+def _touched(sch: Schedule, block: BlockRV) -> bool:
+    """Is a loop around the block anything but serial, or a binding more than a loop."""
+    loops = [sch.get(loop) for loop in sch.get_loops(block)]
+    variables = [loop.loop_var for loop in loops]
+    values = list(sch.get_sref(block).realize.iter_values)
+    return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
+
+
+def _schedule(
+    fn: PrimFunc,
+    what: Contraction,
+    after: str | None,
+    then: str | None,
+    row: IterVar | None,
+    constants: Collection[int],
+    machine: Machine,
+    width: int,
+    unit: Dot | TileBlock | None,
+) -> Scheduled | str:
+    lanes = machine.lanes(what.output.dtype.itemsize)
+    height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
+    rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
+    if isinstance(unit, TileBlock):
+        rows, vectors = unit.rows, unit.columns // lanes
+    if then is not None and width % lanes:
+        return "tiles that are transposed would not be whole"
+    if then is not None:
+        whole = max([v for v in range(1, vectors + 1) if width // lanes % v == 0])
+        rows, vectors = tile_shape(height, whole * lanes, TileMachine(lanes, machine.registers - 6))
+        vectors = vectors if width // lanes % vectors == 0 else 1
+    weights = is_parameter(fn, what.weights.buffer)
+    constant = weights is not None and weights in constants
+    layout = _layout(what, vectors * lanes) if constant or height >= PACKED_ROWS else None
+    unit = unit if layout is not None else None
+    if layout is not None and unit is not None:
+        layout = replace(layout, group=unit.group)
+    if layout is None and slope(what.weights.indices[-1], what.columns.var) != 1:
+        return "columns are not contiguous in an operand that is not packed"
+    if layout is None and width % (vectors * lanes):
+        return "columns that are not packed do not fill the last tile"
+    padded = pad_to_tiles(fn, what, after, row, rows, layout, constant, isinstance(unit, TileBlock))
+    sch = _schedule_of(padded.func)
+    block = sch.get_block(what.block.name)
+    consumer = sch.get_block(padded.after)
+    borders = [border for border in sch.get_producers(block) if sch.get(border).name != padded.copy]
+    if isinstance(unit, TileBlock):
+        assert row is not None
+        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _work(what) >= PARALLEL_WORK)
+    else:
+        place = _tile(sch, block, consumer, what, row, rows, vectors, lanes, unit)
+    if then is not None:
+        _turn(sch, sch.get_block(then), sch.get_block(padded.after), place, rows)
+    for border in borders:
+        spread_copy(sch, border, lanes)
+    if padded.copy is not None:
+        *_, lane = sch.get_loops(sch.get_block(padded.copy))
+        sch.vectorize(lane)
+    said = "not packed" if layout is None else "packed at build" if constant else "packed"
+    packed = {weights: layout} if constant and layout is not None and weights is not None else {}
+    said += f", {unit.name}" if unit is not None else ""
+    return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+
+
+def _row(axes: tuple[IterVar, ...], indices: tuple[Expr, ...]) -> IterVar | None:
+    """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
+    return max(
+        axes,
+        key=lambda axis: (min(extent_of(axis) or DEFAULT_ROWS, FULL_ROWS), _place(axis.var, indices)),
+        default=None,
+    )
+
+
+def _place(var: Var, indices: tuple[Expr, ...]) -> int:
+    return next((k for k, e in enumerate(indices) if e is var), -1)
+
+
+def _layout(what: Contraction, tile: int) -> Packing | None:
+    """Panels of the weights, where each of their axes is an iterator."""
+    if len(what.weight_order) != len(what.weights.indices):
+        return None
+    order = {var: k for k, var in enumerate(what.weight_order)}
+    outer, inner = [order[axis.var] for axis in what.batch], [order[axis.var] for axis in what.reductions]
+    return Packing(tuple(outer), order[what.columns.var], tuple(inner), tile)
+
+
+def _tile(
+    sch: Schedule, block: BlockRV, after: BlockRV, what: Contraction, row: Any, rows: int, vectors: int, lanes: int,
+    dot: Dot | None,
+) -> LoopRV:  # fmt: skip
+    """Tiles outside, the reduction inside them in chunks, the tile unrolled and in vectors (or in dot products of groups of the
+    reduction); the consumer on each tile. The loop around each tile."""
+    loops = dict(zip([axis.var for axis in what.block.iter_vars], sch.get_loops(block)))
+    j0, j1, j2 = sch.split(loops[what.columns.var], [None, vectors, lanes])
+    lines = [loops[axis.var] for axis in what.rows if axis is not row]
+    inner: list[LoopRV] = []
+    if row is not None:
+        i0, i1 = sch.split(loops[row.var], [None, rows])
+        lines.append(i0)
+        inner.append(i1)
+    outer = [loops[axis.var] for axis in what.batch]
+    outer += [*lines, j0] if _weights_near(what) else [j0, *lines]
+    steps = [loops[axis.var] for axis in what.reductions]
+    unrolled: list[LoopRV] = []
+    grouped: list[LoopRV] = []
+    if dot is not None:
+        steps[-1], k2 = sch.split(steps[-1], [None, dot.group])
+        grouped.append(k2)
+    chunks, steps = cut_into_chunks(sch, steps) if wants_chunks(what) else ([], steps)
+    written = next((n for n in (4, 2) if rows * vectors * n <= UNROLLED), 1)
+    innermost = sch.get(steps[-1])
+    extent = innermost.extent.value if type(innermost.extent) is IntImm and not innermost.annotations else 0
+    if written > 1 and extent % written == 0 and extent > written:
+        steps[-1], k1 = sch.split(steps[-1], [None, written])
+        unrolled.append(k1)
+    sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
+    panels = outer[-1] is not j0 and _depth(what) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
+    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _work(what) >= PARALLEL_WORK else outer[-1]
+    sch.reverse_compute_at(after, place)
+    if chunks:
+        on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
+    else:
+        on_tile = [sch.decompose_reduction(block, steps[0])]
+    for loop in (*unrolled, *inner, j1):
+        sch.unroll(loop)
+    if dot is None:
+        sch.vectorize(j2)
+    for part in on_tile:
+        *others, last = sch.get_loops(part)[-2 - len(inner) :]
+        sch.vectorize(last)
+        for loop in others:
+            sch.unroll(loop)
+    if dot is not None:
+        sch.tensorize(j2, dot.name)
+    _consume(sch, after, place, lanes)
+    return place
+
+
+def _weights_near(what: Contraction) -> bool:
+    """Do the weights stay in cache beside more rows than columns: then rows go outside, so that each is read once, and threads keep
+    to their rows from one program to the next."""
+    extents = [extent_of(axis) for axis in (*what.rows, what.columns, *what.reductions)]
+    if None in extents:
+        return False
+    rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
+    columns = extent_of(what.columns) or 1
+    return rows > columns and columns * _depth(what) * what.weights.buffer.dtype.itemsize <= NEAR
+
+
+def _depth(what: Contraction) -> int:
+    """Steps of the reductions; symbols count as one."""
+    return math.prod([extent_of(axis) or 1 for axis in what.reductions])
+
+
+def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
+    """What transposes a tile follows it: rows of the tile are neighbours in its output."""
+    sch.set_scope(copy, 0, "local")
+    sch.reverse_compute_at(then, place)
+    *_, last = sch.get_loops(then)
+    extent = sch.get(last).extent
+    if type(extent) is IntImm and extent.value <= rows:
+        sch.unroll(last)
+
+
+def _worth_turning(what: Contraction, lanes: int) -> bool:
+    """Is the reduction long beside the transposition, and its output's last axis short or not contiguous in the data."""
+    steps = 1
+    for axis in what.reductions:
+        steps *= extent_of(axis) or 1
+    last = what.block.body.indices[-1]  # type: ignore[attr-defined]
+    line = next((extent_of(axis) for axis in what.rows if axis.var is last), None)
+    return steps >= DEEP and line is not None and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
+
+
+def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
+    """Share loops over tiles between threads; returns the innermost. Loops of symbolic extent stay by themselves (nothing could be
+    proved of a fused one): those before them are shared where they are enough, else the first of them is. The first ``panels``
+    loops go over panels of weights, the others over tiles that read one: where the loops allow, panels are fetched ahead."""
+    extents = [sch.get(loop).extent for loop in outer]
+    fixed = [e.value if type(e) is IntImm else 0 for e in extents]
+    count = fixed.index(0) if 0 in fixed else len(outer)
+    first = sch.fuse(*outer[:count]) if count > 1 else outer[0]
+    enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= SHARED_TILES)
+    sch.parallel(first if enough else outer[count])
+    tiles = math.prod(fixed[panels:count])
+    if 0 < panels <= count and (tiles > 1 or count < len(outer)):
+        sch.annotate(first, SOFTWARE_PREFETCH_PANEL, tiles)
+    return first if count == len(outer) else outer[-1]
+
+
+def _work(what: Contraction) -> int:
+    work = 1
+    for axis in what.block.iter_vars:
+        work *= extent_of(axis) or DEFAULT_ROWS
+    return work
+
+
+def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:
+    """The consumer on a tile: its last loop in vectors, the others of the tile unrolled."""
+    around = sch.get_loops(after)
+    mine = around[[sch.get(loop) for loop in around].index(sch.get(place)) + 1 :]
+    if not mine:
+        return
+    *others, last = mine
+    extent = sch.get(last).extent
+    if type(extent) is IntImm and extent.value > lanes:
+        middle, last = sch.split(last, [None, lanes])
+        sch.unroll(middle)
+    sch.vectorize(last)
+    for loop in others:
+        sch.unroll(loop)
+
+
+CONTRACTION = Rule("contraction", schedule_contraction)

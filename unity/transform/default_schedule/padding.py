@@ -1,0 +1,294 @@
+"""A contraction on whole tiles: rows and columns rounded up, its result in a buffer of its own, its weights in panels.
+
+Rewrite: ``C[i, j] += A[i, k] * B[k, j]`` over M x N -> the same over M' x N' (multiples of the tile) into ``C_tile``, reading
+``A[min(i, M - 1), k]`` and ``B_packed[j // tile, k, j % tile]`` (zero beyond N); ``C`` is computed from ``C_tile`` over M x N by
+the block that consumed ``C``, or by a copy. Values beyond M x N are computed from real elements and never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...arith import Analyzer
+from ...ir.buffer import Buffer, Range
+from ...ir.build import add, const, dtype_of, floordiv, floormod, if_then_else, lt, minimum, mul, sub
+from ...ir.expr import Var
+from ...ir.function import PrimFunc
+from ...ir.node import replace
+from ...ir.scalar import BufferLoad, IterVar
+from ...ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ...ir.types import Expr, PointerType, prim_type
+from ...ir.walk import rewrite, substitute
+from .amx_tiles import row_step
+from .contraction import Contraction, is_parameter
+from .packing import Packing, block_name
+
+TRUE = const(True)
+
+
+@dataclass(slots=True, frozen=True)
+class Padded:
+    """The program on whole tiles; ``after`` names the block that computes the result from the tile, ``copy`` the one that fills
+    the panels (None where the weights come packed or stay as they are)."""
+
+    func: PrimFunc
+    after: str
+    copy: str | None
+
+
+def pad_to_tiles(
+    fn: PrimFunc,
+    what: Contraction,
+    after: str | None,
+    row: IterVar | None,
+    rows: int,
+    layout: Packing | None,
+    constant: bool,
+    whole_rows: bool = False,
+) -> Padded:
+    """Round a contraction up to tiles. ``layout`` packs the weights; with ``constant`` the parameter itself comes packed.
+
+    Rows beyond the last repeat it; with ``whole_rows`` (rows lie along one axis of the data) they are read from a copy of the data
+    with as much behind that axis, so that tiles of rows are regular in memory; so are rows that are not neighbours.
+    """
+    tile_buffer = make_buffer(f"{what.output.name}_tile", what.output, _rounded_shape(what, row, rows, layout), "local")
+    panels = _panels(what, layout)
+    clamp = _clamp(what, row, rows, layout)
+    lines = _Lines.of(what, row, rows) if row is not None and whole_rows and (clamp or _strided(what, row)) else None
+    nest = _nest(what, row, rows, layout, tile_buffer, panels, clamp, lines)
+    statements = list(fn.body.stmts) if type(fn.body) is SeqStmt else [fn.body]
+    made: list[Stmt] = []
+    copy = None
+    buffer_map = fn.buffer_map
+    for stmt in statements:
+        if block_name(stmt) != what.block.name:
+            made.append(stmt)
+            continue
+        if panels is not None and layout is not None:
+            if constant:
+                place = is_parameter(fn, what.weights.buffer)
+                assert place is not None
+                buffer_map = {**buffer_map, fn.params[place]: panels}
+            else:
+                copy = f"{panels.name}"
+                made.append(_copy(what, layout, panels))
+        if lines is not None:
+            made.append(lines.fill())
+        made.append(nest)
+        if after is None:
+            made.append(_copy_out(what, tile_buffer, f"{what.output.name}_out"))
+    if after is not None:
+        made = [_reading(stmt, what.output, tile_buffer) for stmt in made if not _allocates(stmt, what.output)]
+    own = [tile_buffer] if constant or panels is None else [tile_buffer, panels]
+    own += [lines.copy] if lines is not None else []
+    body = seq(*[AllocBuffer(b) for b in own], *made)
+    return Padded(replace(fn, buffer_map=buffer_map, body=body), after or f"{what.output.name}_out", copy)
+
+
+def make_buffer(name: str, like: Buffer, shape: Sequence[Expr], scope: str) -> Buffer:
+    """A new buffer of the element type of another."""
+    return Buffer(Var(name, PointerType(prim_type(like.dtype), scope)), like.dtype, tuple(shape), name=name)
+
+
+def _pieces(extent: Expr, size: int) -> Expr:
+    dtype = dtype_of(extent)
+    return Analyzer().simplify(floordiv(add(extent, const(size - 1, dtype)), const(size, dtype)))
+
+
+def _round_up(extent: Expr, size: int) -> Expr:
+    return Analyzer().simplify(mul(_pieces(extent, size), const(size, dtype_of(extent))))
+
+
+def _strided(what: Contraction, row: IterVar) -> bool:
+    found = row_step(what.data, row)
+    return found is not None and found[1] > 1
+
+
+def _extent(what: Contraction, axis: IterVar, row: IterVar | None, rows: int, layout: Packing | None) -> Expr:
+    assert axis.dom is not None
+    if axis is row:
+        return _round_up(axis.dom.extent, rows)
+    return _round_up(axis.dom.extent, layout.block) if axis is what.columns and layout is not None else axis.dom.extent
+
+
+def _rounded_shape(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> list[Expr]:
+    axes = {axis.var: axis for axis in what.block.iter_vars}
+    store = what.block.body
+    assert type(store) is BufferStore
+    return [
+        _extent(what, axes[e], row, rows, layout) if isinstance(e, Var) else n
+        for e, n in zip(store.indices, what.output.shape)
+    ]
+
+
+def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
+    if layout is None:
+        return None
+    shape = what.weights.buffer.shape
+    columns = shape[layout.columns]
+    blocks = floordiv(_round_up(columns, layout.block), const(layout.block, dtype_of(columns)))
+    inner, tail = [shape[k] for k in layout.inner], [const(layout.block, dtype_of(columns))]
+    if layout.group > 1:
+        group = const(layout.group, dtype_of(inner[-1]))
+        inner[-1] = Analyzer().simplify(floordiv(inner[-1], group))
+        tail.append(group)
+    sizes = (*[shape[k] for k in layout.outer], Analyzer().simplify(blocks), *inner, *tail)
+    return make_buffer(f"{what.weights.buffer.name}_packed", what.weights.buffer, sizes, "global")
+
+
+def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
+    """What stands for the row variable where tiles reach beyond the last row; empty where none does."""
+    if row is None or row.dom is None:
+        return {}
+    if Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.dom.extent):
+        return {}
+    return {row.var: minimum(row.var, sub(row.dom.extent, const(1, dtype_of(row.var))))}
+
+
+@dataclass(slots=True, frozen=True)
+class _Lines:
+    """A copy of the data in which rows are neighbours and those that fill the last tile exist. Rows lie along ``axis`` of the
+    data, ``step`` apart: with a step beyond one the copy has an axis of that length before it, for the elements in between."""
+
+    data: Buffer
+    copy: Buffer
+    row: IterVar
+    axis: int
+    step: int
+
+    @classmethod
+    def of(cls, what: Contraction, row: IterVar, rows: int) -> _Lines:
+        """The copy for tiles of ``rows``."""
+        data, found = what.data.buffer, row_step(what.data, row)
+        assert row.dom is not None and found is not None, "tiles take rows along one axis"
+        axis, step = found
+        extent = row.dom.extent
+        more = mul(sub(_round_up(extent, rows), extent), const(step, dtype_of(extent)))
+        long = Analyzer().simplify(add(data.shape[axis], more))
+        parts = [long] if step == 1 else [const(step, dtype_of(long)), _pieces(long, step)]
+        shape = (*data.shape[:axis], *parts, *data.shape[axis + 1 :])
+        return cls(data, make_buffer(f"{data.name}_rows", data, shape, "global"), row, axis, step)
+
+    def load(self, node: BufferLoad) -> BufferLoad:
+        """The same element of the copy."""
+        before, index, behind = node.indices[: self.axis], node.indices[self.axis], node.indices[self.axis + 1 :]
+        parts = [index]
+        if self.step > 1:
+            step = const(self.step, dtype_of(index))
+            rest = Analyzer().simplify(substitute(index, {self.row.var: const(0, dtype_of(self.row.var))}))
+            parts = [floormod(rest, step), add(self.row.var, floordiv(rest, step))]
+        return BufferLoad(self.copy, (*before, *parts, *behind), node.ty)
+
+    def fill(self) -> Stmt:
+        """The nest that makes the copy: what lies beyond the data is the last of the axis."""
+        axes = output_axes(self.copy)
+        cell: tuple[Expr, ...] = tuple([axis.var for axis in axes])
+        place, count = cell[self.axis], 1
+        if self.step > 1:
+            place, count = add(mul(cell[self.axis + 1], const(self.step, dtype_of(place))), place), 2
+        last = sub(self.data.shape[self.axis], const(1, dtype_of(self.data.shape[self.axis])))
+        source = (*cell[: self.axis], minimum(place, last), *cell[self.axis + count :])
+        return point_nest(
+            self.copy.name,
+            axes,
+            BufferStore(self.copy, BufferLoad(self.data, source, prim_type(self.copy.dtype)), cell),
+        )
+
+
+def _nest(
+    what: Contraction, row: IterVar | None, rows: int, layout: Packing | None, tile: Buffer, panels: Buffer | None,
+    clamp: dict[Var, Expr], lines: _Lines | None,
+) -> Stmt:  # fmt: skip
+    """The contraction over whole tiles."""
+    axes = []
+    for axis in what.block.iter_vars:
+        extent = _extent(what, axis, row, rows, layout)
+        axes.append(IterVar(axis.var, Range(const(0, dtype_of(axis.var)), extent), axis.kind))
+
+    def load(node: BufferLoad) -> BufferLoad:
+        if node.buffer is what.weights.buffer and panels is not None and layout is not None:
+            return BufferLoad(panels, layout.indices(node.indices), node.ty)
+        if node.buffer is what.data.buffer and lines is not None:
+            return lines.load(node)
+        if node.buffer is what.data.buffer and clamp:
+            return BufferLoad(node.buffer, tuple([substitute(e, clamp) for e in node.indices]), node.ty)
+        return node
+
+    moved = {what.output: tile, what.output.data: tile.data}
+    body = substitute(rewrite(what.block.body, {BufferLoad: load}), moved)
+    assert what.block.init is not None
+    init = substitute(what.block.init, moved)
+    block = Block(tuple(axes), None, None, (), (), {}, what.block.name, body, init)
+    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
+    stmt: Stmt = BlockRealize(tuple([var for var, _ in loops]), TRUE, block)
+    for var, axis in reversed(loops):
+        assert axis.dom is not None
+        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
+    return stmt
+
+
+def point_nest(name: str, axes: Sequence[IterVar], store: BufferStore) -> Stmt:
+    """Loops of the iterators' own extents around a block of one store."""
+    loops = [(Var(axis.var.name, axis.var.ty), axis) for axis in axes]
+    stmt: Stmt = BlockRealize(
+        tuple([v for v, _ in loops]), TRUE, Block(tuple(axes), None, None, (), (), {}, name, store)
+    )
+    for var, axis in reversed(loops):
+        assert axis.dom is not None
+        stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
+    return stmt
+
+
+def _axis(name: str, extent: Expr) -> IterVar:
+    dtype = dtype_of(extent)
+    return IterVar(Var(name, prim_type(dtype)), Range(const(0, dtype), extent), "S")
+
+
+def _copy(what: Contraction, layout: Packing, panels: Buffer) -> Stmt:
+    """Fill the panels: loops in their order, the columns of a panel innermost."""
+    source = what.weights.buffer
+    axes = [_axis(f"p{k}", n) for k, n in enumerate(panels.shape)]
+    cell: list[Expr] = [const(0, dtype_of(n)) for n in source.shape]
+    outer, block, inner, lane = _parts(axes, layout)
+    for axis, k in zip((*outer, *inner), (*layout.outer, *layout.inner)):
+        cell[k] = axis.var
+    if layout.group > 1:
+        depth = layout.inner[-1]
+        cell[depth] = add(mul(cell[depth], const(layout.group, dtype_of(cell[depth]))), axes[-1].var)
+    column = add(mul(block.var, const(layout.block, dtype_of(block.var))), lane.var)
+    cell[layout.columns] = column
+    value: Expr = BufferLoad(source, tuple(cell), prim_type(source.dtype))
+    inside = lt(column, source.shape[layout.columns])
+    if not Analyzer().can_prove_equal(
+        _round_up(source.shape[layout.columns], layout.block), source.shape[layout.columns]
+    ):
+        value = if_then_else(inside, value, const(0, source.dtype))
+    return point_nest(panels.name, axes, BufferStore(panels, value, tuple([axis.var for axis in axes])))
+
+
+def _parts(axes: Sequence[IterVar], layout: Packing) -> tuple[list[IterVar], IterVar, list[IterVar], IterVar]:
+    count, last = len(layout.outer), -1 if layout.group == 1 else -2
+    return list(axes[:count]), axes[count], list(axes[count + 1 : last]), axes[last]
+
+
+def output_axes(output: Buffer) -> list[IterVar]:
+    """An iterator for each axis of a buffer."""
+    return [_axis(f"o{k}", n) for k, n in enumerate(output.shape)]
+
+
+def _copy_out(what: Contraction, tile: Buffer, name: str) -> Stmt:
+    """The result out of the tile buffer."""
+    axes = output_axes(what.output)
+    cell = tuple([axis.var for axis in axes])
+    return point_nest(name, axes, BufferStore(what.output, BufferLoad(tile, cell, prim_type(tile.dtype)), cell))
+
+
+def _allocates(stmt: Stmt, buffer: Buffer) -> bool:
+    return type(stmt) is AllocBuffer and stmt.buffer is buffer
+
+
+def _reading(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """A statement that reads ``new`` for ``old``."""
+    made: Stmt = substitute(stmt, {old: new, old.data: new.data})
+    return made

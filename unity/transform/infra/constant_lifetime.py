@@ -1,0 +1,123 @@
+"""Constants that only a build reads: their memory goes back as soon as a pass has replaced the last place that reads them.
+
+What ``fold_constant`` computes belongs to the build; a build with ``discard_parameters`` owns the constants of its module too. A
+pass that puts another constant in the place of one says so with ``replaced``. Invariant: a constant goes only when no place of the
+module being rewritten reads it; a place visited less often than it is counted is left to ``sweep``, which looks at what is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+from ...ffi.discard import discard
+from ...ffi.tensor import Tensor
+from ...ir.expr import Constant
+from ...ir.function import Function
+from ...ir.module import IRModule
+from ...ir.node import Node
+from ...ir.walk import collect
+
+
+def module_constants(mod: IRModule) -> list[Tensor]:
+    """Tensors of the constants in a module's graph functions."""
+    return [c.data for fn in mod.graph_functions().values() for c in collect(fn, Constant)]
+
+
+class Releases:
+    """The constants one build owns. ``released`` is called with a tensor before its memory goes."""
+
+    def __init__(self, owned: Iterable[Tensor] = (), released: Callable[[Tensor], None] | None = None) -> None:
+        self._owned: WeakSet[Tensor] = WeakSet(owned)
+        self._released = released
+        self._module: IRModule | None = None
+        self._places: Counter[int] | None = None
+
+    @contextmanager
+    def watching(self, mod: IRModule) -> Iterator[None]:
+        """Inside, one pass rewrites ``mod``, which nobody reads afterwards."""
+        token = _CURRENT.set(self)
+        self._module, self._places = mod, None
+        try:
+            yield
+        finally:
+            self._module = self._places = None
+            _CURRENT.reset(token)
+
+    def own(self, made: Tensor) -> None:
+        """A tensor that was made during the build, for its module alone."""
+        self._owned.add(made)
+
+    def owns(self, tensor: Tensor) -> bool:
+        """Does the build decide over this tensor?"""
+        return tensor in self._owned
+
+    def replaced(self, read: Tensor) -> None:
+        """One place reads another constant now."""
+        if read not in self._owned or self._module is None:
+            return
+        if self._places is None:
+            self._places = places(self._module)
+        self._places[id(read)] -= 1
+        if self._places[id(read)] == 0:
+            self._release(read)
+
+    def sweep(self, kept: Iterable[Tensor]) -> None:
+        """The build is done and reads these alone: all others go."""
+        left = {id(tensor) for tensor in kept}
+        for tensor in [t for t in self._owned if id(t) not in left]:
+            self._release(tensor)
+
+    def _release(self, tensor: Tensor) -> None:
+        self._owned.discard(tensor)
+        if self._released is not None:
+            self._released(tensor)
+        discard(tensor)
+
+
+_CURRENT: ContextVar[Releases | None] = ContextVar("releases", default=None)
+
+
+def own(made: Tensor) -> None:
+    """Tell the build around this pass, if any, that a constant was made which nobody else reads."""
+    current = _CURRENT.get()
+    if current is not None:
+        current.own(made)
+
+
+def owned(tensor: Tensor) -> bool:
+    """Does the memory of a constant go when nothing reads it any more?"""
+    current = _CURRENT.get()
+    return current is not None and current.owns(tensor)
+
+
+def replaced(read: Tensor) -> None:
+    """Tell the build around this pass, if any, that one place which read a constant reads another one now."""
+    current = _CURRENT.get()
+    if current is not None:
+        current.replaced(read)
+
+
+def places(mod: IRModule) -> Counter[int]:
+    """How many places of the graph functions hold each constant, by the identity of its tensor; a shared node for each place."""
+    found: Counter[int] = Counter()
+    for fn in mod.functions.values():
+        stack: list[Any] = [fn.body] if type(fn) is Function else []
+        while stack:
+            node = stack.pop()
+            if type(node) is Constant:
+                found[id(node.data)] += 1
+            elif isinstance(node, Node):
+                stack += [getattr(node, name) for name, _ in node.walked if name != "ty"]
+            elif type(node) is tuple:
+                stack += node
+            elif type(node) is dict:
+                stack += node.values()
+    return found
+
+
+__all__ = ["Releases", "module_constants", "own", "owned", "places", "replaced"]

@@ -1,0 +1,189 @@
+"""What is around passes when they run: instruments, and which passes are left out. Not here: passes, pipelines (``base.py``).
+
+Invariant: without a context entered by ``with``, the environment's options decide.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...ir.module import IRModule
+from ...ir.verify import verify
+from ...support.deep import deep_recursion
+from ...support.errors import PassError, UnityError
+from ...support.late import late_function, load
+from ...support.options import bool_option, int_option, str_option
+from .instruments import (
+    DumpInstrument,
+    Instrument,
+    PrintInstrument,
+    TimeInstrument,
+    VerifyInstrument,
+    internal_error,
+)  # fmt: skip
+from .tvm_names import TVM_NAMES
+
+if TYPE_CHECKING:
+    from .passes import Pass
+
+PASSES: dict[str, Pass] = {}
+"""Every pass by name."""
+
+_check_from_options = late_function("unity.transform.validation.translation_validation", "check_from_options")
+
+
+def _default_instruments() -> tuple[Instrument, ...]:
+    found: list[Instrument] = []
+    if int_option("UNITY_VERIFY") >= 2:
+        found.append(VerifyInstrument(verify))
+    if folder := str_option("UNITY_DUMP"):
+        found.append(_DUMPS.setdefault(folder, DumpInstrument(Path(folder))))
+    if name := str_option("UNITY_PRINT"):
+        found.append(PrintInstrument(name))
+    if bool_option("UNITY_TIME"):
+        found.append(TimeInstrument(show=True))
+    if bool_option("UNITY_CHECK"):
+        found.append(_check_from_options())
+    return tuple(found)
+
+
+_DUMPS: dict[str, DumpInstrument] = {}
+"""One dump per folder, so that the numbers go on over all pipelines of a process."""
+
+
+def own_name(name: str) -> str:
+    """Our name of a pass that may be given by TVM's ("FuseOps")."""
+    return TVM_NAMES.get(name.removeprefix("relax."), name).split()[0]
+
+
+class _Entered(threading.local):
+    """Contexts entered by ``with``, of this thread."""
+
+    def __init__(self) -> None:
+        self.contexts: list[PassContext] = []
+
+
+_ENTERED = _Entered()
+
+
+class PassContext:
+    """Instruments around passes: ``with PassContext(TimeInstrument()): ...``. Without one, the options decide.
+
+    As in TVM: ``disabled_pass`` names passes that do not run, ``required_pass`` passes that run whatever their ``opt_level``,
+    others run up to the context's ``opt_level``; ``instruments=[...]`` adds to the instruments in place.
+    """
+
+    def __init__(
+        self,
+        *watching: Instrument,
+        opt_level: int = 2,
+        required_pass: Collection[str] = (),
+        disabled_pass: Collection[str] = (),
+        instruments: Sequence[Instrument] = (),
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises PassError E502 for an unknown name, E692 for a configuration."""
+        if config:
+            raise PassError(
+                "E692", f"a PassContext has no configuration, got {', '.join(config)}",
+                help="options of passes: with_options; of the package: the environment, see docs/options.md",
+            )  # fmt: skip
+        self.instruments: Sequence[Instrument] = (*watching, *instruments)
+        self._new: list[Instrument] = []
+        """Those no context around has."""
+        self.opt_level = opt_level
+        self.required, self.disabled = [frozenset(map(own_name, n)) for n in (required_pass, disabled_pass)]
+        named = self.required | self.disabled
+        if not named <= PASSES.keys():
+            load("passes")
+        for name in sorted(named - PASSES.keys()):
+            raise PassError("E502", f"no pass {name!r}", help=f"passes are: {', '.join(sorted(PASSES))}")
+
+    @property
+    def is_special(self) -> bool:
+        """Does it watch passes, or leave some out?"""
+        return bool(self.instruments or self.required or self.disabled) or self.opt_level != 2
+
+    def enables(self, step: Pass) -> bool:
+        """Does a pass run here, as far as its name and level go?"""
+        return step.name not in self.disabled and (step.name in self.required or step.opt_level <= self.opt_level)
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context, else one made from the environment options."""
+        stack = _ENTERED.contexts
+        return stack[-1] if stack else PassContext(*_default_instruments())
+
+    def __enter__(self) -> PassContext:
+        around = {id(i) for context in _ENTERED.contexts for i in context.instruments}
+        self._new = [i for i in self.instruments if id(i) not in around]
+        _ENTERED.contexts.append(self)
+        for instrument in self._new:
+            instrument.enter_pass_ctx()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _ENTERED.contexts.remove(self)
+        for instrument in self._new:
+            instrument.exit_pass_ctx()
+
+    def run(self, step: Pass, mod: IRModule) -> IRModule:
+        """Run one pass, where nothing here leaves it out.
+
+        An error that is not a UnityError becomes an InternalError E903 naming the pass. Raises PassError E690 for what is no
+        module.
+        """
+        if not isinstance(mod, IRModule):
+            raise PassError(
+                "E690", f"pass {step.name} takes an IRModule, got {type(mod).__name__}",
+                help="unity.IRModule.from_expr(func) makes a module of a function",
+            )  # fmt: skip
+        if not self.enables(step) or not all([i.should_run(step, mod) for i in self.instruments]):
+            return mod
+        for instrument in self.instruments:
+            instrument.before(step, mod)
+        start = time.perf_counter()
+        try:
+            with deep_recursion():
+                result = step.apply(mod)
+        except UnityError:
+            self._failed(step, mod)
+            raise
+        except Exception as error:  # the one place where any failure inside a pass gets the pass's name
+            self._failed(step, mod)
+            raise internal_error(
+                "E903", f"pass {step.name} failed: {type(error).__name__}: {error}", mod, step
+            ) from error
+        seconds = time.perf_counter() - start
+        for instrument in self.instruments:
+            instrument.after(step, mod, result, seconds)
+        return result
+
+    def _failed(self, step: Pass, mod: IRModule) -> None:
+        for instrument in self.instruments:
+            instrument.failed(step, mod)
+
+
+def watched_by(*more: Instrument) -> PassContext:
+    """The context in force with more instruments."""
+    outer = PassContext.current()
+    return PassContext(
+        *outer.instruments, *more,
+        opt_level=outer.opt_level, required_pass=outer.required, disabled_pass=outer.disabled,
+    )  # fmt: skip
+
+
+@contextmanager
+def traced_passes() -> Iterator[TimeInstrument]:
+    """Collect the seconds of the passes run inside."""
+    timer = TimeInstrument()
+    with watched_by(timer):
+        yield timer
+
+
+__all__ = ["PASSES", "PassContext", "own_name", "traced_passes", "watched_by"]

@@ -1,9 +1,0 @@
-"""Every pass of the house, loaded: importing this file fills ``PASSES`` (name to pass) for names in texts and for pages."""
-
-from ..support.late import import_all
-from . import relax, rules, tir
-from .base import PASSES
-
-import_all(relax, rules, tir)
-
-__all__ = ["PASSES"]

@@ -1,0 +1,1 @@
+"""Questions about graph functions that several passes ask. Nothing here is a pass."""

@@ -1,0 +1,236 @@
+"""Signatures of private graph functions are cleaned together with their calls.
+
+``expand_tuple_arguments``: a parameter that is a tuple becomes its fields. ``remove_unused_parameters``: parameters the body
+does not need go. ``remove_unused_outputs``: fields of a returned tuple that no call reads go. A function that is used otherwise
+than by a direct call (as a value, in a closure) stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....ir.analysis.use import bindings
+from ....ir.binders import bound_symbols
+from ....ir.expr import Call, DataflowVar, GlobalVar, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.function import Function, has_global_symbol, seq_body
+from ....ir.module import IRModule
+from ....ir.node import replace
+from ....ir.types import Expr, TupleType
+from ....ir.walk import Rewriter, children, free_vars
+from ...infra.passes import module_pass
+from ..params.bundle_model_params import with_head
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced
+
+_MARKED = ("Primitive", "Composite", "Codegen")
+Arguments = Callable[[tuple[Expr, ...], GraphRewriter], tuple[Expr, ...]]
+
+
+def _candidates(mod: IRModule) -> dict[str, Function]:
+    """Private graph functions that are only called directly."""
+    values = {name for fn in mod.functions.values() for name in _used_as_values(fn)}
+    return {
+        name: fn
+        for name, fn in mod.graph_functions().items()
+        if name not in values and not has_global_symbol(fn) and not any([fn.attrs.get(m) for m in _MARKED])
+    }
+
+
+def _used_as_values(fn: Any) -> set[str]:
+    """Names of functions that stand elsewhere than as the callee of a call."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    stack: list[Any] = [fn]
+    while stack:
+        node = stack.pop()
+        if type(node) is GlobalVar:
+            found.add(node.name)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack += [c for c in children(node) if not (type(node) is Call and c is node.op and type(c) is GlobalVar)]
+    return found
+
+
+def _update_calls(
+    mod: IRModule,
+    changed: dict[str, Function],
+    arguments: dict[str, Arguments],
+    results: Callable[[Call, GraphRewriter], Any],
+) -> IRModule:
+    """The module with changed functions and every call of them rewritten."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is not Call or type(value.op) is not GlobalVar or value.op.name not in changed:
+            return value
+        name = value.op.name
+        args = arguments[name](value.args, rewriter) if name in arguments else value.args
+        return results(
+            Call(GlobalVar(name, changed[name].ty), args, value.attrs, value.ty_args, value.ty, value.span), rewriter
+        )
+
+    after = mod.with_functions(changed)
+    again: dict[str, Any] = {}
+    for name, fn in after.graph_functions().items():
+        made: Function = GraphRewriter(rule).function(fn)
+        if made is not fn:
+            again[name] = made
+    return after.with_functions(again)
+
+
+@module_pass()
+def expand_tuple_arguments(mod: IRModule) -> IRModule:
+    """Pass the fields of tuples one by one."""
+    changed: dict[str, Function] = {}
+    arguments: dict[str, Arguments] = {}
+    for name, fn in _candidates(mod).items():
+        if not any([isinstance(p.ty, TupleType) for p in fn.params]):
+            continue
+        params: list[Var] = []
+        heads: list[VarBinding] = []
+        for param in fn.params:
+            if isinstance(param.ty, TupleType):
+                fields = [Var(f"{param.name}_{i}", ty, param.span) for i, ty in enumerate(param.ty.fields)]
+                params += fields
+                heads.append(VarBinding(Var(param.name, param.ty, param.span), Tuple(tuple(fields))))
+            else:
+                params.append(param)
+        mapping: dict[Any, Any] = dict(
+            zip([p for p in fn.params if isinstance(p.ty, TupleType)], [h.var for h in heads])
+        )
+        body = seq_body(replace(fn, body=Rewriter(mapping=mapping)(fn.body)))
+        changed[name] = replace(fn, params=tuple(params), body=with_head(tuple(heads), body))
+        arguments[name] = _fields_of(fn.params)
+    return _update_calls(mod, changed, arguments, lambda call, rewriter: call) if changed else mod
+
+
+def _fields_of(params: tuple[Var, ...]) -> Arguments:
+    def change(args: tuple[Expr, ...], rewriter: GraphRewriter) -> tuple[Expr, ...]:
+        made: list[Expr] = []
+        for param, arg in zip(params, args):
+            if isinstance(param.ty, TupleType):
+                made += [rewriter.field(arg, i) for i in range(len(param.ty.fields))]
+            else:
+                made.append(arg)
+        return tuple(made)
+
+    return change
+
+
+@module_pass()
+def remove_unused_parameters(mod: IRModule) -> IRModule:
+    """Drop parameters the body does not need."""
+    changed: dict[str, Function] = {}
+    arguments: dict[str, Arguments] = {}
+    for name, fn in _candidates(mod).items():
+        kept = needed_params(fn)
+        if len(kept) < len(fn.params):
+            changed[name] = replace(fn, params=tuple([fn.params[i] for i in kept]))
+            arguments[name] = _chosen(kept)
+    return _update_calls(mod, changed, arguments, lambda call, rewriter: call) if changed else mod
+
+
+def needed_params(fn: Function) -> list[int]:
+    """Parameters the body uses, and those that bind a symbol it (or a type) uses."""
+    needed = set(free_vars(fn.body)) | set(free_vars(fn.ret_ty))
+    kept: set[int] = set()
+    while True:
+        chosen = {i for i, p in enumerate(fn.params) if p in needed} | kept
+        for index in chosen:
+            needed |= set(free_vars(fn.params[index].ty))
+        bound = {s for i in chosen for s in bound_symbols(fn.params[i].ty)}
+        missing = [
+            i for i, p in enumerate(fn.params) if i not in chosen and (set(bound_symbols(p.ty)) & needed) - bound
+        ]
+        if not missing:
+            return sorted(chosen)
+        kept = chosen | {missing[0]}
+
+
+def _chosen(kept: list[int]) -> Arguments:
+    return lambda args, rewriter: tuple([args[i] for i in kept])
+
+
+@module_pass()
+def remove_unused_outputs(mod: IRModule) -> IRModule:
+    """Drop fields of returned tuples that no call reads."""
+    found = {
+        name: fn
+        for name, fn in _candidates(mod).items()
+        if isinstance(fn.ret_ty, TupleType) and len(fn.ret_ty.fields) > 1 and type(seq_body(fn).body) is Tuple
+    }
+    read: dict[str, set[int]] = {name: set() for name in found}
+    for fn in mod.graph_functions().values():
+        _note_reads(fn, found, read)
+    changed: dict[str, Function] = {}
+    for name, fn in found.items():
+        body = seq_body(fn)
+        assert isinstance(fn.ret_ty, TupleType) and type(body.body) is Tuple
+        if not read[name] or len(read[name]) == len(fn.ret_ty.fields):
+            continue
+        kept = sorted(read[name])
+        fields = tuple([body.body.fields[i] for i in kept])
+        single = len(kept) == 1
+        value: Expr = fields[0] if single else Tuple(fields)
+        types = tuple([fn.ret_ty.fields[i] for i in kept])
+        ret = types[0] if single else TupleType(types)
+        changed[name] = replace(fn, body=SeqExpr(body.blocks, value, body.span), ret_ty=ret)
+    if not changed:
+        return mod
+
+    def results(call: Call, rewriter: GraphRewriter) -> Any:
+        assert type(call.op) is GlobalVar and isinstance(call.ty, TupleType)
+        kept = sorted(read[call.op.name])
+        types = tuple([call.ty.fields[i] for i in kept])
+        whole = replace(call, ty=types[0] if len(kept) == 1 else TupleType(types))
+        bound = rewriter.var
+        assert bound is not None
+        made: list[Var] = []
+        for value in [whole] if len(kept) == 1 else [whole, *[None] * len(kept)]:
+            item = TupleGetItem(made[0], len(made) - 1) if value is None else value
+            made.append(type(bound)(rewriter.names.fresh(bound.name), item.ty, bound.span))
+            rewriter.append(VarBinding(made[-1], item))
+        places[bound] = dict(zip(kept, made if len(kept) == 1 else made[1:]))
+        return None
+
+    places: dict[Expr, dict[int, Var]] = {}
+    after = mod.with_functions(changed)
+    again: dict[str, Any] = {}
+    for name, fn in after.graph_functions().items():
+
+        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+            if type(value) is Call and type(value.op) is GlobalVar and value.op.name in changed:
+                return results(replace(value, op=GlobalVar(value.op.name, changed[value.op.name].ty)), rewriter)
+            if type(value) is TupleGetItem and value.tuple_value in places:
+                part = places[value.tuple_value][value.index]
+                inner = type(part) is DataflowVar and type(rewriter.var) is Var
+                return part if inner else Replaced(part)
+            return value
+
+        made: Function = GraphRewriter(rule).function(fn)
+        if made is not fn:
+            again[name] = made
+    return after.with_functions(again)
+
+
+def _note_reads(fn: Function, found: dict[str, Function], read: dict[str, set[int]]) -> None:
+    """Which fields of the calls' results are read; all of a result that is used as a whole."""
+    owner: dict[Var, str] = {}
+    for binding in bindings(fn):
+        value = getattr(binding, "value", None)
+        if type(value) is Call and type(value.op) is GlobalVar and value.op.name in found:
+            if isinstance(binding, VarBinding):
+                owner[binding.var] = value.op.name
+            else:
+                read[value.op.name].update(range(len(found[value.op.name].ret_ty.fields)))  # type: ignore[attr-defined]
+    if not owner:
+        return
+    whole: set[Var] = set()
+    for binding in bindings(fn):
+        value = getattr(binding, "value", None)
+        if type(value) is TupleGetItem and value.tuple_value in owner:
+            read[owner[value.tuple_value]].add(value.index)
+        elif value is not None:
+            whole.update([v for v in free_vars(value) if v in owner and not isinstance(value, (SeqExpr, Function))])
+    whole.update([v for v in free_vars(getattr(fn.body, "body", fn.body)) if v in owner])
+    for var in whole:
+        read[owner[var]].update(range(len(found[owner[var]].ret_ty.fields)))  # type: ignore[attr-defined]

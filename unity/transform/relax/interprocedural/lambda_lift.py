@@ -1,0 +1,153 @@
+"""Local functions become functions of the module; what they capture becomes leading parameters.
+
+Rewrite: ``f = function(y) using x; z = f(a)`` -> ``z = M.f(x, a)``. A local function used as a value becomes
+``R.make_closure(M.f, (x,))``, and calls of variables that may hold a closure become ``R.invoke_closure``. Symbols
+of shapes that no parameter binds any more are captured as a shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.binders import bound_symbols
+from ....ir.expr import Call, GlobalVar, ShapeExpr, Tuple, Var, VarBinding, op
+from ....ir.function import Function
+from ....ir.infer import is_pure_call
+from ....ir.module import IRModule
+from ....ir.relation import shape_type
+from ....ir.types import OBJECT, Expr, PrimType, Type
+from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ...infra.passes import module_pass
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
+
+
+class _Lifter:
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.added: dict[str, Function] = {}
+
+    def fresh(self, hint: str) -> str:
+        name, count = hint, 0
+        while name in self.mod.functions or name in self.added:
+            count += 1
+            name = f"{hint}{count}"
+        return name
+
+    def function(self, fn: Function, path: str) -> Function:
+        """The function with its local functions lifted; inner ones first."""
+        lifted: dict[Var, tuple[GlobalVar, tuple[Expr, ...], Type]] = {}
+        values = _used_as_values(fn)
+        pure = {
+            b.var
+            for _, b in each_binding(fn)
+            if isinstance(b, VarBinding) and type(b.value) is Call and is_pure_call(b.value)
+        }
+
+        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+            var = rewriter.var
+            assert var is not None
+            if type(value) is Function:
+                target, captured = self.lift(value, var, f"{path}_{var.name}", lifted)
+                lifted[var] = (target, captured, value.ret_ty)
+                if var not in values:
+                    return Replaced(target) if not captured else None
+                if not captured:
+                    return Replaced(target)
+                return Call(op("R.make_closure"), (target, Tuple(captured)), {}, (), OBJECT, value.span)
+            if type(value) is Call and isinstance(value.op, Var):
+                if value.op in lifted:
+                    target, captured, _ = lifted[value.op]
+                    return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
+                name = "R.invoke_pure_closure" if var in pure else "R.invoke_closure"
+                return Call(op(name), (value.op, Tuple(value.args)), {}, (value.ty,), value.ty, value.span)
+            return value
+
+        rewriter = GraphRewriter(rule)
+        rewriter.enters_functions = False
+        return rewriter.function(fn)
+
+    def lift(self, inner: Function, var: Var, hint: str, outer: dict[Var, Any]) -> tuple[GlobalVar, tuple[Expr, ...]]:
+        name = self.fresh(hint)
+        self.added[name] = inner  # reserve the name
+        free = [v for v in free_vars(inner) if v is not var]
+        known: dict[Var, Expr] = {}
+        for v in list(free):
+            if v in outer:  # a local function lifted before: its captures are captured instead
+                target, captured, _ = outer[v]
+                free.remove(v)
+                known[v] = target
+                free += [c for c in captured if isinstance(c, Var) and c not in free]
+        values = [v for v in free if not isinstance(v.ty, PrimType)]
+        symbols = [v for v in free if isinstance(v.ty, PrimType)]
+        defined = {s for v in [*values, *inner.params] for s in bound_symbols(v.ty)}
+        loose = [s for s in symbols if s not in defined]
+        params = [Var(v.name, v.ty) for v in values]
+        passed: list[Expr] = list(values)
+        if loose:
+            params.append(Var("symbols", shape_type(loose)))
+            passed.append(ShapeExpr(tuple(loose)))
+        ref = GlobalVar(name)
+        body_map: dict[Any, Any] = dict(zip(values, params))
+        made = Function((*params, *inner.params), inner.body, inner.ret_ty, inner.pure, dict(inner.attrs), inner.span)
+        made = self.calls_direct(made, var, ref, tuple(params), outer)
+        made = fresh_copy(substitute(made, body_map))
+        ref = GlobalVar(name, made.ty)
+        made = self.function(made, name)
+        self.added[name] = made
+        return ref, tuple(passed)
+
+    def calls_direct(
+        self, fn: Function, own: Var, ref: GlobalVar, params: tuple[Expr, ...], outer: dict[Var, Any]
+    ) -> Function:
+        """Calls of itself and of functions lifted before go to their global names."""
+
+        def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+            if type(value) is Call and isinstance(value.op, Var):
+                if value.op is own:
+                    return Call(ref, (*params, *value.args), value.attrs, value.ty_args, value.ty, value.span)
+                if value.op in outer:
+                    target, captured, _ = outer[value.op]
+                    return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
+            return value
+
+        return GraphRewriter(rule).function(fn)
+
+
+def _used_as_values(fn: Function) -> set[Var]:
+    """Variables of local functions that stand somewhere else than as the callee of a call."""
+    local = {b.var for _, b in each_binding(fn) if isinstance(b, VarBinding) and type(b.value) is Function}
+    found: set[Var] = set()
+    for _, binding in each_binding(fn):
+        value = getattr(binding, "value", None)
+        if type(value) is Call:
+            for arg in value.args:
+                found.update([v for v in free_vars(arg) if v in local])
+        elif type(value) is not Function and value is not None:
+            found.update([v for v in _direct(value) if v in local])
+    found.update([v for v in collect(fn, Var) if v in local and _returned(fn, v)])
+    return found
+
+
+def _direct(value: Expr) -> list[Var]:
+    if isinstance(value, Var):
+        return [value]
+    if type(value) is Tuple:
+        return [v for f in value.fields for v in _direct(f)]
+    sides = [getattr(value, n) for n in ("then_branch", "else_branch") if hasattr(value, n)]
+    return [v for s in sides for v in _direct(getattr(s, "body", s))]
+
+
+def _returned(fn: Function, var: Var) -> bool:
+    return var in _direct(getattr(fn.body, "body", fn.body))
+
+
+@module_pass()
+def lambda_lift(mod: IRModule) -> IRModule:
+    """Move local functions to the module."""
+    lifter = _Lifter(mod)
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        made = lifter.function(fn, name)
+        if made is not fn:
+            changes[name] = made
+    return mod.with_functions({**changes, **lifter.added}) if changes else mod

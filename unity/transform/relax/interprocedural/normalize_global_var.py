@@ -1,0 +1,45 @@
+"""Public functions get their symbol as name in the module; a private one that had the name gets another.
+
+Rewrite: ``def f`` with ``global_symbol="main"`` and a private ``def main`` -> ``def main`` and ``def main1``; calls follow. After
+`attach_global_symbol` the two names agree the other way round: there the name in the module wins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, GlobalVar, Op, StringImm
+from ....ir.module import IRModule
+from ....ir.names import NameSupply
+from ....ir.node import replace
+from ....ir.walk import rewrite
+from ...infra.passes import module_pass
+
+
+@module_pass()
+def normalize_global_var(mod: IRModule) -> IRModule:
+    """Name public functions by their symbols."""
+    symbols = {name: fn.attrs["global_symbol"] for name, fn in mod.functions.items() if "global_symbol" in fn.attrs}
+    taken = set(symbols.values())
+    supply = NameSupply([*mod.functions, *taken])
+    names = {name: symbols.get(name) or (supply.fresh(name) if name in taken else name) for name in mod.functions}
+    if all([old == new for old, new in names.items()]):
+        return mod
+
+    def renamed(node: GlobalVar) -> GlobalVar:
+        new = names.get(node.name, node.name)
+        return node if new == node.name else replace(node, name=new)
+
+    def called(node: Call) -> Call:
+        first = node.args[0] if node.args else None
+        by_name = type(node.op) is Op and node.op.name.startswith("T.call_") and type(first) is StringImm
+        if not by_name or names.get(first.value, first.value) == first.value:  # type: ignore[union-attr]
+            return node
+        return replace(node, args=(replace(first, value=names[first.value]), *node.args[1:]))  # type: ignore[union-attr]
+
+    rules: dict[type, Any] = {GlobalVar: renamed, Call: called}
+    functions = {names[name]: rewrite(fn, rules) for name, fn in mod.functions.items()}
+    return IRModule(functions, mod.attrs, mod.global_infos, mod.name)
+
+
+__all__ = ["normalize_global_var"]

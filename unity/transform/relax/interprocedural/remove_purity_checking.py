@@ -1,0 +1,47 @@
+"""Purity is checked for the last time: functions are marked ``force_pure``, and what only marks purity is unwrapped.
+
+Rewrite: ``R.call_pure_packed(f, x)`` -> ``R.call_packed(f, x)``, ``R.call_inplace_packed`` likewise, ``R.invoke_pure_closure`` ->
+``R.invoke_closure``. Needs functions without dataflow blocks (E541): afterwards calls count as having effects.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.expr import Call, op
+from ....ir.function import Function
+from ....ir.node import replace
+from ....ir.types import Expr
+from ....support.errors import PassError
+from ...infra.passes import function_pass
+from ..analysis.liveness import op_called
+from ..rewriting.graph_rewriter import GraphRewriter
+
+_UNWRAPPED = {
+    "R.call_pure_packed": "R.call_packed",
+    "R.call_inplace_packed": "R.call_packed",
+    "R.invoke_pure_closure": "R.invoke_closure",
+}
+
+
+@function_pass()
+def remove_purity_checking(fn: Function) -> Function:
+    """Mark functions force_pure and unwrap calls that only say they are pure."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        name = _UNWRAPPED.get(op_called(value))
+        if name is None:
+            return value
+        if rewriter.in_dataflow:
+            raise PassError(
+                "E541", "a call with an effect cannot stand in a dataflow block", getattr(value, "span", None),
+                help="run to_non_dataflow first",
+            )  # fmt: skip
+        assert type(value) is Call
+        attrs = {k: v for k, v in value.attrs.items() if k != "inplace_indices"}
+        return Call(op(name), value.args, attrs, value.ty_args, value.ty, value.span)
+
+    made: Function = GraphRewriter(rule).function(fn)
+    if made.pure and not made.attrs.get("force_pure"):
+        return replace(made, attrs={**made.attrs, "force_pure": True})
+    return made

@@ -1,0 +1,150 @@
+"""Operators to tensor programs: ``R.exp(x)`` -> ``R.call_dps(exp, (x,), R.Tensor(...))`` with ``exp`` in the module.
+
+Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A
+rule of one's own for an operator goes into the options: ``custom``, a lowering as rows have it, or ``customize``, a function of a
+BlockBuilder and the call as TVM has it, whose result takes the call's place before the others are lowered.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .... import te
+from ....ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple, op
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.op import OPS, OpInfo
+from ....ir.types import Expr, TupleType
+from ....op.building.block_builder import BlockBuilder
+from ....op.building.expr_mutator import PyExprMutator
+from ....op.call_inputs import CallInputs
+from ....support.errors import UnityError
+from ....te.sharing import KernelTable
+from ...infra.passes import module_pass
+from ..analysis.call_key import call_key
+from ..rewriting.graph_rewriter import GraphRewriter, Replaced
+
+
+class Lowered:
+    """Lowerings found so far: the kernel and the symbols passed to it, by key of the call."""
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, tuple[GlobalVar, tuple[Expr, ...]]] = {}
+
+
+def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: KernelTable, lowered: Lowered) -> Any:
+    """The call as call_dps of a kernel, or what it simply is (an argument)."""
+    inputs = CallInputs(call, info, rewriter.field)
+    converted = inputs.all()
+    key = call_key(call)
+    if key in lowered.known:
+        return _call_kernel(call, *lowered.known[key], inputs.values)
+    assert callable(info.lower)
+    made = info.lower(call, *converted)
+    several = isinstance(made, (tuple, list))
+    results = list(made) if several else [made]
+    computed = [r for r in results if r not in inputs.by_tensor]
+    if not computed:
+        same = [inputs.by_tensor[r] for r in results]
+        return Tuple(tuple(same), call.span) if several else Replaced(same[0])
+    hint = info.name.split(".")[-1]
+    func, symbols = te.create_prim_func_with_symbols([*inputs.params, *computed], attrs={"tir.noalias": True})
+    target = kernels.add(func, hint)
+    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
+    outs = tuple([t for t, r in zip(types, results) if r not in inputs.by_tensor])
+    if len(outs) == len(types) and (len(outs) > 1 or not several):
+        lowered.known[key] = (target, tuple(symbols))
+        return _call_kernel(call, target, tuple(symbols), inputs.values)
+    ty = TupleType(outs) if len(outs) > 1 else outs[0]
+    held = rewriter.emit(
+        Call(op("R.call_dps"), _dps_args(target, tuple(symbols), inputs.values), {}, outs, ty, call.span)
+    )
+    parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
+    return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
+
+
+def _dps_args(target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> tuple[Expr, ...]:
+    args: tuple[Expr, ...] = (target, Tuple(tuple(values)))
+    return (*args, ShapeExpr(symbols)) if symbols else args
+
+
+def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> Call:
+    """The call of a kernel that computes all results of an operator."""
+    types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
+    return Call(op("R.call_dps"), _dps_args(target, symbols, values), {}, types, call.ty, call.span)
+
+
+@dataclass(slots=True, frozen=True)
+class LegalizeOptions:
+    """``skip``: names of operators to leave; ``custom``: lowerings asked before the rows' own; ``customize``: functions
+    ``(bb, call) -> expression`` by operator; ``warn``: name operators that have no lowering."""
+
+    skip: tuple[str, ...] = ()
+    custom: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    customize: Mapping[str, Callable[[BlockBuilder, Call], Expr]] = field(default_factory=dict)
+    warn: bool = False
+
+
+class _Customized(PyExprMutator):
+    """Calls of some operators replaced by what functions of a user make of them."""
+
+    def __init__(self, mod: IRModule, rules: Mapping[str, Callable[[BlockBuilder, Call], Expr]]) -> None:
+        super().__init__(mod)
+        self.rules = {op(name).name: rule for name, rule in rules.items()}
+
+    def visit_call_(self, call: Call) -> Expr:
+        made = self.visit_expr_post_order(call)
+        rule = self.rules.get(made.op.name) if type(made) is Call and type(made.op) is Op else None
+        return made if rule is None else rule(self.builder_, made)  # type: ignore[arg-type]
+
+    def module(self, mod: IRModule) -> IRModule:
+        """The module with its graph functions rewritten."""
+        for name, fn in mod.graph_functions().items():
+            self.builder_.update_func(name, self.visit_expr(fn))
+        return self.builder_.get()
+
+
+@module_pass(options=LegalizeOptions)
+def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
+    """Replace operators by calls of tensor programs."""
+    if options.customize:
+        mod = _Customized(mod, options.customize).module(mod)
+    kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
+    custom = dict(options.custom)
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        if type(value) is not Call or type(value.op) is not Op:
+            return value
+        info = OPS.get(value.op.name)
+        if info is None or value.op.name in options.skip:
+            return value
+        if value.op.name in custom:
+            info = OpInfo(
+                info.name, info.params, info.infer, info.doc, info.pure, custom[value.op.name], extra=info.extra
+            )
+        if not callable(info.lower):
+            left.add(info.name)
+            return value
+        try:
+            return lower_call(value, info, rewriter, kernels, lowered)
+        except UnityError as error:
+            if error.span is None:
+                error.span = value.span
+            raise
+
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        if fn.attrs.get("Primitive") and fn.attrs.get("Codegen"):
+            continue
+        made: Function = GraphRewriter(rule).function(fn)
+        if made is not fn:
+            changes[name] = made
+    if options.warn and left:
+        warnings.warn(f"no lowering of {', '.join(sorted(left))}", stacklevel=2)
+    return mod.with_functions({**changes, **kernels.added}) if changes else mod
+
+
+__all__ = ["KernelTable", "LegalizeOptions", "legalize_ops", "lower_call"]

@@ -1,0 +1,102 @@
+"""Neighbouring bindings without effects are put into dataflow blocks; variables used only inside become DataflowVars.
+
+Conditionals, local functions, match_casts outside a block and calls with effects stay between the blocks. Runs shorter than
+``min_size`` stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    If,
+    SeqExpr,
+    Var,
+    VarBinding,
+)
+from ....ir.function import Function
+from ....ir.infer import is_pure_call
+from ....ir.walk import Rewriter, free_vars
+from ...infra.passes import function_pass
+from ..rewriting.merge_blocks import join_blocks
+
+
+@dataclass(slots=True, frozen=True)
+class ConvertToDataflowOptions:
+    """``min_size``: least number of bindings that make a block."""
+
+    min_size: int = 2
+
+
+def _may_enter(binding: Binding) -> bool:
+    value = getattr(binding, "value", None)
+    if not isinstance(binding, VarBinding) or isinstance(value, (If, Function, SeqExpr)):
+        return False
+    return type(value) is not Call or is_pure_call(value)
+
+
+class _Grouping(Rewriter):
+    def __init__(self, min_size: int) -> None:
+        super().__init__()
+        self.min_size = min_size
+
+    def leave(self, node: Any) -> Any:
+        return self.group(node) if type(node) is SeqExpr else node
+
+    def group(self, node: SeqExpr) -> SeqExpr:
+        parts: list[BindingBlock] = []
+        for block in node.blocks:
+            if type(block) is DataflowBlock:
+                parts.append(block)
+                continue
+            run: list[Binding] = []
+            for binding in block.bindings:
+                if run and _may_enter(binding) != _may_enter(run[0]):
+                    parts.append(self._part(run))
+                    run = []
+                run.append(binding)
+            if run:
+                parts.append(self._part(run))
+        merged = join_blocks(parts, dataflow=True)
+        if [type(p) for p in merged] == [type(b) for b in node.blocks] and all(
+            [x.bindings == y.bindings for x, y in zip(merged, node.blocks)]
+        ):
+            return node
+        return self._hide(SeqExpr(merged, node.body, node.span))
+
+    def _part(self, run: list[Binding]) -> BindingBlock:
+        kind = DataflowBlock if _may_enter(run[0]) and len(run) >= self.min_size else BindingBlock
+        return kind(tuple(run))
+
+    def _hide(self, node: SeqExpr) -> SeqExpr:
+        """Variables nothing outside their block uses become DataflowVars."""
+        outside = set(free_vars(node.body))
+        owner = {b.var: index for index, block in enumerate(node.blocks) for b in block.bindings}
+        for index, block in enumerate(node.blocks):
+            used = free_vars(block)
+            outside.update([v for v in used if type(block) is BindingBlock or owner.get(v, index) != index])
+        blocks: list[BindingBlock] = []
+        for block in node.blocks:
+            if type(block) is not DataflowBlock:
+                blocks.append(block)
+                continue
+            inner: dict[Any, Any] = {
+                b.var: DataflowVar(b.var.name, b.var.ty, b.var.span)
+                for b in block.bindings
+                if type(b.var) is Var and b.var not in outside
+            }
+            blocks.append(Rewriter(mapping=inner)(block) if inner else block)
+        return SeqExpr(tuple(blocks), node.body, node.span)
+
+
+@function_pass(options=ConvertToDataflowOptions)
+def convert_to_dataflow(fn: Function, options: ConvertToDataflowOptions) -> Function:
+    """Group bindings without effects into dataflow blocks."""
+    made: Function = _Grouping(options.min_size)(fn)
+    return made

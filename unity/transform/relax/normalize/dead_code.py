@@ -1,0 +1,155 @@
+"""Removal of what has no use: bindings without effect, and private functions nobody calls.
+
+Kept: calls with effects, match_cast that may fail or binds symbols, functions with a global symbol, and those named in
+``entry_functions``. A module without any of these keeps all its functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import BindingBlock, Call, DataflowBlock, GlobalVar, If, MatchCast, SeqExpr, Var
+from ....ir.function import Function
+from ....ir.infer import is_pure_call
+from ....ir.module import IRModule
+from ....ir.node import replace
+from ....ir.relation import Answer, is_subtype
+from ....ir.types import Expr
+from ....ir.walk import collect, post_order
+from ....support.errors import PassError
+from ...infra.passes import module_pass
+from ..rewriting.merge_blocks import join_blocks
+
+
+def _has_effect(value: Expr) -> bool:
+    if type(value) is Call:
+        return not is_pure_call(value)
+    if type(value) is If:
+        return any(
+            [not is_pure_call(c) for c in collect(value, Call) if not getattr(c.op, "name", "").startswith("T.")]
+        ) or bool(list(collect(value, MatchCast)))
+    return False
+
+
+class _Cleaner:
+    def __init__(self) -> None:
+        self.used: set[Var] = set()
+        self.seen: set[int] = set()
+
+    def use(self, value: Any) -> None:
+        """Note the variables in a part of the function as it was."""
+        post_order(value, self._note, self.seen)
+
+    def _note(self, node: Any) -> None:
+        if isinstance(node, Var):
+            self.used.add(node)
+
+    def sequence(self, expr: Expr) -> Expr:
+        """The sequence without unused bindings; visited backwards so that uses are known before definitions."""
+        if type(expr) is not SeqExpr:
+            self.use(expr)
+            return expr
+        self.use(expr.body)
+        blocks: list[BindingBlock] = []
+        changed = False
+        for block in reversed(expr.blocks):
+            kept = []
+            for binding in reversed(block.bindings):
+                made = self.binding(binding)
+                if made is not None:
+                    kept.append(made)
+                changed = changed or made is not binding
+            if kept or (not block.bindings and type(block) is DataflowBlock):
+                same = len(kept) == len(block.bindings) and all(
+                    [x is y for x, y in zip(reversed(kept), block.bindings)]
+                )
+                blocks.append(block if same else type(block)(tuple(reversed(kept)), block.span))
+        return SeqExpr(join_blocks(reversed(blocks)), expr.body, expr.span) if changed else expr
+
+    def binding(self, binding: Any) -> Any:
+        value = binding.value
+        if isinstance(binding, MatchCast):
+            if binding.var not in self.used and is_subtype(value.ty, binding.target) is Answer.YES:
+                return None
+            self.use(value)
+            self.use(binding.target)
+            return binding
+        if binding.var not in self.used and not _has_effect(value):
+            return None
+        if type(value) is If:
+            return self.conditional(binding, value)
+        self.use(binding.var)
+        if type(value) is Function:
+            body = self.sequence(value.body)
+            for param in value.params:
+                self.use(param)
+            return binding if body is value.body else replace(binding, value=replace(value, body=body))
+        self.use(value)
+        return binding
+
+    def conditional(self, binding: Any, value: If) -> Any:
+        """A conditional with clean branches; None where they turn out to have no effect and nothing uses it."""
+        before = None if binding.var in self.used else (set(self.used), set(self.seen))
+        then_branch, else_branch = self.sequence(value.then_branch), self.sequence(value.else_branch)
+        made = value
+        if then_branch is not value.then_branch or else_branch is not value.else_branch:
+            made = If(value.cond, then_branch, else_branch, value.ty, value.span)
+        if before is not None and not _has_effect(made):
+            self.used, self.seen = before
+            return None
+        self.use(binding.var)
+        self.use(value.cond)
+        return binding if made is value else replace(binding, value=made)
+
+
+def clean_function(fn: Function) -> Function:
+    """The function without unused bindings."""
+    cleaner = _Cleaner()
+    body = cleaner.sequence(fn.body)
+    return fn if body is fn.body else replace(fn, body=body)
+
+
+def reachable(mod: IRModule, entries: Sequence[str] = ()) -> set[str]:
+    """Names of functions that public functions and ``entries`` need; all names where there are none."""
+    public = [name for name, fn in mod.functions.items() if "global_symbol" in (getattr(fn, "attrs", None) or {})]
+    work = [*public, *entries]
+    if not work:
+        return set(mod.functions)
+    found: set[str] = set()
+    while work:
+        name = work.pop()
+        if name in found or name not in mod.functions:
+            continue
+        found.add(name)
+        work += [g.name for g in collect(mod.functions[name], GlobalVar)]
+    return found
+
+
+@dataclass(slots=True, frozen=True)
+class DeadCodeOptions:
+    """``entry_functions``: functions kept besides the public ones."""
+
+    entry_functions: tuple[str, ...] = ()
+
+
+def require_functions(mod: IRModule, names: Sequence[str]) -> None:
+    """Raise PassError E744 for a name that is no function of the module."""
+    for name in names:
+        if name not in mod:
+            raise PassError("E744", f"the module has no function {name!r}", help=f"it has: {', '.join(mod.functions)}")
+
+
+@module_pass(options=DeadCodeOptions)
+def dead_code(mod: IRModule, options: DeadCodeOptions) -> IRModule:
+    """Remove unused bindings, then private functions nothing public reaches."""
+    require_functions(mod, options.entry_functions)
+    changes: dict[str, Any] = {}
+    for name, fn in mod.graph_functions().items():
+        made = clean_function(fn)
+        if made is not fn:
+            changes[name] = made
+    cleaned = mod.with_functions(changes) if changes else mod
+    alive = reachable(cleaned, options.entry_functions)
+    return cleaned.with_functions({name: None for name in cleaned.functions if name not in alive})

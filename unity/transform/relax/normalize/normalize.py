@@ -1,0 +1,82 @@
+"""A-normal form: every call, conditional and field access is bound to a variable; arguments are leaves; types are filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.builder import is_graph_call, is_unknown, join_branches
+from ....ir.expr import BindingBlock, Call, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.function import Function
+from ....ir.infer import infer_call
+from ....ir.node import replace
+from ....ir.types import Expr
+from ...infra.passes import function_pass
+from ..rewriting.graph_rewriter import GraphRewriter
+
+
+def _leaf(value: Expr, rewriter: GraphRewriter) -> Expr:
+    if type(value) is Tuple:
+        return normal_form(value, rewriter)
+    if isinstance(value, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(value):
+        return rewriter.emit(normal_form(value, rewriter))
+    return value
+
+
+def normal_form(value: Expr, rewriter: GraphRewriter) -> Expr:
+    """A value with nested calls bound before the current binding, its type inferred."""
+    if type(value) is Call:
+        args = tuple([_leaf(a, rewriter) for a in value.args])
+        changed = any([x is not y for x, y in zip(args, value.args)])
+        made = Call(value.op, args, value.attrs, value.ty_args, value.ty, value.span) if changed else value
+        return replace(made, ty=infer_call(made)) if changed or is_unknown(made.ty) else made
+    if type(value) is Tuple:
+        fields = tuple([_leaf(f, rewriter) for f in value.fields])
+        return value if all([x is y for x, y in zip(fields, value.fields)]) else Tuple(fields, value.span)
+    if type(value) is TupleGetItem:
+        source = _leaf(value.tuple_value, rewriter)
+        return value if source is value.tuple_value else TupleGetItem(source, value.index, value.span)
+    if type(value) is If:
+        cond = _leaf(value.cond, rewriter)
+        sides = [_closed(s, rewriter) for s in (value.then_branch, value.else_branch)]
+        if (
+            cond is value.cond
+            and sides[0] is value.then_branch
+            and sides[1] is value.else_branch
+            and not is_unknown(value.ty)
+        ):
+            return value
+        return If(cond, sides[0], sides[1], join_branches(sides[0], sides[1]), value.span)
+    if type(value) is SeqExpr:
+        return rewriter.inline(value, normal_form)
+    return value
+
+
+def _closed(value: Expr, rewriter: GraphRewriter) -> SeqExpr:
+    """A branch or body as a sequence that ends in a leaf."""
+    seq = value if type(value) is SeqExpr else SeqExpr((), value)
+    body = seq.body
+    if not (isinstance(body, (TupleGetItem, If, SeqExpr, Function)) or is_graph_call(body) or _nested(body)):
+        return seq
+    var = Var(rewriter.names.fresh("gv"), body.ty)
+    block = rewriter.sub_block(BindingBlock((VarBinding(var, body),)))
+    last = block.bindings[-1].var
+    return SeqExpr((*seq.blocks, block), last, seq.span)
+
+
+def _nested(value: Expr) -> bool:
+    return type(value) is Tuple and any(
+        [is_graph_call(f) or type(f) in (If, SeqExpr, TupleGetItem) or _nested(f) for f in value.fields]
+    )
+
+
+@function_pass()
+def normalize(fn: Function) -> Function:
+    """Bind nested expressions to variables."""
+
+    def rule(value: Expr, rewriter: GraphRewriter) -> Any:
+        return normal_form(value, rewriter)
+
+    rewriter = GraphRewriter(rule)
+    made = rewriter.function(fn)
+    body = _closed(made.body, rewriter)
+    return made if body is made.body else replace(made, body=body)

@@ -1,0 +1,91 @@
+"""Parameters of a function become constants: ``bind_params.with_options(func_name="main", params={"w": array})(mod)``.
+
+Rewrite: ``main(x, w)`` -> ``main(x)`` with uses of w as ``R.const(...)``. Parameters are named by their name or by their
+variable; the data is shared, not copied. The symbols a bound parameter fixes become numbers everywhere in the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import IntImm, Var
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.node import replace
+from ....ir.relation import Answer, bind_symbols, is_subtype
+from ....ir.types import Expr, PrimType, TensorType
+from ....op.table import constant
+from ....support.errors import PassError
+from ...infra.passes import module_pass
+from ..rewriting.reinfer_types import substitute_folded, with_params
+
+
+@dataclass(slots=True, frozen=True)
+class BindParamsOptions:
+    """``func_name``: the function; ``params``: values by parameter (name or variable): arrays, Tensors, constants."""
+
+    func_name: str = "main"
+    params: Mapping[Any, Any] | tuple[tuple[Any, Any], ...] = ()
+
+
+def _find(fn: Function, key: Any) -> Var:
+    found = [p for p in fn.params if p is key or p.name == key]
+    if len(found) != 1:
+        known = ", ".join([p.name for p in fn.params])
+        how = "names several parameters" if found else "is no parameter"
+        raise PassError("E557", f"{key!r} {how}", help=f"the parameters are: {known}")
+    return found[0]
+
+
+def _graph_function(mod: IRModule, name: str) -> Function:
+    fn = mod[name]
+    if not isinstance(fn, Function):
+        raise PassError("E557", f"{name} is not a graph function")
+    return fn
+
+
+def bind(fn: Function, values: Mapping[Var, Expr]) -> Function:
+    """The function without these parameters. Raises PassError E557 for a value that does not fit."""
+    mapping: dict[Any, Any] = {}
+    for param, value in values.items():
+        bind_symbols(param.ty, value.ty, mapping)
+    for param, value in values.items():
+        target = substitute_folded(param.ty, mapping)
+        if is_subtype(value.ty, target) is not Answer.YES:
+            raise PassError("E557", f"parameter {param.name} of type {param.ty} cannot be a value of type {value.ty}")
+    mapping.update(values)
+    params = [p for p in fn.params if p not in values]
+    kept: list[Var] = []
+    for param in params:
+        ty = substitute_folded(param.ty, mapping)
+        kept.append(param if ty is param.ty else Var(param.name, ty, param.span))
+    mapping.update({old: new for old, new in zip(params, kept) if old is not new})
+    attrs = dict(fn.attrs)
+    if isinstance(attrs.get("num_input"), int):
+        attrs["num_input"] = len([p for p in fn.params[: attrs["num_input"]] if p not in values])
+    return with_params(replace(fn, attrs=attrs) if attrs != fn.attrs else fn, tuple(kept), mapping)
+
+
+@module_pass(options=BindParamsOptions)
+def bind_params(mod: IRModule, options: BindParamsOptions) -> IRModule:
+    """Make constants of parameters."""
+    given = dict(options.params)
+    if not given:
+        return mod
+    fn = _graph_function(mod, options.func_name)
+    values: dict[Var, Expr] = {}
+    for key, value in given.items():
+        param = _find(fn, key)
+        if param in values:
+            raise PassError("E557", f"parameter {param.name} is given twice")
+        scalar = isinstance(param.ty, PrimType) and isinstance(value, int)
+        dtype = param.ty.dtype if isinstance(param.ty, TensorType) and isinstance(value, (int, float)) else None
+        values[param] = (
+            value if isinstance(value, Expr) else IntImm(value, param.ty) if scalar else constant(value, dtype)  # type: ignore[arg-type]
+        )
+    return mod.with_functions({options.func_name: bind(fn, values)})
+
+
+__all__ = ["BindParamsOptions", "bind", "bind_params"]

@@ -1,0 +1,66 @@
+"""Symbols of shapes become numbers: ``bind_symbolic_vars.with_options(symbols={"n": 16})(mod)``.
+
+Rewrite: ``main(x: R.Tensor(("n", 4)))`` -> ``main(x: R.Tensor((16, 4)))``; index arithmetic is computed and types are deduced anew.
+Symbols are named by their name or variable; those of ``func_name`` are bound, of every public function when it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.analysis import defined_symbols
+from ....ir.expr import IntImm, Var
+from ....ir.function import Function
+from ....ir.module import IRModule
+from ....ir.types import PrimType
+from ....support.errors import PassError
+from ...infra.passes import module_pass
+from ..rewriting.reinfer_types import substitute_folded, with_params
+
+
+@dataclass(slots=True, frozen=True)
+class BindSymbolicVarsOptions:
+    """``symbols``: sizes by symbol (name or variable); ``func_name``: the one function, all public ones when empty."""
+
+    symbols: Mapping[Any, int] | tuple[tuple[Any, int], ...] = ()
+    func_name: str = ""
+
+
+def _bind(fn: Function, sizes: Mapping[Any, int], used: set[Any]) -> Function:
+    mapping: dict[Any, Any] = {}
+    for symbol in defined_symbols(fn):
+        for key, size in sizes.items():
+            if (symbol is key or symbol.name == key) and isinstance(symbol.ty, PrimType):
+                used.add(key)
+                mapping[symbol] = IntImm(int(size), symbol.ty)
+    if not mapping:
+        return fn
+    params = []
+    for param in fn.params:
+        ty = substitute_folded(param.ty, mapping)
+        params.append(param if ty is param.ty else Var(param.name, ty, param.span))
+    mapping.update({old: new for old, new in zip(fn.params, params) if old is not new})
+    return with_params(fn, tuple(params), mapping)
+
+
+@module_pass(options=BindSymbolicVarsOptions)
+def bind_symbolic_vars(mod: IRModule, options: BindSymbolicVarsOptions) -> IRModule:
+    """Make numbers of symbols."""
+    sizes = dict(options.symbols)
+    for key, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise PassError("E557", f"the size of {getattr(key, 'name', key)} must be a number from 0 up, got {size!r}")
+    changes: dict[str, Any] = {}
+    used: set[Any] = set()
+    for name, fn in mod.graph_functions().items():
+        chosen = name == options.func_name if options.func_name else "global_symbol" in fn.attrs
+        if chosen:
+            made = _bind(fn, sizes, used)
+            if made is not fn:
+                changes[name] = made
+    unknown = [getattr(k, "name", k) for k in sizes if k not in used]
+    if unknown:
+        raise PassError("E557", f"no function has the symbols {', '.join(map(str, unknown))}")
+    return mod.with_functions(changes) if changes else mod

@@ -1,0 +1,234 @@
+"""``GraphRewriter``: rewrite the bindings of a graph function in order, keeping scopes, names and unchanged parts.
+
+A rule gets each bound value (its variables already replaced, its branches and local functions already rewritten)
+and returns the new value (None drops the binding). Through the rewriter it may emit bindings before it, or replace
+the bound variable by another expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ....ir.builder import join_branches
+from ....ir.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)  # fmt: skip
+from ....ir.function import Function
+from ....ir.names import NameSupply
+from ....ir.node import replace
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, Type
+from ....ir.walk import Rewriter, used_vars
+from ....support.source import Span
+
+Rule = Callable[[Expr, "GraphRewriter"], Expr]
+
+
+class Replaced:
+    """Result of a rule: the variable stands for ``value`` and its binding goes away."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Expr) -> None:
+        self.value = value
+
+
+class GraphRewriter:
+    """Rewrites one function with a rule. ``name_hint`` is the name of the variable being bound, ``in_dataflow`` says where."""
+
+    def __init__(
+        self,
+        rule: Callable[[Expr, GraphRewriter], Any],
+        on_match: Callable[[MatchCast, Expr, GraphRewriter], Replaced | None] | None = None,
+    ) -> None:
+        self.rule = rule
+        self.on_match = on_match
+        self.replacer = Rewriter()
+        self._names: NameSupply | None = None
+        self._whole: Function | None = None
+        self.name_hint = "lv"
+        self.var: Var | None = None
+        self.enters_functions = True
+        self.in_dataflow = False
+        self._out: list[Binding] = []
+        self._span: Span | None = None
+
+    @property
+    def names(self) -> NameSupply:
+        """Names that no variable of the function has (looked up when one is first needed)."""
+        if self._names is None:
+            self._names = NameSupply([v.name for v in used_vars(self._whole)] if self._whole is not None else ())
+        return self._names
+
+    def function(self, fn: Function) -> Function:
+        """The function with every sequence rewritten; the same object if nothing changed."""
+        self._names, self._whole = None, fn
+        return self._function(fn)
+
+    def _function(self, fn: Function) -> Function:
+        body = self._sequence(fn.body)
+        return fn if body is fn.body else replace(fn, body=body)
+
+    def emit(self, value: Expr, hint: str = "") -> Var:
+        """Bind a value before the current binding."""
+        kind = DataflowVar if self.in_dataflow else Var
+        var = kind(self.names.fresh(hint or self.name_hint), value.ty)
+        self._out.append(VarBinding(var, self._placed(value)))
+        return var
+
+    def emit_under_own_name(self, value: Expr) -> Var:
+        """Bind a value to a variable with the name of the one being bound, which the rule then replaces by it."""
+        assert self.var is not None
+        kind = DataflowVar if self.in_dataflow else Var
+        var = kind(self.var.name, value.ty, self.var.span)
+        self._out.append(VarBinding(var, self._placed(value)))
+        return var
+
+    def append(self, binding: Binding) -> None:
+        """Put a finished binding before the current one."""
+        self._out.append(binding)
+
+    def emit_match(self, value: Expr, target: Type, hint: str) -> Var:
+        """Bind ``match_cast(value, target)`` before the current binding; the value is a leaf."""
+        kind = DataflowVar if self.in_dataflow else Var
+        var = kind(self.names.fresh(hint), target)
+        self._out.append(MatchCast(var, value, target, getattr(value, "span", None)))
+        return var
+
+    def match_own(self, value: Expr) -> None:
+        """Make the current binding ``match_cast(value, type of the variable)``; the rule then returns None."""
+        assert self.var is not None
+        self._out.append(MatchCast(self.var, value, self.var.ty, self.var.span))
+
+    def leaf(self, value: Expr, hint: str = "") -> Expr:
+        """The value itself if it may stand as an argument, else a variable bound to it."""
+        return self.emit(value, hint) if isinstance(value, (Call, TupleGetItem, If, SeqExpr, Function)) else value
+
+    def field(self, value: Expr, index: int) -> Expr:
+        """Field of a tuple as an argument."""
+        return value.fields[index] if type(value) is Tuple else self.emit(TupleGetItem(value, index))
+
+    def inline(self, seq: SeqExpr, finish: Callable[[Expr, GraphRewriter], Expr]) -> Expr:
+        """The bindings of a sequence (rewritten already) put before the current one; its value, finished."""
+        for block in seq.blocks:
+            self._out.extend(block.bindings)
+        return finish(seq.body, self)
+
+    def sub_block(self, block: BindingBlock) -> BindingBlock:
+        """A block of its own, rewritten."""
+        return self._block(block)
+
+    def _placed(self, value: Expr) -> Expr:
+        """A call that a rule made stands where the value being rewritten stands in the source."""
+        if type(value) is Call and value.span is None and self._span is not None:
+            return replace(value, span=self._span)
+        return value
+
+    def _apply(self, value: Any) -> Any:
+        return self.replacer.visit(value) if self.replacer.mapping else value
+
+    def _sequence(self, expr: Expr) -> Expr:
+        if type(expr) is not SeqExpr:
+            return self._apply(expr)  # type: ignore[no-any-return]
+        blocks = [self._block(b) for b in expr.blocks]
+        body = self._apply(expr.body)
+        kept = tuple([b for b in blocks if b.bindings or type(b) is DataflowBlock])
+        if body is expr.body and len(kept) == len(expr.blocks) and all([x is y for x, y in zip(kept, expr.blocks)]):
+            return expr
+        return SeqExpr(kept, body, expr.span)
+
+    def _block(self, block: BindingBlock) -> BindingBlock:
+        saved = self._out, self.in_dataflow
+        self._out, self.in_dataflow = [], type(block) is DataflowBlock
+        for binding in block.bindings:
+            self._binding(binding)
+        out = self._out
+        self._out, self.in_dataflow = saved
+        if len(out) == len(block.bindings) and all([x is y for x, y in zip(out, block.bindings)]):
+            return block
+        return type(block)(tuple(out), block.span)
+
+    def _binding(self, binding: Binding) -> None:
+        self.var, self.name_hint = binding.var, binding.var.name
+        if isinstance(binding, MatchCast):
+            value, target = self._apply(binding.value), self._apply(binding.target)
+            found = self.on_match(binding, value, self) if self.on_match is not None else None
+            if found is not None:
+                self.replacer.mapping[binding.var] = found.value
+                return
+            if value is binding.value and target is binding.target:
+                self._out.append(binding)
+            else:
+                self._out.append(MatchCast(self._redefine(binding.var, target), value, target, binding.span))
+            return
+        assert isinstance(binding, VarBinding)
+        value = self._enter(binding.value)
+        self.var, self.name_hint = binding.var, binding.var.name
+        self._span = getattr(binding.value, "span", None) or binding.span
+        made = self.rule(value, self)
+        if made is None:
+            return
+        if isinstance(made, Replaced):
+            self.replacer.mapping[binding.var] = made.value
+        elif made is binding.value:
+            self._out.append(binding)
+        else:
+            self._out.append(VarBinding(self._redefine(binding.var, made.ty), self._placed(made), binding.span))
+
+    def _redefine(self, var: Var, ty: Any) -> Var:
+        if ty is var.ty or structural_equal(ty, var.ty, map_free_vars=False):
+            return var
+        made = type(var)(var.name, ty, var.span)
+        self.replacer.mapping[var] = made
+        return made
+
+    def _enter(self, value: Expr) -> Expr:
+        if type(value) is If:
+            cond = self._apply(value.cond)
+            then_branch, else_branch = self._sequence(value.then_branch), self._sequence(value.else_branch)
+            if cond is value.cond and then_branch is value.then_branch and else_branch is value.else_branch:
+                return value
+            ty = value.ty
+            if isinstance(then_branch, SeqExpr) and isinstance(else_branch, SeqExpr):
+                ty = join_branches(then_branch, else_branch)
+            return If(cond, then_branch, else_branch, ty, value.span)
+        if type(value) is Function:
+            return self._function(value) if self.enters_functions else self._apply(value)
+        if type(value) is SeqExpr:
+            return self._sequence(value)
+        return self._apply(value)  # type: ignore[no-any-return]
+
+
+def each_binding(fn: Function) -> Iterator[tuple[BindingBlock, Binding]]:
+    """Bindings of a function in order, those of branches and local functions before the binding that holds them."""
+    stack: list[Any] = [fn.body]
+    found: list[tuple[BindingBlock, Binding]] = []
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple):
+            found.append(item)
+            continue
+        if type(item) is SeqExpr:
+            work: list[Any] = []
+            for block in item.blocks:
+                for binding in block.bindings:
+                    value = getattr(binding, "value", None)
+                    if type(value) is If:
+                        work += [value.then_branch, value.else_branch]
+                    elif type(value) is Function:
+                        work.append(value.body)
+                    work.append((block, binding))
+            stack += reversed(work)
+    return iter(found)

@@ -1,0 +1,1 @@
+"""What every primitive works on: references to loops and blocks, the state of a schedule, the table, refusals."""

@@ -1,0 +1,116 @@
+"""Refusals: a primitive whose precondition does not hold, with the picture of the loop nest.
+
+Not here: the checks. A primitive calls ``refuse(...)``; the schedule adds the name of the primitive and draws the
+picture, and the module stays as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ....ir.expr import Var
+from ....ir.node import Node
+from ....script.printer.show import script
+from ....support.errors import Note, ScheduleError
+from .sref import Sref
+
+
+@dataclass(slots=True, frozen=True)
+class Clash:
+    """Iterations that meet in one cell: ``values`` of the second, and the sentence that says it."""
+
+    values: dict[Var, int]
+    words: str
+
+
+LEVELS = ("detail", "fast", "none")
+"""How much of a refusal is drawn: "detail" with the picture, "fast" one line, "none" the code and the condition
+alone."""
+CONTEXT = 12
+
+
+class Refused(ScheduleError):
+    """A primitive that does not apply.
+
+    Attributes: ``primitive`` its name, ``condition`` the failed condition by name ("complete block"), ``marks`` the loops and
+    blocks at fault, ``counterexample`` values of iterators that show it (None where there is none).
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        condition: str,
+        marks: Sequence[Sref | Node] = (),
+        counterexample: Mapping[str, int] | None = None,
+        why: str = "",
+        nearest: str | None = None,
+    ) -> None:
+        super().__init__(code, message, help=nearest)
+        self.primitive = ""
+        self.condition = condition
+        self.marks = tuple(marks)
+        self.counterexample = dict(counterexample) if counterexample is not None else None
+        self.why = why
+
+    def finish(self, primitive: str, function: Any, level: str) -> None:
+        """Add what only the schedule knows: the name of the primitive and the picture (``function`` maps a name to its
+        program)."""
+        self.primitive = primitive
+        if level == "none":
+            self.help = None
+            return
+        self.message = f"{primitive}: {self.message}"
+        self.notes.append(Note(f"condition: {self.condition}"))
+        if self.why:
+            self.notes.append(Note(f"counter-example: {self.why}"))
+        if level == "detail" and self.marks:
+            self.notes.append(Note("here:\n" + picture(function, self.marks, self.condition)))
+
+
+def refuse(
+    code: str,
+    message: str,
+    *,
+    condition: str,
+    at: Sref | Node | Sequence[Sref | Node] = (),
+    counterexample: Mapping[Var, int] | None = None,
+    why: str = "",
+    clash: Clash | None = None,
+    nearest: str | None = None,
+) -> NoReturn:
+    """Refuse a step.
+
+    ``condition`` names what does not hold; ``at`` are the loops and blocks (or any nodes of the function) to mark;
+    ``counterexample`` assigns values to iterators and ``why`` says in words what they show (``clash`` gives both);
+    ``nearest`` is the nearest legal step.
+    """
+    marks = [at] if isinstance(at, (Sref, Node)) else list(at)
+    if clash is not None:
+        counterexample, why = clash.values, clash.words
+    shown = {var.name: value for var, value in counterexample.items()} if counterexample is not None else None
+    raise Refused(code, plain(message), condition, marks, shown, why, nearest and plain(nearest))
+
+
+def plain(text: str) -> str:
+    """A message with integers written without their type."""
+    return re.sub(r"T\.u?int\d+\((-?\d+)\)", r"\1", text)
+
+
+def picture(function: Any, marks: Sequence[Sref | Node], note: str = "") -> str:
+    """The function as script around the marked loops and blocks, each underlined."""
+    nodes: list[Node] = []
+    func = None
+    for mark in marks:
+        if isinstance(mark, Sref):
+            func = func or mark.func
+            if mark.node is not None:
+                nodes.append(mark.node)
+        else:
+            nodes.append(mark)
+    if func is None or not nodes:
+        return ""
+    return script(function(func), underline=nodes, note=note, context=CONTEXT)

@@ -1,0 +1,345 @@
+"""Conditions between blocks: region cover, stage pipeline, compact dataflow, and whether iterations of a loop are
+independent.
+
+Each ``why_not_...`` gives None when the condition is proved, else the block at fault and the reason in words. Not here:
+conditions on one block (``conditions.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....arith import Analyzer
+from ....arith.intset import IntSet, eval_set, of_range
+from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.build import add, const, dtype_of, is_int, le, mul, sub
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import LT, And, FloorDiv, FloorMod
+from ....ir.types import Expr
+from ....ir.walk import collect, free_vars, substitute
+from ..core.refuse import refuse
+from ..core.sref import Sref
+from ..core.state import ScheduleState
+from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
+from .conditions import why_not_complete_or_reduction
+from .dependence import block_scope, regions, scope_of
+from .enclosing import loads_around, triangular, why_irregular
+from .first_step import init_predicate
+from .full_write import fills
+from .same_layout import reads_what_the_map_wrote
+
+
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """A condition that does not hold (or is not proved): where, and why."""
+
+    block: Sref
+    reason: str
+
+
+def common_ancestor(a: Sref, b: Sref) -> Sref:
+    """The lowest loop or block around both (their own enclosing items only)."""
+    above = set(a.above())
+    for item in b.above():
+        if item in above:
+            return item
+    return a
+
+
+def loops_between(block: Sref, upto: Sref) -> list[Sref]:
+    """Loops around a block strictly inside ``upto``, from the outside in."""
+    found: list[Sref] = []
+    for item in block.above():
+        if item is upto or item.is_block:
+            break
+        found.append(item)
+    return found[::-1]
+
+
+def bound_region(block: Sref, region: BufferRegion) -> list[Range]:
+    """A region of a block in terms of the loops around it."""
+    mapping = dict(zip([axis.var for axis in block.block.iter_vars], block.realize.iter_values))
+    return [Range(substitute(r.min, mapping), substitute(r.extent, mapping)) for r in region.region]
+
+
+def relaxed_region(
+    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, also: Sequence[Sref] = ()
+) -> list[IntSet]:
+    """Box that holds a region of a block for all iterations of the loops inside ``upto`` and of the loops ``also`` (an
+    over-approximation)."""
+    ana = analyzer_at(state, block)
+    domains: dict[Var, IntSet] = {}
+    for s in [*also, *loops_between(block, upto)]:
+        domain = of_range(loop_range(s.loop))
+        if domains and type(s.loop.extent) is not IntImm:  # bounds may use the loops outside of it
+            last = eval_set(sub(add(s.loop.min, s.loop.extent), const(1, dtype_of(s.loop.min))), domains, ana)
+            domain = IntSet(eval_set(s.loop.min, domains, ana).low, last.high)
+        domains[s.loop.loop_var] = domain
+    boxes = []
+    for r in bound_region(block, region):
+        low = eval_set(r.min, domains, ana)
+        last = eval_set(sub(add(r.min, r.extent), const(1, dtype_of(r.min))), domains, ana)
+        boxes.append(IntSet(_defined(low.low), _defined(last.high)))
+    return boxes
+
+
+def _defined(bound: Expr | None) -> Expr | None:
+    """A bound, unless it divides by a size, which may be zero where the loops around run not at all."""
+    if bound is None or type(bound) is IntImm or type(bound) is Var:
+        return bound
+    return None if any([type(d.b) is not IntImm for d in collect(bound, (FloorDiv, FloorMod))]) else bound
+
+
+def exact_region(
+    state: ScheduleState, block: Sref, region: BufferRegion, upto: Sref, also: Sequence[Sref] = ()
+) -> list[IntSet] | None:
+    """Box that a region of a block fills completely, no cell missing, while the loops inside ``upto`` and the loops
+    ``also`` run; None where not proved.
+
+    A predicate that only keeps the written indices inside the buffer is left out: the box then ends at the buffer's
+    bounds.
+    """
+    if not fills(state, block, region) or not _filled_inside(state, block, region):
+        return None
+    return exact_box(state, block, bound_region(block, region), region.buffer.shape, upto, also)
+
+
+def _filled_inside(state: ScheduleState, block: Sref, region: BufferRegion) -> bool:
+    """Does one of the blocks inside a block write all of a region; True where none writes its buffer."""
+    inner = [(b, w) for b in state.blocks_below(block) for w in regions(state, b.block)[1] if w.buffer is region.buffer]
+    wanted = [of_range(r) for r in region.region]
+    ana = analyzer_at(state, block)
+    for other, write in inner:
+        box = exact_region(state, other, write, block)
+        if box is not None and covers(ana, box, wanted, region.buffer.shape):
+            return True
+    return not inner
+
+
+def exact_box(
+    state: ScheduleState,
+    block: Sref,
+    bound: Sequence[Range],
+    shape: Sequence[Expr],
+    upto: Sref,
+    also: Sequence[Sref] = (),
+) -> list[IntSet] | None:
+    """``exact_region`` of ranges given in terms of the loops around a block, inside a space of the given shape."""
+    ana = analyzer_at(state, block)
+    loops = [*also, *loops_between(block, upto)]
+    if triangular(loops) is not None or why_irregular(state, block) is not None:
+        return None
+    ranges = {s.loop.loop_var: loop_range(s.loop) for s in loops}
+    moving = {v for r in bound for e in (r.min, r.extent) for v in free_vars(e)}
+    still = [s.loop for s in loops if s.loop.loop_var not in moving]
+    predicate: Expr | None = init_predicate(
+        ana, block.realize.predicate, {}, still
+    )  # one step that fills the region is enough
+    if is_int(predicate, 1) or _only_clips(ana, predicate, bound, shape):  # type: ignore[arg-type]
+        predicate = None
+    elif any([v not in ranges for v in free_vars(predicate)]):  # type: ignore[arg-type]
+        return None
+    found = iteration_map([r.min for r in bound], ranges, predicate, analyzer_at(state, upto))
+    if not found or not found.exact:
+        return None
+    boxes: list[IntSet] = []
+    for s, r in zip(found.indices, bound):
+        one = const(1, dtype_of(r.min))
+        if not s.args:
+            boxes.append(IntSet(s.base, sub(add(s.base, r.extent), one)))
+            continue
+        if len(s.args) > 1 or not ana.can_prove(le(s.args[0].scale, r.extent)):
+            return None
+        reach = mul(sub(s.args[0].extent, one), s.args[0].scale)
+        boxes.append(IntSet(s.base, ana.simplify(sub(add(add(s.base, reach), r.extent), one))))
+    return boxes
+
+
+def _only_clips(ana: Analyzer, predicate: Expr, bound: Sequence[Range], shape: Sequence[Expr]) -> bool:
+    """Is the predicate a conjunction of ``index < dimension`` over the given region."""
+    if isinstance(predicate, And):
+        return _only_clips(ana, predicate.a, bound, shape) and _only_clips(ana, predicate.b, bound, shape)
+    if not isinstance(predicate, LT):
+        return False
+    gap = sub(predicate.b, predicate.a)
+    return any([ana.can_prove_equal(sub(dim, r.min), gap) for r, dim in zip(bound, shape)])
+
+
+def runs_whole_domain(state: ScheduleState, block: Sref) -> bool:
+    """Is it proved that the loops around a block run every value of its iterators (whose domains begin at zero)."""
+    axes = block.block.iter_vars
+    domains = [axis.dom for axis in axes if axis.dom is not None and is_int(axis.dom.min, 0)]
+    if len(domains) != len(axes):
+        return False
+    extents = [dom.extent for dom in domains]
+    bound = [Range(value, const(1, dtype_of(value))) for value in block.realize.iter_values]
+    upto = scope_of(block)
+    box = exact_box(state, block, bound, extents, upto)
+    wanted = [of_range(dom) for dom in domains]
+    return box is not None and covers(analyzer_at(state, upto), box, wanted, extents)
+
+
+def covers(ana: Analyzer, outer: Sequence[IntSet], inner: Sequence[IntSet], shape: Sequence[Expr]) -> bool:
+    """Does one box hold the other, as far as that lies inside a shape."""
+    for big, small, dim in zip(outer, inner, shape):
+        if big.low is None or big.high is None:
+            return False
+        zero, last = const(0, dtype_of(dim)), sub(dim, const(1, dtype_of(dim)))
+        low_ok = (small.low is not None and ana.can_prove(le(big.low, small.low))) or ana.can_prove(le(big.low, zero))
+        high_ok = (small.high is not None and ana.can_prove(le(small.high, big.high))) or ana.can_prove(
+            le(last, big.high)
+        )
+        if not low_ok or not high_ok:
+            return False
+    return True
+
+
+def why_not_covered(state: ScheduleState, consumer: Sref) -> Fault | None:
+    """Region cover: what a block reads of buffers written in its scope was written before, in the iteration that reads
+    it."""
+    scope = block_scope(state, consumer)
+    producers = scope.producers(consumer)
+    key = ("cover", consumer.node, *[s.node for p in producers for s in (p, *loops_between(p, scope.root))],
+           *[s.node for s in loops_between(consumer, scope.root)])  # fmt: skip
+    if key not in state.cache:
+        state.cache[key] = _why_not_covered(state, consumer, producers)
+    reason = state.cache[key]
+    return None if reason is None else Fault(consumer, reason)
+
+
+def _why_not_covered(state: ScheduleState, consumer: Sref, producers: list[Sref]) -> str | None:
+    around = loads_around(state, consumer)
+    for producer in producers if around else ():
+        shared = common_ancestor(producer, consumer)
+        both = [b for b in around if b in block_scope(state, consumer).writes[producer]]
+        if both and not shared.is_block:
+            return f"block {consumer.name} runs as {both[0].name} says, which block {producer.name} writes in loop {shared.name}"
+    for read in regions(state, consumer.block)[0]:
+        writers = [(p, w) for p in producers for w in regions(state, p.block)[1] if w.buffer is read.buffer]
+        if not writers:
+            continue
+        if not any([_covered(state, consumer, read, p, w) for p, w in writers]):
+            names = ", ".join([p.name for p, _ in writers])
+            return (
+                f"it is not proved that block {names} writes all of {read.buffer.name} that block {consumer.name} reads"
+            )
+    return None
+
+
+def _covered(state: ScheduleState, consumer: Sref, read: BufferRegion, producer: Sref, write: BufferRegion) -> bool:
+    meet = common_ancestor(producer, consumer)
+    made = exact_region(state, producer, write, meet)
+    if made is None:
+        return reads_what_the_map_wrote(state, consumer, read, producer, write, loops_between(producer, meet))
+    wanted = relaxed_region(state, consumer, read, meet)
+    return covers(analyzer_at(state, meet), made, wanted, read.buffer.shape)
+
+
+def why_no_stage_pipeline(state: ScheduleState, scope: Sref) -> Fault | None:
+    """Stage pipeline: every block of a scope reads only what earlier blocks wrote completely; nothing is written after
+    it was read."""
+    blocks = state.blocks_below(scope)
+    if not blocks:
+        return None
+    known = block_scope(state, blocks[0])
+    for block in blocks:
+        late = why_written_after_read(known.after(block), known.reads[block], set(known.writes[block]), known.writes)
+        if late is not None:
+            return Fault(block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it")
+        fault = why_not_covered(state, block)
+        if fault is not None:
+            return fault
+    return None
+
+
+def why_written_after_read(
+    later: Sequence[Sref], reads: Sequence[Buffer], own: set[Buffer], writes: dict[Sref, list[Buffer]]
+) -> tuple[Sref, Buffer] | None:
+    """A later block that writes one of the buffers (other than those the reader itself writes)."""
+    for other in later:
+        for buffer in reads:
+            if buffer not in own and buffer in writes[other]:
+                return other, buffer
+    return None
+
+
+def why_no_compact_dataflow(state: ScheduleState, at: Sref) -> Fault | None:
+    """Compact dataflow: every block below a loop or block is complete or a reduction (other writers of its outputs do
+    not count)."""
+    for block in [at] if at.is_block and at.parent is not None else state.blocks_below(at):
+        reason = why_not_complete_or_reduction(state, block, dominant=False)
+        if reason is not None:
+            return Fault(block, reason)
+    return None
+
+
+def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
+    """Refuse E415 unless the scope that ``at`` stands in is a stage pipeline."""
+    fault = why_no_stage_pipeline(state, scope_of(at))
+    if fault is not None:
+        refuse(
+            "E415",
+            fault.reason,
+            condition="stage pipeline",
+            at=fault.block,
+            nearest="cache_write gives a block that writes again a buffer of its own; else take this step before blocks are moved",
+        )
+
+
+def require_compact_dataflow(state: ScheduleState, at: Sref) -> None:
+    """Refuse E416 unless the dataflow below ``at`` is compact."""
+    fault = why_no_compact_dataflow(state, at)
+    if fault is not None:
+        refuse(
+            "E416",
+            fault.reason,
+            condition="compact dataflow",
+            at=fault.block,
+            nearest="take this step before decompose_reduction, or choose a loop with complete blocks",
+        )
+
+
+def _writers_apart(state: ScheduleState, loop: Sref, blocks: Sequence[Sref]) -> Fault | None:
+    """Where several blocks inside a loop write a buffer, one of them must write all that the others do in the same iteration."""
+    known = block_scope(state, blocks[0])
+    for buffer in dict.fromkeys([b for block in blocks for b in known.writes[block]]):
+        writers = [(b, w) for b in blocks for w in regions(state, b.block)[1] if w.buffer is buffer]
+        if len({b for b, _ in writers}) < 2:
+            continue
+        ana = analyzer_at(state, loop)
+        boxes = [relaxed_region(state, b, w, loop) for b, w in writers]
+        whole = [exact_region(state, b, w, loop) for b, w in writers]
+        if not any(
+            [made is not None and all([covers(ana, made, box, buffer.shape) for box in boxes]) for made in whole]
+        ):
+            names = ", ".join(dict.fromkeys([b.name for b, _ in writers]))
+            return Fault(
+                writers[-1][0], f"blocks {names} write {buffer.name}, not proved to the same cells in each iteration"
+            )
+    return None
+
+
+def why_not_independent(state: ScheduleState, loop: Sref) -> Fault | None:
+    """Independent iterations: inside a loop nothing is read that another iteration writes, as far as blocks of the
+    scope say."""
+    blocks = state.blocks_below(loop)
+    if len(blocks) < 2:
+        return None
+    known = block_scope(state, blocks[0])
+    inside = set(blocks)
+    fault = _writers_apart(state, loop, blocks)
+    if fault is not None:
+        return fault
+    for block in blocks:
+        later = [b for b in known.after(block) if b in inside]
+        late = why_written_after_read(later, known.reads[block], set(known.writes[block]), known.writes)
+        if late is not None:
+            return Fault(
+                block, f"block {late[0].name} writes {late[1].name} after block {block.name} read it, in one loop"
+            )
+        if any([p in inside for p in known.producers(block)]):
+            fault = why_not_covered(state, block)
+            if fault is not None:
+                return fault
+    return None

@@ -1,0 +1,102 @@
+"""Domains of a block's iterators from the cells that must be (or may be) computed, and the nest that runs them.
+
+Not here: which cells those are (``compute_location.py``). Invariant: every instance whose cell lies in the box is run;
+an iterator that no index of the box determines keeps its whole domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....arith import Analyzer
+from ....arith.intset import IntSet, intersect
+from ....arith.solve import detect_linear_equation
+from ....ir.buffer import BufferRegion, Range
+from ....ir.build import add, const, dtype_of, floordiv, ge, is_int, logical_and, lt, sub
+from ....ir.expr import IntImm, Var
+from ....ir.scalar import IterVar
+from ....ir.stmt import Block, BlockRealize, For, Stmt
+from ....ir.types import Expr
+from ....ir.walk import free_vars
+from ..core.tree import TRUE
+from ..rewrites.rewriting import int_value
+
+Domains = dict[Var, IntSet]
+
+
+def solve(axes: Sequence[IterVar], region: BufferRegion, box: Sequence[IntSet], ana: Analyzer) -> Domains:
+    """Values of iterators whose instances touch a box of ``region.buffer``, ``region`` being what one instance
+    touches."""
+    known = {axis.var for axis in axes}
+    found: Domains = {}
+    for r, wanted in zip(region.region, box):
+        inside = [v for v in dict.fromkeys(free_vars(r.min)) if v in known]
+        if len(inside) != 1 or any([v in known for v in free_vars(r.extent)]):
+            continue
+        var = inside[0]
+        form = detect_linear_equation(r.min, [var], ana)
+        factor = int_value(form.coefficients[0]) if form is not None else None
+        if form is None or factor is None or factor < 1:
+            continue
+        dtype = dtype_of(var)
+        scale, one = const(factor, dtype), const(1, dtype)
+        low = high = None
+        if wanted.low is not None:  # factor * v + rest + extent - 1 >= low
+            reach = add(form.rest, sub(r.extent, one))
+            low = ana.simplify(floordiv(add(sub(wanted.low, reach), const(factor - 1, dtype)), scale))
+        if wanted.high is not None:
+            high = ana.simplify(floordiv(sub(wanted.high, form.rest), scale))
+        own = IntSet(low, high)
+        found[var] = intersect(found[var], own, ana) if var in found else own
+    return found
+
+
+def nest_of(
+    axes: Sequence[IterVar],
+    block: Block,
+    domains: Domains,
+    ana: Analyzer,
+    preserve_unit_loops: bool,
+    prefix: str = "ax",
+) -> tuple[Stmt, BlockRealize]:
+    """Loops ``ax0``, ``ax1``, ... over the domains around a realization of ``block``, guarded where a domain may reach
+    over the iterator's own."""
+    values: list[Expr] = []
+    loops: list[tuple[Var, Expr]] = []
+    guard: Expr = TRUE
+    for place, axis in enumerate(axes):
+        assert axis.dom is not None
+        low, extent = _span(axis, axis.dom, domains.get(axis.var), ana)
+        if is_int(extent, 1) and not preserve_unit_loops:
+            value = low
+        else:
+            loop = Var(f"{prefix}{place}", axis.var.ty)
+            loops.append((loop, extent))
+            ana.bind(loop, Range(const(0, dtype_of(loop)), extent))
+            value = ana.simplify(add(low, loop))
+        values.append(value)
+        for condition in (ge(value, axis.dom.min), lt(value, add(axis.dom.min, axis.dom.extent))):
+            if not ana.can_prove(condition):
+                guard = condition if is_int(guard, 1) else logical_and(guard, condition)
+    realize = BlockRealize(tuple(values), guard, block)
+    stmt: Stmt = realize
+    for loop, extent in reversed(loops):
+        stmt = For(loop, const(0, dtype_of(loop)), extent, "serial", stmt)
+    return stmt, realize
+
+
+def _span(axis: IterVar, whole: Range, wanted: IntSet | None, ana: Analyzer) -> tuple[Expr, Expr]:
+    """First value and number of values of an iterator: the part that is wanted, no more than the whole."""
+    if wanted is None or wanted.low is None or wanted.high is None:
+        return whole.min, whole.extent
+    extent = ana.simplify(add(sub(wanted.high, wanted.low), const(1, dtype_of(axis.var))))
+    if type(extent) is not IntImm:
+        most = ana.const_int_bound(extent).high
+        if isinstance(most, int):
+            extent = const(most, dtype_of(axis.var))
+    full = int_value(whole.extent)
+    if full is not None and type(extent) is IntImm and extent.value >= full:
+        return whole.min, whole.extent
+    if ana.can_prove_equal(extent, whole.extent) and ana.can_prove_equal(wanted.low, whole.min):
+        return whole.min, whole.extent
+    return wanted.low, extent

@@ -1,0 +1,145 @@
+"""What stands around a block besides loops: conditions, definitions, and loads outside of every block (in loop bounds,
+bindings and predicates).
+
+Most primitives reason about loops and regions alone. Invariant: a block for which ``why_irregular`` is None runs for every
+iteration of its loops that its predicate lets through, and what decides that is no data.
+"""
+
+from __future__ import annotations
+
+from ....ir.buffer import Buffer
+from ....ir.expr import IntImm, Var
+from ....ir.node import Node
+from ....ir.scalar import BufferLoad
+from ....ir.stmt import Bind, BlockRealize, For, IfThenElse, SeqStmt, Stmt, While
+from ....ir.walk import collect, free_vars
+from ..core.sref import Item, Sref, inner_statements
+from ..core.state import ScheduleState
+
+_Around = dict[int, tuple[tuple[str, Node], ...]]
+
+
+def _around(state: ScheduleState, item: Item) -> _Around:
+    """For the items directly below a loop or block: what stands between, as (words, node)."""
+    found: _Around | None = state.cache.get(("around", item))
+    if found is None:
+        found = state.cache["around", item] = {}
+        for inner in inner_statements(item):
+            _visit(inner, (), found)
+    return found
+
+
+def _visit(stmt: Stmt, above: tuple[tuple[str, Node], ...], found: _Around) -> None:
+    kind = type(stmt)
+    if kind is For or kind is BlockRealize:
+        if above:
+            found[id(stmt)] = above
+        return
+    if kind is SeqStmt:
+        for inner in inner_statements(stmt):
+            if isinstance(inner, Bind) and collect(inner, BufferLoad):
+                above = (*above, ("after a value that is loaded outside of every block", inner))
+            else:
+                _visit(inner, above, found)
+        return
+    if isinstance(stmt, IfThenElse):
+        above = (*above, ("under an if", stmt.cond))
+    elif isinstance(stmt, While):
+        above = (*above, ("in a while loop", stmt.cond))
+    for inner in inner_statements(stmt):
+        _visit(inner, above, found)
+
+
+def _own(state: ScheduleState, item: Item) -> tuple[Node, ...]:
+    """Loads in the bounds of a loop, or in a block's bindings, domains and predicate."""
+    found: tuple[Node, ...] | None = state.cache.get(("own loads", item))
+    if found is None:
+        if type(item) is For:
+            parts = [item.min, item.extent]
+        else:
+            realize = item
+            assert type(realize) is BlockRealize
+            domains = [axis.dom for axis in realize.block.iter_vars if axis.dom is not None]
+            parts = [*realize.iter_values, realize.predicate, *[e for d in domains for e in (d.min, d.extent)]]
+        loads = [
+            x for part in parts if type(part) is not Var and type(part) is not IntImm for x in collect(part, BufferLoad)
+        ]
+        found = state.cache["own loads", item] = tuple(loads)
+    return found
+
+
+def _chain(block: Sref) -> list[tuple[Sref, Sref]]:
+    """(item, what stands around it) from a block out to the block of its scope."""
+    found = []
+    at = block
+    while at.parent is not None:
+        found.append((at, at.parent))
+        at = at.parent
+        if at.is_block:
+            break
+    return found
+
+
+def why_irregular(state: ScheduleState, block: Sref) -> str | None:
+    """Why a block may not run in every iteration of its loops, or runs as data says; None where neither is so."""
+    for item, parent in _chain(block):
+        assert item.node is not None and parent.node is not None
+        for load in _own(state, item.node):
+            what = f"loop {item.name} runs" if not item.is_block else f"block {item.name} is bound"
+            return f"{what} as {load.buffer.name} says"  # type: ignore[attr-defined]
+        if item.is_block:
+            loops = {s.loop.loop_var for s in item.above() if not s.is_block}
+            for axis in item.block.iter_vars:
+                if (
+                    axis.dom is not None
+                    and type(axis.dom.extent) is not IntImm
+                    and loops & set(free_vars(axis.dom.extent))
+                ):
+                    return f"the domain of {axis.var.name} of block {item.name} uses a loop"
+        between = _around(state, parent.node).get(id(item.node))
+        if between is not None:
+            return f"block {block.name} stands {between[0][0]}"
+    return None
+
+
+def loads_around(state: ScheduleState, block: Sref) -> list[Buffer]:
+    """Buffers that are read outside of a block to know whether and where it runs."""
+    found: list[Buffer] = []
+    for item, parent in _chain(block):
+        assert item.node is not None and parent.node is not None
+        found += [load.buffer for load in _own(state, item.node)]  # type: ignore[attr-defined]
+        for _, node in _around(state, parent.node).get(id(item.node), ()):
+            found += [load.buffer for load in collect(node, BufferLoad)]
+    return found
+
+
+def loads_outside(stmt: Stmt) -> bool:
+    """Does a statement load anything outside of blocks, but in their predicates."""
+    pending = [stmt]
+    while pending:
+        at = pending.pop()
+        if type(at) is BlockRealize:
+            if any([collect(v, BufferLoad) for v in at.iter_values]):
+                return True
+            continue
+        if type(at) is For and (collect(at.min, BufferLoad) or collect(at.extent, BufferLoad)):
+            return True
+        if isinstance(at, (IfThenElse, While)) and collect(at.cond, BufferLoad):
+            return True
+        if isinstance(at, Bind) and collect(at, BufferLoad):
+            return True
+        pending.extend(inner_statements(at))
+    return False
+
+
+def triangular(loops: list[Sref]) -> Sref | None:
+    """A loop whose bounds use another of the loops."""
+    variables = {s.loop.loop_var for s in loops}
+    for s in loops:
+        for bound in (s.loop.min, s.loop.extent):
+            if type(bound) is not IntImm and not variables.isdisjoint(free_vars(bound)):
+                return s
+    return None
+
+
+__all__ = ["loads_around", "loads_outside", "triangular", "why_irregular"]

@@ -1,0 +1,150 @@
+"""Whether the iterations of a loop may run in any order, also at once; buffers that are private to an iteration.
+
+A buffer all of whose uses are inside a parallel loop, and which every iteration writes before it reads, is allocated anew in each
+iteration: then blocks that only write such buffers are no obstacle. Not here: setting the kind (``loop_kinds.py``).
+"""
+
+from __future__ import annotations
+
+from ....ir.buffer import Buffer
+from ....ir.node import replace as with_fields
+from ....ir.stmt import AllocBuffer, SeqStmt, seq
+from ....ir.walk import used_vars
+from ..core.refuse import Refused, refuse
+from ..core.sref import Sref
+from ..core.state import ScheduleState
+from ..core.tree import swap
+from ..rewrites.rewriting import int_value
+from .cell_conflicts import clash
+from .conditions import (
+    iterators_driven,
+    require_affine,
+    require_blocks_only,
+    why_not_complete,
+    why_not_update,
+)
+from .coverage import why_not_independent
+from .dependence import block_scope, scope_of
+from .distinct import require_distinct
+
+_WORDS = {"R": "reduction", "opaque": "opaque", "scan": "scan"}
+
+
+def require_parallel(state: ScheduleState, loop: Sref, threads: str = "", private: bool = False) -> list[Buffer]:
+    """Refuse unless the iterations of a loop may run in any order, also at once.
+
+    Every block inside is complete, or a reduction whose loop drives spatial iterators; bindings are affine; different iterations
+    write different cells and read nothing of each other. ``threads`` names the axis of a GPU: threadIdx may drive reduction
+    iterators of a block with an initialisation, threads may all write the same values, and memory of which each block or
+    thread has its own is no obstacle. With ``private``, blocks that write only buffers an iteration can have for itself are
+    exempt; those buffers are the result.
+    """
+    require_blocks_only(loop)
+    own: list[Buffer] = []
+    candidates = private_buffers(state, loop) if private or threads else set()
+    if threads:
+        candidates = {buffer for buffer in candidates if has_own(threads, buffer.scope)}
+    for block in state.blocks_below(loop):
+        written = block_scope(state, block).writes[block]
+        try:
+            _require_block(state, loop, block, threads)
+        except Refused:
+            if not candidates.issuperset(written):
+                raise
+            own += [buffer for buffer in written if buffer not in own]
+    fault = why_not_independent(state, loop)
+    if fault is not None:
+        refuse(
+            "E415",
+            fault.reason,
+            condition="independent iterations",
+            at=[loop, fault.block],
+            nearest="a loop inside or outside of this one, or compute the shared buffer before the loop",
+        )
+    return own
+
+
+def has_own(threads: str, scope: str) -> bool:
+    """Does each value of a GPU axis have its own memory of a scope: blocks their shared memory, threads what is local."""
+    return scope == "local" or (threads.startswith("blockIdx") and not scope.startswith("global"))
+
+
+def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) -> None:
+    complete = why_not_complete(state, block, dominant=False)
+    reason = complete and why_not_update(state, block, dominant=False)
+    if reason is not None:
+        refuse(
+            "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
+            condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
+            nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
+        )  # fmt: skip
+    require_affine(state, block, loop)
+    driven = iterators_driven(block, loop)
+    for kind, value in driven:
+        if kind == "S" or (kind == "R" and threads.startswith("threadIdx") and block.block.init is not None):
+            continue
+        refuse(
+            "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
+            condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
+            nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
+        )  # fmt: skip
+    if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
+        refuse(
+            "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
+            condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
+            nearest=f"set_scope of what {block.name} writes to shared or local, so that each has its own"
+            if threads else f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
+        )  # fmt: skip
+    require_distinct(state, block, loop)
+
+
+def private_buffers(state: ScheduleState, loop: Sref) -> set[Buffer]:
+    """Buffers of the scope that are used inside a loop alone, and written there before they are read."""
+    root = scope_of(loop)
+    blocks = state.blocks_below(loop)
+    if not blocks or loop.node is None:
+        return set()
+    scope = block_scope(state, blocks[0])
+    elsewhere = set(used_vars(swap_out(root, loop)))
+    found = set()
+    for buffer in root.block.alloc_buffers:
+        users = [b for b in blocks if buffer in scope.writes[b] or buffer in scope.reads[b]]
+        if users and buffer.data not in elsewhere and buffer not in scope.reads[users[0]]:
+            found.add(buffer)
+    return found
+
+
+def swap_out(root: Sref, loop: Sref) -> SeqStmt:
+    """The body of a scope without a loop in it."""
+    nothing = SeqStmt(())
+    inner = swap(loop.parent.node, loop.node, nothing) if loop.parent is not None else nothing  # type: ignore[arg-type]
+    at = loop.parent
+    while at is not None and at is not root and at.parent is not None:
+        inner = swap(at.parent.node, at.node, inner)  # type: ignore[arg-type]
+        at = at.parent
+    return SeqStmt((inner.block.body,))  # type: ignore[attr-defined]
+
+
+def allocate_inside(state: ScheduleState, loop: Sref, buffers: list[Buffer]) -> None:
+    """Move allocations of the scope into the body of a loop."""
+    if not buffers:
+        return
+    state.owning.add(loop.func)
+    state.replace(loop, with_fields(loop.loop, body=seq(*[AllocBuffer(b) for b in buffers], loop.loop.body)))
+    root = scope_of(loop)
+    old = root.block
+    new = with_fields(old, alloc_buffers=tuple([b for b in old.alloc_buffers if b not in buffers]))
+    state.replace(root, with_fields(root.realize, block=new), {old: new})
+
+
+def require_kinds(state: ScheduleState, loop: Sref) -> None:
+    """Refuse unless a loop and those around it may still run as they are marked to, with what now stands inside."""
+    for item in (loop, *loop.above()):
+        if item.is_block:
+            return
+        if item.loop.kind == "parallel":
+            allocate_inside(state, item, require_parallel(state, item, private=True))
+        elif item.loop.kind == "vectorized":
+            require_parallel(state, item)
+        elif item.loop.thread is not None:
+            require_parallel(state, item, item.loop.thread)

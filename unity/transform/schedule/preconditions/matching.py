@@ -1,0 +1,305 @@
+"""Does a block compute what the description of an intrinsic says: both are walked side by side.
+
+Not here: what is put in its place (``tensorize.py``). Invariant: a match binds every buffer of the description to a box of a buffer
+of the program, at one base, so that every access of the block is the description's access moved by that base. Loops and iterators
+of one iteration do not count; both sides of ``+``, ``*``, ``min`` and ``max`` may be exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith import Analyzer
+from ....ir.buffer import Buffer, Range
+from ....ir.build import add, const, dtype_of, is_int, sub
+from ....ir.expr import IntImm, Var
+from ....ir.node import ASIDE, LEAF, Node, replace as with_fields
+from ....ir.scalar import Add, BufferLoad, Max, Min, Mul
+from ....ir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ....ir.structural import plain_equal, shown
+from ....ir.types import Expr, PrimType
+from ....ir.walk import Rewriter, substitute
+from ..core.refuse import plain, refuse
+from ..core.sref import Sref
+
+_EITHER_ORDER = (Add, Mul, Min, Max)
+
+
+class Mismatch(Exception):
+    """The first difference: what the description has, what the program has, and the program's node."""
+
+    def __init__(self, reason: str, node: Node | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.node = node
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where a buffer of the description lies: a box of ``buffer`` that starts at ``base`` (of the program's indices)."""
+
+    buffer: Buffer
+    base: tuple[Expr, ...]
+
+
+class _WithoutUnits(Rewriter):
+    """Loops and iterators of one iteration are replaced by their value."""
+
+    def enter(self, node: Any) -> Any | None:
+        if type(node) is For and is_int(node.extent, 1):
+            self.mapping[node.loop_var] = self.visit(node.min)
+            return self.visit(node.body)
+        if type(node) is BlockRealize:
+            kept = []
+            for axis, value in zip(node.block.iter_vars, node.iter_values):
+                if axis.dom is not None and is_int(axis.dom.extent, 1):
+                    self.mapping[axis.var] = self.visit(axis.dom.min)
+                else:
+                    kept.append((axis, self.visit(value)))
+            block = with_fields(node.block, iter_vars=tuple([axis for axis, _ in kept]))
+            return BlockRealize(tuple([v for _, v in kept]), self.visit(node.predicate), self.visit(block), node.span)
+        return None
+
+
+class Matcher:
+    """Compares statements of a description (left) with those of the program (right)."""
+
+    def __init__(self, buffers: Sequence[Buffer], ana: Analyzer) -> None:
+        self.formal = set(buffers)
+        self.ana = ana
+        self.vars: dict[Var, Expr] = {}
+        self.zeros: dict[Var, Expr] = {}
+        self.places: dict[Buffer, Place] = {}
+        self.allocated: dict[Buffer, Buffer] = {}
+
+    def match(self, desc: Stmt, target: Stmt) -> None:
+        """Compare the bodies of two blocks. Raises Mismatch."""
+        self.stmt(_WithoutUnits()(desc), _WithoutUnits()(target))
+
+    # ---- statements
+
+    def stmt(self, d: Any, t: Any) -> None:
+        if type(d) is not type(t):
+            raise Mismatch(f"the description has {_words(d)} where the program has {_words(t)}", t)
+        if type(d) is For:
+            self._loop(d, t)
+        elif type(d) is BlockRealize:
+            self._block(d, t)
+        elif type(d) is SeqStmt:
+            if len(d.stmts) != len(t.stmts):
+                raise Mismatch(f"the description has {len(d.stmts)} statements, the program {len(t.stmts)}", t)
+            for x, y in zip(d.stmts, t.stmts):
+                self.stmt(x, y)
+        elif type(d) is BufferStore:
+            self._access(d, t)
+            self.value(d.value, t.value)
+        else:
+            self._fields(d, t)
+
+    def _loop(self, d: For, t: For) -> None:
+        if not self.ana.can_prove_equal(self.image(d.extent), t.extent):
+            raise Mismatch(
+                f"loop {d.loop_var.name} of the description runs {d.extent} times, {t.loop_var.name} {t.extent} times",
+                t,
+            )
+        if (
+            not (is_int(d.min, 0) and is_int(t.min, 0))
+            or d.thread != t.thread
+            or d.step is not None
+            or t.step is not None
+        ):
+            raise Mismatch(f"loop {t.loop_var.name} does not run from zero in steps of one, or runs over threads", t)
+        if dtype_of(d.loop_var) is not dtype_of(t.loop_var):
+            kinds = dtype_of(d.loop_var).name, dtype_of(t.loop_var).name
+            raise Mismatch(f"loop {t.loop_var.name} is {kinds[1]}, the description's loop {kinds[0]}", t)
+        self.vars[d.loop_var] = t.loop_var
+        self.zeros[t.loop_var] = const(0, dtype_of(t.loop_var))
+        with self.ana.scope():
+            self.ana.bind(t.loop_var, Range(t.min, t.extent))
+            self.stmt(d.body, t.body)
+
+    def _block(self, d: BlockRealize, t: BlockRealize) -> None:
+        left = list(zip(t.block.iter_vars, t.iter_values))
+        for axis, value in zip(d.block.iter_vars, d.iter_values):
+            wanted = self.image(value)
+            found = [
+                p for p in left if p[0].kind == axis.kind and self.same(p[1], wanted) and self._same_domain(axis, p[0])
+            ]
+            if not found:
+                raise Mismatch(
+                    f"no iterator of block {t.block.name} is {axis.kind} {axis.var.name} = {wanted} as in the description",
+                    t,
+                )
+            left.remove(found[0])
+            self.vars[axis.var] = found[0][0].var
+            if found[0][0].dom is not None:
+                self.ana.bind(found[0][0].var, found[0][0].dom)
+            self.zeros[found[0][0].var] = const(0, dtype_of(found[0][0].var))
+        if left:
+            raise Mismatch(f"iterator {left[0][0].var.name} of block {t.block.name} is not in the description", t)
+        if not is_int(d.predicate, 1) or not is_int(t.predicate, 1):
+            raise Mismatch(f"block {t.block.name} runs under a condition: {t.predicate}", t)
+        if (d.block.init is None) != (t.block.init is None):
+            have, want = ("no", "has one") if t.block.init is None else ("an", "has none")
+            raise Mismatch(f"block {t.block.name} has {have} initialisation, the description {want}", t)
+        if len(d.block.alloc_buffers) != len(t.block.alloc_buffers) or d.block.match_buffers or t.block.match_buffers:
+            raise Mismatch(f"block {t.block.name} declares other buffers than the description", t)
+        for x, y in zip(d.block.alloc_buffers, t.block.alloc_buffers):
+            self.allocated[x] = y
+        if d.block.init is not None:
+            self.stmt(d.block.init, t.block.init)
+        self.stmt(d.block.body, t.block.body)
+
+    def _same_domain(self, a: Any, b: Any) -> bool:
+        if a.dom is None or b.dom is None:
+            return a.dom is b.dom
+        return self.same(b.dom.min, self.image(a.dom.min)) and self.same(b.dom.extent, self.image(a.dom.extent))
+
+    # ---- expressions
+
+    def image(self, expr: Expr) -> Expr:
+        """An expression of the description in the program's variables."""
+        made: Expr = substitute(expr, self.vars)
+        return made
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Equal integers."""
+        return self.ana.can_prove_equal(a, b)
+
+    def value(self, d: Any, t: Any) -> None:
+        if type(d) is BufferLoad and type(t) is BufferLoad:
+            self._access(d, t)
+            return
+        if isinstance(d, Var):
+            if (
+                not isinstance(t, Expr)
+                or not isinstance(d.ty, PrimType)
+                or self.vars.get(d) is None
+                or not self.same(self.vars[d], t)
+            ):
+                raise Mismatch(f"the description has {d.name} where the program has {shown(t)}", t)
+            return
+        if type(d) is not type(t):
+            raise Mismatch(f"the description has {shown(d)} where the program has {shown(t)}", t)
+        if type(d) in _EITHER_ORDER:
+            kept = dict(self.places)
+            try:
+                self._fields(d, t)
+            except Mismatch as first:
+                self.places = kept
+                try:
+                    self._fields(d, with_fields(t, a=t.b, b=t.a))
+                except Mismatch:
+                    raise first from None
+            return
+        self._fields(d, t)
+
+    def _fields(self, d: Any, t: Any) -> None:
+        for name, role in d.plan:
+            if role is not ASIDE:
+                x, y = getattr(d, name), getattr(t, name)
+                if role is LEAF and not plain_equal(x, y):
+                    raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", t)
+                self._item(x, y, t)
+
+    def _item(self, x: Any, y: Any, at: Node) -> None:
+        if isinstance(x, Stmt) and isinstance(y, Stmt):
+            self.stmt(x, y)
+        elif isinstance(x, PrimType) and isinstance(y, PrimType):
+            if x.dtype is not y.dtype:
+                raise Mismatch(f"the description computes in {x.dtype.name}, the program in {y.dtype.name}", at)
+        elif isinstance(x, Expr) and isinstance(y, Expr):
+            self.value(x, y)
+        elif type(x) is tuple and type(y) is tuple and len(x) == len(y):
+            for p, q in zip(x, y):
+                self._item(p, q, at)
+        elif isinstance(x, Node) or isinstance(y, Node):
+            if type(x) is not type(y):
+                raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
+            if x is not y:
+                self._fields(x, y)
+        elif not plain_equal(x, y):
+            raise Mismatch(f"the description has {shown(x)} where the program has {shown(y)}", at)
+
+    def _access(self, d: BufferLoad | BufferStore, t: BufferLoad | BufferStore) -> None:
+        formal, actual = d.buffer, t.buffer
+        if d.predicate is not None or t.predicate is not None:
+            raise Mismatch(f"the access of {actual.name} is under a mask", t)
+        if formal in self.allocated:
+            if self.allocated[formal] is not actual or not all(
+                [self.same(self.image(x), y) for x, y in zip(d.indices, t.indices)]
+            ):
+                raise Mismatch(f"the description has {formal.name} where the program has {actual.name}", t)
+            return
+        if formal not in self.formal:
+            raise Mismatch(f"{formal.name} is no buffer of the description", t)
+        if formal.dtype is not actual.dtype:
+            raise Mismatch(
+                f"{actual.name} holds {actual.dtype.name}, {formal.name} of the description {formal.dtype.name}", t
+            )
+        if formal.scope != actual.scope:
+            raise Mismatch(
+                f"{actual.name} lies in scope {actual.scope!r}, {formal.name} of the description in {formal.scope!r}", t
+            )
+        drop = actual.ndim - formal.ndim
+        if drop < 0:
+            raise Mismatch(f"{actual.name} has {actual.ndim} axes, {formal.name} of the description {formal.ndim}", t)
+        moved = [const(0, dtype_of(i)) for i in t.indices[:drop]] + [self.image(i) for i in d.indices]
+        known = self.places.get(formal)
+        if known is None:
+            base = [
+                self.ana.simplify(substitute(sub(y, _as(x, y)), self.zeros)) for x, y in zip(moved, t.indices)
+            ]  # the inner iterators at zero
+            known = Place(actual, tuple(base))
+        if known.buffer is not actual:
+            raise Mismatch(f"{formal.name} of the description is {known.buffer.name}, here {actual.name}", t)
+        for axis, (low, x, y) in enumerate(zip(known.base, moved, t.indices)):
+            if not self.same(add(low, _as(x, y)), y):
+                text = f"axis {axis} of {actual.name} is at {y}, where {formal.name} of the description is at {x}"
+                raise Mismatch(text + (f" from {low}" if not is_int(low, 0) else ""), t)
+        self.places[formal] = known
+
+
+def _as(expr: Expr, like: Expr) -> Expr:
+    """A constant index of the description in the width of the program's."""
+    return const(expr.value, dtype_of(like)) if type(expr) is IntImm else expr
+
+
+def _words(stmt: Any) -> str:
+    names = {For: "a loop", BlockRealize: "a block", SeqStmt: "several statements", BufferStore: "a store"}
+    if type(stmt) is For:
+        return f"a loop over {stmt.extent}"
+    return names.get(type(stmt), type(stmt).__name__)
+
+
+def match_block(
+    desc: Block, buffers: Sequence[Buffer], block: Sref, ana: Analyzer, name: str, at: Sref
+) -> Mapping[Buffer, Place]:
+    """Where the buffers of a description lie in the program, if the block computes what it says. Refuses E441 with the first
+    difference."""
+    matcher = Matcher(buffers, ana)
+    try:
+        if (desc.init is None) != (block.block.init is None):
+            have, want = ("no", "has one") if block.block.init is None else ("an", "has none")
+            raise Mismatch(f"block {block.name} has {have} initialisation, the description {want}")
+        if desc.init is not None and block.block.init is not None:
+            matcher.match(desc.init, block.block.init)
+        matcher.match(desc.body, block.block.body)
+        missing = [b.name for b in buffers if b not in matcher.places]
+        if missing:
+            raise Mismatch(f"{missing[0]} of the description is not accessed")
+    except Mismatch as difference:
+        init = block.block.init is not None and desc.init is None
+        refuse(
+            "E441",
+            f"block {block.name} is not what {name} computes: {plain(difference.reason)}",
+            condition="the description's structure",
+            at=at,
+            nearest="decompose_reduction moves the initialisation out" if init else None,
+        )
+    return matcher.places
+
+
+__all__ = ["Matcher", "Place", "match_block"]

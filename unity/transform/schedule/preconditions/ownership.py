@@ -1,0 +1,76 @@
+"""Buffers that are allocated inside a loop belong to its iterations: no block outside of the loop may use them.
+
+A step that moves a block could part it from such a buffer; every step is checked at its end where a function has any.
+Not here: which buffers may become an iteration's own (``independence.py``).
+"""
+
+from __future__ import annotations
+
+from ....ir.expr import Var
+from ....ir.stmt import AllocBuffer
+from ....ir.types import PointerType
+from ....ir.walk import nodes_in
+from ..core.refuse import refuse
+from ..core.sref import Item, Sref, items_below
+from ..core.state import ScheduleState
+
+_Held = tuple[frozenset[Var], tuple[Var, ...], bool]
+
+
+def _held(state: ScheduleState, item: Item) -> _Held:
+    """Pointers used anywhere in a loop or block; those it allocates outside of inner loops and blocks; whether any stand inside."""
+    found: _Held | None = state.cache.get(("held", item))
+    if found is None:
+        below = items_below(item)
+        inner = [_held(state, i) for i in below]
+        nodes = nodes_in(item, {id(i) for i in below})
+        used = frozenset([n for n in nodes if type(n) is Var and type(n.ty) is PointerType])
+        own = tuple([n.buffer.data for n in nodes if type(n) is AllocBuffer])
+        found = used.union(*[i[0] for i in inner]), own, bool(own) or any([i[2] for i in inner])
+        state.cache["held", item] = found
+    return found
+
+
+def require_owned(state: ScheduleState) -> None:
+    """Refuse E448 when a block uses a buffer that another loop's iterations own, or two places allocate one."""
+    for func in state.owning:
+        pending = [state.roots[func]]
+        seen: set[Var] = set()
+        while pending:
+            at = pending.pop()
+            assert at.node is not None
+            _, own, inside = _held(state, at.node)
+            if not inside:
+                continue
+            for data in own:
+                _require_inside(state, at, data)
+                if data in seen:
+                    refuse("E448", f"{data.name} would be allocated twice", condition="an owner for each buffer", at=at,
+                           nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
+                seen.add(data)
+            pending += state.children(at)
+
+
+def _require_inside(state: ScheduleState, owner: Sref, data: Var) -> None:
+    """Refuse where something outside of ``owner`` uses a buffer that it allocates."""
+    at = owner
+    for above in owner.above():
+        for other in state.children(above):
+            assert other.node is not None
+            if other is not at and data in _held(state, other.node)[0]:
+                user = _user(state, other, data)
+                refuse(
+                    "E448", f"{user.name} would use {data.name} outside of loop {owner.name}, each iteration of which has its own",
+                    condition="an owner for each buffer", at=[owner, user],
+                    nearest=f"leave it under loop {owner.name}, or take this step before parallel",
+                )  # fmt: skip
+        at = above
+
+
+def _user(state: ScheduleState, at: Sref, data: Var) -> Sref:
+    """The innermost loop or block below that uses a pointer."""
+    inner = [s for s in state.children(at) if s.node is not None and data in _held(state, s.node)[0]]
+    return _user(state, inner[0], data) if inner else at
+
+
+__all__ = ["require_owned"]

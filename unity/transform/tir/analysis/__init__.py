@@ -1,0 +1,1 @@
+"""Questions about loops and accesses that several lowering passes ask. Nothing here is a pass."""

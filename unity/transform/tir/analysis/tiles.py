@@ -1,0 +1,165 @@
+"""Loops over tiles: what the passes that tile reductions share. The content of a tile is theirs.
+
+A tile has a corner (a value for each loop variable of the nest) and a size along each tiled loop. Where the size does not divide
+the extent, the rest is a tile of its own, so that no tile needs conditions; a symbolic rest is covered by smaller and smaller
+tiles, along vectors by single vectors and one whose lanes are limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ....ffi.processor import processor_in_use
+from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul
+from ....ir.expr import IntImm, Var
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Mod
+from ....ir.stmt import For, Stmt, seq
+from ....ir.types import Expr, prim_type
+from ....ir.walk import collect, fresh_copy
+from .loop_nests import Nest, Update, stride_class
+from .parallel_cost import SHARED_WORK, is_few, store_work
+from .tile_shape import Machine
+
+UNKNOWN = 64
+"""What a symbolic extent is taken for where sizes are weighed."""
+
+Corner = dict[Var, Expr]
+"""Value of each loop variable at the first cell of a tile."""
+
+
+@dataclass(slots=True, frozen=True)
+class Piece:
+    """Cells of a tile along a loop; ``limit``: how many of them count, where that is not known to be all."""
+
+    size: int
+    limit: Expr | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class TileOptions:
+    """``vector_bytes`` of one register (0: the target's); ``accumulators``: registers a tile may take (0: as many as
+    leave room for operands); ``parallel``: share large nests between threads."""
+
+    vector_bytes: int = 0
+    accumulators: int = 0
+    parallel: bool = True
+
+    def wide(self) -> int:
+        """Bytes of a vector register."""
+        return self.vector_bytes or processor_in_use().vector_bytes
+
+    def machine(self, item_bytes: int) -> Machine:
+        """Lanes and registers for elements of a size."""
+        wide = self.wide()
+        registers = 32 if wide >= 64 else 16
+        return Machine(max(1, wide // item_bytes), self.accumulators or registers - 6)
+
+
+def extent_of(loop: For) -> int:
+    """The constant extent of a loop; `UNKNOWN` for a symbolic one."""
+    return loop.extent.value if type(loop.extent) is IntImm else UNKNOWN
+
+
+def iterators_of(update: Update) -> dict[Var, Var]:
+    """Block iterator by loop variable."""
+    return {loop: iterator for iterator, loop in update.axis.items()}
+
+
+def operands_of(update: Update) -> list[BufferLoad]:
+    """What an update reads besides the cell it updates."""
+    return [load for load in update.loads if load.buffer is not update.store.buffer]
+
+
+def is_large(nest: Nest, update: Update) -> bool:
+    """Enough work to share between threads; a symbolic extent counts as 64."""
+    work = store_work(update.store)
+    for loop in nest.loops:
+        work *= extent_of(loop)
+    return work >= SHARED_WORK
+
+
+def may_fail(value: Expr) -> bool:
+    """Integer division by what is no constant: not to be tried in lanes that do not count."""
+    divisions = collect(value, (Div, Mod, FloorDiv, FloorMod))
+    return any([not dtype_of(d).is_float and (type(d.b) is not IntImm or d.b.value == 0) for d in divisions])
+
+
+def _footprint(load: BufferLoad) -> int:
+    count = 1
+    for extent in load.buffer.shape:
+        count *= extent.value if type(extent) is IntImm else 64
+    return count
+
+
+def loop_order(loops: Sequence[For], update: Update) -> list[For]:
+    """Loops over tiles from the outside in: first those that move in the largest operand, so that it is read once."""
+    loads = operands_of(update)
+    if not loads:
+        return list(loops)
+    largest = max(loads, key=_footprint)
+    iterator = iterators_of(update)
+    moves = [loop for loop in loops if stride_class(largest, iterator[loop.loop_var]) > 0]
+    return moves + [loop for loop in loops if loop not in moves]
+
+
+def _parts(loop: For, size: int, lanes: int) -> list[tuple[Expr, Expr, Piece]]:
+    """(how many, first cell, piece) that cover a loop; ``lanes``: of one vector, for the loop that becomes vectors."""
+    ty = prim_type(dtype_of(loop.loop_var))
+    if type(loop.extent) is IntImm:
+        whole, rest = divmod(loop.extent.value, size)
+        found = [
+            (int_imm(whole, ty), int_imm(0, ty), Piece(size)),
+            (int_imm(1, ty), int_imm(whole * size, ty), Piece(rest)),
+        ]
+        return [part for part in found if part[0].value and part[2].size]
+    parts: list[tuple[Expr, Expr, Piece]] = []
+    done: Expr = int_imm(0, ty)
+    left: Expr = loop.extent
+    while size >= max(1, lanes):
+        width = int_imm(size, ty)
+        count = floordiv(left, width)
+        parts.append((count, done, Piece(size)))
+        done, left = add(done, mul(count, width)), floormod(left, width)
+        size = size // 2 if not lanes else lanes if size > lanes else 0
+    if lanes:
+        parts.append((minimum(left, int_imm(1, ty)), done, Piece(lanes, left)))
+    return parts
+
+
+def over_tiles(
+    order: Sequence[For],
+    sizes: Mapping[For, int],
+    parallel: bool,
+    leaf: Callable[[Corner, dict[For, Piece]], Stmt],
+    vectors: tuple[For, int] | None = None,
+) -> Stmt:
+    """Loops over tiles with ``leaf(corner, piece by loop)`` inside; the outermost loop of a ``parallel`` nest is shared, with the
+    next where it has few iterations. ``vectors``: the loop that becomes vectors, and their lanes."""
+    shared = [loop for loop in order if not is_int(loop.extent, 1)] if parallel else []
+    shared = shared[: 2 if shared and is_few(shared[0].extent) else 1]
+    corner: Corner = {}
+    pieces: dict[For, Piece] = {}
+
+    def write(position: int) -> Stmt:
+        if position == len(order):
+            return leaf(dict(corner), dict(pieces))
+        loop = order[position]
+        kind = "parallel" if loop in shared else "serial"
+        size = sizes.get(loop)
+        if size is None:
+            corner[loop.loop_var] = loop.loop_var
+            return replace(loop, body=write(position + 1), kind=kind)
+        parts: list[Stmt] = []
+        ty = prim_type(dtype_of(loop.loop_var))
+        for count, first, piece in _parts(loop, size, vectors[1] if vectors is not None and vectors[0] is loop else 0):
+            tile = Var(f"{loop.loop_var.name}_tile", ty)
+            once = is_int(count, 1)
+            corner[loop.loop_var] = first if once else add(first, mul(tile, int_imm(piece.size, ty)))
+            pieces[loop] = piece
+            body = write(position + 1)
+            parts.append(body if once else For(tile, int_imm(0, ty), count, kind, body))
+        return seq(*[fresh_copy(part) for part in parts])
+
+    return write(0)

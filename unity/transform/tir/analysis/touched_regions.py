@@ -1,0 +1,218 @@
+"""What a statement touches of one buffer: each access with the loops and conditions around it, the box of cells it reaches,
+and whether every cell that is read was written before in the same run of the statement. Shared by passes.
+
+Statements hold no blocks any more (after `lower_opaque_block`). Not here: any rewriting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....arith.analyzer import Analyzer
+from ....arith.intset import IntSet, eval_set
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, dtype_of, logical_not, lt, sub
+from ....ir.expr import Call, IntImm, Var
+from ....ir.scalar import LT, And, BufferLoad
+from ....ir.stmt import Break, BufferStore, Continue, For, IfThenElse, Stmt, While
+from ....ir.structural import structural_equal
+from ....ir.types import Expr
+from ....ir.walk import children, collect, used_vars
+from .loop_nests import is_choice, slope
+
+
+@dataclass(slots=True, frozen=True)
+class Access:
+    """One load or store with the loops around it (outermost first) and the conditions under which it happens."""
+
+    node: BufferLoad | BufferStore
+    loops: tuple[For, ...]
+    conditions: tuple[Expr, ...]
+
+    @property
+    def is_store(self) -> bool:
+        """A write."""
+        return type(self.node) is BufferStore
+
+
+def accesses_of(stmt: Stmt, buffer: Buffer) -> list[Access] | None:
+    """Accesses of a buffer in the order they happen; None where that cannot be seen: its pointer is
+    used, or a loop is left in the middle."""
+    walk = _Walk(buffer)
+    walk.visit(stmt, (), ())
+    return None if walk.escapes else walk.found
+
+
+_LEAVING = ("T.break_loop", "T.continue_loop")
+
+
+class _Walk:
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.found: list[Access] = []
+        self.escapes = False
+
+    def visit(self, node: Any, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
+        kind = type(node)
+        if kind is For:
+            self.visit(node.min, loops, conditions)
+            self.visit(node.extent, loops, conditions)
+            self.visit(node.body, (*loops, node), conditions)
+        elif kind is IfThenElse:
+            self.visit(node.cond, loops, conditions)
+            self.visit(node.then_case, loops, (*conditions, *_atoms(node.cond)))
+            if node.else_case is not None:
+                self.visit(node.else_case, loops, (*conditions, logical_not(node.cond)))
+        elif is_choice(node):
+            cond, yes, no = node.args
+            self.visit(cond, loops, conditions)
+            self.visit(yes, loops, (*conditions, *_atoms(cond)))
+            self.visit(no, loops, (*conditions, logical_not(cond)))
+        elif kind is Call and getattr(node.op, "name", "") == "T.address_of":
+            self.escapes |= self.buffer.data in used_vars(node)
+        elif kind is While:
+            self.escapes |= self.buffer.data in used_vars(node)  # runs nobody knows how often
+        elif kind in (Break, Continue) or (kind is Call and getattr(node.op, "name", "") in _LEAVING):
+            self.escapes = True  # what stands before an access may be left out
+        elif node is self.buffer.data:
+            self.escapes = True
+        elif kind is BufferLoad or kind is BufferStore:
+            self._access(node, loops, conditions)
+        elif not node.is_reference:
+            for child in children(node):
+                self.visit(child, loops, conditions)
+
+    def _access(self, node: BufferLoad | BufferStore, loops: tuple[For, ...], conditions: tuple[Expr, ...]) -> None:
+        parts = [*node.indices] + ([node.value] if type(node) is BufferStore else [])
+        for part in parts + ([node.predicate] if node.predicate is not None else []):
+            self.visit(part, loops, conditions)
+        if node.buffer is self.buffer:
+            lanes = () if node.predicate is None else (node.predicate,)
+            self.found.append(Access(node, loops, (*conditions, *lanes)))
+        elif node.buffer.data is self.buffer.data:
+            self.escapes = True
+
+
+def _atoms(cond: Expr) -> list[Expr]:
+    return _atoms(cond.a) + _atoms(cond.b) if type(cond) is And else [cond]
+
+
+def domains_of(loops: Sequence[For], ana: Analyzer) -> dict[Var, IntSet]:
+    """The values of each loop variable, in terms of what stands outside all the loops."""
+    domains: dict[Var, IntSet] = {}
+    for loop in loops:
+        low, extent = eval_set(loop.min, domains, ana), eval_set(loop.extent, domains, ana)
+        high = None
+        if low.high is not None and extent.high is not None:
+            one = const(1, dtype_of(extent.high))
+            high = ana.simplify(sub(add(low.high, extent.high), one))
+        domains[loop.loop_var] = IntSet(low.low, high)
+    return domains
+
+
+def box(access: Access, ana: Analyzer) -> list[IntSet]:
+    """Cells an access reaches while all its loops run, one interval per axis."""
+    domains = domains_of(access.loops, ana)
+    return [eval_set(index, domains, ana) for index in access.node.indices]
+
+
+def _inside(access: Access, shared: int) -> Access:
+    """The access as seen from within its ``shared`` outermost loops."""
+    return Access(access.node, access.loops[shared:], access.conditions)
+
+
+def _fills_box(access: Access) -> bool:
+    """True when an access under no condition reaches every cell of its box: each loop moves one axis, and the steps of the
+    loops along an axis leave no gap."""
+    variables = {loop.loop_var for loop in access.loops}
+    extents: dict[Var, int] = {}
+    for loop in access.loops:
+        if (
+            any([v in variables for v in used_vars(loop.min)])
+            or type(loop.extent) is not IntImm
+            or loop.step is not None
+        ):
+            return False
+        extents[loop.loop_var] = loop.extent.value
+    taken: set[Var] = set()
+    for index in access.node.indices:
+        if dtype_of(index).lanes != 1:
+            return False
+        steps: list[tuple[int, int]] = []
+        for var in [v for v in used_vars(index) if v in variables]:
+            step = slope(index, var)
+            if step is None or step <= 0 or var in taken:
+                return False
+            taken.add(var)
+            steps.append((step, extents[var]))
+        reach = 1
+        for step, extent in sorted(steps):
+            if step > reach:
+                return False
+            reach += step * (extent - 1)
+    return True
+
+
+def _clip(access: Access, region: list[IntSet], conditions: Sequence[Expr], ana: Analyzer) -> list[IntSet] | None:
+    """The region cut by conditions ``index < bound``; None where a condition has another form."""
+    variables = {loop.loop_var for loop in access.loops}
+    result = list(region)
+    for condition in conditions:
+        if type(condition) is not LT or any([v in variables for v in used_vars(condition.b)]):
+            return None
+        axis = [i for i, index in enumerate(access.node.indices) if ana.can_prove_equal(index, condition.a)]
+        if not axis:
+            return None
+        last = sub(condition.b, const(1, dtype_of(condition.b)))
+        old = result[axis[0]]
+        high = last if old.high is None or ana.can_prove(lt(last, old.high)) else old.high
+        result[axis[0]] = IntSet(old.low, high)
+    return result
+
+
+def _covers(write: Access, read: Access, ana: Analyzer) -> bool:
+    """Was every cell the read reaches written by ``write``, which stands before it."""
+    shared = 0
+    for a, b in zip(write.loops, read.loops):
+        if a is not b:
+            break
+        shared += 1
+    own, seen = _inside(write, shared), _inside(read, shared)
+    if not _fills_box(own):
+        return False
+    fixed = [c for c in read.conditions if not _uses(c, seen.loops) and not collect(c, (BufferLoad, Call))]
+    open_ = [c for c in write.conditions if not any([structural_equal(c, f) for f in fixed])]
+    region = _clip(own, box(own, ana), open_, ana)
+    if region is None:
+        return False
+    wanted = box(seen, ana)
+    for condition in read.conditions:
+        wanted = _clip(seen, wanted, [condition], ana) or wanted
+    for have, want in zip(region, wanted):
+        if have.low is None or have.high is None or want.low is None or want.high is None:
+            return False
+        if not (_not_above(have.low, want.low, ana) and _not_above(want.high, have.high, ana)):
+            return False
+    return True
+
+
+def _uses(expr: Expr, loops: tuple[For, ...]) -> bool:
+    variables = {loop.loop_var for loop in loops}
+    return any([v in variables for v in used_vars(expr)])
+
+
+def _not_above(low: Expr, high: Expr, ana: Analyzer) -> bool:
+    return low is high or ana.can_prove_greater_equal(sub(high, low), 0)
+
+
+def written_before_read(accesses: Sequence[Access], ana: Analyzer) -> bool:
+    """True when each read sees only what a write before it, in the same run of the statement, has left."""
+    writes: list[Access] = []
+    for access in accesses:
+        if access.is_store:
+            writes.append(access)
+        elif not any([_covers(write, access, ana) for write in writes]):
+            return False
+    return True

@@ -1,0 +1,177 @@
+"""Transpositions through registers: a nest that writes along one axis and reads along another, in square blocks of vectors.
+
+A block reads ``n`` vectors along the axis that is contiguous in the source, transposes them by log2(n) rounds of two-vector
+shuffles, and computes ``n`` vectors along the axis that is contiguous in the target; each line of memory is touched once, whatever
+the distance of rows. What is left beyond whole blocks is computed cell by cell. Source of the rounds: Eklundh, "A fast computer
+method for matrix transposing", IEEE Transactions on Computers C-21(7), 1972.
+
+Rewrite: ``for i, j: Y[i, j] = f(X[j, i])`` -> ``for io, jo: { v_r = X[jo * n + r, io * n : ..]; shuffles; t[c, :] = v_c;
+for i: for j in vectorized(n): Y[..] = f(t[i, j]) }``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....ffi.dtype import DataType
+from ....ir.buffer import Buffer
+from ....ir.build import add, const, dtype_of, floordiv, int_imm, is_int, mul, sub
+from ....ir.expr import Call, IntImm, Var
+from ....ir.node import replace
+from ....ir.scalar import BufferLoad, Let, Ramp, Select, Shuffle
+from ....ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
+from ....ir.structural import structural_equal
+from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import collect, fresh_copy, rewrite, substitute
+from ..analysis.loop_nests import Nest, Update, slope, stride_class
+
+LEAST_BITS, MOST_BITS = 16, 64
+
+
+@dataclass(slots=True, frozen=True)
+class _Plan:
+    """``along`` is contiguous in the target, ``across`` in the source ``far``; blocks of ``side`` x ``side``."""
+
+    nest: Nest
+    update: Update
+    far: BufferLoad
+    along: For
+    across: For
+    side: int
+
+    def iterator(self, loop: For) -> Var:
+        """The block iterator of a loop."""
+        return next(it for it, var in self.update.axis.items() if var is loop.loop_var)
+
+
+def _plan(order: list[For], nest: Nest, update: Update, vector_bytes: int) -> _Plan | None:
+    iterator = {loop: it for it, loop in update.axis.items()}
+    along, store = order[-1], update.store
+    inner = iterator[along.loop_var]
+    far = [load for load in update.loads if stride_class(load, inner) == 2]
+    if not far or not all([structural_equal(load, far[0]) for load in far]):
+        return None
+    dtype = far[0].buffer.dtype
+    plain = dtype.lanes == 1 and not dtype.is_bool and LEAST_BITS <= dtype.bits <= MOST_BITS
+    if not plain or far[0].buffer.strides or store.buffer.strides:
+        return None
+    if not store.indices or slope(store.indices[-1], inner) != 1 or stride_class(store, inner) != 1:
+        return None
+    lines = [
+        loop
+        for loop in order[:-1]
+        if stride_class(far[0], iterator[loop.loop_var]) == 1
+        and slope(far[0].indices[-1], iterator[loop.loop_var]) == 1
+    ]
+    lazy = collect(store.value, (Select, Let)) or any(
+        [getattr(call.op, "name", "") == "T.if_then_else" for call in collect(store.value, Call)]
+    )
+    side = max(2, vector_bytes // max(4, dtype.bits // 8))
+    if len(lines) != 1 or lazy or _constant(along, side) < side or _constant(lines[0], side) < side:
+        return None
+    return _Plan(nest, update, far[0], along, lines[0], side)
+
+
+def _constant(loop: For, unknown: int) -> int:
+    return loop.extent.value if type(loop.extent) is IntImm else unknown
+
+
+def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, parallel: bool) -> Stmt | None:
+    """The nest in blocks; None where it is no transposition, or too small for one block."""
+    plan = _plan(order, nest, update, vector_bytes)
+    if plan is None:
+        return None
+    side, ty = plan.side, prim_type(dtype_of(plan.along.loop_var))
+    size, zero = int_imm(side, ty), int_imm(0, ty)
+    if dtype_of(plan.across.loop_var) is not ty.dtype:
+        return None
+    rest = [loop for loop in order if loop is not plan.along and loop is not plan.across]
+    row, column = Var("row_block", ty), Var("column_block", ty)
+    body: Stmt = _block(plan, mul(row, size), mul(column, size))
+    rows, columns = [floordiv(loop.extent, size) for loop in (plan.across, plan.along)]
+    body = For(row, zero, rows, "serial", For(column, zero, columns, "serial", body))
+    parts: list[Stmt] = [body]
+    for loop, others in ((plan.across, [plan.along]), (plan.along, [plan.across])):
+        whole = mul(floordiv(loop.extent, size), size)
+        left = sub(loop.extent, whole)
+        if not is_int(left, 0):
+            covered = others if loop is plan.across else [
+                replace(plan.across, extent=mul(floordiv(plan.across.extent, size), size))
+            ]  # fmt: skip
+            parts.append(_left(plan, loop, whole, left, covered))
+    made = seq(*parts)
+    for loop in reversed(rest):
+        made = replace(loop, body=made)
+    if parallel:
+        made = _parallel(made)
+    return fresh_copy(made)  # type: ignore[no-any-return]
+
+
+def _parallel(stmt: Stmt) -> Stmt:
+    """The outermost loop of more than one iteration shared between threads."""
+    if type(stmt) is not For:
+        return seq(*[_parallel(part) if type(part) is For else part for part in getattr(stmt, "stmts", (stmt,))])
+    if is_int(stmt.extent, 1) and type(stmt.body) is For:
+        return replace(stmt, body=_parallel(stmt.body))
+    return replace(stmt, kind="parallel")
+
+
+def _left(plan: _Plan, loop: For, first: Expr, count: Expr, others: list[For]) -> Stmt:
+    """Cells from ``first`` on along a loop, over the others."""
+    values = {plan.iterator(loop): add(loop.loop_var, first)}
+    body: Stmt = substitute(_cell(plan), values)
+    body = replace(loop, extent=count, body=body)
+    for other in others:
+        body = replace(other, body=body)
+    loops = {it: var for it, var in plan.update.axis.items() if it not in values}
+    return fresh_copy(substitute(body, loops))  # type: ignore[no-any-return]
+
+
+def _cell(plan: _Plan) -> BufferStore:
+    return plan.update.store
+
+
+def _block(plan: _Plan, first_row: Expr, first_column: Expr) -> Stmt:
+    """One block: vectors in, rounds of shuffles, vectors out."""
+    side, far, dtype = plan.side, plan.far, plan.far.buffer.dtype
+    across, along = plan.iterator(plan.across), plan.iterator(plan.along)
+    others = {it: var for it, var in plan.update.axis.items() if it not in (across, along)}
+    index_type = prim_type(dtype_of(plan.along.loop_var))
+    vector = prim_type(dtype.with_lanes(side))
+    parts: list[Stmt] = []
+    lines: list[Var] = []
+    for n in range(side):
+        values = {**others, across: first_row, along: add(first_column, int_imm(n, index_type))}
+        indices = [substitute(e, values) for e in far.indices]
+        last = indices[-1]
+        step = const(1, dtype_of(last))
+        indices[-1] = Ramp(last, step, side, prim_type(dtype_of(last).with_lanes(side)))
+        lines.append(Var(f"line{n}", vector))
+        parts.append(Bind(lines[-1], BufferLoad(far.buffer, tuple(indices), vector)))
+    distance = side // 2
+    while distance:
+        for n in range(side):
+            if n & distance:
+                continue
+            pair = (lines[n], lines[n + distance])
+            low = [k if not k & distance else side + k - distance for k in range(side)]
+            high = [k + distance if not k & distance else side + k for k in range(side)]
+            for place, picks in ((n, low), (n + distance, high)):
+                made = Var(lines[place].name, vector)
+                parts.append(Bind(made, Shuffle(pair, tuple([const(k, "int32") for k in picks]), vector)))
+                lines[place] = made
+        distance //= 2
+    places = prim_type(DataType("int64").with_lanes(side))
+    data = Var(f"{far.buffer.name}_lines", PointerType(prim_type(dtype), "local"))
+    tile = Buffer(data, dtype, (const(side * side, "int64"),), name=data.name)
+    for n, line in enumerate(lines):
+        where = Ramp(const(n * side, "int64"), const(1, "int64"), side, places)
+        parts.append(BufferStore(tile, line, (where,)))
+    row, lane = Var("row", index_type), Var("lane", index_type)
+    cell = add(mul(row, int_imm(side, index_type)), lane)
+    read = BufferLoad(tile, (cell,), prim_type(dtype))
+    store = rewrite(plan.update.store, {BufferLoad: lambda load: read if structural_equal(load, far) else load})
+    out = substitute(store, {**others, across: add(first_row, row), along: add(first_column, lane)})
+    zero, count = int_imm(0, index_type), int_imm(side, index_type)
+    parts.append(For(row, zero, count, "unrolled", For(lane, zero, count, "vectorized", out)))
+    return seq(AllocBuffer(tile), *parts)
