@@ -19,7 +19,7 @@ import vm_doubles as d
 
 import unity
 from unity.support.errors import MissingExtraError
-from unity.support.extras import require
+from unity.support.optional import require
 from unity.vm.machine import VirtualMachine
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import unity
 from unity.ir import Call, ExternFunc, Function, Tuple, op, rewrite
-from unity.ir.verify import is_well_formed
+from unity.ir.verifier.verifier import is_well_formed
 from unity.script import ir as I, relax as R
 from unity.transform.infra.passes import Pipeline, function_pass
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE

@@ -4,7 +4,7 @@ import numpy as np
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script import ir as I, parse, relax as R, tir as T
 
 

@@ -32,7 +32,7 @@ import unity.transform.tir.pipeline  # noqa: F401 - the pipelines import every p
 from unity.ir import Function, IRModule, PrimFunc
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script.printer.show import script
 from unity.script.reader.module import parse
 from unity.support.errors import UnityError

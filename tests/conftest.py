@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from levels import LEVELS, Level
 
-from unity.support.deep import on_c_stack
+from unity.support.recursion import on_c_stack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from unity.ffi.dtype import DataType
 from unity.ir.expr import IntImm, Var
 from unity.ir.function import Function, PrimFunc
-from unity.ir.interpret.numbers import floor_div, floor_mod
+from unity.ir.interpret.scalar.numbers import floor_div, floor_mod
 from unity.ir.relation import dims
 from unity.ir.scalar import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from unity.ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type

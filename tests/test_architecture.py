@@ -111,7 +111,7 @@ def test_no_imports_inside_functions() -> None:
 
 def test_modules_are_imported_by_name_in_one_place_only() -> None:
     """``importlib`` serves the lazy front doors and optional packages, nothing else."""
-    allowed = {"unity/__init__.py", "unity/support/extras.py", "unity/support/late.py"}
+    allowed = {"unity/__init__.py", "unity/support/optional.py", "unity/support/lazy.py"}
     wrong = [
         name(p)
         for p in FILES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from functools import partial
 
-from .support.late import LOADERS, stub_names
+from .support.lazy import LOADERS, stub_names
 from .version import VERSION
 
 __version__ = VERSION

@@ -20,7 +20,7 @@ from unity.frontend import detach_params, from_exported_program, from_fx, unity_
 from unity.frontend.capture.trace import functional  # noqa: E402
 from unity.ir.expr import Constant  # noqa: E402
 from unity.ir.structural import structural_equal  # noqa: E402
-from unity.ir.verify import verify  # noqa: E402
+from unity.ir.verifier.verifier import verify  # noqa: E402
 from unity.ir.walk import collect  # noqa: E402
 from unity.script.reader.module import parse  # noqa: E402
 

@@ -18,7 +18,7 @@ import unity  # noqa: E402
 from unity.frontend import from_exported_program  # noqa: E402
 from unity.ir.interpret import run  # noqa: E402
 from unity.ir.structural import structural_equal  # noqa: E402
-from unity.ir.verify import verify  # noqa: E402
+from unity.ir.verifier.verifier import verify  # noqa: E402
 from unity.script import parse  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

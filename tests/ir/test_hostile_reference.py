@@ -23,7 +23,7 @@ from unity.ir import (
 from unity.ir.build import call_extern, const
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.support.errors import InterpreterError, UnityError
 

@@ -45,7 +45,7 @@ from unity.ir import (
 from unity.ir.build import const
 from unity.ir.expr import BindingBlock
 from unity.ir.relation import tensor_type
-from unity.ir.verify import is_well_formed, verify, violations
+from unity.ir.verifier.verifier import is_well_formed, verify, violations
 from unity.support.errors import VerifyError
 
 F32 = prim_type("float32")

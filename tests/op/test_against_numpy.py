@@ -10,7 +10,7 @@ from unity.ir.build import const
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.relation import tensor_type
-from unity.op.table import to_expr
+from unity.op.common.table import to_expr
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
 
 

@@ -7,7 +7,7 @@ import unity
 from unity import relax, topi
 from unity.ir import op
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax.expr_functor import ExprFunctor, PyExprMutator, PyExprVisitor, mutator, visitor
 from unity.script import parse
 from unity.support.errors import PassError

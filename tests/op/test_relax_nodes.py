@@ -7,7 +7,7 @@ import unity
 from unity import ir, relax, te, topi
 from unity.ir import rewrite
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import TypeRuleError
 

@@ -28,7 +28,7 @@ from unity.ir.function import Function
 from unity.ir.interpret import run
 from unity.ir.relation import dims
 from unity.ir.structural import first_difference
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.support.errors import InternalError, UnityError
 from unity.transform import DEFAULT_PIPELINE, PASSES, FusionPattern, Pass, Pipeline, bind_params

@@ -14,7 +14,7 @@ from unity.ir import build as b
 from unity.ir.buffer import Buffer
 from unity.ir.expr import Var
 from unity.ir.function import PrimFunc
-from unity.ir.interpret.interpreter import Interpreter
+from unity.ir.interpret.scalar.interpreter import Interpreter
 from unity.ir.interpret.threads import ThreadedInterpreter
 from unity.ir.module import IRModule
 from unity.ir.node import replace

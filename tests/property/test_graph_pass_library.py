@@ -15,7 +15,7 @@ import unity.transform
 from unity.ir import IRModule
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.transform import DEFAULT_PIPELINE, CheckInstrument

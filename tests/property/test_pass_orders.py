@@ -15,7 +15,7 @@ from inputs import InputMaker
 import unity
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script import parse
 from unity.transform import Pipeline
 

@@ -13,7 +13,7 @@ import unity.op  # noqa: F401 - fills the operator table
 from unity.ir import IRModule
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.script.printer.show import script
 from unity.script.reader.module import parse
 from unity.transform.infra.passes import Pipeline

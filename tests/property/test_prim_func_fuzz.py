@@ -15,7 +15,7 @@ from prim_func_fuzz import Case, random_case
 
 from unity.ffi.dtype import from_numpy
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.support.errors import InterpreterError
 
 sys.path.append(str(Path(__file__).parent.parent / "target"))

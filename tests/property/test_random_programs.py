@@ -11,7 +11,7 @@ from generate import Program, random_module, random_prim_func
 import unity.op  # noqa: F401 - fills the operator table
 from unity.ir import structural_equal, structural_hash
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.ir.walk import fresh_copy
 
 

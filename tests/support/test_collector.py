@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from unity.support.collector import no_collection, young_collection
+from unity.support.gc_pause import no_collection, young_collection
 
 
 def state():

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from unity.support.deep import ON_C_STACK, deep_recursion, on_c_stack
+from unity.support.recursion import ON_C_STACK, deep_recursion, on_c_stack
 
 
 def depth(levels: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from unity.ffi.engine import Engine
 from unity.ffi.processor import runnable_processor
-from unity.target.cpu.lanes import type_name
+from unity.target.cpu.math.lanes import type_name
 from unity.target.cpu.math.library import (
     FLOAT_KINDS,
     INTEGER_KINDS,

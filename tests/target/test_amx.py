@@ -16,12 +16,12 @@ from amx_emulator import Tiles
 import unity
 from unity import relax
 from unity.ffi.llvm import CompileOptions, compile_ir
-from unity.ir.tensor_intrin import TensorIntrin
 from unity.op.building.relax import TensorStructInfo, Var
 from unity.script import parse
 from unity.support.errors import VerifyError
 from unity.target.cpu import codegen
 from unity.transform.schedule import Schedule
+from unity.transform.schedule.core.tensor_intrin import TensorIntrin
 from unity.vm import machine
 from unity.vm.executable import Executable
 

@@ -17,7 +17,7 @@ from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.ir.stmt import AllocBuffer, For, Stmt, seq
 from unity.ir.types import VOID_TYPE, PointerType, prim_type
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.ir.walk import substitute
 from unity.script import parse
 from unity.support.errors import VerifyError

@@ -4,8 +4,8 @@ import pytest
 
 from unity import te
 from unity.ir.module import module
-from unity.te import sharing
-from unity.te.sharing import KernelTable
+from unity.te import kernel_table as sharing
+from unity.te.kernel_table import KernelTable
 
 
 def program(size, compute, dtype="float32"):

@@ -4,7 +4,7 @@ import pytest
 from unity import te
 from unity.ir import structural_equal
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import TypeRuleError
 

@@ -7,7 +7,7 @@ import pytest
 import unity
 from unity.ffi.processor import runnable_processor
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.target.tensor_intrin import shipped
 from unity.transform.default_schedule import Machine

@@ -8,7 +8,7 @@ import pytest
 import unity
 from unity.ir.interpret import run
 from unity.ir.stmt import For
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
 from unity.transform.default_schedule import Machine, Packing, schedule_default

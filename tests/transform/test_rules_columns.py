@@ -8,7 +8,7 @@ from unity import relax
 from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.op import OPS
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.default_schedule import Machine
 from unity.transform.default_schedule.apply import schedule_function

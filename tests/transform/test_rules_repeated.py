@@ -7,7 +7,7 @@ import unity
 from unity.ffi.pool import default_threads
 from unity.ir.interpret import run
 from unity.ir.stmt import AttrStmt
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
 from unity.transform.default_schedule import Machine, schedule_default

@@ -9,7 +9,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.stmt import For
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.default_schedule import Machine

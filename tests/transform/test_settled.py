@@ -10,7 +10,7 @@ from unity.ir import Call, Var, collect, prim_type, structural_equal, structural
 from unity.ir.build import add, const, mul
 from unity.ir.interpret import run
 from unity.ir.scalar import Let
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import DEFAULT_PIPELINE, FusionPattern, Pipeline, bind_params, fuse_ops_by_pattern

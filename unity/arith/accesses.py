@@ -34,7 +34,7 @@ from ..ir.stmt import (
 )  # fmt: skip
 from ..ir.types import Expr, PointerType, prim_type
 from ..ir.walk import children, collect
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .access_proof import Access, AccessVerdict, Judge, Loop, Scope, lane_of
 
 _LEAVE = frozenset(("T.ret", "T.thread_return", "T.break_loop", "T.continue_loop"))

@@ -11,7 +11,7 @@ from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.scalar import EQ, GE, GT, LE, LT, NE, And, FloorMod, Not, Or
 from ..ir.types import Expr
 from ..ir.walk import free_vars
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .bounds import Knowledge
 from .canonical import Canonical, is_index
 from .interval import Interval

@@ -14,7 +14,7 @@ from ..ir.scalar import GE, GT, LE, LT, And, BufferLoad
 from ..ir.stmt import BufferStore, For
 from ..ir.types import Expr
 from ..ir.walk import children, free_vars
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .analyzer import Analyzer
 from .intset import IntSet, eval_set, intersect, of_range, region_of, union
 from .poly import Poly

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.module import IRModule
-from ..ir.verify import violations
+from ..ir.verifier.verifier import violations
 from ..script import parse
 from ..script.highlight import ansi, wants_color
 from ..script.printer.core import DIALECTS

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import VMError
-from ..support.extras import require
+from ..support.optional import require
 from .registry import get_global_func, register_func
 
 PREFIX = "library."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..support.errors import FFIError
-from ..support.extras import require
+from ..support.optional import require
 from .dtype import DataType, from_numpy
 
 if TYPE_CHECKING:

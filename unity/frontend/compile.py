@@ -11,7 +11,7 @@ from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
-from ..support.late import late_function
+from ..support.lazy import late_function
 from ..support.options import bool_option
 from ..target.target import Target
 from ..transform.infra.passes import Pipeline

@@ -15,8 +15,8 @@ from ..ir.expr import Constant, Var
 from ..ir.module import IRModule
 from ..ir.types import Expr
 from ..ir.walk import rewrite
-from ..support.deep import deep_recursion
 from ..support.errors import FrontendError
+from ..support.recursion import deep_recursion
 from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..vm.executable import Executable
 from ..vm.torch_model.model import TorchModel

@@ -17,7 +17,7 @@ from typing import Any
 from ..ffi.discard import discard
 from ..ffi.tensor import Tensor
 from ..support.errors import FrontendError
-from ..support.extras import require
+from ..support.optional import require
 from ..vm.torch_model.copied import CopiedWeight
 
 Memory = tuple[Any, ...]

@@ -20,7 +20,7 @@ from ..ir.module import IRModule
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
 from ..support.errors import FrontendError
-from ..support.extras import require
+from ..support.optional import require
 from ..target.target import Target
 from ..vm.machine import VirtualMachine
 from ..vm.torch_model.memory import separate

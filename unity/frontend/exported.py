@@ -22,9 +22,9 @@ from ..ir.module import IRModule
 from ..ir.relation import tensor_type
 from ..ir.types import Expr, prim_type
 from ..ir.walk import free_vars
-from ..support.collector import no_collection
 from ..support.errors import FFIError, FrontendError
-from ..support.extras import require
+from ..support.gc_pause import no_collection
+from ..support.optional import require
 from ..vm.torch_model.arguments import refuse_tensor
 from .capture.guards import guard_conditions
 from .capture.trace import export, functional, sample_inputs

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..support.deep import deep_recursion
 from ..support.errors import TypeRuleError, VerifyError
+from ..support.recursion import deep_recursion
 from ..support.source import Span
 from .expr import (
     Binding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..support.late import late_function
+from ..support.lazy import late_function
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
 from ..support.errors import UnityError
-from ..support.late import load
+from ..support.lazy import load
 from ..support.options import bool_option
 
 _T = TypeVar("_T")

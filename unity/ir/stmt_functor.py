@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .node import Node
 from .walk import Rewriter, children, nodes_in, substitute as _substitute
 

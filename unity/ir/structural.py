@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ffi.tensor import Tensor
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer
 from .expr import GlobalVar, Op, Var

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, MatchBufferRegion
 from .expr import DataflowVar, MatchCast, ShapeExpr, Var, VarBinding

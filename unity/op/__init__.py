@@ -6,8 +6,18 @@ One row = name, parameters, type rule, lowering, gradient, numpy meaning, doc. `
 
 from ..ir.expr import TupleGetItem
 from ..ir.types import GRAPH
-from . import core, elements, grad, gradients, linalg, lines, memory, moves, nn
-from .table import OPERATORS, Operator, bind_arguments, constant, to_expr, usage
+from . import (
+    core,
+    elementwise as elements,
+    grad,
+    gradients,
+    linalg,
+    manipulate as moves,
+    memory,
+    nn,
+    reduction as lines,
+)
+from .common.table import OPERATORS, Operator, bind_arguments, constant, to_expr, usage
 
 
 def __getattr__(name: str) -> Operator:

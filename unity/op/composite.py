@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.types import Expr, TensorType
-from .elements.binary import add, where
+from .common.table import constant
+from .elementwise.binary import add, where
 from .linalg.products import matmul
-from .moves.create import full_like
-from .moves.manipulate import permute_dims
-from .table import constant
+from .manipulate.create import full_like
+from .manipulate.manipulate import permute_dims
 
 
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:

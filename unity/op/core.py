@@ -24,8 +24,8 @@ from ..ir.types import (
     Type,
     prim_type,
 )  # fmt: skip
-from .rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
-from .table import attribute, optional, row
+from .common.table import attribute, optional, row
+from .common.type_rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
 
 
 def given_type(call: Call) -> Type:

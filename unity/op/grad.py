@@ -21,16 +21,25 @@ from ..ir.op import Param
 from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr, Type
-from .lines.reduce import cast_tensor, reduce_tensor
-from .lowering import SMALL_FLOATS, short_name
-from .moves.index import in_range, index_tensor
-from .moves.manipulate import unravel
-from .moves.scan import loops, read
+from .common.loop_nests import loops, read
+from .common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from .common.table import Operator, attribute, optional, row
+from .common.type_rules import (
+    attr,
+    bool_attr,
+    fail,
+    float_tensor,
+    int_attr,
+    normal_axis,
+    same_dtype,
+    tensor_arg,
+)
+from .manipulate.index import in_range, index_tensor
+from .manipulate.manipulate import unravel
 from .nn.conv import many, pads, spatial
 from .nn.pool import pool_type
 from .nn.pool_indices import largest_in_windows
-from .rules import attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
-from .table import Operator, attribute, optional, row
+from .reduction.reduce import reduce_tensor
 
 FAMILY = "grad"
 

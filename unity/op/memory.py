@@ -10,8 +10,8 @@ from ..ir.expr import Call, ExternFunc, GlobalVar
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type
 from ..ir.types import OBJECT, VOID_TYPE, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
-from .rules import argument, dtype_value, fail, shape_arg, tensor_arg
-from .table import optional, row
+from .common.table import optional, row
+from .common.type_rules import argument, dtype_value, fail, shape_arg, tensor_arg
 
 _ALLOCATES = {"allocates": True}
 

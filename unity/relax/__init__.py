@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..op.building.relax import *  # noqa: F403
 from ..op.building.relax import __all__ as _EXPRESSIONS
-from ..support.late import late_function, lazy_names
+from ..support.lazy import late_function, lazy_names
 
 if TYPE_CHECKING:
     from ..vm.executable import Executable, Executable as VMExecutable

@@ -16,7 +16,7 @@ from ..ir.analysis import (
 )
 from ..ir.binders import bound_symbols as definable_tir_vars_in_type
 from ..ir.infer import find_impure_call
-from ..ir.verify import is_well_formed as well_formed
+from ..ir.verifier.verifier import is_well_formed as well_formed
 from ..ir.walk import free_vars, post_order as post_order_visit, used_vars as all_vars
 from ..transform.relax.normalize.dead_code import clean_function as remove_all_unused
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from ..ffi.dtype import DataType
 from ..ir import TensorType
-from ..support.deep import deep_recursion
+from ..support.recursion import deep_recursion
 from ..support.source import Source
 from . import syntax as s
 from .embedded import Definition, definitions, dotted, logical_lines, namespaces, tree_of

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from .errors import OptionError
-from .extras import require
+from .optional import require
 from .options import str_option
 
 DELAY = 2.0

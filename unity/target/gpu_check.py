@@ -13,7 +13,7 @@ import numpy as np
 from ..ir.function import Function, PrimFunc
 from ..ir.interpret.threads import DEFAULT_MAX_LANES, Finding, Site, ThreadedInterpreter, has_kernels
 from ..ir.module import IRModule
-from ..ir.verify import verify
+from ..ir.verifier.verifier import verify
 from ..support.errors import InterpreterError
 from ..transform.infra.passes import Pipeline
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from ..ir import build
 from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir.common_subtrees import bind_shared
 from ..ir.expr import Var
 from ..ir.function import PrimFunc
 from ..ir.names import NameSupply
 from ..ir.scalar import BufferLoad, IterVar, Reduce
-from ..ir.sharing import bind_shared
 from ..ir.stmt import AllocBuffer, Bind, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..ir.types import VOID_TYPE, Expr, PointerType, prim_type
 from ..ir.walk import free_vars, fresh_copy, rewrite, substitute
-from ..support.deep import deep_recursion
 from ..support.errors import TypeRuleError
+from ..support.recursion import deep_recursion
 from .tensor import Compute, Extern, ProducerLoad, Tensor
 from .value import Value, to_scalar, unwrap
 

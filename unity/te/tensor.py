@@ -24,7 +24,7 @@ from ..ir.stmt import Stmt
 from ..ir.types import Expr, PrimType, prim_type
 from ..ir.walk import collect
 from ..support.errors import TypeRuleError
-from ..support.late import load
+from ..support.lazy import load
 from .reduction import ReduceAxis
 from .value import Scalar, Value, to_scalar, unwrap
 

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from ..support.late import lazy_names
+from ..support.lazy import lazy_names
 from ..transform import tensor_ir as _names
 from ..transform.tensor_ir import *  # noqa: F403
 from ..transform.tensor_ir import __all__ as __all__

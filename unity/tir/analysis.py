@@ -8,7 +8,7 @@ from ..ir.analysis import (
     is_pure_function,
     undefined_vars,
 )
-from ..ir.verify import is_well_formed as verify_well_formed
+from ..ir.verifier.verifier import is_well_formed as verify_well_formed
 
 get_sblock_access_region = get_block_access_region
 

@@ -4,6 +4,6 @@ A pass with options is changed by ``with_options``: ``bind_params.with_options(p
 its name is first used; ``library.py`` loads all. Lowering of tensor programs lives in ``tir/``.
 """
 
-from ..support.late import stub_names
+from ..support.lazy import stub_names
 
 __getattr__, __dir__, __all__ = stub_names(__name__)

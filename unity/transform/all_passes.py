@@ -1,6 +1,6 @@
 """Every pass of the house, loaded: importing this file fills ``PASSES`` (name to pass) for names in texts and for pages."""
 
-from ..support.late import import_all
+from ..support.lazy import import_all
 from . import default_schedule as rules, relax, tir
 from .infra.passes import PASSES
 

@@ -32,13 +32,13 @@ from ..ir.stmt import (
     Stmt,
     While,
 )  # fmt: skip
-from ..ir.tensor_intrin import TensorIntrin
 from ..ir.types import Expr, PointerType, Type, prim_type
 from ..op.building.relax_nodes import makes
 from ..support.errors import ScheduleError
 from ..te.tensor import shape_of
 from . import schedule
 from .schedule import Schedule, Trace
+from .schedule.core.tensor_intrin import TensorIntrin
 
 
 @makes(_expr.IntImm)

@@ -18,14 +18,14 @@ from ..ir.build import add
 from ..ir.expr import Constant, Var
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule, module
-from ..ir.verify import verify
+from ..ir.verifier.verifier import verify
 from ..ir.walk import collect, rewrite
 from ..script.reader.module import parse
-from ..support.collector import no_collection, young_collection
-from ..support.deep import deep_recursion
 from ..support.errors import InternalError, VMError
+from ..support.gc_pause import no_collection, young_collection
 from ..support.options import bool_option, int_option
 from ..support.progress import Progress
+from ..support.recursion import deep_recursion
 from ..support.schema import Misfit
 from ..target.cpu.signature import symbol_vars
 from ..target.target import Target, target as make_target

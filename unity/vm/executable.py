@@ -20,8 +20,8 @@ from ..ffi.dtype import DataType, from_numpy
 from ..ffi.processor import host_triple, lacking_features
 from ..ffi.tensor import Tensor
 from ..support.errors import ArtifactError, FFIError, MissingExtraError
-from ..support.extras import require
-from ..support.late import late_function
+from ..support.lazy import late_function
+from ..support.optional import require
 from ..support.schema import Misfit, within
 from .artifact import ALIGN, open_sections, write_sections
 from .bytecode import Program, program_text

@@ -12,8 +12,8 @@ from ..ffi.abi import BufferParam, evaluate
 from ..ffi.library import require_library
 from ..ffi.registry import get_global_func
 from ..ffi.tensor import Tensor
-from ..support.deep import deep_recursion
 from ..support.errors import InternalError, Note, UnityError, VMError
+from ..support.recursion import deep_recursion
 from . import bytecode as bc, checks
 from .builtins import BUILTINS, truth
 from .kernels import RawKernel

@@ -21,12 +21,12 @@ from ..ffi.processor import llvm_version
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node
-from ..ir.verify import verify
-from ..support.deep import deep_recursion
+from ..ir.verifier.verifier import verify
 from ..support.errors import CodegenError
 from ..support.graph import strongly_connected
 from ..support.options import int_option, str_option
 from ..support.progress import Progress
+from ..support.recursion import deep_recursion
 from ..target.cpu.codegen import (
     KernelLibrary,
     KernelText,

@@ -21,9 +21,9 @@ from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
 from ..ir.pack import NotPackable, fingerprint
-from ..support.deep import deep_recursion
 from ..support.errors import ArtifactError
 from ..support.options import bool_option, int_option
+from ..support.recursion import deep_recursion
 from ..target.target import Target
 from ..transform.default_schedule import apply
 from ..transform.default_schedule.base import machine_in_use

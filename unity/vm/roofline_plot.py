@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.extras import require
+from ..support.optional import require
 from .roofline import Roofline
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 import unity
 from unity import relax, te
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax import transform
 from unity.support.errors import PassError
 

@@ -6,7 +6,7 @@ import pytest
 import unity
 from unity import relax
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE
 from unity.transform.relax.algebra.fold_constant import fold_constant

@@ -8,7 +8,7 @@ import pytest
 import unity
 from unity.ir import Call, IRModule, collect
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform.infra.passes import Pipeline

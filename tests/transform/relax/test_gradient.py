@@ -5,7 +5,7 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError
 from unity.transform import CheckInstrument, PassContext, gradient, inline_private_functions

@@ -4,7 +4,7 @@ import pytest
 import unity
 from unity.ir import Call, Function, collect, free_vars
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.transform.relax.interprocedural.lambda_lift import lambda_lift
 

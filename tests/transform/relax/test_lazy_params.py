@@ -5,7 +5,7 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax import transform
 from unity.script import parse
 from unity.transform import DEFAULT_PIPELINE, Pipeline

@@ -11,7 +11,7 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax import transform
 from unity.script import parse
 from unity.support.errors import PassError

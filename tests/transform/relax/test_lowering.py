@@ -4,7 +4,7 @@ from test_simple_passes import module
 
 from unity.ir import Call, collect
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError, TypeRuleError
 from unity.transform.relax.interprocedural.attach_global_symbol import attach_global_symbol

@@ -4,7 +4,7 @@ import numpy as np
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.transform.relax.fusion.merge_families import FAMILY, merge_families
 

@@ -7,7 +7,7 @@ import unity
 from unity import relax
 from unity.ir import Call, collect
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import PassError, UnityError
 from unity.transform import (

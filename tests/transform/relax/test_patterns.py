@@ -10,7 +10,7 @@ from unity.ir import Call, Function, collect
 from unity.ir.build import const
 from unity.ir.interpret import run
 from unity.ir.relation import tensor_type
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import PassError

@@ -7,7 +7,7 @@ import numpy as np
 import unity
 from unity import tir
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax import transform
 from unity.script import parse
 from unity.transform import Pipeline

@@ -7,7 +7,7 @@ import unity
 from unity import relax, topi
 from unity.ir import Call, collect
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.relax import transform
 from unity.relax.dpl import is_op, wildcard
 from unity.script import parse

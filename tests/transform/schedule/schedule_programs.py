@@ -10,7 +10,7 @@ from inputs import InputMaker
 
 from unity.ir import IRModule
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 
 MM_RELU = """

@@ -27,7 +27,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.structural import structural_equal
 from unity.ir.types import Expr
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse
 from unity.support.errors import ScheduleError, UnityError
 from unity.transform.schedule import Schedule, Trace

@@ -10,10 +10,10 @@ from schedule_programs import MM_RELU, assert_same, module
 import unity
 import unity.target.tensor_intrin
 from unity.ffi.processor import runnable_processor
-from unity.ir.tensor_intrin import TensorIntrin
 from unity.script import parse
 from unity.support.errors import CodegenError, ScheduleError, VMError
 from unity.transform.schedule import Schedule, Trace
+from unity.transform.schedule.core.tensor_intrin import TensorIntrin
 
 
 def product(n, m, k, right="B[vk, vj]", dtype="float32", left="A[vi, vk]"):

@@ -9,11 +9,11 @@ from unity import te
 from unity.ir import BlockBuilder, BufferStore, Call, IRModule, Let, Var, op
 from unity.ir.build import add, call_extern, const, if_then_else, intrinsic, mul
 from unity.ir.builder import make_call
+from unity.ir.common_subtrees import bind_shared, sizes
 from unity.ir.interpret import run
 from unity.ir.node import replace
 from unity.ir.relation import tensor_type
-from unity.ir.sharing import bind_shared, sizes
-from unity.ir.verify import violations
+from unity.ir.verifier.verifier import violations
 from unity.ir.walk import collect, rewrite
 from unity.script import parse
 from unity.support.errors import VerifyError

@@ -10,7 +10,7 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.ir.structural import structural_equal
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse, script
 from unity.transform.tir.pipeline import CPU_PIPELINE
 

@@ -7,7 +7,7 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
-from unity.ir.verify import verify
+from unity.ir.verifier.verifier import verify
 from unity.script import parse, script
 from unity.transform.tir.reductions.split_reductions import split_reductions
 

@@ -13,7 +13,7 @@ from ... import op
 from ...ir.build import add, floordiv, mul, sub
 from ...ir.expr import IntImm
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import Args, Context, aten, pair, rank_of, refuse, shape_of, to_dim
 from .shape import cut, swap
 

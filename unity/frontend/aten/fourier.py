@@ -11,7 +11,7 @@ from ... import op
 from ...ir.build import add, floordiv, sub
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import (
     Args,
     Context,

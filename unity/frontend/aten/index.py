@@ -10,7 +10,7 @@ from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dims, tensor_type
 from ...ir.scalar import Min
 from ...ir.types import Expr, ShapeType
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import (
     Args,
     Context,

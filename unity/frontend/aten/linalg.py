@@ -14,7 +14,7 @@ from ...ir import build
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import Answer, same_dims
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import (
     ATEN,
     Args,

@@ -12,8 +12,8 @@ from ... import op
 from ...ir import build
 from ...ir.expr import IntImm
 from ...ir.types import Expr
-from ...op.rules import product
-from ...support.extras import require
+from ...op.common.type_rules import product
+from ...support.optional import require
 from ..translate.context import Args, Context, aten, shape_of, to_dim
 from ..translate.report import MemoryGap
 from .shape import permute

@@ -9,7 +9,7 @@ from ... import op
 from ...ir.build import const
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import (
     Args,
     Context,

@@ -11,7 +11,7 @@ from typing import Any
 from ... import op
 from ...ffi.dtype import DataType
 from ...ir.types import Expr, TensorType
-from ...op.lowering import SMALL_FLOATS
+from ...op.common.lowering import SMALL_FLOATS
 from ..translate.context import Args, Context, Result, Translate, dtype_of
 
 

@@ -9,7 +9,7 @@ from ...ir import build
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr, ShapeType
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import Args, Context, aten, axis_of, number, rank_of, refuse, shape_of, static, to_dim
 
 

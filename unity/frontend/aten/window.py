@@ -13,7 +13,7 @@ from ...ir.build import is_int, mul
 from ...ir.expr import ShapeExpr, TupleGetItem
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ..translate.context import (
     Args,
     Context,

@@ -7,7 +7,7 @@ from inspect import Signature
 from typing import Any
 
 from ...support.errors import FrontendError
-from ...support.extras import require
+from ...support.optional import require
 
 
 def spread(signature: Signature | None, dynamic_shapes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import copy
 import operator
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 
 
 def without_grad_modes(program: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir import build
 from ...ir.types import Expr
-from ...support.extras import require
+from ...support.optional import require
 from ..translate.report import FallbackWarning, Gap
 
 Size = Callable[[str, int | None], Expr]

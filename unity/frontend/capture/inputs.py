@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from ...support.errors import FrontendError
-from ...support.extras import require
+from ...support.optional import require
 from ...vm.torch_model.arguments import refuse_tensor
 
 _PLAIN = (int, float, bool, str, type(None))

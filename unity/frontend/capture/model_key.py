@@ -32,8 +32,8 @@ import numpy as np
 
 from ...ffi.checksum import checksum
 from ...ffi.object_cache import content_key, package_state
-from ...support.deep import deep_recursion
-from ...support.extras import require
+from ...support.optional import require
+from ...support.recursion import deep_recursion
 from .known_numbers import is_whole_number
 
 VERSIONED = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names - {"__main__"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...support.errors import FrontendError
-from ...support.extras import require
+from ...support.optional import require
 from ...vm.torch_model.arguments import refuse_tensor
 
 

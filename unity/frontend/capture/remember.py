@@ -22,10 +22,10 @@ from ...ffi.object_archive import join_objects, split_objects
 from ...ffi.object_cache import ObjectCache, object_cache
 from ...ffi.tensor import Tensor
 from ...ir.pack import NotPackable, fingerprint, from_fingerprint
-from ...support.collector import no_collection
-from ...support.deep import deep_recursion
 from ...support.errors import ArtifactError, FrontendError
-from ...support.extras import require
+from ...support.gc_pause import no_collection
+from ...support.optional import require
+from ...support.recursion import deep_recursion
 from ...transform.infra.constant_provenance import literal, read_literal
 from ...vm.torch_model.classes import Vouched
 from ...vm.torch_model.interface import read_interface, write_interface

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from ...support.collector import no_collection
 from ...support.errors import FrontendError, Note
-from ...support.extras import require
 from ...support.forking import fork_lock
+from ...support.gc_pause import no_collection
+from ...support.optional import require
 from ...support.source import Source, Span
 from ...vm.torch_model.arguments import overlap
 from ...vm.torch_model.structures import known_results, register_classes

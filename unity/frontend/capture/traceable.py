@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 from .open_sizes import open_form, recurrent_rules
 
 

@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 from ..translate.in_place import is_mutable, out_of_place
 from .grad_modes import with_graph
 

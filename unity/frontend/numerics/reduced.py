@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
-from ...support.extras import require
+from ...support.optional import require
 from ...support.options import bool_option
 from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm import build

@@ -20,7 +20,7 @@ from ...ir.expr import Constant, GlobalVar, IntImm, ShapeExpr, Var
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ...support.errors import UnityError
-from ...support.extras import require
+from ...support.optional import require
 from .report import Gap
 from .symbols import Symbols
 

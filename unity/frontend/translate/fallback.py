@@ -18,7 +18,7 @@ from ...ffi.registry import get_global_func, register_func
 from ...ir.builder import make_call
 from ...ir.expr import Call, ExternFunc, StringImm, op
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ...support.extras import require
+from ...support.optional import require
 from ...vm.torch_model.operators import PREFIX, torch_function
 from .report import Gap
 

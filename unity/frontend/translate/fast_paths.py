@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 from .torch_table import ATEN
 
 

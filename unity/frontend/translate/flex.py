@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 from .context import ATEN, Args, Context, shape_of
 from .loops import Nodes, Parts
 from .report import Gap

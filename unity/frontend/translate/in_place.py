@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...support.extras import require
+from ...support.optional import require
 
 _FRESH = ("aten.conv", "aten.linear.", "aten.matmul.", "aten.batch_norm.", "aten.layer_norm.", "aten.group_norm.",
           "aten.instance_norm.", "aten.cross_entropy_loss.")  # fmt: skip

@@ -17,7 +17,7 @@ from ...ir import build
 from ...ir.expr import IntImm
 from ...ir.relation import dims
 from ...ir.types import Expr
-from ...op.rules import product
+from ...op.common.type_rules import product
 from ...support.errors import FrontendError
 from ...support.source import Span
 from .context import Context, dtype_of, number

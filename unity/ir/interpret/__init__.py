@@ -4,6 +4,6 @@ It is the judge of passes and code generators: slow, no compiler involved. What 
 """
 
 from .entry import run
-from .interpreter import Interpreter
+from .scalar.interpreter import Interpreter
 
 __all__ = ["Interpreter", "run"]

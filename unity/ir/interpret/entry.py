@@ -6,7 +6,7 @@ from typing import Any
 
 from ..function import Function, PrimFunc
 from ..module import IRModule
-from .interpreter import Interpreter
+from .scalar.interpreter import Interpreter
 from .threads.program import ThreadedInterpreter, needs_threads
 
 

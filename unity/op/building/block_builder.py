@@ -17,9 +17,9 @@ from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.errors import TypeRuleError
-from ...te.sharing import KernelTable
+from ...te.kernel_table import KernelTable
 from .. import core as _core  # noqa: F401 - the row of R.call_dps
-from ..table import to_expr
+from ..common.table import to_expr
 
 
 class _Inputs:

@@ -39,8 +39,8 @@ from ...ir.expr import (
 from ...ir.function import Function
 from ...ir.node import Node
 from ...ir.types import Expr
-from ...support.deep import deep_recursion
 from ...support.errors import PassError
+from ...support.recursion import deep_recursion
 
 _SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _METHOD = re.compile(r"visit_\w+_")

@@ -39,8 +39,8 @@ from ...ir.relation import Answer, erase, is_subtype
 from ...ir.structural import structural_equal
 from ...ir.types import Expr, Type
 from ...ir.walk import Rewriter, free_vars, used_vars
-from ...support.deep import deep_recursion
-from ..table import to_expr
+from ...support.recursion import deep_recursion
+from ..common.table import to_expr
 from .block_builder import BlockBuilder
 from .expr_functor import METHODS, ExprFunctor, decorated, nothing_returned
 

@@ -13,8 +13,8 @@ from ...ir.module import IRModule
 from ...ir.op import similar_ops
 from ...ir.types import Expr, Type, prim_type
 from .. import OPERATORS
+from ..common.table import constant as const
 from ..composite import COMPOSITES
-from ..table import constant as const
 from ..te_gradients import register_te_gradient
 from .block_builder import BlockBuilder
 from .expr_functor import ExprFunctor, PyExprVisitor

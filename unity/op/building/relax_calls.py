@@ -14,8 +14,8 @@ from ...ir.relation import dims
 from ...ir.types import Expr, Type
 from ...support.errors import TypeRuleError
 from ...te.tensor import shape_of
+from ..common.table import to_expr
 from ..core import shape_of as shape_call
-from ..table import to_expr
 
 Types = Type | Sequence[Type]
 

@@ -18,7 +18,7 @@ from ...ir.walk import free_vars
 from ...support.errors import TypeRuleError
 from ...support.source import Span
 from ...te.tensor import shape_of
-from ..table import constant, to_expr
+from ..common.table import constant, to_expr
 from .block_builder import BlockBuilder
 
 

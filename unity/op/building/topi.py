@@ -19,7 +19,7 @@ from ...ir.types import Expr, PrimType, ShapeType
 from ...support.errors import TypeRuleError
 from ...te.tensor import OPERATIONS
 from .. import OPERATORS
-from ..table import Operator
+from ..common.table import Operator
 from .topi_more import more, pool_kind
 from .topi_orders import ALIASES, FIRST, orders, whole_number
 

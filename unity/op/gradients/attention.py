@@ -10,17 +10,17 @@ from ...ir import build
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.op import OPS
 from ...ir.types import Expr
-from ..elements.binary import add, divide, less_equal, multiply, subtract, where
-from ..elements.elementwise import sqrt
+from ..common.table import constant
+from ..common.type_rules import attr, fail
+from ..elementwise.binary import add, divide, less_equal, multiply, subtract, where
+from ..elementwise.unary import sqrt
 from ..linalg.products import matmul
-from ..lines.reduce import collapse_sum_to, max_, sum_
-from ..moves.create import arange, full
-from ..moves.manipulate import expand_dims, permute_dims, repeat, reshape
+from ..manipulate.create import arange, full
+from ..manipulate.manipulate import expand_dims, permute_dims, repeat, reshape
 from ..nn import attention
 from ..nn.activations import softmax
 from ..nn.attention import layouts
-from ..rules import attr, fail
-from ..table import constant
+from ..reduction.reduce import collapse_sum_to, max_, sum_
 from .parts import operand_shape
 from .rules import GRADIENTS
 

@@ -16,7 +16,9 @@ from ...ir.build import const
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from ..elements.binary import (
+from ..common.table import constant
+from ..common.type_rules import attr, axes_attr, bool_attr, int_attr, normal_axis, product
+from ..elementwise.binary import (
     add,
     divide,
     floor_divide,
@@ -28,21 +30,19 @@ from ..elements.binary import (
     subtract,
     where,
 )
-from ..elements.elementwise import exp, negative, square, tanh, trunc
+from ..elementwise.unary import exp, negative, square, tanh, trunc
 from ..linalg.products import matmul
-from ..lines import statistics
-from ..lines.reduce import collapse_sum_to, mean, std, sum_
-from ..lines.running import cumprod
-from ..moves.create import astype, ones_like, zeros_like
-from ..moves.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
-from ..moves.scan import scatter_elements
-from ..moves.slicing import concat, strided_slice
+from ..manipulate.create import astype, ones_like, zeros_like
+from ..manipulate.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
+from ..manipulate.scatter_loops import scatter_elements
+from ..manipulate.slicing import concat, strided_slice
 from ..nn import channel, norm, pool, sample
 from ..nn.conv import layout_order
 from ..nn.recurrent_backward import linear_recurrence
 from ..nn.resize import resize1d
-from ..rules import attr, axes_attr, bool_attr, int_attr, normal_axis, product
-from ..table import constant
+from ..reduction import statistics
+from ..reduction.reduce import collapse_sum_to, mean, std, sum_
+from ..reduction.scan import cumprod
 from .parts import field_of, operand_sizes
 from .rules import (
     GRADIENTS,

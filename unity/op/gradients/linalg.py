@@ -17,17 +17,17 @@ from ...ir.expr import Call, IntImm
 from ...ir.op import OPS
 from ...ir.relation import Answer, same_dim
 from ...ir.types import Expr
-from ..elements.binary import add, divide, multiply, subtract
-from ..elements.elementwise import negative
+from ..common.table import constant
+from ..common.type_rules import attr, bool_attr, fail
+from ..elementwise.binary import add, divide, multiply, subtract
+from ..elementwise.unary import negative
 from ..linalg import lapack
 from ..linalg.factor import lu_solve, solve_triangular
 from ..linalg.lapack import matrix_exp
 from ..linalg.products import matmul
-from ..moves.create import eye, zeros_like
-from ..moves.manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
-from ..moves.slicing import concat, strided_slice
-from ..rules import attr, bool_attr, fail
-from ..table import constant
+from ..manipulate.create import eye, zeros_like
+from ..manipulate.manipulate import broadcast_to, expand_dims, permute_dims, tril, triu
+from ..manipulate.slicing import concat, strided_slice
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule
 

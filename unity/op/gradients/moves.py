@@ -15,19 +15,19 @@ from ...ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.relation import dims
 from ...ir.types import Expr, TupleType
-from ..lines import sorting
-from ..lines.reduce import collapse_sum_to, sum_
-from ..lines.sorting import argsort, topk
-from ..moves import scatter
-from ..moves.create import zeros_like
-from ..moves.index import gather_elements
-from ..moves.manipulate import permute_dims, reshape, squeeze, tril, triu
-from ..moves.scan import index_put, index_tensor_op, scatter_elements
-from ..moves.scatter import gather_nd, reverse_sequence, scatter_nd, slice_scatter
-from ..moves.slicing import split, strided_slice
+from ..common.table import constant
+from ..common.type_rules import attr, bool_attr, fail, int_attr, ints_attr, normal_axis, product
+from ..manipulate import scatter
+from ..manipulate.create import zeros_like
+from ..manipulate.index import gather_elements
+from ..manipulate.manipulate import permute_dims, reshape, squeeze, tril, triu
+from ..manipulate.scatter import gather_nd, reverse_sequence, scatter_nd, slice_scatter
+from ..manipulate.scatter_loops import index_put, index_tensor_op, scatter_elements
+from ..manipulate.slicing import split, strided_slice
 from ..nn import attention, channel
-from ..rules import attr, bool_attr, fail, int_attr, ints_attr, normal_axis, product
-from ..table import constant
+from ..reduction import sorting
+from ..reduction.reduce import collapse_sum_to, sum_
+from ..reduction.sorting import argsort, topk
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule
 

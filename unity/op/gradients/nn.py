@@ -15,19 +15,19 @@ import numpy as np
 from ...ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr, TensorType, TupleType
-from ..elements.binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
-from ..elements.elementwise import exp, negative, rsqrt, sigmoid, square
+from ..common.table import OPERATORS, Operator, constant
+from ..common.type_rules import attr, axes_attr, bool_attr, fail, int_attr, normal_axis
+from ..elementwise.binary import add, divide, equal, floor_mod, multiply, not_equal, subtract, where
+from ..elementwise.unary import exp, negative, rsqrt, sigmoid, square
 from ..linalg.contraction import parse_subscripts
-from ..lines import statistics
-from ..lines.reduce import mean, sum_
-from ..moves import index, scan
-from ..moves.create import arange, astype, ones, ones_like, zeros, zeros_like
-from ..moves.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
-from ..moves.scatter import slice_scatter
-from ..moves.slicing import concat, slice_plan, split, strided_slice
+from ..manipulate import index, scatter_loops as scan
+from ..manipulate.create import arange, astype, ones, ones_like, zeros, zeros_like
+from ..manipulate.manipulate import broadcast_to, expand_dims, flip, permute_dims, reshape
+from ..manipulate.scatter import slice_scatter
+from ..manipulate.slicing import concat, slice_plan, split, strided_slice
 from ..nn import channel, channel_norm, conv_transpose, loss, norm, pool
-from ..rules import attr, axes_attr, bool_attr, fail, int_attr, normal_axis
-from ..table import OPERATORS, Operator, constant
+from ..reduction import statistics
+from ..reduction.reduce import mean, sum_
 from .parts import operand_shape, operand_sizes
 from .rules import GRADIENTS, Rule
 

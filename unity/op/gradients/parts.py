@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ...ir.relation import dims
 from ...ir.types import Expr
-from ..rules import fail
+from ..common.type_rules import fail
 
 
 def operand_shape(call: Call, x: Expr) -> tuple[Expr, ...]:

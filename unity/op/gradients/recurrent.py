@@ -15,17 +15,17 @@ from typing import Any
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
-from ..elements.binary import add, greater, multiply, subtract
-from ..elements.elementwise import sigmoid, square, tanh
+from ..common.table import constant
+from ..common.type_rules import attr, bool_attr, product
+from ..elementwise.binary import add, greater, multiply, subtract
+from ..elementwise.unary import sigmoid, square, tanh
 from ..linalg.products import matmul
-from ..lines.reduce import sum_
-from ..moves.create import astype, zeros_like
-from ..moves.manipulate import expand_dims, permute_dims, reshape
-from ..moves.slicing import concat, split, strided_slice
+from ..manipulate.create import astype, zeros_like
+from ..manipulate.manipulate import expand_dims, permute_dims, reshape
+from ..manipulate.slicing import concat, split, strided_slice
 from ..nn import recurrent
 from ..nn.recurrent_backward import linear_recurrence, lstm_backward, recurrent_backward
-from ..rules import attr, bool_attr, product
-from ..table import constant
+from ..reduction.reduce import sum_
 from .parts import field_of, operand_shape
 from .rules import GRADIENTS, Rule
 

@@ -16,7 +16,9 @@ from ...ir.op import OPS
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType, TupleType
 from ...support.errors import TypeRuleError
-from ..elements.binary import (
+from ..common.table import OPERATORS, Operator, constant
+from ..common.type_rules import attr, axes_attr, bool_attr, int_attr, normal_axis
+from ..elementwise.binary import (
     add,
     divide,
     equal,
@@ -28,7 +30,8 @@ from ..elements.binary import (
     subtract,
     where,
 )  # fmt: skip
-from ..elements.elementwise import (
+from ..elementwise.powers import power
+from ..elementwise.unary import (
     cos,
     cosh,
     erf,
@@ -44,15 +47,12 @@ from ..elements.elementwise import (
     square,
     tanh,
 )
-from ..elements.powers import power
 from ..linalg.products import matmul
-from ..lines.reduce import collapse_sum_to, mean, sum_
-from ..moves.create import astype, full_like, zeros_like
-from ..moves.manipulate import broadcast_to, expand_dims, permutation, permute_dims, reshape
-from ..moves.slicing import concat, split
+from ..manipulate.create import astype, full_like, zeros_like
+from ..manipulate.manipulate import broadcast_to, expand_dims, permutation, permute_dims, reshape
+from ..manipulate.slicing import concat, split
 from ..nn.activations import softmax
-from ..rules import attr, axes_attr, bool_attr, int_attr, normal_axis
-from ..table import OPERATORS, Operator, constant
+from ..reduction.reduce import collapse_sum_to, mean, sum_
 
 Rule = Callable[[Call, Expr], list[Any]]
 

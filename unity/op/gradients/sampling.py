@@ -15,9 +15,11 @@ from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr, TensorType
 from .. import grad
+from ..common.table import constant
+from ..common.type_rules import attr, bool_attr, fail, int_attr, is_one, normal_axis, product
 from ..core import to_vdevice
-from ..elements import special
-from ..elements.binary import (
+from ..elementwise import special
+from ..elementwise.binary import (
     add,
     equal,
     floor_mod,
@@ -31,19 +33,17 @@ from ..elements.binary import (
     subtract,
     where,
 )
-from ..elements.elementwise import floor, negative, round_
+from ..elementwise.unary import floor, negative, round_
 from ..linalg.products import matmul
-from ..lines import search
-from ..lines.reduce import sum_
-from ..moves.create import arange, astype, full, ones_like, zeros, zeros_like
-from ..moves.index import gather_elements
-from ..moves.manipulate import broadcast_to, expand_dims, permute_dims, reshape
-from ..moves.scan import scatter_elements
-from ..moves.slicing import concat, split, strided_slice
+from ..manipulate.create import arange, astype, full, ones_like, zeros, zeros_like
+from ..manipulate.index import gather_elements
+from ..manipulate.manipulate import broadcast_to, expand_dims, permute_dims, reshape
+from ..manipulate.scatter_loops import scatter_elements
+from ..manipulate.slicing import concat, split, strided_slice
 from ..nn import quantization, recurrent_backward, sample
 from ..nn.grouped import grouped_matmul
-from ..rules import attr, bool_attr, fail, int_attr, is_one, normal_axis, product
-from ..table import constant
+from ..reduction import search
+from ..reduction.reduce import sum_
 from .parts import operand_shape
 from .rules import GRADIENTS, Rule, known_shape, number_like, pick
 

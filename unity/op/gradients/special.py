@@ -10,17 +10,17 @@ from ...ir.expr import Call, ShapeExpr, TupleGetItem
 from ...ir.op import OPS
 from ...ir.types import Expr
 from .. import grad
-from ..elements import bessel, error_functions, float_parts, gamma, special
-from ..elements.binary import add, divide, equal, multiply, subtract, where
-from ..elements.elementwise import exp, negative, sign, square
-from ..lines import running
-from ..lines.reduce import max_
-from ..moves import scan
-from ..moves.create import astype, zeros_like
-from ..moves.manipulate import flip, reshape
+from ..common.table import OPERATORS, constant
+from ..common.type_rules import int_attr, normal_axis, product
+from ..elementwise import bessel, error_functions, float_parts, gamma, special
+from ..elementwise.binary import add, divide, equal, multiply, subtract, where
+from ..elementwise.unary import exp, negative, sign, square
+from ..manipulate import scatter_loops as scan
+from ..manipulate.create import astype, zeros_like
+from ..manipulate.manipulate import flip, reshape
 from ..nn import pool_indices
-from ..rules import int_attr, normal_axis, product
-from ..table import OPERATORS, constant
+from ..reduction import scan as running
+from ..reduction.reduce import max_
 from .parts import operand_shape
 from .rules import GRADIENTS, Rule
 

@@ -14,11 +14,10 @@ from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
-from ..elements.elementwise import in_float32
-from ..lines.reduce import cast_tensor
-from ..lowering import SMALL_FLOATS, result_dtype
-from ..rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
-from ..table import attribute, row
+from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype
+from ..common.table import attribute, row
+from ..common.type_rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
+from ..elementwise.unary import in_float32
 
 FAMILY = "linalg"
 Labels = tuple[str, ...]

@@ -20,14 +20,12 @@ from ...ir.expr import Call, Var
 from ...ir.relation import dims, tensor_type, unequal_shapes
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..lines.reduce import cast_tensor
-from ..lowering import SMALL_FLOATS, short_name
-from ..moves.index import index_tensor
-from ..moves.scan import loops, read
-from ..nests import serial_loop
-from ..rules import ZERO, bool_attr, fail, like, same_dtype
-from ..table import attribute, row
-from .matrices import FAMILY, matrices, rank_bound, shifted, square_matrices
+from ..common.loop_nests import loops, read, serial_loop
+from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from ..common.matrices import FAMILY, matrices, rank_bound, shifted, square_matrices
+from ..common.table import attribute, row
+from ..common.type_rules import ZERO, bool_attr, fail, like, same_dtype
+from ..manipulate.index import index_tensor
 
 
 def _wide(dtype: DataType) -> DataType:

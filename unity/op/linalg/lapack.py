@@ -20,10 +20,10 @@ from ...ir.expr import Call, StringImm
 from ...ir.relation import dims, exceeds, tensor_type, unequal_shapes
 from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..lines.reduce import cast_tensor
-from ..rules import attr, bool_attr, fail, float_tensor, like, same_dtype
-from ..table import attribute, row
-from .matrices import FAMILY, matrices, rank_bound, square_matrices
+from ..common.lowering import cast_tensor
+from ..common.matrices import FAMILY, matrices, rank_bound, square_matrices
+from ..common.table import attribute, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, like, same_dtype
 
 
 def _called(name: str, inputs: Sequence[te.Tensor], shapes: Sequence[Sequence[Expr]]) -> list[te.Tensor]:

@@ -12,9 +12,18 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
-from ..lowering import SMALL_FLOATS, result_dims, result_dtype
-from ..rules import attr, broadcast_dims, dtype_value, fail, is_one, same_dtype, same_vdevice, tensor_arg
-from ..table import attribute, row
+from ..common.lowering import SMALL_FLOATS, result_dims, result_dtype
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    attr,
+    broadcast_dims,
+    dtype_value,
+    fail,
+    is_one,
+    same_dtype,
+    same_vdevice,
+    tensor_arg,
+)
 
 
 def _matmul_type(call: Call) -> Type:

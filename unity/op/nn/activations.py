@@ -16,12 +16,12 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.op import Param
 from ...ir.types import TensorType, Type
-from ..elements.elementwise import in_float32
-from ..elements.special import bound
-from ..lines.reduce import accumulate, cast_tensor, reduce_tensor
-from ..lowering import elementwise, widened
-from ..rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
-from ..table import Operator, attribute, row
+from ..common.lowering import cast_tensor, elementwise, widened
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
+from ..elementwise.special import bound
+from ..elementwise.unary import in_float32
+from ..reduction.reduce import accumulate, reduce_tensor
 
 FAMILY = "nn"
 

@@ -15,9 +15,9 @@ from ...ir.expr import Call
 from ...ir.relation import dims, exceeds, tensor_type, unequal
 from ...ir.stmt import Stmt
 from ...ir.types import TensorType, Type
-from ..lowering import result_dims
-from ..rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
-from ..table import attribute, optional, row
+from ..common.lowering import result_dims
+from ..common.table import attribute, optional, row
+from ..common.type_rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
 

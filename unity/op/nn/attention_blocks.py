@@ -20,10 +20,9 @@ from ...ir.buffer import Buffer
 from ...ir.expr import IntImm, Var
 from ...ir.stmt import AllocBuffer, Bind, BufferStore, Stmt, seq
 from ...ir.types import Expr
-from ..lowering import broadcast_indices
-from ..moves.scan import read
-from ..nests import cells, local_buffer, reduced, serial_loop, unit_loop
-from ..rules import ZERO, is_one
+from ..common.loop_nests import cells, local_buffer, read, reduced, serial_loop, unit_loop
+from ..common.lowering import broadcast_indices
+from ..common.type_rules import ZERO, is_one
 
 ROWS = 64
 """Rows of a block, scores of which stay in cache with a block of keys."""

@@ -14,11 +14,20 @@ from ...ir import build
 from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import TensorType, Type
-from ..elements.elementwise import in_float32
-from ..lines.reduce import mean_tensor, variance_tensor
-from ..lowering import result_dims, widened
-from ..rules import bool_attr, fail, float_tensor, int_attr, is_one, normal_axis, same_dtype, tensor_arg
-from ..table import attribute, row
+from ..common.lowering import result_dims, widened
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    bool_attr,
+    fail,
+    float_tensor,
+    int_attr,
+    is_one,
+    normal_axis,
+    same_dtype,
+    tensor_arg,
+)
+from ..elementwise.unary import in_float32
+from ..reduction.reduce import mean_tensor, variance_tensor
 from .activations import float_attr
 from .norm import norm_axes
 

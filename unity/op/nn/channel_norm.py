@@ -11,9 +11,18 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims
 from ...ir.types import Type
-from ..lowering import widened
-from ..rules import bool_attr, fail, float_tensor, int_attr, normal_axis, product, same_dtype, tensor_arg
-from ..table import attribute, row
+from ..common.lowering import widened
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    bool_attr,
+    fail,
+    float_tensor,
+    int_attr,
+    normal_axis,
+    product,
+    same_dtype,
+    tensor_arg,
+)
 from .activations import float_attr
 
 FAMILY = "nn"

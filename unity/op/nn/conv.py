@@ -19,10 +19,18 @@ from ...ir.op import Param
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
-from ..lines.reduce import cast_tensor
-from ..lowering import SMALL_FLOATS, result_dims, result_dtype
-from ..rules import attr, dtype_value, fail, int_attr, ints_attr, is_one, same_dtype, tensor_arg
-from ..table import Operator, attribute, row
+from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dims, result_dtype
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import (
+    attr,
+    dtype_value,
+    fail,
+    int_attr,
+    ints_attr,
+    is_one,
+    same_dtype,
+    tensor_arg,
+)
 
 FAMILY = "nn"
 

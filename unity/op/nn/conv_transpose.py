@@ -18,10 +18,9 @@ from ...ir import build
 from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
-from ..lines.reduce import cast_tensor
-from ..lowering import result_dims, result_dtype
-from ..rules import fail, int_attr, ints_attr
-from ..table import Operator, attribute, row
+from ..common.lowering import cast_tensor, result_dims, result_dtype
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import fail, int_attr, ints_attr
 from .conv import conv_layouts, conv_operands, conv_params, many, pad_tensor, pads, spatial, wide_dtype, wide_product
 
 

@@ -12,11 +12,11 @@ from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import TensorType, Type
-from ..lines.reduce import accumulate, cast_tensor
-from ..lowering import result_dims
-from ..moves.index import index_tensor
-from ..rules import fail, float_tensor, same_dtype
-from ..table import row
+from ..common.lowering import cast_tensor, result_dims
+from ..common.table import row
+from ..common.type_rules import fail, float_tensor, same_dtype
+from ..manipulate.index import index_tensor
+from ..reduction.reduce import accumulate
 
 FAMILY = "linear algebra"
 

@@ -14,12 +14,12 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.types import TensorType, Type
-from ..elements.elementwise import in_float32
-from ..lines.reduce import cast_tensor, reduce_tensor
-from ..lowering import result_dtype, widened
-from ..moves.index import check_pick, in_range, index_tensor
-from ..rules import attr, fail, float_tensor, int_attr, same_dtype
-from ..table import attribute, optional, row
+from ..common.lowering import cast_tensor, result_dtype, widened
+from ..common.table import attribute, optional, row
+from ..common.type_rules import attr, fail, float_tensor, int_attr, same_dtype
+from ..elementwise.unary import in_float32
+from ..manipulate.index import check_pick, in_range, index_tensor
+from ..reduction.reduce import reduce_tensor
 
 FAMILY = "nn"
 _REDUCTIONS = ("mean", "sum", "none")

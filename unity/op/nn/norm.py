@@ -14,10 +14,19 @@ from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, unequal
 from ...ir.types import TensorType, TupleType, Type
-from ..lines.reduce import mean_tensor, variance_tensor
-from ..lowering import widened
-from ..rules import axes_attr, bool_attr, fail, float_tensor, int_attr, normal_axis, same_dtype, tensor_arg
-from ..table import attribute, row
+from ..common.lowering import widened
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    axes_attr,
+    bool_attr,
+    fail,
+    float_tensor,
+    int_attr,
+    normal_axis,
+    same_dtype,
+    tensor_arg,
+)
+from ..reduction.reduce import mean_tensor, variance_tensor
 from .activations import float_attr
 
 FAMILY = "nn"

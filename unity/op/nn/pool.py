@@ -19,10 +19,10 @@ from ...ir.expr import Call, IntImm
 from ...ir.op import Param
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
-from ..lines.reduce import accumulate
-from ..lowering import known_dims, result_dims
-from ..rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
-from ..table import Operator, attribute, row
+from ..common.lowering import known_dims, result_dims
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
+from ..reduction.reduce import accumulate
 from .conv import layout_order, many, pad_tensor, pads, spatial, window_size, windows
 
 FAMILY = "nn"

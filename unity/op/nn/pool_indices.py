@@ -18,10 +18,10 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.op import Param
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..lowering import known_dims
-from ..moves.manipulate import ravel
-from ..rules import like
-from ..table import Operator, attribute, row
+from ..common.lowering import known_dims
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import like
+from ..manipulate.manipulate import ravel
 from .conv import many, pads, spatial
 from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
 

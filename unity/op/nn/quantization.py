@@ -15,10 +15,10 @@ from ...ir.expr import Call, Var
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import TensorType, Type
-from ..lowering import result_dims, result_dtype
-from ..moves.index import check_pick, in_range, index_tensor
-from ..moves.scan import loops, read
-from ..rules import (
+from ..common.loop_nests import loops, read
+from ..common.lowering import result_dims, result_dtype
+from ..common.table import attribute, row
+from ..common.type_rules import (
     ZERO,
     attr,
     bool_attr,
@@ -31,7 +31,7 @@ from ..rules import (
     normal_axis,
     tensor_arg,
 )
-from ..table import attribute, row
+from ..manipulate.index import check_pick, in_range, index_tensor
 from .activations import float_attr
 
 

@@ -21,12 +21,10 @@ from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..lines.reduce import cast_tensor
-from ..lowering import SMALL_FLOATS, short_name
-from ..moves.scan import read
-from ..nests import reduced, serial_loop, unit_loop
-from ..rules import attr, bool_attr, fail, float_tensor, same_dtype
-from ..table import Operator, attribute, optional, row
+from ..common.loop_nests import read, reduced, serial_loop, unit_loop
+from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from ..common.table import Operator, attribute, optional, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, same_dtype
 
 FAMILY = "nn"
 

@@ -22,12 +22,10 @@ from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..lines.reduce import cast_tensor
-from ..lowering import SMALL_FLOATS, short_name
-from ..moves.scan import read
-from ..nests import serial_loop, unit_loop
-from ..rules import bool_attr, fail, float_tensor, same_dtype
-from ..table import attribute, row
+from ..common.loop_nests import read, serial_loop, unit_loop
+from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
+from ..common.table import attribute, row
+from ..common.type_rules import bool_attr, fail, float_tensor, same_dtype
 from .recurrent import in_wide, state_product, time_steps
 
 FAMILY = "grad"

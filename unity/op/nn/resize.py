@@ -20,10 +20,10 @@ from ...ir import build
 from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
-from ..lowering import result_dims, result_dtype, widened
-from ..moves.index import check_pick
-from ..rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
-from ..table import Operator, attribute, row
+from ..common.lowering import result_dims, result_dtype, widened
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
+from ..manipulate.index import check_pick
 from .activations import float_attr
 from .conv import layout_order
 

@@ -18,10 +18,10 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
-from ..elements.special import bound, bound_all
-from ..lowering import result_dims, result_dtype, widened
-from ..rules import attr, bool_attr, fail, float_tensor, same_dtype, shape_arg
-from ..table import attribute, row
+from ..common.lowering import result_dims, result_dtype, widened
+from ..common.table import attribute, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, same_dtype, shape_arg
+from ..elementwise.special import bound, bound_all
 from .resize import cubic_weights
 
 FAMILY = "image"

@@ -34,7 +34,7 @@ from ...ir.function import Function, PrimFunc
 from ...ir.op import OPS, REQUIRED, OpInfo
 from ...ir.types import Expr
 from ...ir.walk import used_vars
-from ...op.call_inputs import call_cost
+from ...op.building.call_inputs import call_cost
 from .attr import attr, attr_dict
 from .core import EXPRS, INDEX, VALUE, Printer, quote
 from .intrinsic import intrinsic

@@ -12,16 +12,16 @@ from typing import Any
 
 from ...ffi.tensor import Tensor
 from ...ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from ...ir.common_subtrees import check_size
 from ...ir.expr import BindingBlock, DataflowBlock, ExternFunc, If, MatchCast, SeqExpr, VarBinding
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import PRINTER, SCRIPT_HOOKS, Node
 from ...ir.scalar import CommReducer, IterVar
-from ...ir.sharing import check_size
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, Type
-from ...support.deep import deep_recursion
 from ...support.errors import OptionError, VerifyError
+from ...support.recursion import deep_recursion
 from ..highlight import ansi, html_block, wants_color
 from . import block as show_block, relax as show_relax
 from .attr import METADATA_KEY, attr, attr_dict

@@ -17,7 +17,7 @@ from ...ir import (
     Node,
     build as b,
 )  # fmt: skip
-from ...op.table import number_array
+from ...op.common.table import number_array
 from ...support.errors import FFIError, ScriptError
 from .. import syntax as s
 from ..scope import Dotted

@@ -13,11 +13,11 @@ from typing import Any
 from ... import op as _operators  # noqa: F401 - fills the operator table
 from ...ir import ExternFunc, Function, GlobalVar, IRModule, PrimFunc, Type, replace
 from ...ir.types import VOID_TYPE
-from ...ir.verify import violations
-from ...support.collector import no_collection
-from ...support.deep import deep_recursion
+from ...ir.verifier.verifier import violations
 from ...support.errors import ScriptError, UnityError
+from ...support.gc_pause import no_collection
 from ...support.options import int_option
+from ...support.recursion import deep_recursion
 from ...support.source import Source, Span
 from .. import syntax as s
 from ..read_text import read_tree

@@ -42,7 +42,7 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.op import similar_ops
 from ...ir.relation import tensor_type
-from ...op.table import adopt_scalars, bind_arguments as bind_operator, constant
+from ...op.common.table import adopt_scalars, bind_arguments as bind_operator, constant
 from .. import syntax as s
 from ..scope import Dotted, Macro
 from ..spelling import INFIX, KEYWORDS, PREFIX_GRAPH

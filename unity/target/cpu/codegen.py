@@ -23,12 +23,12 @@ from ...ir.module import IRModule
 from ...ir.node import Node
 from ...ir.stmt import AttrStmt, BufferStore, For
 from ...ir.types import PointerType
-from ...ir.verify import violations
+from ...ir.verifier.verifier import violations
 from ...ir.walk import collect
-from ...support.deep import deep_recursion
 from ...support.errors import CodegenError, FFIError, InternalError
 from ...support.graph import strongly_connected
 from ...support.options import str_option
+from ...support.recursion import deep_recursion
 from ..target import Target
 from . import expressions, intrinsics, memory, statements
 from .casts import convert

@@ -1,6 +1,6 @@
 """The tensor intrinsics that are shipped, by name; importing this registers them (each is made when first asked for)."""
 
-from ...ir.tensor_intrin import TensorIntrin
+from ...transform.schedule.core.tensor_intrin import TensorIntrin
 from .amx import AMX_FAMILIES, AMX_INTRINSICS
 from .cpu import CPU_INTRINSICS
 from .mma import MMA_INTRINSICS

@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 
 from ...ir.function import PrimFunc
-from ...ir.tensor_intrin import Family, Maker
 from ...support.errors import VerifyError
+from ...transform.schedule.core.tensor_intrin import Family, Maker
 from .program import Operand, program
 
 Pair = tuple[PrimFunc, PrimFunc]

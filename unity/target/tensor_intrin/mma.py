@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...ir.function import PrimFunc
-from ...ir.tensor_intrin import Maker
+from ...transform.schedule.core.tensor_intrin import Maker
 from .program import Operand, program
 
 Pair = tuple[PrimFunc, PrimFunc]

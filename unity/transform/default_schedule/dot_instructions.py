@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.tensor_intrin import TensorIntrin
+from ..schedule.core.tensor_intrin import TensorIntrin
 from .base import Machine
 from .contraction import Contraction, extent_of
 

@@ -21,7 +21,7 @@ from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
-from ...support.late import late_function
+from ...support.lazy import late_function
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.tile_shape import Machine as TileMachine, tile_shape
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL

@@ -18,7 +18,7 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, free_vars
 from ...support.errors import ScheduleError
-from ...support.late import late_function
+from ...support.lazy import late_function
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import extent_of, is_parameter

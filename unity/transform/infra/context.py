@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.module import IRModule
-from ...ir.verify import verify
-from ...support.deep import deep_recursion
+from ...ir.verifier.verifier import verify
 from ...support.errors import PassError, UnityError
-from ...support.late import late_function, load
+from ...support.lazy import late_function, load
 from ...support.options import bool_option, int_option, str_option
+from ...support.recursion import deep_recursion
 from .instruments import (
     DumpInstrument,
     Instrument,

@@ -18,8 +18,8 @@ from ...ffi.tensor import Tensor
 from ...ir.expr import Constant, Var
 from ...ir.module import IRModule
 from ...ir.walk import rewrite
-from ...support.deep import deep_recursion
 from ...support.errors import InternalError, UnityError
+from ...support.recursion import deep_recursion
 
 if TYPE_CHECKING:
     from .passes import Pass

@@ -17,7 +17,7 @@ from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.walk import rewrite
 from ...support.errors import PassError
-from ...support.late import load
+from ...support.lazy import load
 from .context import PASSES, PassContext, own_name, traced_passes
 from .instruments import DumpInstrument, Instrument, PrintInstrument, TimeInstrument, VerifyInstrument
 

@@ -17,11 +17,11 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace as with_fields
 from ...ir.types import Expr
-from ...ir.verify import violations
+from ...ir.verifier.verifier import violations
 from ...ir.walk import substitute
-from ...support.deep import deep_recursion
 from ...support.errors import InternalError, ScheduleError, UnityError
 from ...support.options import int_option
+from ...support.recursion import deep_recursion
 from .core.absent import INSTEAD
 from .core.refuse import LEVELS, Refused, picture, refuse
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled

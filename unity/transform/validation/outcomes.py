@@ -17,7 +17,7 @@ from ...ffi.tensor import Tensor
 from ...ir.expr import Call, GlobalVar, IntImm
 from ...ir.function import PrimFunc
 from ...ir.interpret import Interpreter
-from ...ir.interpret.memory import View
+from ...ir.interpret.scalar.memory import View
 from ...ir.module import IRModule
 from ...ir.stmt import Block, For, Stmt
 from ...ir.walk import children, collect

@@ -25,7 +25,7 @@ from ...ir.node import replace
 from ...ir.relation import dims, tensor_type
 from ...ir.stmt import SeqStmt
 from ...ir.types import TensorType
-from ...ir.verify import is_well_formed
+from ...ir.verifier.verifier import is_well_formed
 from ...ir.walk import Rewriter, collect
 from ...support.errors import UnityError
 from ..relax.interprocedural.clean_signatures import needed_params

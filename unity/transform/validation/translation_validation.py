@@ -25,9 +25,9 @@ from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
 from ...ir.walk import collect
 from ...script import parse
-from ...support.deep import deep_recursion
 from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
+from ...support.recursion import deep_recursion
 from ..infra.instruments import internal_error
 from ..infra.passes import Instrument, Pass
 from .inputs import KINDS, Inputs, NoInput, make_inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ffi.abi import KernelSignature
 from ...ir.function import Function
 from ...ir.module import IRModule
-from ...support.deep import deep_recursion
+from ...support.recursion import deep_recursion
 from .. import bytecode as bc
 from ..calls import compile_call
 from .function import FunctionCompiler

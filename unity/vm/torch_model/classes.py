@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...support.errors import ArtifactError, FrontendError, MissingExtraError
-from ...support.extras import require
+from ...support.optional import require
 
 PLAIN: dict[str, type] = {
     f"{kind.__module__}:{kind.__name__}": kind

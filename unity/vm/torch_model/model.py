@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ffi.tensor import Tensor
 from ...support.errors import ArtifactError, FrontendError, UnityError, VMError
-from ...support.extras import require
+from ...support.optional import require
 from ...support.schema import Misfit
 from ..executable import Executable, load
 from ..machine import VirtualMachine

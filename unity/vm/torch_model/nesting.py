@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
 from ...support.errors import FrontendError
-from ...support.extras import require
+from ...support.optional import require
 from ...support.schema import Misfit
 from .classes import PLAIN, Vouched, class_name
 from .structures import LEAF, Shell, register_class

@@ -16,7 +16,7 @@ from typing import Any
 from ...ffi.registry import register_func
 from ...ffi.tensor import Tensor
 from ...support.errors import VMError
-from ...support.extras import require
+from ...support.optional import require
 from .arguments import refuse_tensor
 
 PREFIX = "torch.ops."

@@ -14,7 +14,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ...support.errors import FrontendError
-from ...support.extras import require
+from ...support.optional import require
 from .classes import SEEN, class_name
 
 _MAX_DEPTH = 32

@@ -11,7 +11,7 @@ from ....support.source import Span
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...types import Expr
-from ..machine import lanes_of
+from ..scalar.machine import lanes_of
 from .findings import Site
 from .lanes import Mask, Value
 from .memory import Array

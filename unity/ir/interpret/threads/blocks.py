@@ -15,7 +15,7 @@ from ....support.errors import InterpreterError
 from ...buffer import Buffer, MatchBufferRegion
 from ...expr import Var
 from ...stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, Stmt
-from ..memory import Memory
+from ..scalar.memory import Memory
 from .expressions import ExprCompiler
 from .lanes import Mask
 from .memory import Address, Array, Storage, array, rank_of

@@ -42,7 +42,7 @@ from ...scalar import (
     Sub,
 )  # fmt: skip
 from ...types import Expr
-from ..machine import lanes_of
+from ..scalar.machine import lanes_of
 from .access import Closure, Locator
 from .findings import Site
 from .lanes import Mask, Value

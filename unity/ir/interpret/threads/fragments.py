@@ -17,7 +17,7 @@ from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Op, StringImm, Var
 from ...types import PointerType, PrimType
-from ..intrinsics import short_name
+from ..scalar.intrinsics import short_name
 from .access import Closure
 from .expressions import ExprCompiler
 from .findings import Site

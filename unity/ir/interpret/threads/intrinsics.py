@@ -13,9 +13,9 @@ from ...expr import Call, StringImm
 from ...intrinsic import UNARY_MATH
 from ...scalar import BufferLoad
 from ...types import PointerType, PrimType
-from ..intrinsics import short_name
-from ..machine import lanes_of
-from ..math_functions import fma
+from ..scalar.intrinsics import short_name
+from ..scalar.machine import lanes_of
+from ..scalar.math_functions import fma
 from .access import Closure, array_of
 from .expressions import INTRINSICS, ExprCompiler, two_dimensional
 from .lanes import Mask, Value

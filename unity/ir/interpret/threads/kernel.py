@@ -16,8 +16,8 @@ from ...scalar import BufferLoad
 from ...stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, For, Stmt
 from ...types import Expr, PrimType
 from ...walk import collect, free_vars
-from ..machine import Machine
-from ..memory import Pointer, View
+from ..scalar.machine import Machine
+from ..scalar.memory import Pointer, View
 from .findings import Log
 from .lanes import AXES, MAX_THREADS, Batch, Geometry
 from .memory import Address, Array, Storage, array, rank_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....ffi.dtype import DataType
-from ..memory import POISON, Memory
+from ..scalar.memory import POISON, Memory
 from .findings import Site
 from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask, Value
 from .shadow import WARP_SHIFT, Shadow

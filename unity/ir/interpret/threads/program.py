@@ -14,10 +14,10 @@ from ...module import IRModule
 from ...stmt import AttrStmt, For
 from ...types import PointerType, PrimType
 from ...walk import collect
-from ..interpreter import Interpreter
-from ..machine import Machine
-from ..primfunc import CompiledPrimFunc
-from ..statements import StmtCompiler
+from ..scalar.interpreter import Interpreter
+from ..scalar.machine import Machine
+from ..scalar.primfunc import CompiledPrimFunc
+from ..scalar.statements import StmtCompiler
 from . import fragments as _fragments, mma as _mma, warp as _warp
 from .findings import Log
 from .kernel import Kernel

@@ -9,7 +9,7 @@ import numpy as np
 from ....support.errors import InterpreterError
 from ...expr import Call, StringImm, Var
 from ...scalar import BufferLoad, CommReducer
-from ..intrinsics import short_name
+from ..scalar.intrinsics import short_name
 from .access import Closure, Locator
 from .expressions import ExprCompiler
 from .intrinsics import register

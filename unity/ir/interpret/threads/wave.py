@@ -8,7 +8,7 @@ import numpy as np
 
 from ....support.errors import InterpreterError, Note
 from ....support.source import Span
-from ..machine import Machine
+from ..scalar.machine import Machine
 from .findings import Finding, Log, Site
 from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId, Value
 from .memory import Accesses, Array, Storage

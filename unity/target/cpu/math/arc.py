@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from ..lanes import Value, absolute, copy_sign, fma, polynomial, square_root
 from .coefficients import POLYNOMIALS
 from .constants import HALF_PI, split
+from .lanes import Value, absolute, copy_sign, fma, polynomial, square_root
 
 TAN_PI_8 = 0.4142135623730951
 TAN_3PI_8 = 2.414213562373095

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from ..lanes import Value, absolute, call_per_lane, copy_sign, fma, intrinsic, where_any
 from .constants import BIAS, MANTISSA, SMALLEST_NORMAL
 from .exp import power_of_two
+from .lanes import Value, absolute, call_per_lane, copy_sign, fma, intrinsic, where_any
 
 REMAINDER = "unity.remainder"
 REMAINDER_DEFINITION = {

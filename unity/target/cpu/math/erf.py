@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..lanes import Value, absolute, copy_sign, fma, polynomial
 from .coefficients import POLYNOMIALS
 from .exp import exp
+from .lanes import Value, absolute, copy_sign, fma, polynomial
 
 LARGEST = 6.0
 """From here on erf rounds to 1 in float64."""

@@ -7,9 +7,9 @@ by itself.
 
 from __future__ import annotations
 
-from ..lanes import Value, absolute, copy_sign, fma, load_exponent, polynomial
 from .coefficients import POLYNOMIALS
 from .constants import BIAS, LN2, LN10, LOG2_E, LOG10_2, MANTISSA, ROUND_MAGIC, magic_bits, split
+from .lanes import Value, absolute, copy_sign, fma, load_exponent, polynomial
 
 # Outside these ranges the result is 0 or infinity; clamping keeps the exponent arithmetic in range.
 EXP_RANGE = {"f32": (-110.0, 90.0), "f64": (-750.0, 711.0)}

@@ -13,7 +13,6 @@ from functools import cache
 
 from ....ffi.processor import llvm_version
 from ....support.errors import CodegenError
-from ..lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suffix, type_name
 from . import (
     arc as math_arc,
     basic as math_basic,
@@ -23,6 +22,7 @@ from . import (
     pow as math_pow,
     trig as math_trig,
 )
+from .lanes import FunctionText, Value, absolute, copy_sign, fma, intrinsic, suffix, type_name
 
 FLOAT_KINDS = {"float32": "f32", "float64": "f64"}
 SCALING_LLVM = 22

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from ..lanes import Value, absolute, copy_sign, fma, polynomial, square_root
 from .coefficients import POLYNOMIALS
 from .constants import LN2, LOG2_E, LOG10_2, LOG10_E, MANTISSA, ROUND_MAGIC, SMALLEST_NORMAL, magic_bits, split
+from .lanes import Value, absolute, copy_sign, fma, polynomial, square_root
 
 SQRT_HALF_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}
 

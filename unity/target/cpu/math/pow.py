@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from ..lanes import Value, absolute, copy_sign, fma, intrinsic, polynomial, square_root
 from .coefficients import POLYNOMIALS
 from .constants import LN2, THIRD, split
 from .exp import exp_scaled
+from .lanes import Value, absolute, copy_sign, fma, intrinsic, polynomial, square_root
 from .log import split_exponent
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import cache
 
-from ..lanes import Value, absolute, call_per_lane, constant_text, fma, polynomial, where_any
 from .coefficients import POLYNOMIALS
 from .constants import HALF_PI, ROUND_MAGIC, TWO_OVER_PI, split
+from .lanes import Value, absolute, call_per_lane, constant_text, fma, polynomial, where_any
 
 ORDINARY = {"f32": 2.0**17, "f64": 2.0**25}
 REDUCTION = "unity.reduce_half_pi"

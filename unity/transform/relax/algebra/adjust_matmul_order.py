@@ -13,8 +13,8 @@ from ....ir.expr import Call, ShapeExpr
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr
+from ....op.common.type_rules import product
 from ....op.linalg.products import matmul
-from ....op.rules import product
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..analysis.use_def import Source, rewrite_with_sources

@@ -20,7 +20,7 @@ from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dim
 from ....ir.types import Expr, TensorType
 from ....op.linalg.products import matmul
-from ....op.moves.slicing import concat, split
+from ....op.manipulate.slicing import concat, split
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import changed_vars

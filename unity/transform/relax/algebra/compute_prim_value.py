@@ -18,7 +18,7 @@ from ....ir.stmt import Return
 from ....ir.types import Expr, PrimType
 from ....ir.walk import free_vars, fresh_copy
 from ....support.errors import PassError
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import GraphRewriter
 

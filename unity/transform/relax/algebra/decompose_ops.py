@@ -16,14 +16,14 @@ from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
-from ....op.elements import elementwise
-from ....op.elements.binary import add, divide, multiply, subtract
-from ....op.lines import reduce
-from ....op.lowering import SMALL_FLOATS
-from ....op.moves import create, manipulate
+from ....op.common.lowering import SMALL_FLOATS
+from ....op.common.table import constant
+from ....op.common.type_rules import bool_attr, int_attr, normal_axis
+from ....op.elementwise import unary as elementwise
+from ....op.elementwise.binary import add, divide, multiply, subtract
+from ....op.manipulate import create, manipulate
 from ....op.nn.norm import norm_axes, other_axes
-from ....op.rules import bool_attr, int_attr, normal_axis
-from ....op.table import constant
+from ....op.reduction import reduce
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..normalize.dead_code import require_functions

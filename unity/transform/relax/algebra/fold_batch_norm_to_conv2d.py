@@ -15,13 +15,13 @@ from ....ir.expr import Call, Tuple, Var
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
-from ....op.elements import elementwise
-from ....op.elements.binary import add, divide, multiply, subtract
-from ....op.lowering import SMALL_FLOATS
-from ....op.moves import manipulate
+from ....op.common.lowering import SMALL_FLOATS
+from ....op.common.table import constant
+from ....op.common.type_rules import bool_attr, int_attr, is_one, normal_axis
+from ....op.elementwise import unary as elementwise
+from ....op.elementwise.binary import add, divide, multiply, subtract
+from ....op.manipulate import manipulate
 from ....op.nn.conv import conv2d
-from ....op.rules import bool_attr, int_attr, is_one, normal_axis
-from ....op.table import constant
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility

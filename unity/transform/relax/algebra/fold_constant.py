@@ -18,7 +18,7 @@ from ....ir.expr import Call, Constant, FloatImm, IntImm, Op, ShapeExpr, Tuple, 
 from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.types import Expr, TensorType, TupleType, Type
-from ....op.rules import plain
+from ....op.common.type_rules import plain
 from ...infra.constant_lifetime import own, replaced
 from ...infra.constant_provenance import peeked, recipe, traced
 from ...infra.passes import function_pass

@@ -25,8 +25,8 @@ from ....ir.node import replace
 from ....ir.relation import Answer, dims, same_dim, same_dims
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
-from ....op.elements.elementwise import logical_not
-from ....op.moves.manipulate import expand_dims, permutation, squeeze
+from ....op.elementwise.unary import logical_not
+from ....op.manipulate.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called

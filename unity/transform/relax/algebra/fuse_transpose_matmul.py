@@ -13,7 +13,7 @@ from ....ir.function import Function
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
 from ....op.linalg.contraction import einsum
-from ....op.moves.manipulate import permutation
+from ....op.manipulate.manipulate import permutation
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Visibility, changed_vars

@@ -14,12 +14,12 @@ from ....ir.expr import Call, Tuple
 from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
-from ....op.elements.binary import add
+from ....op.common.type_rules import int_attr, normal_axis
+from ....op.elementwise.binary import add
 from ....op.linalg.products import matmul
-from ....op.moves.index import take
-from ....op.moves.manipulate import permutation, permute_dims
-from ....op.moves.slicing import concat
-from ....op.rules import int_attr, normal_axis
+from ....op.manipulate.index import take
+from ....op.manipulate.manipulate import permutation, permute_dims
+from ....op.manipulate.slicing import concat
 from ...infra.passes import function_pass
 from ..analysis.layout_rules import rank_of
 from ..analysis.liveness import op_called

@@ -14,7 +14,7 @@ from ....ir.function import Function
 from ....ir.node import replace
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
-from ....op.moves.manipulate import permutation, permute_dims
+from ....op.manipulate.manipulate import permutation, permute_dims
 from ....op.nn.attention import layouts
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called

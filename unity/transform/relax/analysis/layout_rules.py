@@ -13,7 +13,7 @@ from ....ir.builder import make_call
 from ....ir.expr import Call, Op, Tuple
 from ....ir.op import OPS
 from ....ir.types import Expr, TensorType
-from ....op.rules import axes_attr, int_attr, ints_attr, normal_axis
+from ....op.common.type_rules import axes_attr, int_attr, ints_attr, normal_axis
 
 
 class Forms(Protocol):

@@ -10,7 +10,7 @@ from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import shares_memory
 from ....ir.types import Expr, TensorType
-from ....ir.verify_memory import IN_PLACE
+from ....ir.verifier.in_place import IN_PLACE
 from ..rewriting.graph_rewriter import each_binding
 
 

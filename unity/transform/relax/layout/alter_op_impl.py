@@ -17,10 +17,10 @@ from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType, TupleType, Type
-from ....op.moves.layout import layout_transform, mapped_shape
-from ....op.moves.slicing import strided_slice
+from ....op.manipulate.layout import layout_transform, mapped_shape
+from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter

@@ -22,8 +22,8 @@ from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGe
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType
-from ....op.moves.manipulate import expand_dims, permutation, permute_dims, reshape
-from ....op.rules import int_attr, is_one
+from ....op.common.type_rules import int_attr, is_one
+from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims, reshape
 from ....support.errors import PassError
 from ...default_schedule.base import machine_in_use
 from ...infra.passes import function_pass

@@ -18,7 +18,7 @@ from ....ir.expr import Call, Op, ShapeExpr, Var, VarBinding
 from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
-from ....op.moves.manipulate import reshape
+from ....op.manipulate.manipulate import reshape
 from ...infra.passes import function_pass
 from ..analysis.layout_rules import BY_ELEMENT
 from ..analysis.liveness import op_called

@@ -19,8 +19,8 @@ from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
 from ....ir.walk import substitute
-from ....op.moves.layout import layout_transform
-from ....op.rules import attr
+from ....op.common.type_rules import attr
+from ....op.manipulate.layout import layout_transform
 from ....support.errors import TypeRuleError
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called

@@ -22,7 +22,7 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
 from ....ir.types import VOID_TYPE, Expr, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, rewrite
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter

@@ -24,14 +24,14 @@ from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr
+from ....op.common.table import constant
+from ....op.common.type_rules import int_attr
 from ....op.linalg.products import matmul
-from ....op.moves.manipulate import permute_dims, reshape
-from ....op.moves.slicing import strided_slice
+from ....op.manipulate.manipulate import permute_dims, reshape
+from ....op.manipulate.slicing import strided_slice
 from ....op.nn.conv import pads, spatial
-from ....op.rules import int_attr
-from ....op.table import constant
 from ....support.errors import PassError
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...default_schedule.base import machine_in_use
 from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
 from ...infra.passes import module_pass

@@ -19,10 +19,10 @@ from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
 from ....ir.types import Expr, TupleType
 from ....op.building.block_builder import BlockBuilder
+from ....op.building.call_inputs import CallInputs
 from ....op.building.expr_mutator import PyExprMutator
-from ....op.call_inputs import CallInputs
 from ....support.errors import UnityError
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.call_key import call_key
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced

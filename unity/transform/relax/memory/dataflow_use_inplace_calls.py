@@ -24,7 +24,7 @@ from ....ir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
 from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 

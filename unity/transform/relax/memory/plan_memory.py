@@ -39,7 +39,7 @@ from ....ir.relation import Answer, dims, same_dim
 from ....ir.structural import structural_equal
 from ....ir.types import OBJECT, Expr, TensorType
 from ....ir.walk import used_vars
-from ....op.rules import product
+from ....op.common.type_rules import product
 from ...infra.passes import module_pass
 from ..analysis.liveness import Liveness, op_called
 from .symbol_bounds import SizeBounds

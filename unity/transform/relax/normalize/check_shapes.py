@@ -20,7 +20,7 @@ from ....ir.relation import Answer, dims, is_subtype, requirements, shape_type
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, ShapeType, TensorType, TupleType, Type
 from ....ir.walk import free_vars
-from ....op.lowering import short_name
+from ....op.common.lowering import short_name
 from ...infra.passes import function_pass
 from ..rewriting.graph_rewriter import GraphRewriter
 

@@ -16,7 +16,7 @@ from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import Answer, bind_symbols, is_subtype
 from ....ir.types import Expr, PrimType, TensorType
-from ....op.table import constant
+from ....op.common.table import constant
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..rewriting.reinfer_types import substitute_folded, with_params

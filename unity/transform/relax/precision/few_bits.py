@@ -18,8 +18,7 @@ from ....ir.expr import IntImm, Var
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
-from ....op.moves.scan import read
-from ....op.nests import serial_loop
+from ....op.common.loop_nests import read, serial_loop
 from ...tir.analysis.parallel_cost import SHARED_WORK
 from ...tir.blocks.lower_init_block import REDUCTION
 from ...tir.buffers.prefetch_panels import prefetch_of

@@ -23,11 +23,11 @@ from ....ir.node import replace
 from ....ir.relation import tensor_type
 from ....ir.types import Expr
 from ....ir.walk import used_vars
-from ....op.elements.binary import add, multiply, subtract
-from ....op.moves.create import astype
-from ....op.moves.manipulate import reshape
-from ....op.moves.slicing import strided_slice
-from ....op.table import constant
+from ....op.common.table import constant
+from ....op.elementwise.binary import add, multiply, subtract
+from ....op.manipulate.create import astype
+from ....op.manipulate.manipulate import reshape
+from ....op.manipulate.slicing import strided_slice
 from ..rewriting.graph_rewriter import GraphRewriter
 from .integer_sums import Emit, Site, number
 from .quantization_ranges import Grid

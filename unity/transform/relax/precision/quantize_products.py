@@ -30,10 +30,10 @@ from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.types import Expr, TupleType
 from ....ir.walk import used_vars
-from ....op.elements.binary import add, multiply
-from ....op.elements.elementwise import clip, round_
-from ....op.moves.create import astype
-from ....op.table import constant
+from ....op.common.table import constant
+from ....op.elementwise.binary import add, multiply
+from ....op.elementwise.unary import clip, round_
+from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ..analysis.mutable_vars import Visibility
 from ..normalize.to_non_dataflow import to_non_dataflow

@@ -23,11 +23,11 @@ from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBi
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType
-from ....op.moves.manipulate import reshape
-from ....op.moves.slicing import strided_slice
-from ....op.table import constant
+from ....op.common.table import constant
+from ....op.manipulate.manipulate import reshape
+from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
-from ....te.sharing import KernelTable
+from ....te.kernel_table import KernelTable
 from ...default_schedule.base import SCHEDULED
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding

@@ -13,8 +13,8 @@ from ....ir.expr import Call, Constant, IntImm, Var
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr
-from ....op.elements.binary import bitwise_xor
-from ....op.moves.create import astype
+from ....op.elementwise.binary import bitwise_xor
+from ....op.manipulate.create import astype
 from ...default_schedule.base import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Sources

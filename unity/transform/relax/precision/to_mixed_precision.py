@@ -26,8 +26,8 @@ from ....ir.expr import Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
 from ....ir.function import Function
 from ....ir.node import replace
 from ....ir.types import Expr, TensorType
-from ....op.moves.create import astype
-from ....op.table import constant
+from ....op.common.table import constant
+from ....op.manipulate.create import astype
 from ....support.errors import PassError
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Visibility, changed_vars

@@ -20,8 +20,8 @@ from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, For, Stmt
-from ....support.deep import deep_recursion
 from ....support.errors import InternalError, ScheduleError
+from ....support.recursion import deep_recursion
 from .sref import Item, Sref, items_below, items_in, key_of, statements_in
 from .tree import as_root, outer_form, swap
 

@@ -18,8 +18,8 @@ from ....ir.scalar import IterVar
 from ....ir.stmt import BlockRealize
 from ....ir.types import Expr, prim_type
 from ....ir.walk import free_vars, substitute
-from ....support.deep import deep_recursion
 from ....support.errors import UnityError
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref

@@ -22,7 +22,7 @@ from ....ir.stmt import Block, BlockRealize, For, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, ItemRef, Sref

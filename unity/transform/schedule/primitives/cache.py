@@ -18,7 +18,7 @@ from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ....ir.types import Expr, PointerType, prim_type
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref

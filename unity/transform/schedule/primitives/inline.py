@@ -11,7 +11,7 @@ from ....ir.buffer import Buffer
 from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, Stmt
 from ....ir.walk import collect, used_vars
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ...tir.blocks import inline_blocks, reverse_inline
 from ..core.refuse import refuse
 from ..core.registry import primitive

@@ -21,8 +21,8 @@ from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BlockRealize, BufferStore, DeclBuffer, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, substitute
-from ....support.deep import deep_recursion
 from ....support.errors import UnityError
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref

@@ -18,7 +18,7 @@ from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import free_vars, fresh_copy, substitute
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, LoopRef, Sref

@@ -21,8 +21,8 @@ from ....ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, free_vars, substitute
-from ....support.deep import deep_recursion
 from ....support.errors import UnityError
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref

@@ -20,7 +20,7 @@ from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, LoopRef, Sref

@@ -1,6 +1,6 @@
 """tensorize: a block that computes what an intrinsic's description says becomes the intrinsic's implementation.
 
-Not here: the comparison (``matching.py``), the intrinsics (``ir/tensor_intrin.py``, ``target/tensor_intrin``). Invariant: the
+Not here: the comparison (``matching.py``), the intrinsics (``transform/schedule/core/tensor_intrin.py``, ``target/tensor_intrin``). Invariant: the
 implementation sees views of boxes of the program's buffers whose shape, strides and offset are what it declares.
 """
 
@@ -18,14 +18,14 @@ from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, SeqStmt, Stmt
-from ....ir.tensor_intrin import TensorIntrin
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, collect, fresh_copy
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import ItemRef, Sref
 from ..core.state import ScheduleState
+from ..core.tensor_intrin import TensorIntrin
 from ..preconditions.matching import Place, match_block
 from ..rewrites.rewriting import analyzer_at
 from .blockize import blockize_one

@@ -13,7 +13,7 @@ from ....ir.node import replace as with_fields
 from ....ir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ....ir.types import Expr
 from ....ir.walk import flat_statements
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.sref import Sref, items_below
 from ..core.state import ScheduleState
 from .rewriting import BlockTracker

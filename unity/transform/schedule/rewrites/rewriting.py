@@ -32,7 +32,7 @@ from ....ir.stmt import (
 )  # fmt: skip
 from ....ir.types import Expr
 from ....ir.walk import Rewriter, collect, flat_statements, free_vars, substitute
-from ....support.deep import deep_recursion
+from ....support.recursion import deep_recursion
 from ..core.sref import Sref
 from ..core.state import ScheduleState
 

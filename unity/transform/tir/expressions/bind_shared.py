@@ -6,8 +6,8 @@ Programs read from script share nothing; those built in Python may.
 
 from __future__ import annotations
 
+from ....ir.common_subtrees import bind_shared_values
 from ....ir.function import PrimFunc
-from ....ir.sharing import bind_shared_values
 from ...infra.passes import prim_func_pass
 
 

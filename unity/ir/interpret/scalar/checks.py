@@ -1,0 +1,95 @@
+"""Promises checked while a tensor program runs: races of parallel loops and declared regions of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....support.errors import InterpreterError, Note
+from ....support.source import Span
+from ...expr import Var
+from .memory import View
+
+READ, WRITE = 0, 1
+
+
+class ParallelFrame:
+    """One running parallel loop: who touched which number. Memory made during an iteration is private to it."""
+
+    __slots__ = ("first_serial", "iteration", "reads", "span", "var", "writes")
+
+    def __init__(self, var: Var, span: Span | None) -> None:
+        self.var, self.span = var, span
+        self.iteration = 0
+        self.first_serial = 0
+        self.reads: dict[tuple[int, int], int] = {}
+        self.writes: dict[tuple[int, int], int] = {}
+
+    def touch(self, view: View, offset: int, kind: int, span: Span | None) -> None:
+        """Record an access. Raises InterpreterError E312 when another iteration touched the number and one of them writes."""
+        memory = view.memory
+        if memory.serial >= self.first_serial:
+            return
+        key = (memory.serial, view.byte(offset))
+        now = self.iteration
+        writer = self.writes.get(key)
+        if writer is not None and writer != now:
+            self._race(view, offset, writer, "write", "read" if kind == READ else "write", span)
+        if kind == READ:
+            self.reads.setdefault(key, now)
+            return
+        reader = self.reads.get(key)
+        if reader is not None and reader != now:
+            self._race(view, offset, reader, "read", "write", span)
+        self.writes[key] = now
+
+    def _race(self, view: View, offset: int, other: int, before: str, after: str, span: Span | None) -> None:
+        name = self.var.name
+        raise InterpreterError(
+            "E312",
+            f"race in the parallel loop over {name}: iterations {name}={other} ({before}) and {name}={self.iteration} ({after})"
+            f" touch {describe_cell(view, offset)}",
+            span,
+            [Note(f"the parallel loop over {name}", self.span)],
+        )
+
+
+def describe_cell(view: View, offset: int) -> str:
+    """``A[1, 2]`` for an offset in numbers from a view's pointer, where the strides allow it."""
+    rest = offset // view.lanes - view.base
+    indices = []
+    for stride, extent in zip(view.strides, view.shape):
+        if stride <= 0:
+            return f"{view.name} at element {offset}"
+        index = min(rest // stride, extent - 1) if extent > 0 else 0
+        indices.append(index)
+        rest -= index * stride
+    return f"{view.name}[{', '.join([str(i) for i in indices])}]" if rest == 0 else f"{view.name} at element {offset}"
+
+
+class RegionGuard:
+    """Declared reads and writes of a block that runs now: per buffer the allowed boxes."""
+
+    __slots__ = ("block", "reads", "writes")
+
+    def __init__(self, block: str, reads: dict[Any, list[Any]], writes: dict[Any, list[Any]]) -> None:
+        self.block = block
+        self.reads = reads
+        self.writes = writes
+
+    def check(self, buffer: Any, indices: list[int], kind: int, span: Span | None) -> None:
+        """Raises InterpreterError E315 for an access outside every declared region."""
+        boxes = self.writes.get(buffer, [])
+        if kind == READ:  # the update of a reduction reads what it writes
+            boxes = boxes + self.reads.get(buffer, [])
+        for box in boxes:
+            for index, (low, high) in zip(indices, box):
+                if not low <= index < high:
+                    break
+            else:
+                return
+        what = "reads" if kind == READ else "writes"
+        place = f"{buffer.name}[{', '.join([str(i) for i in indices])}]"
+        raise InterpreterError(
+            "E315", f"block {self.block} {what} {place} outside its declared regions", span,
+            help=f"declare it with T.{what}(...), or leave T.reads and T.writes out",
+        )  # fmt: skip

@@ -1,0 +1,142 @@
+"""Level 0 of the verifier: every field of every node holds what its annotation says."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from ...support.errors import VerifyError
+from ..common_subtrees import check_size
+from ..expr import ShapeExpr
+from ..node import Node
+from ..types import Expr
+from .report import Report
+
+Check = Callable[[Any], bool]
+_CHECKS: dict[type, list[tuple[str, Any, Check | None]]] = {}
+_FEW = 16
+"""Repeated visits of expressions below which a program cannot be large when written out."""
+
+
+def _checks(cls: type) -> list[tuple[str, Any, Check | None]]:
+    """Fields of a node class with their annotations and checks."""
+    found = _CHECKS.get(cls)
+    if found is None:
+        resolved = typing.get_type_hints(cls)
+        found = _CHECKS[cls] = [(name, resolved[name], fits(resolved[name])) for name, _ in cls.plan]  # type: ignore[attr-defined]
+    return found
+
+
+def fits(hint: Any) -> Check | None:
+    """Whether a value has the annotated kind (tuples and dicts included), as a function; None where everything does."""
+    if hint is Any:
+        return None
+    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
+        return _has_class((hint,))
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if all([isinstance(a, type) and not isinstance(a, types.GenericAlias) for a in args]):
+            return _has_class(args)
+        options = [fits(a) for a in args]
+        return lambda value: any([option is None or option(value) for option in options])
+    if origin is tuple:
+        items = [fits(a) for a in args if a is not Ellipsis]
+        if len(args) == 2 and args[1] is Ellipsis:
+            item = items[0]
+            return lambda value: type(value) is tuple and (item is None or all([item(v) for v in value]))
+        return lambda value: (
+            type(value) is tuple
+            and len(value) == len(items)
+            and all([part is None or part(v) for part, v in zip(items, value)])
+        )
+    if origin is dict:
+        key, entry = [fits(a) for a in args]
+        return lambda value: (
+            type(value) is dict
+            and all([(key is None or key(k)) and (entry is None or entry(v)) for k, v in value.items()])
+        )
+    return None
+
+
+def _has_class(classes: tuple[type, ...]) -> Check:
+    """Is a value of one of some classes; a bool is no int, an int no float. Classes once found right are remembered."""
+    known = {cls for cls in classes if cls in (int, float)}
+    others = tuple([cls for cls in classes if cls not in (int, float)])
+
+    def check(value: Any) -> bool:
+        kind = type(value)
+        if kind in known:
+            return True
+        if isinstance(value, others):
+            known.add(kind)
+            return True
+        return False
+
+    return check
+
+
+def _nodes(value: Any, path: tuple[Any, ...], found: list[tuple[Node, tuple[Any, ...]]]) -> None:
+    if isinstance(value, Node):
+        found.append((value, path))
+    elif type(value) is tuple:
+        for index, item in enumerate(value):
+            _nodes(item, (path, f"[{index}]"), found)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if isinstance(key, Node):
+                found.append((key, path))
+            _nodes(item, (path, f"[{key if isinstance(key, str) else getattr(key, 'name', '?')}]"), found)
+
+
+def _text(path: tuple[Any, ...]) -> str:
+    steps: list[str] = []
+    while path:
+        path, step = path
+        steps.append(step)
+    return "".join(reversed(steps)) or "<root>"
+
+
+def check_fields(root: Node, report: Report) -> None:
+    """Record E330 for every field of the wrong kind; iterative, any depth, shared nodes once. E348: too large written out."""
+    seen: set[int] = set()
+    repeated = 0
+    stack: list[tuple[Any, tuple[Any, ...]]] = [(root, ())]
+    while stack:
+        node, path = stack.pop()
+        if id(node) in seen:
+            if node.walked and not node.is_reference and isinstance(node, Expr) and type(node) is not ShapeExpr:
+                repeated += 1
+            continue
+        seen.add(id(node))
+        for name, hint, check in _checks(type(node)):
+            value = getattr(node, name)
+            if check is not None and not check(value):
+                shown = type(value).__name__ if not isinstance(value, Node) else repr(value)
+                report.add(
+                    "E330", f"field {name} of {type(node).__name__} at {_text(path)} holds {shown}, expected {hint_text(hint)}",
+                    getattr(node, "span", None),
+                )  # fmt: skip
+        found: list[tuple[Node, tuple[Any, ...]]] = []
+        for name, _ in node.walked:
+            value = getattr(node, name)
+            if isinstance(value, Node):
+                found.append((value, (path, f".{name}")))
+            elif value is not None:
+                _nodes(value, (path, f".{name}"), found)
+        stack.extend(reversed(found))
+    if repeated >= _FEW:
+        try:
+            check_size(root)
+        except VerifyError as error:
+            report.add("E348", error.message, error.span)
+
+
+def hint_text(hint: Any) -> str:
+    """Readable form of an annotation."""
+    return (
+        hint.__name__
+        if isinstance(hint, type) and not isinstance(hint, types.GenericAlias)
+        else str(hint).replace("unity.ir.", "")
+    )

@@ -1,0 +1,175 @@
+"""What a call took must not be used afterwards: arguments of ``call_inplace`` and ``call_inplace_packed`` named by
+``inplace_indices``, and every other name of their memory: views, fields of tuples, results of branches and of graph functions.
+
+Also a rule of level 1. Invariant: a name stands for the places its memory may come from; names that share no place share no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expr import Call, ExternFunc, GlobalVar, If, SeqExpr, Tuple, TupleGetItem, Var
+from ..function import Function
+from ..module import IRModule
+from ..op import shares_memory
+from ..types import Expr, TupleType, Type
+from ..walk import free_vars
+from .report import Report
+
+IN_PLACE = ("R.call_inplace", "R.call_inplace_packed")
+"""Calls that write into the arguments they name."""
+
+Place = tuple[Var, tuple[int, ...]]
+"""Where memory comes from: a parameter or the result of a call, and the field of it."""
+Places = frozenset[Place] | tuple[Any, ...]
+"""Of a tensor, or of a tuple by its fields."""
+_NOWHERE: frozenset[Place] = frozenset()
+
+
+def check_taken(mod: IRModule | None, name: str, fn: Function, report: Report) -> None:
+    """Report E339 for each use of memory that a call took, in one graph function."""
+    _Walk(mod, report, {name}).function(fn)
+
+
+class _Walk:
+    """Follows the bindings of a function in order. ``known``: for each name the places; ``taken``: for each place the callee."""
+
+    def __init__(self, mod: IRModule | None, report: Report | None, running: set[str]) -> None:
+        self.mod, self.report, self.running = mod, report, running
+        self.known: dict[Var, Places] = {}
+        self.taken: dict[Place, str] = {}
+        self.at: Any = None
+
+    def function(self, fn: Function) -> Places:
+        """Follow a function; the places of its result."""
+        for param in fn.params:
+            self.known[param] = _fresh(param, param.ty)
+        return self.sequence(fn.body)
+
+    def sequence(self, seq: Expr) -> Places:
+        if type(seq) is not SeqExpr:
+            return self.use(seq)
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.at = getattr(binding.value, "span", None) or binding.span  # type: ignore[attr-defined]
+                self.known[binding.var] = self.value(binding.var, binding.value)  # type: ignore[attr-defined]
+        self.at = getattr(seq.body, "span", None)
+        return self.use(seq.body)
+
+    def value(self, var: Var, value: Expr) -> Places:
+        if type(value) is If:
+            self.use(value.cond)
+            before = dict(self.taken)
+            first = self.sequence(value.then_branch)
+            after, self.taken = self.taken, before
+            second = self.sequence(value.else_branch)
+            one, other = set(after) - set(self.taken), set(self.taken) - set(after)
+            self.taken.update(after)
+            # what one branch takes the other may still hand on: nobody else may name it behind both
+            own = {place: (var, (-1 - k,)) for k, place in enumerate([*one, *other])}
+            return _either(_renamed(first, {p: own[p] for p in other}), _renamed(second, {p: own[p] for p in one}))
+        if type(value) is Function:
+            return _NOWHERE.union(*[_flat(self.use(v)) for v in free_vars(value, in_types=False)])
+        return self.call(var, value) if type(value) is Call else self.use(value)
+
+    def call(self, var: Var, call: Call) -> Places:
+        given = [self.use(arg) for arg in (call.op, *call.args)][1:]
+        name = getattr(call.op, "name", "")
+        if name in IN_PLACE:
+            named, fields = _operands(call, given)
+            self.take(call, named, fields)
+        elif shares_memory(call):
+            return given[0]
+        elif type(call.op) is GlobalVar and self.mod is not None and call.op.name not in self.running:
+            callee = self.mod.functions.get(name)
+            if type(callee) is Function and len(callee.params) == len(given):
+                return self.called(var, call, name, callee, given)
+        return _fresh(var, call.ty)
+
+    def called(self, var: Var, call: Call, name: str, callee: Function, given: list[Places]) -> Places:
+        """A call of a graph function: what it takes of its arguments, and which of them its result may be."""
+        inner = _Walk(self.mod, None, {*self.running, name})
+        made = _flat(inner.function(callee))
+        found = _NOWHERE
+        for param, places in zip(callee.params, given):
+            own = _flat(inner.known[param])
+            if own & made:
+                found |= _flat(places)
+            if own & set(inner.taken):
+                self.taken.update(dict.fromkeys(_flat(places), name))
+        return found | _flat(_fresh(var, call.ty)) if found else _fresh(var, call.ty)
+
+    def take(self, call: Call, named: str, fields: list[Places]) -> None:
+        """Let a call have the memory of the arguments that it names."""
+        indices = call.attrs.get("inplace_indices") or ()
+        for index in [indices] if isinstance(indices, int) else indices:
+            if not 0 <= index < len(fields):
+                continue
+            mine = _flat(fields[index])
+            if not mine and self.report is not None:
+                text = f"argument {index + 1} of {named}, which writes into it, is a constant"
+                self.report.add("E339", text, call.span, "R.call_dps makes new memory for the result")
+            for other, places in enumerate(fields):
+                if other != index and mine & _flat(places) and self.report is not None:
+                    text = f"arguments {index + 1} and {other + 1} of {named} are the same memory, and it writes into one of them"
+                    self.report.add("E339", text, call.span, _HELP)
+            self.taken.update(dict.fromkeys(mine, named))
+
+    def use(self, value: Expr) -> Places:
+        """The places of a leaf, which is used here."""
+        places = self.places(value)
+        if self.taken and self.report is not None:
+            for place in _flat(places):
+                if place in self.taken:
+                    name = getattr(value, "name", "a value")
+                    whose = "its memory" if place[0] is value else f"the memory of {place[0].name}, which it shows,"
+                    text = f"{name} is used after {self.taken[place]} took {whose} for its result"
+                    self.report.add("E339", text, self.at, _HELP)
+                    break
+        return places
+
+    def places(self, value: Expr) -> Places:
+        if isinstance(value, Var):
+            return self.known.get(value, _NOWHERE)
+        if type(value) is Tuple:
+            return tuple([self.places(f) for f in value.fields])
+        if type(value) is TupleGetItem:
+            whole = self.places(value.tuple_value)
+            return whole[value.index] if type(whole) is tuple and 0 <= value.index < len(whole) else whole
+        return _NOWHERE
+
+
+_HELP = "use the call's result instead, or R.call_dps, which makes new memory for it"
+
+
+def _fresh(var: Var, ty: Type, path: tuple[int, ...] = ()) -> Places:
+    """Places of their own for a variable, one for each field."""
+    if isinstance(ty, TupleType):
+        return tuple([_fresh(var, field, (*path, k)) for k, field in enumerate(ty.fields)])
+    return frozenset(((var, path),))
+
+
+def _flat(places: Places) -> frozenset[Place]:
+    return _NOWHERE.union(*[_flat(p) for p in places]) if isinstance(places, tuple) else places
+
+
+def _renamed(places: Places, names: dict[Place, Place]) -> Places:
+    if isinstance(places, tuple):
+        return tuple([_renamed(p, names) for p in places])
+    return frozenset([names.get(p, p) for p in places]) if names else places
+
+
+def _either(a: Places, b: Places) -> Places:
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return tuple([_either(x, y) for x, y in zip(a, b)])
+    return _flat(a) | _flat(b)
+
+
+def _operands(call: Call, given: list[Places]) -> tuple[str, list[Places]]:
+    """The callee of an in-place call by name, and the places of its arguments."""
+    callee = call.args[0]
+    named = callee.name if isinstance(callee, (GlobalVar, ExternFunc)) else "the call"
+    if getattr(call.op, "name", "") == "R.call_inplace_packed":
+        return named, given[1:]
+    fields = given[1] if len(given) > 1 else ()
+    return named, list(fields) if isinstance(fields, tuple) else [fields]

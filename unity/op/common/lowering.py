@@ -1,0 +1,104 @@
+"""What lowerings are made of: broadcasting loads, 16-bit floats computed in float32, names of results.
+
+A lowering is called as ``lower(call, *inputs)``: a te.Tensor for a tensor argument, a list of them for a tuple, a te.Value for a
+scalar, a tuple of dimensions for a shape. It returns a te.Tensor or a tuple of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call, ShapeExpr
+from ...ir.relation import Answer, dims, same_dim
+from ...ir.types import Expr, TensorType
+from ...support.errors import TypeRuleError
+from .type_rules import fail, is_one
+
+SMALL_FLOATS = ("float16", "bfloat16")
+
+
+def result_dims(call: Call) -> tuple[Expr, ...]:
+    """Dimensions of the call's result. Raises E218 when they are not known at compile time."""
+    return known_dims(call, call.ty)
+
+
+def known_dims(call: Call, ty: Any) -> tuple[Expr, ...]:
+    """Dimensions of a tensor type. Raises E218 when they are not known at compile time."""
+    found = dims(ty) if isinstance(ty, TensorType) else None
+    if found is None:
+        raise fail(
+            call,
+            "E218",
+            f"the shape of {ty} is not known at compile time",
+            "name it first: y = R.match_cast(x, R.Tensor((n, m), dtype))",
+        )
+    return found
+
+
+def result_dtype(call: Call) -> DataType:
+    """Data type of the call's result. Raises E218 when it is not known."""
+    ty = call.ty
+    if not isinstance(ty, TensorType) or ty.dtype is None:
+        raise fail(call, "E218", f"the data type of {ty} is not known at compile time", "name it with R.match_cast")
+    return ty.dtype
+
+
+def short_name(call: Call) -> str:
+    """Last part of the operator's name, for stages and kernels."""
+    return call.op.name.split(".")[-1]  # type: ignore[attr-defined, no-any-return]
+
+
+def load(x: Any, indices: Sequence[Any], shape: Sequence[Expr]) -> te.Value:
+    """Element of ``x`` broadcast to ``shape``; a scalar is itself."""
+    if not isinstance(x, te.Tensor):
+        return x if isinstance(x, te.Value) else te.Value(x)
+    return x[broadcast_indices(x.shape, indices, shape)]
+
+
+def broadcast_indices(own: Sequence[Expr], indices: Sequence[Any], shape: Sequence[Expr]) -> list[Any]:
+    """Indices of an element of a tensor of shape ``own`` broadcast to ``shape``."""
+    offset = len(shape) - len(own)
+    picked: list[Any] = []
+    for axis, dim in enumerate(own):
+        index = indices[offset + axis]
+        if is_one(dim) and not is_one(shape[offset + axis]):
+            picked.append(0)
+        elif same_dim(dim, shape[offset + axis]) is Answer.YES:
+            picked.append(index)
+        else:  # a symbolic dimension that may be 1
+            picked.append(te.select(build.eq(dim, 1), te.const(0, "int64"), index))
+    return picked
+
+
+def widened(value: te.Value) -> te.Value:
+    """A 16-bit float as float32, other values as they are."""
+    return value.astype("float32") if value.dtype.name in SMALL_FLOATS else value
+
+
+def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
+    """Broadcast the inputs to the result's shape and apply ``fn`` to elements (16-bit floats in float32)."""
+    shape, dtype = result_dims(call), result_dtype(call)
+
+    def body(*indices: te.Value) -> te.Value:
+        made = fn(*[widened(load(x, indices, shape)) for x in inputs])
+        return te.Value(te.unwrap(made)).astype(dtype)
+
+    return te.compute(shape, body, short_name(call))  # type: ignore[no-any-return]
+
+
+def shape_tuple(value: Any) -> tuple[Expr, ...]:
+    """Dimensions of a shape input."""
+    if isinstance(value, ShapeExpr):
+        return value.values
+    if isinstance(value, tuple):
+        return value
+    raise TypeRuleError("E218", "the shape is not known at compile time")
+
+
+def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:
+    """The tensor in another dtype; itself if it has it."""
+    return x if x.data_type is dtype else te.compute(x.shape, lambda *i: x[i].astype(dtype), name)

@@ -1,0 +1,273 @@
+"""Rows become callables: ``row(...)`` registers an OpInfo and returns an ``Operator`` that builds calls from Python values.
+
+Here: binding of arguments to parameters, conversion of Python values to expressions. Not here: any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ffi.dtype import DataType, dtype_names
+from ...ffi.tensor import Tensor
+from ...ir.build import const, wrap_int
+from ...ir.builder import make_call
+from ...ir.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    FloatImm,
+    IntImm,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    op,
+)
+from ...ir.node import Node
+from ...ir.op import REQUIRED, OpInfo, Param, register_op
+from ...ir.relation import tensor_type
+from ...ir.types import Expr, PrimType, TensorType, Type
+from ...support.errors import TypeRuleError, suggest
+from ...support.source import Span
+from .type_rules import usage as usage
+
+_SCALARS = {bool: "bool", int: "int64", float: "float32"}
+_ELEMENTS = {"int64": "int32", "float64": "float32"}
+
+
+def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
+    """Tensor data as an expression; Python numbers and lists of them become tensors of int32, float32 or bool unless ``dtype``
+    says, arrays keep their dtype. Raises TypeRuleError E211 for an integer outside int32."""
+    if isinstance(value, Tensor):
+        data = value
+    elif dtype and DataType(dtype).name not in dtype_names():
+        raise TypeRuleError("E211", f"there is no constant of {dtype}", help="write for example int64, float32, bool")
+    elif dtype or isinstance(value, (np.ndarray, np.generic)):
+        try:
+            data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
+        except OverflowError as error:
+            raise TypeRuleError(
+                "E201", f"no {dtype} constant: {error}", help="write a number that it can hold"
+            ) from None
+    else:
+        data = Tensor(number_array(value))
+    return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
+
+
+def number_array(value: Any) -> np.ndarray:
+    """Python numbers without a data type as an array: int32, float32 or bool. Raises TypeRuleError E211 outside int32."""
+    array = np.asarray(value)
+    made = array.astype(_ELEMENTS.get(array.dtype.name, "bool"))
+    if array.dtype.kind not in "bif" or (array.dtype.kind == "i" and not np.array_equal(made, array)):
+        raise TypeRuleError(
+            "E211",
+            "the values are no numbers of int32, float32 or bool",
+            help='write the data type: R.const(value, "int64")',
+        )
+    return made
+
+
+def to_expr(value: Any) -> Expr:
+    """Expression of a Python value: numbers are scalars, tuples of scalars shapes, tuples of others tuples, arrays constants."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, int, float)):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise TypeRuleError("E211", "this integer is outside the range of int64", help="write a float")
+        return const(value, _SCALARS[type(value)])
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, DataType):
+        return DataTypeImm(value)
+    if isinstance(value, (tuple, list)):
+        parts = [to_expr(v) for v in value]
+        if parts and not all([isinstance(p.ty, PrimType) for p in parts]):
+            return Tuple(tuple(parts))
+        return ShapeExpr(tuple(parts))
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        return constant(value)
+    raise TypeRuleError(
+        "E210",
+        f"a value of type {type(value).__name__} is no expression",
+        help="give an expression, a number or an array",
+    )
+
+
+def bind_arguments(
+    info: OpInfo, args: Sequence[Any], kwargs: Mapping[str, Any], span: Span | None = None
+) -> tuple[list[Any], dict[str, Any]]:
+    """Match Python-style arguments with the parameters: (values of "expr" parameters, values of "attr" parameters).
+
+    Defaults that are not None are put in; trailing optional expressions are left out. Raises TypeRuleError E215 for too many,
+    unknown, doubled or missing arguments.
+    """
+    name = info.name
+    given: dict[str, Any] = {}
+    rest: list[Any] = []
+    params = list(info.params)
+    positional = [p for p in params if p.kind != "exprs"]
+    variadic = next((p for p in params if p.kind == "exprs"), None)
+    if variadic is not None:
+        leading = params[: params.index(variadic)]
+        for param, value in zip(leading, args):
+            given[param.name] = value
+        rest = list(args[len(leading) :])
+    else:
+        if len(args) > len(positional):
+            raise TypeRuleError(
+                "E215", f"{name} takes {len(positional)} arguments, got {len(args)}", span, help=usage(info)
+            )
+        for param, value in zip(positional, args):
+            given[param.name] = value
+    known = {p.name for p in params}
+    for key, value in kwargs.items():
+        if key not in known:
+            near = suggest(key, known)
+            help_text = f"{near} {usage(info)}" if near else usage(info)
+            raise TypeRuleError("E215", f"{name} has no parameter {key!r}", span, help=help_text)
+        if key in given:
+            raise TypeRuleError("E215", f"{name} got {key!r} twice", span, help=usage(info))
+        if variadic is not None and key == variadic.name:
+            if not isinstance(value, (tuple, list)):
+                raise TypeRuleError("E215", f"{name}: {key} must be a tuple of arguments", span, help=usage(info))
+            rest = list(value)
+            continue
+        given[key] = value
+    exprs: list[Any] = []
+    attrs: dict[str, Any] = {}
+    pending = 0
+    for param in params:
+        if param.kind == "exprs":
+            exprs.extend(rest)
+            continue
+        value = given.get(param.name, param.default)
+        if value is REQUIRED or (value is None and param.default is REQUIRED and param.kind == "expr"):
+            raise TypeRuleError("E215", f"{name}: argument {param.name!r} is missing", span, help=usage(info))
+        if param.kind == "attr":
+            if (
+                param.default is None
+                and param.name.endswith("dtype")
+                and isinstance(value, str)
+                and value in ("", "void")
+            ):
+                value = None  # TVM's spellings of a data type that is not given
+            attrs[param.name] = frozen(value, f"{name}: {param.name}")
+        elif value is None:
+            pending += 1
+        else:
+            if pending:
+                raise TypeRuleError(
+                    "E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info)
+                )
+            exprs.append(value)
+    return exprs, attrs
+
+
+def frozen(value: Any, what: str = "an attribute") -> Any:
+    """Lists become tuples and numpy values Python's, as a reader gives them: attributes are compared by value and never
+    change. Raises TypeRuleError E214 for what no attribute holds."""
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(v, what) for v in value])
+    if isinstance(value, np.ndarray):
+        return frozen(value.tolist(), what)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, DataType):
+        return value.name
+    if value is None or isinstance(value, (bool, int, float, str, dict, Node)):
+        return value
+    raise TypeRuleError(
+        "E214",
+        f"{what} cannot be a value of type {type(value).__name__}",
+        help="write a number, a text, or a tuple of these",
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class Operator:
+    """Builds calls of one row: ``unity.op.add(x, y)`` -> Call with its type."""
+
+    info: OpInfo
+
+    def __call__(self, *args: Any, ty_args: Sequence[Type] = (), span: Span | None = None, **kwargs: Any) -> Call:
+        if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
+            args = (Tuple(tuple(args)),)
+        values, attrs = bind_arguments(self.info, args, kwargs, span)
+        exprs = [to_expr(v) for v in values]
+        if self.info.extra.get("scalars"):
+            skip = self.info.extra.get("scalars_from", 0)
+            exprs = [*exprs[:skip], *adopt_scalars(exprs[skip:])]
+        return make_call(op(self.info.name), exprs, attrs, ty_args, span)
+
+    def __repr__(self) -> str:
+        return f"<operator {usage(self.info)}>"
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return f"``{usage(self.info)}``: {self.info.doc}"
+
+
+OPERATORS: dict[str, Operator] = {}
+"""Operators by script name, one for each row."""
+
+
+def adopt_scalars(exprs: Sequence[Expr]) -> list[Expr]:
+    """Literals among the operands of an elementwise operator become constants of the dtype of its tensors.
+
+    A float among integers stays a literal (the type rule refuses it). Raises E211 for an integer the dtype cannot hold.
+    """
+    dtype = next((e.ty.dtype for e in exprs if isinstance(e.ty, TensorType) and e.ty.dtype is not None), None)
+    if dtype is None:
+        return list(exprs)
+    return [_adopt(e, dtype) for e in exprs]
+
+
+def _adopt(expr: Expr, dtype: DataType) -> Expr:
+    if type(expr) is FloatImm:
+        return constant(expr.value, dtype) if dtype.is_float else expr
+    if type(expr) is IntImm:
+        if dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
+            raise TypeRuleError(
+                "E211",
+                f"{expr.value} is no {dtype.name} value",
+                expr.span,
+                help="cast the tensor first: R.astype(x, ...)",
+            )
+        return constant(expr.value, dtype)
+    return expr
+
+
+def row(
+    name: str,
+    params: Sequence[Param | str],
+    infer: Callable[[Call], Type],
+    doc: str,
+    kind: type[Operator] = Operator,
+    **fields: Any,
+) -> Operator:
+    """Register an operator ``R.<name>``; a parameter given as text is a required expression of that name.
+
+    ``kind`` is the class of what is called in Python.
+    """
+    made = tuple([Param(p) if isinstance(p, str) else p for p in params])
+    operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
+    return operator
+
+
+def attribute(name: str, default: Any = REQUIRED, doc: str = "") -> Param:
+    """A compile-time parameter."""
+    return Param(name, "attr", default, doc)
+
+
+def optional(name: str, default: Any = None, doc: str = "") -> Param:
+    """An expression that may be left out."""
+    return Param(name, "expr", default, doc)
+
+
+def extern(name: str) -> ExternFunc:
+    """Reference to a registered function."""
+    return ExternFunc(name)

@@ -1,0 +1,292 @@
+"""Binary elementwise operators with numpy broadcasting. Operands have one dtype; a literal adopts the tensor's.
+
+Integer division and remainder by zero give 0, shifts by the width or more give 0 (or the sign), as in numpy: never a trap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir.expr import Call, FloatImm, IntImm
+from ...ir.relation import tensor_type
+from ...ir.types import PrimType, TensorType, Type
+from ..common.lowering import elementwise
+from ..common.table import Operator, row
+from ..common.type_rules import argument, broadcast_type, fail, like, same_dtype
+from .special import bound, bound_all
+from .unary import in_float32
+
+_BOOL = DataType("bool")
+SCALARS = {"scalars": True}
+
+
+def operand(call: Call, index: int, name: str) -> TensorType | None:
+    """A tensor's type; a scalar counts as rank 0; None for a literal, which adopts the other's dtype. Raises E210."""
+    arg = argument(call, index, name)
+    if isinstance(arg.ty, TensorType):
+        return arg.ty
+    if isinstance(arg.ty, PrimType):
+        return None if type(arg) in (IntImm, FloatImm) else tensor_type((), arg.ty.dtype)
+    raise fail(call, "E210", f"{name} must be a tensor or a scalar, got {arg.ty}", None, arg)
+
+
+def operands(call: Call) -> list[TensorType]:
+    """Types of both operands without literals; literals must fit the dtype. Raises E210, E211."""
+    found = [operand(call, 0, "x1"), operand(call, 1, "x2")]
+    types = [t for t in found if t is not None]
+    if not types:
+        raise fail(call, "E210", "at least one operand must be a tensor", "write R.const(value, dtype)", call.args[0])
+    for arg in call.args[:2]:
+        dtype = types[0].dtype
+        if type(arg) is FloatImm and dtype is not None and not dtype.is_float:
+            raise fail(call, "E211", f"{arg.value} is no {dtype.name}", 'cast first: R.astype(x, "float32")', arg)
+    return types
+
+
+def _arithmetic(call: Call) -> Type:
+    types = operands(call)
+    dtype = same_dtype(call, *types)
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no arithmetic", 'cast first: R.astype(x, "int32")')
+    return broadcast_type(call, types, dtype)
+
+
+def _ordered(call: Call) -> Type:
+    types = operands(call)
+    return broadcast_type(call, types, same_dtype(call, *types))
+
+
+def _floats(call: Call) -> Type:
+    types = operands(call)
+    dtype = same_dtype(call, *types)
+    if dtype is not None and not dtype.is_float:
+        hint = (
+            "use R.floor_divide for integers"
+            if getattr(call.op, "name", "") == "R.divide"
+            else 'cast first: R.astype(x, "float32")'
+        )
+        raise fail(call, "E211", f"expected float tensors, got {dtype.name}", hint)
+    return broadcast_type(call, types, dtype)
+
+
+def _bits(call: Call) -> Type:
+    types = operands(call)
+    dtype = same_dtype(call, *types)
+    if dtype is not None and dtype.is_float:
+        raise fail(call, "E211", f"expected integer or bool tensors, got {dtype.name}")
+    return broadcast_type(call, types, dtype)
+
+
+def _shift(call: Call) -> Type:
+    ty = _bits(call)
+    if isinstance(ty, TensorType) and ty.dtype is not None and ty.dtype.is_bool:
+        raise fail(call, "E211", "expected integer tensors, got bool")
+    return ty
+
+
+def _logical(call: Call) -> Type:
+    types = operands(call)
+    dtype = same_dtype(call, *types)
+    if dtype is not None and not dtype.is_bool:
+        raise fail(call, "E211", f"expected bool tensors, got {dtype.name}", 'cast first: R.astype(x, "bool")')
+    return broadcast_type(call, types, dtype)
+
+
+def _compare(call: Call) -> Type:
+    types = operands(call)
+    same_dtype(call, *types)
+    found = broadcast_type(call, types, _BOOL)
+    return like(found, _BOOL)
+
+
+def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
+    """Lowering of an operator whose literal operands adopt the dtype of its tensors."""
+
+    def lower(call: Call, *inputs: Any) -> te.Tensor:
+        dtype = next((x.data_type for x in inputs if isinstance(x, te.Tensor)), None)
+        fixed = []
+        for arg, x in zip(call.args, inputs):
+            if type(arg) in (IntImm, FloatImm) and dtype is not None:
+                x = te.const(arg.value, dtype)  # type: ignore[attr-defined]
+            fixed.append(x)
+        return elementwise(call, fn, *fixed)
+
+    return lower
+
+
+def _binary(
+    name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[..., Any], doc: str, family: str = "binary"
+) -> Operator:
+    return row(
+        name, ("x1", "x2"), rule, doc, family=family, ref=in_float32(ref), lower=lower_with_literals(fn), extra=SCALARS
+    )
+
+
+def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te.Value:
+    """Integer division or remainder that gives 0 of a division by 0, without a branch."""
+    zero, one = te.const(0, a.dtype), te.const(1, a.dtype)
+    return bound(divide(a, te.select(b == zero, one, b)), lambda made: te.select(b == zero, zero, made))
+
+
+def _crossed(rest: te.Value, b: te.Value) -> te.Value:
+    """Has a remainder of the sign of the dividend the other sign than the divisor."""
+    zero = te.const(0.0, b.dtype)
+    return te.all(rest != zero, (b < zero) ^ (rest < zero))
+
+
+def _float_remainder(a: te.Value, b: te.Value) -> te.Value:
+    """Python's remainder of floats, as numpy computes it."""
+    zero = te.const(0.0, a.dtype)
+
+    def moved(rest: te.Value) -> te.Value:
+        nothing = te.intrinsic("copysign", zero, b)
+        return te.select(_crossed(rest, b), rest + b, te.select(rest == zero, nothing, rest))
+
+    return bound(te.intrinsic("fmod", a, b), moved)
+
+
+def _float_quotient(a: te.Value, b: te.Value) -> te.Value:
+    """Python's floor division of floats, as numpy computes it."""
+    zero = te.const(0.0, a.dtype)
+
+    def exact(rest: te.Value) -> te.Value:
+        return (a - rest) / b - te.select(_crossed(rest, b), te.const(1.0, a.dtype), zero)
+
+    def whole(values: Sequence[te.Value]) -> te.Value:
+        quotient, ratio = values
+        low = te.floor(quotient)
+        low = te.select(quotient - low > 0.5, low + 1.0, low)
+        return te.select(b == zero, ratio, te.select(quotient == zero, te.intrinsic("copysign", zero, ratio), low))
+
+    return bound_all([bound(te.intrinsic("fmod", a, b), exact), a / b], whole)
+
+
+def _floor_divide(a: te.Value, b: te.Value) -> te.Value:
+    if a.dtype.is_float:
+        return _float_quotient(a, b)
+    return _int_divide(a, b, lambda x, y: x // y)
+
+
+def _floor_mod(a: te.Value, b: te.Value) -> te.Value:
+    if a.dtype.is_float:
+        return _float_remainder(a, b)
+    return _int_divide(a, b, lambda x, y: x % y)
+
+
+def _mod(a: te.Value, b: te.Value) -> te.Value:
+    if a.dtype.is_float:
+        return te.intrinsic("fmod", a, b)
+    return _int_divide(a, b, te.truncmod)
+
+
+def _left_shift(a: te.Value, b: te.Value) -> te.Value:
+    wrong = te.any(b < te.const(0, b.dtype), b >= te.const(a.dtype.bits, b.dtype))
+    return te.if_then_else(wrong, te.const(0, a.dtype), a << b)
+
+
+def _right_shift(a: te.Value, b: te.Value) -> te.Value:
+    wrong = te.any(b < te.const(0, b.dtype), b >= te.const(a.dtype.bits, b.dtype))
+    rest = te.const(0, a.dtype)
+    if not a.dtype.is_uint:
+        rest = te.select(a < rest, te.const(-1, a.dtype), rest)
+    return te.if_then_else(wrong, rest, a >> b)
+
+
+def _log_add_exp(a: te.Value, b: te.Value) -> te.Value:
+    high = te.maximum(a, b)
+    return te.select(
+        a == b,
+        a + te.const(0.6931471805599453, a.dtype),
+        high + te.log1p(te.exp(te.const(0.0, a.dtype) - te.abs(a - b))),
+    )
+
+
+add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "x1 + x2.")
+subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "x1 - x2.")
+multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "x1 * x2.")
+divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "x1 / x2 of floats.")
+floor_divide = _binary(
+    "floor_divide", _arithmetic, np.floor_divide, _floor_divide, "Quotient rounded down; integers by 0 give 0."
+)
+floor_mod = _binary(
+    "floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0."
+)
+mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.")
+atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.")
+maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Larger of two; NaN if either is NaN.")
+minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Smaller of two; NaN if either is NaN.")
+log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "log(exp(x1) + exp(x2)) without overflow.")
+bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Bits set in both.")
+bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Bits set in either.")
+bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b, "Bits set in one of two.")
+left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift, "Bits moved up; 0 from the width on.")
+right_shift = _binary("right_shift", _shift, np.right_shift, _right_shift, "Bits moved down, keeping the sign.")
+logical_and = _binary("logical_and", _logical, np.logical_and, lambda a, b: a & b, "Both hold.")
+logical_or = _binary("logical_or", _logical, np.logical_or, lambda a, b: a | b, "One holds.")
+logical_xor = _binary("logical_xor", _logical, np.logical_xor, lambda a, b: a ^ b, "Exactly one holds.")
+equal = _binary("equal", _compare, np.equal, lambda a, b: a == b, "x1 == x2.", "compare")
+not_equal = _binary("not_equal", _compare, np.not_equal, lambda a, b: a != b, "x1 != x2.", "compare")
+less = _binary("less", _compare, np.less, lambda a, b: a < b, "x1 < x2.", "compare")
+less_equal = _binary("less_equal", _compare, np.less_equal, lambda a, b: a <= b, "x1 <= x2.", "compare")
+greater = _binary("greater", _compare, np.greater, lambda a, b: a > b, "x1 > x2.", "compare")
+greater_equal = _binary("greater_equal", _compare, np.greater_equal, lambda a, b: a >= b, "x1 >= x2.", "compare")
+
+
+def _fma_type(call: Call) -> Type:
+    types = [t for t in [operand(call, i, f"x{i + 1}") for i in range(3)] if t is not None]
+    return broadcast_type(call, types, same_dtype(call, *types))
+
+
+ewise_fma = row(
+    "ewise_fma",
+    ("x1", "x2", "x3"),
+    _fma_type,
+    "x1 * x2 + x3.",
+    family="binary",
+    extra=SCALARS,
+    ref=in_float32(lambda a, b, c: a * b + c),
+    lower=lower_with_literals(lambda a, b, c: a * b + c),
+)
+
+
+def _where_type(call: Call) -> Type:
+    cond = operand(call, 0, "condition")
+    if cond is None or (cond.dtype is not None and not cond.dtype.is_bool):
+        raise fail(
+            call,
+            "E211",
+            f"the condition must be a bool tensor, got {call.args[0].ty}",
+            'cast first: R.astype(x, "bool")',
+            call.args[0],
+        )
+    sides = [t for t in (operand(call, 1, "x1"), operand(call, 2, "x2")) if t is not None]
+    if not sides:
+        raise fail(call, "E210", "one of the values must be a tensor", "write R.const(value, dtype)", call.args[1])
+    return broadcast_type(call, [cond, *sides], same_dtype(call, *sides))
+
+
+def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
+    dtype = next(
+        x.data_type if isinstance(x, te.Tensor) else x.dtype
+        for x, e in zip((a, b), call.args[1:])
+        if type(e) not in (IntImm, FloatImm)
+    )
+    a, b = [te.const(e.value, dtype) if type(e) in (IntImm, FloatImm) else x for e, x in zip(call.args[1:], (a, b))]  # type: ignore[attr-defined]
+    return elementwise(call, te.if_then_else, cond, a, b)
+
+
+where = row(
+    "where",
+    ("condition", "x1", "x2"),
+    _where_type,
+    "x1 where the condition holds, else x2.",
+    family="binary",
+    ref=np.where,
+    lower=_where,
+    extra={"scalars": True, "scalars_from": 1},
+)

@@ -1,0 +1,108 @@
+"""Operators on the bits of floats: nextafter, frexp.
+
+Invariant: exact for every value, subnormal ones included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir.expr import Call
+from ...ir.types import TensorType, TupleType, Type
+from ..common.lowering import load, result_dims, widened
+from ..common.table import row
+from ..common.type_rules import broadcast_type, float_tensor, like, same_dtype
+from .special import bound
+
+_MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+"""Bits behind the leading one."""
+
+
+def _bits(value: te.Value) -> te.Value:
+    return te.intrinsic("reinterpret", value, dtype=f"int{value.dtype.bits}")
+
+
+def _next_type(call: Call) -> Type:
+    types = [float_tensor(call, n, f"x{n + 1}") for n in range(2)]
+    return broadcast_type(call, types, same_dtype(call, *types))
+
+
+def _next(call: Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    shape, name = result_dims(call), x.dtype
+    kind = f"int{x.data_type.bits}"
+    zero, one = te.const(0.0, name), te.const(1, kind)
+
+    def element(a: te.Value, b: te.Value) -> te.Value:
+        up = (b > a) == (a > zero)
+        stepped = te.intrinsic("reinterpret", te.select(up, _bits(a) + one, _bits(a) - one), dtype=name)
+        least = te.intrinsic("reinterpret", one, dtype=name)
+        first = te.select(b > zero, least, zero - least)
+        made = te.select(a == b, b, te.select(a == zero, first, stepped))
+        return te.select(te.any(te.isnan(a), te.isnan(b)), a + b, made)
+
+    def body(*i: te.Value) -> te.Value:
+        return bound(load(x, i, shape), lambda a: bound(load(y, i, shape), lambda b: element(a, b)))
+
+    return te.compute(shape, body, "nextafter")  # type: ignore[no-any-return]
+
+
+nextafter = row(
+    "nextafter",
+    ("x1", "x2"),
+    _next_type,
+    "The float next to x1 on the way to x2.",
+    family="binary",
+    lower=_next,
+    ref=lambda x1, x2: np.nextafter(x1, x2),
+)
+
+
+def _frexp_type(call: Call) -> Type:
+    ty: TensorType = float_tensor(call, 0)
+    return TupleType((ty, like(ty, DataType("int32"))))
+
+
+def _frexp(call: Call, x: te.Tensor) -> Any:
+    def parts(value: te.Value) -> tuple[te.Value, te.Value]:
+        kind, width = f"int{value.dtype.bits}", _MANTISSA[value.dtype.name]
+        bias = 2 ** (value.dtype.bits - width - 2) - 1
+        small = te.abs(value) < te.const(2.0 ** (1 - bias), value.dtype)
+        raw = _bits(te.select(small, value * te.const(2.0 ** (width + 2), value.dtype), value))
+        mask = te.const((2 * bias + 1) << width, kind)
+        held = te.intrinsic("bitwise_and", raw, mask)
+        exponent = te.intrinsic("shift_right", held, te.const(width, kind)) - te.const(bias - 1, kind)
+        exponent = exponent - te.select(small, te.const(width + 2, kind), te.const(0, kind))
+        rest = te.intrinsic("bitwise_or", te.intrinsic("bitwise_xor", raw, held), te.const((bias - 1) << width, kind))
+        return te.intrinsic("reinterpret", rest, dtype=value.dtype.name), exponent
+
+    def whole(value: te.Value) -> te.Value:
+        return te.any(te.isnan(value), te.isinf(value), value == te.const(0.0, value.dtype))
+
+    def mantissa(*i: te.Value) -> te.Value:
+        return bound(widened(x[i]), lambda v: te.select(whole(v), v, parts(v)[0])).astype(x.dtype)
+
+    def exponent(*i: te.Value) -> te.Value:
+        zero = te.const(0, "int32")
+        return bound(widened(x[i]), lambda v: te.select(whole(v), zero, parts(v)[1].astype("int32")))
+
+    return te.compute(x.shape, mantissa, "mantissa"), te.compute(x.shape, exponent, "exponent")
+
+
+def _frexp_ref(x: np.ndarray) -> Any:
+    mantissa, exponent = np.frexp(x if x.dtype in (np.float32, np.float64) else x.astype(np.float32))
+    return mantissa.astype(x.dtype), exponent.astype(np.int32)
+
+
+frexp = row(
+    "frexp",
+    ("x",),
+    _frexp_type,
+    "Mantissa, at least 0.5 and below 1 in size, and exponent of 2 whose product is x; exponent 0 for 0, NaN and infinities.",
+    family="unary",
+    lower=_frexp,
+    ref=_frexp_ref,
+)

@@ -1,0 +1,110 @@
+"""Power with numpy broadcasting, of floats and of integers.
+
+Integers wrap around, as their products do; a negative exponent gives the power's integer part: 0 but for the bases 1 and -1
+(and 0, which gives 0).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, FloatImm, IntImm, Var
+from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
+from ...ir.types import Expr, Type
+from ..common.loop_nests import loops, read
+from ..common.lowering import load, result_dims, result_dtype
+from ..common.table import row
+from ..common.type_rules import broadcast_type, fail, same_dtype
+from .binary import SCALARS, lower_with_literals, operands
+from .unary import in_float32
+
+
+def _power_type(call: Call) -> Type:
+    types = operands(call)
+    dtype = same_dtype(call, *types)
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no powers", 'cast first: R.astype(x, "int32")')
+    return broadcast_type(call, types, dtype)
+
+
+def _by_squaring(call: Call, base: te.Tensor, exponent: te.Tensor) -> te.Tensor:
+    dtype = result_dtype(call)
+    one, zero, minus = [build.const(n, dtype) for n in (1, 0, 0 if dtype.is_uint else -1)]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        made, state = outs
+        square, rest = build.const(0, "int64"), build.const(1, "int64")
+
+        def body(i: list[Var]) -> Stmt:
+            def held(which: Expr) -> Expr:
+                return read(state, (which,))
+
+            value, count = read(ins[0], i), read(ins[1], i)
+            odd = build.eq(build.intrinsic("bitwise_and", held(rest), one), one)
+            half = build.intrinsic("shift_right", held(rest), one)
+            steps = seq(
+                IfThenElse(odd, BufferStore(made, build.mul(read(made, i), held(square)), tuple(i))),
+                BufferStore(state, build.mul(held(square), held(square)), (square,)),
+                BufferStore(state, half, (rest,)),
+            )
+            positive = seq(
+                BufferStore(made, one, tuple(i)),
+                BufferStore(state, value, (square,)),
+                BufferStore(state, count, (rest,)),
+                While(build.gt(held(rest), zero), steps),
+            )
+            if dtype.is_uint:
+                return positive
+            even = build.eq(build.intrinsic("bitwise_and", count, one), zero)
+            sign = build.select(build.eq(value, minus), build.select(even, one, minus), zero)
+            negative = BufferStore(made, build.select(build.eq(value, one), one, sign), tuple(i))
+            return IfThenElse(build.lt(count, zero), negative, positive)
+
+        return loops(made.shape, body)
+
+    return te.extern([base.shape, (2,)], [base, exponent], emit, "power", dtype)[0]  # type: ignore[no-any-return]
+
+
+_FLOATS = lower_with_literals(te.power)
+
+
+def _power(call: Call, *inputs: Any) -> te.Tensor:
+    dtype, shape = result_dtype(call), result_dims(call)
+    if dtype.is_float:
+        return _FLOATS(call, *inputs)
+    spread = []
+    for arg, x in zip(call.args, inputs):
+        value = te.const(arg.value, dtype) if type(arg) in (IntImm, FloatImm) else x  # type: ignore[attr-defined]
+        spread.append(te.compute(shape, _loader(value, shape), "operand"))
+    return _by_squaring(call, *spread)
+
+
+def _loader(value: Any, shape: tuple[Expr, ...]) -> Any:
+    return lambda *i: load(value, i, shape)
+
+
+def _power_ref(x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
+    if x1.dtype != x2.dtype:  # a literal adopts the dtype of the tensor
+        x1, x2 = (x1, x2.astype(x1.dtype)) if x2.ndim == 0 else (x1.astype(x2.dtype), x2)
+    if np.result_type(x1, x2).kind not in "iu":
+        return np.power(x1, x2)  # type: ignore[no-any-return]
+    made = np.power(x1, np.maximum(x2, np.asarray(0, x2.dtype)))
+    sign = np.where(x1 == 1, 1, np.where(x1 == -1, np.where(x2 % 2 == 0, 1, -1), 0)).astype(made.dtype)
+    return np.where(x2 < 0, sign, made)
+
+
+power = row(
+    "power",
+    ("x1", "x2"),
+    _power_type,
+    "x1 to the power x2; integers wrap, and a negative exponent gives the integer part.",
+    family="binary",
+    ref=in_float32(_power_ref),
+    lower=_power,
+    extra=SCALARS,
+)

@@ -1,0 +1,268 @@
+"""Operators that make tensors from shapes and numbers, and conversion of data types."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import tensor_type
+from ...ir.types import Expr, PrimType, TensorType, Type
+from ..common.lowering import result_dims, result_dtype, short_name
+from ..common.table import Operator, attribute, optional, row
+from ..common.type_rules import (
+    argument,
+    attr,
+    dtype_value,
+    fail,
+    int_attr,
+    like,
+    plain,
+    shape_arg,
+    tensor_arg,
+)
+
+FAMILY = "create"
+
+
+def _shaped(call: Call, dtype: DataType | None) -> Type:
+    shape = shape_arg(call, 0)
+    return tensor_type(shape.values if shape.values is not None else call.args[0], dtype)
+
+
+def _fill_dtype(call: Call, index: int) -> DataType | None:
+    ty = argument(call, index, "fill_value").ty
+    if isinstance(ty, PrimType):
+        return ty.dtype
+    if isinstance(ty, TensorType) and ty.ndim in (0, -1):
+        return ty.dtype
+    raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", None, call.args[index])
+
+
+def _full_type(call: Call) -> Type:
+    found = _fill_dtype(call, 1)
+    return _shaped(call, dtype_value(call, attr(call, "dtype")) or found)
+
+
+def _fill(call: Call, value: Any) -> te.Tensor:
+    dtype = result_dtype(call)
+    scalar = value[()] if isinstance(value, te.Tensor) else value
+    return te.compute(result_dims(call), lambda *i: te.Value(te.unwrap(scalar)).astype(dtype), short_name(call))  # type: ignore[no-any-return]
+
+
+def _np(dtype: Any, default: str = "float32") -> np.dtype:
+    return DataType(str(dtype or default)).numpy
+
+
+full = row(
+    "full",
+    ("shape", "fill_value", attribute("dtype", None)),
+    _full_type,
+    "A tensor of one value.",
+    family=FAMILY,
+    lower=lambda call, shape, value: _fill(call, value),
+    extra={"scalars": True},
+    ref=lambda shape, fill_value, dtype=None: np.full(
+        tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))
+    ),
+)
+
+
+def _full_like_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    _fill_dtype(call, 1)
+    return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+
+
+full_like = row(
+    "full_like",
+    ("x", "fill_value", attribute("dtype", None)),
+    _full_like_type,
+    "One value in the shape of a tensor.",
+    family=FAMILY,
+    lower=lambda call, x, value: _fill(call, value),
+    extra={"scalars": True},
+    ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
+)
+
+
+def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
+    def shaped(call: Call) -> Type:
+        dtype = dtype_value(call, attr(call, "dtype"))
+        if dtype is None:
+            raise fail(call, "E214", "dtype is missing", 'write dtype="float32"')
+        return _shaped(call, dtype)
+
+    def same(call: Call) -> Type:
+        ty = tensor_arg(call, 0)
+        return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
+
+    def lower(call: Call, *inputs: Any) -> te.Tensor:
+        dtype = result_dtype(call)
+        return te.compute(result_dims(call), lambda *i: te.const(value, dtype), short_name(call))  # type: ignore[no-any-return]
+
+    made = row(
+        name,
+        ("shape", attribute("dtype")),
+        shaped,
+        f"A tensor of {doc}.",
+        family=FAMILY,
+        lower=lower,
+        ref=lambda shape, dtype: np.full(tuple(shape), value, _np(dtype)),
+    )
+    alike = row(
+        f"{name}_like",
+        ("x", attribute("dtype", None)),
+        same,
+        f"A tensor of {doc} in the shape of another.",
+        family=FAMILY,
+        lower=lower,
+        ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
+    )
+    return made, alike
+
+
+zeros, zeros_like = _constant("zeros", 0, "zeros")
+ones, ones_like = _constant("ones", 1, "ones")
+
+
+def _range_of(call: Call) -> tuple[Any, Any, Any]:
+    """(start, end, step) as Python numbers or scalar expressions."""
+    values = [plain(a) for a in call.args]
+    for value, arg in zip(values, call.args):
+        if not isinstance(value, (int, float)) and not isinstance(arg.ty, PrimType):
+            raise fail(call, "E210", f"the bounds must be scalars, got {arg.ty}", None, arg)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise fail(call, "E214", f"the bounds must be finite, got {value}", None, arg)
+    if len(values) == 1:
+        return 0, values[0], 1
+    return values[0], values[1], values[2] if len(values) > 2 else 1
+
+
+def _arange_type(call: Call) -> Type:
+    start, end, step = _range_of(call)
+    floats = any(
+        [isinstance(v, float) or (isinstance(v, Expr) and build.dtype_of(v).is_float) for v in (start, end, step)]
+    )
+    dtype = dtype_value(call, attr(call, "dtype")) or DataType("float32" if floats else "int64")
+    if isinstance(step, (int, float)) and step == 0:
+        raise fail(call, "E214", "a step of 0 has no meaning")
+    if all([isinstance(v, (int, float)) for v in (start, end, step)]):
+        return tensor_type((build.const(max(0, math.ceil((end - start) / step)), "int64"),), dtype)
+    if floats or not isinstance(step, int):
+        return TensorType(None, dtype, 1)
+    low, high = [build.cast(v, "int64") if isinstance(v, Expr) else build.const(v, "int64") for v in (start, end)]
+    distance = build.sub(high, low) if step > 0 else build.sub(low, high)
+    count = distance if abs(step) == 1 else build.ceildiv(distance, build.const(abs(step), "int64"))
+    return tensor_type(
+        (count if start == 0 and isinstance(step, int) and step > 0 else build.maximum(count, 0),), dtype
+    )
+
+
+def _arange(call: Call, *inputs: Any) -> te.Tensor:
+    start, _, step = _range_of(call)
+    dtype = result_dtype(call)
+    wide = "float64" if dtype.is_float else "int64"
+
+    def body(i: te.Value) -> te.Value:
+        first, stride = [
+            te.Value(build.cast(v, wide)) if isinstance(v, Expr) else te.const(v, wide) for v in (start, step)
+        ]
+        return (first + i.astype(wide) * stride).astype(dtype)
+
+    return te.compute(result_dims(call), body, "arange")  # type: ignore[no-any-return]
+
+
+def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> np.ndarray:
+    if end is None:
+        start, end = 0, start
+    floats = any([isinstance(v, float) for v in (start, end, step)])
+    count = max(0, math.ceil((end - start) / step))
+    wide = np.float64 if floats or (dtype and _np(dtype).kind not in "iu") else np.int64
+    return (np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)).astype(  # type: ignore[no-any-return]
+        _np(dtype, "float32" if floats else "int64")
+    )
+
+
+arange = row(
+    "arange",
+    ("start", optional("end"), optional("step", None), attribute("dtype", None)),
+    _arange_type,
+    "start, start + step, ... below end; with one bound it is the end.",
+    family=FAMILY,
+    lower=_arange,
+    ref=_arange_ref,
+)
+
+
+def _eye_type(call: Call) -> Type:
+    n, k = int_attr(call, "n"), int_attr(call, "k", 0)
+    m = n if attr(call, "m") is None else int_attr(call, "m")
+    for name, value, least in (("n", n, 0), ("m", m, 0), ("k", k, -(2**31))):
+        if not least <= value < 2**31:
+            raise fail(call, "E214", f"{name}={value} is out of range")
+    dtype = dtype_value(call, attr(call, "dtype")) or DataType("float32")
+    return tensor_type([build.const(v, "int64") for v in (n, m)], dtype)
+
+
+def _eye(call: Call) -> te.Tensor:
+    k, dtype = int_attr(call, "k", 0), result_dtype(call)
+    return te.compute(  # type: ignore[no-any-return]
+        result_dims(call), lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye"
+    )
+
+
+eye = row(
+    "eye",
+    (attribute("n"), attribute("m", None), attribute("k", 0), attribute("dtype", "float32")),
+    _eye_type,
+    "Ones on diagonal k, zeros elsewhere.",
+    family=FAMILY,
+    lower=_eye,
+    ref=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, _np(dtype)),
+)
+
+
+def _astype_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    dtype = dtype_value(call, attr(call, "dtype"))
+    if dtype is None:
+        raise fail(call, "E214", "dtype is missing", 'write R.astype(x, "float32")')
+    return like(ty, dtype)
+
+
+def _astype(call: Call, x: te.Tensor) -> te.Tensor:
+    dtype = result_dtype(call)
+    if x.data_type is dtype:
+        return x
+    return te.compute(x.shape, lambda *i: x[i].astype(dtype), "cast")  # type: ignore[no-any-return]
+
+
+def _astype_ref(x: np.ndarray, dtype: Any) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return x.astype(_np(dtype))
+
+
+astype = row(
+    "astype",
+    ("x", attribute("dtype")),
+    _astype_type,
+    "The values in another data type; floats to integers truncate.",
+    family="dtype",
+    lower=_astype,
+    ref=_astype_ref,
+)
+wrap_param = row(
+    "wrap_param",
+    ("data", attribute("dtype", "float32")),
+    _astype_type,
+    "A weight, seen in a data type.",
+    family="dtype",
+    lower=_astype,
+    ref=_astype_ref,
+)

@@ -1,0 +1,219 @@
+"""Choosing elements by index tensors: take, gather, one_hot.
+
+An index below 0 counts from the end; one outside is clamped to the nearest element, so that no index reads other memory.
+That needs an element: the type rules ask for one (``check_pick``), and what they cannot prove is checked at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import dims, exceeds, tensor_type
+from ...ir.types import Expr, PrimType, TensorType, Type
+from ..common.lowering import result_dims
+from ..common.table import attribute, row
+from ..common.type_rules import ONE, argument, attr, fail, int_attr, normal_axis, product, tensor_arg
+
+FAMILY = "index"
+_MODES = ("fast", "clip", "wrap", "nan")
+
+
+def index_tensor(call: Call, position: int, name: str = "indices") -> TensorType:
+    """Type of an integer tensor argument. Raises E210, E211."""
+    ty = tensor_arg(call, position, name)
+    if ty.dtype is not None and not ty.dtype.is_integral:
+        raise fail(
+            call,
+            "E211",
+            f"{name} must be integers, got {ty.dtype.name}",
+            'cast first: R.astype(x, "int64")',
+            call.args[position],
+        )
+    return ty
+
+
+def in_range(index: te.Value, extent: Expr, wrap: bool = False) -> te.Value:
+    """An index made to fall into [0, extent)."""
+    size = te.Value(extent)
+    index = index.astype("int64")
+    if wrap:
+        return index % size
+    index = te.select(index < 0, index + size, index)
+    return te.maximum(te.minimum(index, size - 1), te.const(0, "int64"))
+
+
+def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], position: int = 0) -> None:
+    """Is there an element to pick along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
+    empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(picked), ONE), extent)
+    if empty:
+        raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[position])
+
+
+def check_room(call: Call, axis: int, part: Expr, whole: Expr, names: tuple[str, str]) -> None:
+    """Does a size reach at most as far as another. Raises E213; unknown: a requirement."""
+    if exceeds(part, whole):
+        message = f"axis {axis} of {names[0]} is larger than that of {names[1]}: {part} and {whole}"
+        raise fail(call, "E213", message)
+
+
+def _take_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    arg = call.args[1] if len(call.args) > 1 else None
+    indices = (
+        tensor_type((), arg.ty.dtype) if arg is not None and isinstance(arg.ty, PrimType) else index_tensor(call, 1)
+    )
+    if attr(call, "mode", "fast") not in _MODES:
+        raise fail(call, "E214", f"mode must be one of {', '.join(_MODES)}, got {call.attrs['mode']!r}")
+    axis = attr(call, "axis")
+    if axis is None:
+        if ty.ndim not in (1, -1):
+            raise fail(call, "E214", f"axis is needed for a tensor of rank {ty.ndim}")
+        axis = 0
+    else:
+        axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    known, picked = dims(ty), dims(indices)
+    if known is None or picked is None:
+        rank = -1 if ty.ndim == -1 or indices.ndim == -1 else ty.ndim - 1 + indices.ndim
+        return TensorType(None, ty.dtype, rank, ty.vdevice)
+    check_pick(call, axis, known[axis], picked)
+    return tensor_type((*known[:axis], *picked, *known[axis + 1 :]), ty.dtype, vdevice=ty.vdevice)
+
+
+def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
+    axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), x.ndim)
+    rank = indices.ndim if isinstance(indices, te.Tensor) else 0
+    mode = attr(call, "mode", "fast")
+    extent = x.shape[axis]
+
+    def body(*i: te.Value) -> te.Value:
+        at = indices[i[axis : axis + rank]] if isinstance(indices, te.Tensor) else indices
+        value = x[[*i[:axis], in_range(at, extent, mode == "wrap"), *i[axis + rank :]]]
+        if mode == "nan" and x.data_type.is_float:
+            wide = at.astype("int64")
+            inside = te.all(wide >= te.Value(build.sub(0, extent)), wide < te.Value(extent))
+            value = te.if_then_else(inside, value, te.const(float("nan"), x.dtype))
+        return value
+
+    return te.compute(result_dims(call), body, "take")  # type: ignore[no-any-return]
+
+
+def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = "fast") -> np.ndarray:
+    axis = 0 if axis is None else axis
+    size = x.shape[axis]
+    index = np.asarray(indices).astype(np.int64)
+    safe = index % size if mode == "wrap" else np.clip(np.where(index < 0, index + size, index), 0, size - 1)
+    made = np.take(x, safe, axis)
+    if mode == "nan" and x.dtype.kind not in "iub":
+        axis %= x.ndim
+        outside = ((index < -size) | (index >= size)).reshape(index.shape + (1,) * (x.ndim - axis - 1))
+        made = np.where(outside, np.asarray(np.nan, x.dtype), made)
+    return np.asarray(made)
+
+
+take = row(
+    "take",
+    ("x", "indices", attribute("axis", None), attribute("mode", "fast")),
+    _take_type,
+    "Slices along an axis chosen by indices.",
+    family=FAMILY,
+    lower=_take,
+    ref=_take_ref,
+)
+
+
+def _gather_type(call: Call) -> Type:
+    ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
+    if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
+        raise fail(
+            call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", None, call.args[1]
+        )
+    axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
+    known, picked = dims(ty), dims(indices)
+    if known is not None and picked is not None:
+        check_pick(call, axis, known[axis], picked)
+        for a, (d, p) in enumerate(zip(known, picked)):
+            if a != axis:
+                check_room(call, a, p, d, ("indices", "data"))
+    return TensorType(indices.shape, ty.dtype, indices.ndim, ty.vdevice)
+
+
+def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    extent = x.shape[axis]
+    return te.compute(  # type: ignore[no-any-return]
+        indices.shape,
+        lambda *i: x[[in_range(indices[i], extent) if a == axis else v for a, v in enumerate(i)]],
+        "gather",
+    )
+
+
+def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
+    index: list[Any] = list(np.indices(indices.shape))
+    size = data.shape[axis]
+    wide = indices.astype(np.int64)
+    index[axis] = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+    return data[tuple(index)]  # type: ignore[no-any-return]
+
+
+gather_elements = row(
+    "gather_elements",
+    ("data", "indices", attribute("axis", 0)),
+    _gather_type,
+    "out[i, j] = data[indices[i, j], j] for axis 0.",
+    family=FAMILY,
+    lower=_gather,
+    ref=_gather_ref,
+)
+
+
+def _one_hot_type(call: Call) -> Type:
+    indices = index_tensor(call, 0)
+    values = [argument(call, 1, "on_value").ty, argument(call, 2, "off_value").ty]
+    if not isinstance(values[0], PrimType) or values[0] is not values[1]:
+        raise fail(
+            call, "E211", f"on_value and off_value must be scalars of one data type, got {values[0]} and {values[1]}"
+        )
+    depth = int_attr(call, "depth")
+    if depth < 1:
+        raise fail(call, "E214", f"depth must be positive, got {depth}")
+    known = dims(indices)
+    if known is None:
+        return TensorType(None, values[0].dtype, indices.ndim + 1 if indices.ndim >= 0 else -1)
+    axis = normal_axis(call, int_attr(call, "axis", -1), len(known) + 1)
+    made = list(known)
+    made.insert(axis, build.const(depth, "int64"))
+    return tensor_type(made, values[0].dtype)
+
+
+def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", -1), indices.ndim + 1)
+
+    def body(*i: te.Value) -> te.Value:
+        at = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")
+        return te.select(at == i[axis], on, off)
+
+    return te.compute(result_dims(call), body, "one_hot")  # type: ignore[no-any-return]
+
+
+def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:
+    axis = axis % (indices.ndim + 1)
+    ladder = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
+    return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)  # type: ignore[no-any-return]
+
+
+one_hot = row(
+    "one_hot",
+    ("indices", "on_value", "off_value", attribute("depth"), attribute("axis", -1)),
+    _one_hot_type,
+    "on_value where the position along the new axis equals the index.",
+    family=FAMILY,
+    lower=_one_hot,
+    ref=_one_hot_ref,
+    extra={"typed_scalars": True},  # the result has the type of the numbers
+)

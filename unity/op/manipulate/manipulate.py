@@ -1,0 +1,409 @@
+"""Operators that change the shape of a tensor or the order of its elements, one tensor in.
+
+Joining, splitting and slicing: slicing.py. Choosing by index: index.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.expr import Call, IntImm, ShapeExpr
+from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
+from ...ir.types import Expr, TensorType, Type
+from ..common.lowering import known_dims, load, result_dims, short_name
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    ONE,
+    attr,
+    axes_attr,
+    broadcast_dims,
+    fail,
+    int_attr,
+    ints_attr,
+    is_one,
+    normal_axis,
+    product,
+    shape_arg,
+    tensor_arg,
+)  # fmt: skip
+
+FAMILY = "manipulate"
+
+
+def ravel(indices: Sequence[Any], shape: Sequence[Expr]) -> Any:
+    """Position of an element in row-major order."""
+    flat: Any = te.const(0, "int64")
+    for index, dim in zip(indices, shape):
+        flat = flat * te.Value(dim) + index
+    return flat
+
+
+def unravel(flat: Any, shape: Sequence[Expr]) -> list[Any]:
+    """Indices of the element at a row-major position."""
+    found: list[Any] = []
+    for axis in range(len(shape) - 1, -1, -1):
+        dim = te.Value(shape[axis])
+        found.append(te.const(0, "int64") if is_one(shape[axis]) else flat % dim if axis else flat)
+        flat = flat // dim
+    return found[::-1]
+
+
+def reorder(call: Call, x: te.Tensor) -> te.Tensor:
+    """Lowering of every operator that keeps the row-major order of elements."""
+    shape = result_dims(call)
+    return te.compute(shape, lambda *i: x[unravel(ravel(i, shape), x.shape)], short_name(call))  # type: ignore[no-any-return]
+
+
+def _flatten_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, 1, ty.vdevice)
+    return tensor_type((product(known),), ty.dtype, vdevice=ty.vdevice)
+
+
+VIEW = {"view": True}
+"""The result is the argument's memory with another shape."""
+
+flatten = row(
+    "flatten",
+    ("x",),
+    _flatten_type,
+    "All elements in one axis.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x: np.reshape(x, -1),
+)
+
+
+def _reshape_type(call: Call) -> Type:
+    ty, target = tensor_arg(call, 0), shape_arg(call, 1)
+    if target.values is None:
+        return tensor_type(call.args[1], ty.dtype, vdevice=ty.vdevice)
+    values = list(target.values)
+    holes = [i for i, v in enumerate(values) if type(v) is IntImm and v.value == -1]
+    if len(holes) > 1:
+        raise fail(call, "E214", "only one dimension may be -1")
+    if any([type(v) is IntImm and v.value < -1 for v in values]):
+        raise fail(call, "E214", "a dimension of the new shape is negative")
+    known = dims(ty)
+    if known is None:
+        if holes:
+            return TensorType(None, ty.dtype, len(values), ty.vdevice)
+        return tensor_type(values, ty.dtype, vdevice=ty.vdevice)
+    total = product(known)
+    if holes:
+        rest = product([v for i, v in enumerate(values) if i != holes[0]])
+        if type(total) is IntImm and type(rest) is IntImm and (rest.value == 0 or total.value % rest.value):
+            raise fail(call, "E213", f"{total.value} elements do not divide into {rest.value}")
+        values[holes[0]] = _quotient(known, [v for i, v in enumerate(values) if i != holes[0]], total, rest)
+    elif unequal(total, product(values)):
+        raise fail(
+            call,
+            "E213",
+            f"the shapes hold different numbers of elements: {ShapeExpr(known)} and {ShapeExpr(tuple(values))}",
+        )
+    return tensor_type(values, ty.dtype, vdevice=ty.vdevice)
+
+
+def _quotient(total_dims: Sequence[Expr], rest_dims: Sequence[Expr], total: Expr, rest: Expr) -> Expr:
+    """``total / rest`` with dimensions that stand on both sides cancelled."""
+    above, below = list(total_dims), list(rest_dims)
+    for dim in rest_dims:
+        for other in above:
+            if type(dim) is not IntImm and same_dim(dim, other) is Answer.YES:
+                above.remove(other)
+                below.remove(dim)
+                break
+    return build.floordiv(product(above), product(below))
+
+
+def _reshape_ref(x: np.ndarray, shape: Any) -> np.ndarray:
+    return np.reshape(x, tuple(shape))
+
+
+reshape = row(
+    "reshape",
+    ("x", "shape"),
+    _reshape_type,
+    "The same elements in another shape; one dimension may be -1.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=lambda call, x, shape: reorder(call, x),
+    ref=_reshape_ref,
+)
+
+
+def _expand_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    raw = attr(call, "axis")
+    raw = (raw,) if isinstance(raw, int) else raw
+    if not isinstance(raw, tuple) or not all([isinstance(a, int) for a in raw]):
+        raise fail(call, "E214", f"axis must be integers, got {raw!r}")
+    if ty.ndim == -1:
+        return TensorType(None, ty.dtype, -1, ty.vdevice)
+    rank = ty.ndim + len(raw)
+    axes = [normal_axis(call, a, rank) for a in raw]
+    if len(set(axes)) != len(axes):
+        raise fail(call, "E214", f"axis {raw} names an axis twice")
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, rank, ty.vdevice)
+    rest = list(known)
+    return tensor_type([ONE if i in axes else rest.pop(0) for i in range(rank)], ty.dtype, vdevice=ty.vdevice)
+
+
+expand_dims = row(
+    "expand_dims",
+    ("x", attribute("axis")),
+    _expand_type,
+    "Axes of size 1 put in.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+)
+
+
+def _squeeze_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    axes = axes_attr(call, "axis", ty.ndim)
+    known = dims(ty)
+    if known is None:
+        rank = -1 if axes is None or ty.ndim == -1 else ty.ndim - len(axes)
+        return TensorType(None, ty.dtype, rank, ty.vdevice)
+    if axes is None:
+        if any([same_dim(d, ONE) is Answer.MAYBE for d in known]):  # how many axes go is known only at run time
+            return TensorType(None, ty.dtype, -1, ty.vdevice)
+        return tensor_type([d for d in known if not is_one(d)], ty.dtype, vdevice=ty.vdevice)
+    for axis in axes:
+        if unequal(known[axis], ONE):
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, not 1", None, call.args[0])
+    return tensor_type([d for i, d in enumerate(known) if i not in axes], ty.dtype, vdevice=ty.vdevice)
+
+
+squeeze = row(
+    "squeeze",
+    ("x", attribute("axis", None)),
+    _squeeze_type,
+    "Axes of size 1 left out.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+)
+
+
+def _batch_flatten_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if ty.ndim == 0:
+        raise fail(call, "E212", "expected at least one axis", None, call.args[0])
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, 2, ty.vdevice)
+    return tensor_type((known[0], product(known[1:])), ty.dtype, vdevice=ty.vdevice)
+
+
+batch_flatten = row(
+    "nn.batch_flatten",
+    ("data",),
+    _batch_flatten_type,
+    "All axes but the first in one.",
+    family=FAMILY,
+    extra=VIEW,
+    lower=reorder,
+    ref=lambda x: np.reshape(x, (x.shape[0], -1)),
+)
+
+
+def permutation(call: Call, ndim: int) -> tuple[int, ...]:
+    """Axes of permute_dims, None is reversed. Raises E214."""
+    axes = axes_attr(call, "axes", ndim)
+    if axes is None:
+        return tuple(range(ndim))[::-1]
+    if len(axes) != ndim:
+        raise fail(call, "E214", f"axes {axes} must name each of the {ndim} axes once")
+    return axes
+
+
+def _permute_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if ty.ndim == -1:
+        return TensorType(None, ty.dtype, -1, ty.vdevice)
+    axes = permutation(call, ty.ndim)
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    return tensor_type([known[a] for a in axes], ty.dtype, vdevice=ty.vdevice)
+
+
+def _permute(call: Call, x: te.Tensor) -> te.Tensor:
+    axes = permutation(call, x.ndim)
+    return te.compute([x.shape[a] for a in axes], lambda *i: x[[i[axes.index(a)] for a in range(x.ndim)]], "transpose")  # type: ignore[no-any-return]
+
+
+permute_dims = row(
+    "permute_dims",
+    ("x", attribute("axes", None)),
+    _permute_type,
+    "Axes in another order; None reverses them.",
+    family=FAMILY,
+    lower=_permute,
+    ref=lambda x, axes=None: np.transpose(x, axes),
+)
+
+
+def _broadcast_to_type(call: Call) -> Type:
+    ty, target = tensor_arg(call, 0), shape_arg(call, 1)
+    known = dims(ty)
+    if known is not None and target.values is not None:
+        if len(known) > len(target.values):
+            raise fail(
+                call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0]
+            )
+        found = broadcast_dims(call, (known, target.values))
+        if any([unequal(a, b) for a, b in zip(found, target.values)]):
+            raise fail(
+                call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0]
+            )
+    shape = target.values if target.values is not None else call.args[1]
+    return tensor_type(shape, ty.dtype, vdevice=ty.vdevice)
+
+
+def _broadcast_to(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
+    target = known_dims(call, call.ty)
+    return te.compute(target, lambda *i: load(x, i, target), "broadcast_to")  # type: ignore[no-any-return]
+
+
+broadcast_to = row(
+    "broadcast_to",
+    ("x", "shape"),
+    _broadcast_to_type,
+    "Repeated along axes of size 1 up to a shape.",
+    family=FAMILY,
+    lower=_broadcast_to,
+    ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
+)
+
+
+def _flip_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return ty
+
+
+def _flip(call: Call, x: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    last = te.Value(build.sub(x.shape[axis], 1))
+    return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")  # type: ignore[no-any-return]
+
+
+flip = row(
+    "flip",
+    ("data", attribute("axis")),
+    _flip_type,
+    "Elements along an axis in reverse order.",
+    family=FAMILY,
+    lower=_flip,
+    ref=lambda x, axis: np.flip(x, axis).copy(),
+)
+
+
+def _repeat_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    count = int_attr(call, "repeats")
+    if count < 0:
+        raise fail(call, "E214", f"repeats must not be negative, got {count}")
+    known = dims(ty)
+    axis = attr(call, "axis")
+    if axis is None:
+        return (
+            tensor_type((build.mul(product(known), count),), ty.dtype)
+            if known is not None
+            else TensorType(None, ty.dtype, 1, ty.vdevice)
+        )
+    axis = normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    return tensor_type(
+        [build.mul(d, count) if i == axis else d for i, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice
+    )
+
+
+def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
+    count = int_attr(call, "repeats")
+    shape = result_dims(call)
+    if attr(call, "axis") is None:
+        return te.compute(shape, lambda i: x[unravel(i // count, x.shape)], "repeat")  # type: ignore[no-any-return]
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")  # type: ignore[no-any-return]
+
+
+repeat = row(
+    "repeat",
+    ("data", attribute("repeats"), attribute("axis", None)),
+    _repeat_type,
+    "Each element several times in a row.",
+    family=FAMILY,
+    lower=_repeat,
+    ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
+)
+
+
+def _tile_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    counts = ints_attr(call, "repeats")
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, -1 if ty.ndim == -1 else max(ty.ndim, len(counts)), ty.vdevice)
+    rank = max(len(known), len(counts))
+    padded = [ONE] * (rank - len(known)) + list(known)
+    times = (1,) * (rank - len(counts)) + counts
+    return tensor_type([build.mul(d, t) for d, t in zip(padded, times)], ty.dtype, vdevice=ty.vdevice)
+
+
+def _tile(call: Call, x: te.Tensor) -> te.Tensor:
+    shape = result_dims(call)
+    offset = len(shape) - x.ndim
+    return te.compute(shape, lambda *i: x[[i[offset + a] % te.Value(d) for a, d in enumerate(x.shape)]], "tile")  # type: ignore[no-any-return]
+
+
+tile = row(
+    "tile",
+    ("data", attribute("repeats")),
+    _tile_type,
+    "The whole tensor several times along each axis.",
+    family=FAMILY,
+    lower=_tile,
+    ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
+)
+
+
+def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
+    def infer(call: Call) -> Type:
+        ty = tensor_arg(call, 0)
+        if 0 <= ty.ndim < 2:
+            raise fail(call, "E212", f"expected at least two axes, got rank {ty.ndim}", None, call.args[0])
+        int_attr(call, "k", 0)
+        return ty
+
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        k = int_attr(call, "k", 0)
+
+        def body(*i: te.Value) -> te.Value:
+            inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
+            return te.if_then_else(inside, x[i], te.const(0, x.dtype))
+
+        return te.compute(x.shape, body, name)  # type: ignore[no-any-return]
+
+    return row(name, ("x", attribute("k", 0)), infer, doc, family=FAMILY, lower=lower, ref=lambda x, k=0: ref(x, k))
+
+
+tril = _triangle("tril", "Lower triangle of matrices, zero above diagonal k.", False, np.tril)
+triu = _triangle("triu", "Upper triangle of matrices, zero below diagonal k.", True, np.triu)

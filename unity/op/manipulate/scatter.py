@@ -1,0 +1,298 @@
+"""Reading and writing by tuples of indices (gather_nd, scatter_nd), writing slices, reversing sequences, grids of vectors.
+
+Indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, IntImm, Var
+from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
+from ...ir.stmt import BufferStore, Stmt
+from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ..common.loop_nests import loops, read
+from ..common.lowering import result_dims
+from ..common.table import attribute, optional, row
+from ..common.type_rules import (
+    attr,
+    fail,
+    int_attr,
+    normal_axis,
+    same_dtype,
+    same_vdevice,
+    tensor_arg,
+    tensor_tuple,
+)  # fmt: skip
+from .index import check_pick, in_range, index_tensor
+from .scatter_loops import COMBINE, clamped, copy_then, write_ref
+
+FAMILY = "index"
+
+
+def _depth(call: Call, data: TensorType, indices: TensorType, batch: int) -> int | None:
+    """How many axes of the data an index tuple names; None if the indices' shape is unknown. Raises E212, E214."""
+    if indices.ndim == 0:
+        raise fail(call, "E212", "indices must have at least one axis", None, call.args[1])
+    known = dims(indices)
+    if known is None or data.ndim == -1:
+        return None
+    if type(known[-1]) is not IntImm:
+        raise fail(
+            call, "E214", f"the last axis of indices must have a constant size, got {known[-1]}", None, call.args[1]
+        )
+    depth = known[-1].value
+    if depth + batch > data.ndim:
+        raise fail(call, "E212", f"indices name {depth} axes of a tensor of rank {data.ndim}", None, call.args[1])
+    return depth
+
+
+def _gather_type(call: Call) -> Type:
+    data, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
+    batch = int_attr(call, "batch_dims", 0)
+    if batch < 0 or (indices.ndim != -1 and batch >= indices.ndim):
+        raise fail(call, "E214", f"batch_dims must be from 0 below the rank of indices, got {batch}")
+    depth = _depth(call, data, indices, batch)
+    shape, places = dims(data), dims(indices)
+    if depth is None or shape is None or places is None:
+        return TensorType(None, data.dtype, -1, data.vdevice)
+    if unequal_shapes(shape[:batch], places[:batch]):
+        raise fail(call, "E213", "the batch axes of data and indices differ", None, call.args[1])
+    for axis in range(batch, batch + depth):
+        check_pick(call, axis, shape[axis], places[:-1])
+    return tensor_type((*places[:-1], *shape[batch + depth :]), data.dtype, vdevice=data.vdevice)
+
+
+def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
+    batch, depth = int_attr(call, "batch_dims", 0), indices.shape[-1].value  # type: ignore[attr-defined]
+    lead = indices.ndim - 1
+
+    def body(*i: te.Value) -> te.Value:
+        picked = [in_range(indices[[*i[:lead], k]], x.shape[batch + k]) for k in range(depth)]
+        return x[[*i[:batch], *picked, *i[lead:]]]
+
+    return te.compute(result_dims(call), body, "gather_nd")  # type: ignore[no-any-return]
+
+
+def _gather_ref(data: np.ndarray, indices: np.ndarray, batch_dims: int = 0) -> np.ndarray:
+    made = np.empty((*indices.shape[:-1], *data.shape[batch_dims + indices.shape[-1] :]), data.dtype)
+    for place in np.ndindex(*indices.shape[:-1]):
+        part = data[place[:batch_dims]]
+        made[place] = part[tuple([int(clamped(v, part.shape[k])) for k, v in enumerate(indices[place])])]
+    return made
+
+
+gather_nd = row(
+    "gather_nd",
+    ("data", "indices", attribute("batch_dims", 0)),
+    _gather_type,
+    "Slices of data at the index tuples in the last axis of indices.",
+    family=FAMILY,
+    lower=_gather,
+    ref=_gather_ref,
+)
+
+
+def _scatter_type(call: Call) -> Type:
+    data, indices, updates = tensor_arg(call, 0, "data"), index_tensor(call, 1), tensor_arg(call, 2, "updates")
+    same_dtype(call, data, updates)
+    if attr(call, "reduction", "update") not in tuple(COMBINE):
+        raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
+    depth = _depth(call, data, indices, 0)
+    shape, places, given = dims(data), dims(indices), dims(updates)
+    if depth is None or shape is None or places is None:
+        return data
+    wanted = (*places[:-1], *shape[depth:])
+    if updates.ndim not in (-1, len(wanted)) or (given is not None and unequal_shapes(given, wanted)):
+        raise fail(call, "E213", f"updates must have shape {list(wanted)}, got {updates}", None, call.args[2])
+    for axis in range(depth):
+        check_pick(call, axis, shape[axis], places[:-1])
+    return data
+
+
+def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    combine = COMBINE[attr(call, "reduction", "update")]
+    depth, lead = indices.shape[-1].value, indices.ndim - 1  # type: ignore[attr-defined]
+
+    def write(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            at: list[Expr] = []
+            for k in range(depth):
+                index = read(ins[1], (*i[:lead], build.const(k, "int64")))
+                at.append(in_range(te.Value(index), out.shape[k]).expr)
+            at += i[lead:]
+            return BufferStore(out, combine(read(out, at), read(ins[2], i)), tuple(at))
+
+        return loops(ins[2].shape, body)
+
+    return copy_then(call, [data, indices, updates], write)
+
+
+def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, reduction: str = "update") -> np.ndarray:
+    made = data.copy()
+    for place in np.ndindex(*indices.shape[:-1]):
+        at = tuple([int(clamped(v, data.shape[k])) for k, v in enumerate(indices[place])])
+        write_ref(made, at, updates[place], reduction)
+    return made
+
+
+scatter_nd = row(
+    "scatter_nd",
+    ("data", "indices", "updates", attribute("reduction", "update")),
+    _scatter_type,
+    "data with the slices at the index tuples in the last axis of indices set to updates, or combined by the reduction.",
+    family=FAMILY,
+    lower=_scatter,
+    ref=_scatter_ref,
+)
+
+
+def _slice_type(call: Call) -> Type:
+    data, src = tensor_arg(call, 0, "input_tensor"), tensor_arg(call, 1, "src")
+    same_dtype(call, data, src)
+    for n, name in ((2, "start"), (3, "end"), (4, "step")):
+        ty = call.args[n].ty
+        if not isinstance(ty, PrimType) or not ty.dtype.is_int:
+            raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", None, call.args[n])
+    step = call.args[4]
+    if type(step) is not IntImm or step.value < 1:
+        raise fail(call, "E214", "step must be a positive constant", None, step)
+    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    if data.ndim != -1 and src.ndim not in (-1, data.ndim):
+        raise fail(call, "E212", f"src must have rank {data.ndim}, got {src.ndim}", None, call.args[1])
+    whole, part = dims(data), dims(src)
+    if whole is None or part is None:
+        return data
+    for a, (d, p) in enumerate(zip(whole, part)):
+        if a != axis and unequal(d, p):
+            raise fail(call, "E213", f"axis {a} has sizes {d} and {p}", None, call.args[1])
+    start, end, size = call.args[2], call.args[3], whole[axis]
+    if type(start) is IntImm and type(end) is IntImm and type(size) is IntImm:
+        count = len(range(*slice(start.value, end.value, step.value).indices(size.value)))
+        if unequal(part[axis], build.const(count, "int64")):
+            raise fail(
+                call, "E213", f"the slice has {count} elements along axis {axis}, src {part[axis]}", None, call.args[1]
+            )
+    return data
+
+
+def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Value, step: te.Value) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    size, zero = te.Value(x.shape[axis]), te.const(0, "int64")
+
+    def bound(value: te.Value) -> te.Value:
+        value = value.astype("int64")
+        return te.maximum(te.minimum(te.select(value < 0, value + size, value), size), zero)
+
+    low, high, stride = bound(start), bound(end), step.astype("int64")
+
+    def body(*i: te.Value) -> te.Value:
+        away = i[axis] - low
+        place = away // stride
+        inside = te.all(away >= 0, i[axis] < high, away % stride == 0, place < te.Value(src.shape[axis]))
+        return te.if_then_else(inside, src[[place if a == axis else v for a, v in enumerate(i)]], x[i])
+
+    return te.compute(x.shape, body, "slice_scatter")  # type: ignore[no-any-return]
+
+
+def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int = 1, axis: int = 0) -> np.ndarray:
+    made = x.copy()
+    made[(slice(None),) * (axis % x.ndim) + (slice(int(start), int(end), int(step)),)] = src
+    return made
+
+
+slice_scatter = row(
+    "slice_scatter",
+    ("input_tensor", "src", "start", "end", optional("step", 1), attribute("axis", 0)),
+    _slice_type,
+    "A tensor with input_tensor[start:end:step] along an axis set to src.",
+    family=FAMILY,
+    lower=_slice,
+    ref=_slice_ref,
+)
+
+
+def _reverse_type(call: Call) -> Type:
+    x, lengths = tensor_arg(call, 0, "data"), index_tensor(call, 1, "seq_lengths")
+    along = normal_axis(call, int_attr(call, "seq_axis", 1), x.ndim, "seq_axis")
+    batch = normal_axis(call, int_attr(call, "batch_axis", 0), x.ndim, "batch_axis")
+    if along == batch:
+        raise fail(call, "E214", f"seq_axis and batch_axis are both {along}")
+    if lengths.ndim not in (-1, 1):
+        raise fail(call, "E212", f"seq_lengths must have one axis, got {lengths.ndim}", None, call.args[1])
+    known, count = dims(x), dims(lengths)
+    if known is not None and count is not None and unequal(known[batch], count[0]):
+        raise fail(call, "E213", f"{count[0]} lengths for a batch of {known[batch]}", None, call.args[1])
+    return x
+
+
+def _reverse(call: Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
+    along = normal_axis(call, int_attr(call, "seq_axis", 1), x.ndim)
+    batch = normal_axis(call, int_attr(call, "batch_axis", 0), x.ndim)
+
+    def body(*i: te.Value) -> te.Value:
+        length = te.minimum(lengths[i[batch]].astype("int64"), te.Value(x.shape[along]))
+        at = te.select(i[along] < length, length - 1 - i[along], i[along])
+        return x[[at if a == along else v for a, v in enumerate(i)]]
+
+    return te.compute(x.shape, body, "reverse_sequence")  # type: ignore[no-any-return]
+
+
+def _reverse_ref(x: np.ndarray, lengths: np.ndarray, seq_axis: int = 1, batch_axis: int = 0) -> np.ndarray:
+    made = np.moveaxis(x.copy(), (batch_axis, seq_axis), (0, 1))
+    for n, length in enumerate(lengths):
+        made[n, : max(int(length), 0)] = made[n, : max(int(length), 0)][::-1].copy()
+    return np.moveaxis(made, (0, 1), (batch_axis, seq_axis))
+
+
+reverse_sequence = row(
+    "reverse_sequence",
+    ("data", "seq_lengths", attribute("seq_axis", 1), attribute("batch_axis", 0)),
+    _reverse_type,
+    "The first seq_lengths[b] elements of each sequence in reverse; a length above the axis counts as the whole.",
+    family="manipulate",
+    lower=_reverse,
+    ref=_reverse_ref,
+)
+
+
+def _grid_type(call: Call) -> Type:
+    types = tensor_tuple(call, 0)
+    if attr(call, "indexing", "ij") not in ("ij", "xy"):
+        raise fail(call, "E214", f"indexing must be ij or xy, got {call.attrs['indexing']!r}")
+    if not types or any([t.ndim not in (-1, 0, 1) for t in types]):
+        raise fail(call, "E212", "meshgrid takes vectors and scalars, at least one", None, call.args[0])
+    dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
+    known = [dims(t) for t in types]
+    shape = [k[0] if k else build.const(1, "int64") for k in known if k is not None]
+    if len(shape) != len(types):
+        return TupleType((TensorType(None, dtype, len(types), vdevice),) * len(types))
+    if attr(call, "indexing", "ij") == "xy" and len(shape) > 1:
+        shape[0], shape[1] = shape[1], shape[0]
+    return TupleType((tensor_type(shape, dtype, vdevice=vdevice),) * len(types))
+
+
+def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
+    count, swapped = len(tensors), attr(call, "indexing", "ij") == "xy" and len(tensors) > 1
+    axes = [1, 0, *range(2, count)] if swapped else list(range(count))
+    extents = [x.shape[0] if x.ndim else build.const(1, "int64") for x in tensors]
+
+    def spread(x: te.Tensor, axis: int) -> te.Tensor:
+        return te.compute([extents[a] for a in axes], lambda *i: x[i[axis]] if x.ndim else x[()], "meshgrid")  # type: ignore[no-any-return]
+
+    return tuple([spread(x, axes[n]) for n, x in enumerate(tensors)])
+
+
+meshgrid = row(
+    "meshgrid",
+    ("tensors", attribute("indexing", "ij")),
+    _grid_type,
+    "Each of n vectors repeated over a grid with one axis for each; indexing xy swaps the first two axes.",
+    family="manipulate",
+    lower=_grid,
+    ref=lambda tensors, indexing="ij": tuple([g.copy() for g in np.meshgrid(*tensors, indexing=indexing)]),
+    variadic=True,
+)

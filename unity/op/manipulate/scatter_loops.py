@@ -1,0 +1,247 @@
+"""Scatters: results that are written in order, as loops over buffers. Running sums and their like: scan.py.
+
+Writes with indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.relation import dims, tensor_type, unequal
+from ...ir.stmt import BufferStore, Stmt, seq
+from ...ir.types import Expr, TensorType, Type
+from ..common.loop_nests import loops, read
+from ..common.lowering import load, result_dims, short_name
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import (
+    ZERO,
+    attr,
+    bool_attr,
+    broadcast_dims,
+    fail,
+    int_attr,
+    is_one,
+    normal_axis,
+    same_dtype,
+    tensor_arg,
+    tensor_tuple,
+)  # fmt: skip
+from .index import check_pick, check_room, in_range, index_tensor
+
+
+def _for_bool(
+    numbers: Callable[[Expr, Expr], Expr], truth: Callable[[Expr, Expr], Expr]
+) -> Callable[[Expr, Expr], Expr]:
+    """A combination of numbers; of bool what numpy makes of it: or for sums and the largest, and for the others."""
+    return lambda old, new: (truth if build.dtype_of(old).is_bool else numbers)(old, new)
+
+
+COMBINE: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "update": lambda old, new: new,
+    "add": _for_bool(build.add, build.logical_or),
+    "mul": _for_bool(build.mul, build.logical_and),
+    "min": _for_bool(build.minimum, build.logical_and),
+    "max": _for_bool(build.maximum, build.logical_or),
+}
+_NUMPY_COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _scatter_type(call: Call) -> Type:
+    data, indices, updates = tensor_arg(call, 0, "data"), index_tensor(call, 1), tensor_arg(call, 2, "updates")
+    same_dtype(call, data, updates)
+    ranks = {t.ndim for t in (data, indices, updates) if t.ndim != -1}
+    if len(ranks) > 1:
+        raise fail(call, "E212", f"data, indices and updates must have one rank, got {sorted(ranks)}")
+    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    known, places, given = dims(data), dims(indices), dims(updates)
+    if known is not None and places is not None and given is not None:
+        check_pick(call, axis, known[axis], places)
+        for a, (whole, place, update) in enumerate(zip(known, places, given)):
+            check_room(call, a, place, update, ("indices", "updates"))
+            if a != axis:
+                check_room(call, a, place, whole, ("indices", "data"))
+    if attr(call, "reduction", "update") not in tuple(COMBINE):
+        raise fail(call, "E214", f"reduction must be one of {', '.join(COMBINE)}, got {call.attrs['reduction']!r}")
+    return data
+
+
+def copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer], Buffer], Stmt]) -> te.Tensor:
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        copied = loops(ins[0].shape, lambda i: BufferStore(outs[0], read(ins[0], i), tuple(i)), "c")
+        return seq(copied, write(ins, outs[0]))
+
+    return te.extern(inputs[0].shape, inputs, emit, short_name(call), inputs[0].data_type)  # type: ignore[no-any-return]
+
+
+def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
+    combine = COMBINE[attr(call, "reduction", "update")]
+
+    def write(ins: list[Buffer], out: Buffer) -> Stmt:
+        def body(i: list[Var]) -> Stmt:
+            at: list[Expr] = list(i)
+            at[axis] = in_range(te.Value(read(ins[1], i)), out.shape[axis]).expr
+            return BufferStore(out, combine(read(out, at), read(ins[2], i)), tuple(at))
+
+        return loops(ins[1].shape, body)
+
+    return copy_then(call, [data, indices, updates], write)
+
+
+def clamped(index: np.ndarray, size: int) -> np.ndarray:
+    wide = index.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + size, wide), 0, max(size - 1, 0))
+
+
+def write_ref(made: np.ndarray, at: tuple[Any, ...], value: Any, reduction: str) -> None:
+    made[at] = value if reduction == "update" else _NUMPY_COMBINE[reduction](made[at], value)
+
+
+def _scatter_ref(
+    data: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int = 0, reduction: str = "update"
+) -> np.ndarray:
+    made = data.copy()
+    index = clamped(indices, data.shape[axis])
+    for place in np.ndindex(*indices.shape):
+        at = list(place)
+        at[axis] = int(index[place])
+        write_ref(made, tuple(at), updates[place], reduction)
+    return made
+
+
+scatter_elements = row(
+    "scatter_elements",
+    ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")),
+    _scatter_type,
+    "data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction.",
+    family="index",
+    lower=_scatter,
+    ref=_scatter_ref,
+)
+
+
+def _index_type(call: Call) -> Type:
+    data = tensor_arg(call, 0, "data")
+    indices = tensor_tuple(call, 1, "indices")
+    for ty in indices:
+        if ty.dtype is not None and not ty.dtype.is_integral:
+            raise fail(
+                call,
+                "E211",
+                f"indices must be integers, got {ty.dtype.name}",
+                'cast first: R.astype(x, "int64")',
+                call.args[1],
+            )
+    if data.ndim != -1 and len(indices) > data.ndim:
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+    known, shapes = dims(data), [dims(t) for t in indices]
+    picked = broadcast_dims(call, [s for s in shapes if s is not None])
+    if known is None or any([s is None for s in shapes]):
+        return TensorType(None, data.dtype, -1, data.vdevice)
+    for axis, extent in enumerate(known[: len(indices)]):
+        check_pick(call, axis, extent, picked)
+    return tensor_type((*picked, *known[len(indices) :]), data.dtype, vdevice=data.vdevice)
+
+
+def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
+    shape = result_dims(call)
+    rank = max([t.ndim for t in indices])
+
+    def body(*i: te.Value) -> te.Value:
+        at = [in_range(load(t, i[:rank], shape[:rank]), data.shape[a]) for a, t in enumerate(indices)]
+        return data[[*at, *i[rank:]]]
+
+    return te.compute(shape, body, "index_tensor")  # type: ignore[no-any-return]
+
+
+def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
+    return data[tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])]  # type: ignore[no-any-return]
+
+
+index_tensor_op: Operator = row(
+    "index_tensor",
+    ("data", "indices"),
+    _index_type,
+    "Elements at broadcast index tensors, one for each leading axis.",
+    family="index",
+    lower=_index,
+    ref=_index_ref,
+)
+
+
+def _put_type(call: Call) -> Type:
+    data, values = tensor_arg(call, 0, "data"), tensor_arg(call, 2, "values")
+    indices = tensor_tuple(call, 1, "indices")
+    same_dtype(call, data, values)
+    if data.ndim != -1 and len(indices) > data.ndim:
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+    known, given, shapes = dims(data), dims(values), [dims(t) for t in indices]
+    picked = broadcast_dims(call, [s for s in shapes if s is not None])
+    if known is None or given is None or any([s is None for s in shapes]):
+        return data
+    for axis, extent in enumerate(known[: len(indices)]):
+        check_pick(call, axis, extent, picked)
+    area = (*picked, *known[len(indices) :])
+    if len(given) > len(area):
+        raise fail(call, "E212", f"values of rank {len(given)} for {len(area)} axes to set", None, call.args[2])
+    for size, wanted in zip(reversed(given), reversed(area)):
+        if not is_one(size) and unequal(size, wanted):
+            raise fail(call, "E213", f"values of shape {values} do not fit {list(area)}", None, call.args[2])
+    return data
+
+
+def _put(call: Call, data: te.Tensor, indices: list[te.Tensor], values: te.Tensor) -> te.Tensor:
+    combine = COMBINE["add" if bool_attr(call, "accumulate") else "update"]
+    picked = broadcast_dims(call, [t.shape for t in indices])
+    rank, count = len(picked), len(indices)
+    area = (*picked, *data.shape[count:])
+
+    def write(ins: list[Buffer], out: Buffer) -> Stmt:
+        def pick(buffer: Buffer, i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+            offset = len(shape) - buffer.ndim
+            return read(
+                buffer,
+                [
+                    ZERO if is_one(d) and not is_one(shape[offset + a]) else i[offset + a]
+                    for a, d in enumerate(buffer.shape)
+                ],
+            )
+
+        def body(i: list[Var]) -> Stmt:
+            at = [in_range(te.Value(pick(ins[1 + a], i[:rank], picked)), out.shape[a]).expr for a in range(count)]
+            at += i[rank:]
+            return BufferStore(out, combine(read(out, at), pick(ins[1 + count], i, area)), tuple(at))
+
+        return loops(area, body)
+
+    return copy_then(call, [data, *indices, values], write)
+
+
+def _put_ref(
+    data: np.ndarray, indices: tuple[np.ndarray, ...], values: np.ndarray, accumulate: bool = False
+) -> np.ndarray:
+    made = data.copy()
+    at = tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])
+    if accumulate:
+        np.add.at(made, at, values)
+    else:
+        made[at] = values
+    return made
+
+
+index_put = row(
+    "index_put",
+    ("data", "indices", "values", attribute("accumulate", False)),
+    _put_type,
+    "data with the elements at index tensors set to values, or added to.",
+    family="index",
+    lower=_put,
+    ref=_put_ref,
+)

@@ -1,0 +1,346 @@
+"""Joining and cutting: concat, stack, split, strided_slice.
+
+Bounds of slices follow Python: negative ones count from the end, those outside are clamped. They may be scalar expressions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...arith import Analyzer
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
+from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ..common.lowering import result_dims
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    ZERO,
+    attr,
+    axes_attr,
+    bool_attr,
+    fail,
+    int_attr,
+    normal_axis,
+    same_dtype,
+    same_vdevice,
+    tensor_arg,
+    tensor_tuple,
+)  # fmt: skip
+
+FAMILY = "manipulate"
+
+
+def _concat_type(call: Call) -> Type:
+    types = tensor_tuple(call, 0)
+    if not types:
+        raise fail(call, "E210", "at least one tensor is needed")
+    dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
+    ranks = {t.ndim for t in types if t.ndim != -1}
+    if len(ranks) > 1:
+        raise fail(call, "E212", f"the tensors have different ranks: {sorted(ranks)}")
+    if not ranks:
+        return TensorType(None, dtype, -1, vdevice)
+    rank = ranks.pop()
+    if rank == 0:
+        raise fail(call, "E212", "tensors of rank 0 cannot be joined", "use R.stack")
+    raw = attr(call, "axis", 0)
+    axis = 0 if raw is None else normal_axis(call, int_attr(call, "axis", 0), rank)
+    shapes = [s for s in [dims(t) for t in types] if s is not None]
+    for other in shapes[1:]:
+        for a in range(rank):
+            if a != axis and unequal(shapes[0][a], other[a]):
+                raise fail(
+                    call,
+                    "E213",
+                    f"axis {a} has sizes {shapes[0][a]} and {other[a]}",
+                    "all axes but the joined one must be equal",
+                )
+    if len(shapes) != len(types):
+        return TensorType(None, dtype, rank, vdevice)
+    total: Expr = ZERO
+    for s in shapes:
+        total = build.add(total, s[axis])
+    total = Analyzer().simplify(total)
+    return tensor_type([total if a == axis else d for a, d in enumerate(shapes[0])], dtype, vdevice=vdevice)
+
+
+def _pick(place: te.Value, starts: list[Any], at: Callable[[int], te.Value], first: int, last: int) -> te.Value:
+    """``at(n)`` of the piece that a place lies in, found by halves among the pieces ``first`` to ``last``."""
+    if last - first == 1:
+        return at(first)
+    middle = (first + last) // 2
+    pieces = [_pick(place, starts, at, *span) for span in ((first, middle), (middle, last))]
+    return te.if_then_else(place < starts[middle], *pieces)
+
+
+def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
+    shape = result_dims(call)
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(shape)) if attr(call, "axis") is not None else 0
+    starts: list[Any] = [te.const(0, "int64")]
+    for x in tensors[:-1]:
+        starts.append(starts[-1] + te.Value(x.shape[axis]))
+
+    def body(*i: te.Value) -> te.Value:
+        def at(n: int) -> te.Value:
+            return tensors[n][[v - starts[n] if a == axis else v for a, v in enumerate(i)]]
+
+        return _pick(i[axis], starts, at, 0, len(tensors))
+
+    return te.compute(shape, body, "concat")  # type: ignore[no-any-return]
+
+
+concat = row(
+    "concat",
+    ("tensors", attribute("axis", 0)),
+    _concat_type,
+    "Tensors joined along an axis.",
+    family=FAMILY,
+    lower=_concat,
+    ref=lambda tensors, axis=0: np.concatenate(tensors, 0 if axis is None else axis),
+    variadic=True,
+)
+
+
+def _stack_type(call: Call) -> Type:
+    types = tensor_tuple(call, 0)
+    if not types:
+        raise fail(call, "E210", "at least one tensor is needed")
+    dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
+    shapes = [dims(t) for t in types]
+    first = shapes[0]
+    if first is None or any([s is None for s in shapes]):
+        return TensorType(None, dtype, types[0].ndim + 1 if types[0].ndim != -1 else -1, vdevice)
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(first) + 1)
+    for other in shapes[1:]:
+        assert other is not None
+        if len(other) != len(first) or any([unequal(a, b) for a, b in zip(first, other)]):
+            raise fail(call, "E213", "the tensors have different shapes")
+    made = list(first)
+    made.insert(axis, build.const(len(types), "int64"))
+    return tensor_type(made, dtype, vdevice=vdevice)
+
+
+def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
+    shape = result_dims(call)
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(shape))
+
+    def body(*i: te.Value) -> te.Value:
+        rest = [v for a, v in enumerate(i) if a != axis]
+        return _pick(i[axis], list(range(len(tensors))), lambda n: tensors[n][rest], 0, len(tensors))
+
+    return te.compute(shape, body, "stack")  # type: ignore[no-any-return]
+
+
+stack = row(
+    "stack",
+    ("tensors", attribute("axis", 0)),
+    _stack_type,
+    "Tensors of one shape joined along a new axis.",
+    family=FAMILY,
+    lower=_stack,
+    ref=lambda tensors, axis=0: np.stack(tensors, axis),
+    variadic=True,
+)
+
+
+_MOST_SECTIONS = 10_000
+
+
+def _sections(call: Call) -> int | tuple[int, ...]:
+    """How a split is given: a number of sections, or rising positions. Raises E214."""
+    parts = attr(call, "indices_or_sections")
+    if isinstance(parts, int):
+        if not 1 <= parts <= _MOST_SECTIONS:
+            raise fail(call, "E214", f"the number of sections must be from 1 to {_MOST_SECTIONS}, got {parts}")
+        return parts
+    known = isinstance(parts, tuple) and all([isinstance(p, int) and 0 <= p < 2**63 for p in parts])
+    if not known or list(parts) != sorted(parts):
+        raise fail(call, "E214", f"indices_or_sections must be a count or rising positions, got {parts!r}")
+    return tuple(parts)
+
+
+def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
+    """(start, size) of each part of a split."""
+    parts = _sections(call)
+    if isinstance(parts, int):
+        count = build.const(parts, "int64")
+        size = build.ceildiv(extent, count)
+        if build.is_int(build.floormod(extent, count), 0):
+            size = build.floordiv(extent, count)
+            return [(build.mul(size, n), size) for n in range(parts)]
+        ends = [size, *[build.minimum(build.mul(size, n), extent) for n in range(2, parts)], extent]
+        return [(a, build.sub(b, a)) for a, b in itertools.pairwise([ZERO, *ends])]
+    limit = extent.value if type(extent) is IntImm else None
+    marks: list[Expr] = [ZERO]
+    for p in parts:
+        at = build.const(p if limit is None else min(p, limit), "int64")
+        marks.append(at if limit is not None else build.minimum(at, extent))
+    marks.append(extent)
+    return [(a, build.sub(b, a)) for a, b in itertools.pairwise(marks)]
+
+
+def _split_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    if ty.ndim == 0:
+        raise fail(call, "E212", "a tensor of rank 0 cannot be split", None, call.args[0])
+    axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
+    known = dims(ty)
+    if known is None:
+        parts = _sections(call)
+        count = parts if isinstance(parts, int) else len(parts) + 1
+        return TupleType((TensorType(None, ty.dtype, ty.ndim, ty.vdevice),) * count)
+    return TupleType(
+        tuple(
+            [
+                tensor_type([size if a == axis else d for a, d in enumerate(known)], ty.dtype, vdevice=ty.vdevice)
+                for _, size in _cuts(call, known[axis])
+            ]
+        )
+    )
+
+
+def shifted(x: te.Tensor, axis: int, start: te.Value) -> Callable[..., te.Value]:
+    """Elements of ``x`` counted from ``start`` along an axis."""
+    return lambda *i: x[[v + start if a == axis else v for a, v in enumerate(i)]]
+
+
+def _split(call: Call, x: te.Tensor) -> tuple[te.Tensor, ...]:
+    axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
+    made = []
+    for start, size in _cuts(call, x.shape[axis]):
+        shape = [size if a == axis else d for a, d in enumerate(x.shape)]
+        made.append(te.compute(shape, shifted(x, axis, te.Value(start)), "split"))
+    return tuple(made)
+
+
+def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[np.ndarray, ...]:
+    if isinstance(indices_or_sections, int):
+        size = -(-x.shape[axis] // indices_or_sections)
+        indices_or_sections = [min(size * n, x.shape[axis]) for n in range(1, indices_or_sections)]
+    return tuple([p.copy() for p in np.split(x, list(indices_or_sections), axis)])
+
+
+split = row(
+    "split",
+    ("x", attribute("indices_or_sections"), attribute("axis", 0)),
+    _split_type,
+    "Parts along an axis: a number of sections, of which only the last ones may be smaller, or the positions of the cuts.",
+    family=FAMILY,
+    lower=_split,
+    ref=_split_ref,
+)
+
+
+def _bounds(call: Call, extent: Expr, begin: Any, end: Any, step: int) -> tuple[Expr, Expr]:
+    """(start, size) of a slice of one axis."""
+    if bool_attr(call, "assume_inbound"):
+        low, high = [v if isinstance(v, Expr) else build.const(v, "int64") for v in (begin, end)]
+        known = [v.value for v in (low, high, extent) if type(v) is IntImm]
+        if len(known) == 3 and not _inside(known[0], known[1], known[2], step):
+            message = f"begin {known[0]} and end {known[1]} are not within an axis of size {known[2]}"
+            raise fail(call, "E214", message, "leave assume_inbound out")
+    elif isinstance(begin, int) and isinstance(end, int) and type(extent) is IntImm:
+        first, last, _ = slice(begin, end, step).indices(extent.value)
+        low, high = build.const(first, "int64"), build.const(last, "int64")
+    else:
+        low, high = [_clamp(v, extent, step) for v in (begin, end)]
+    if step > 0:
+        size = build.ceildiv(build.sub(high, low), build.const(step, "int64")) if step != 1 else build.sub(high, low)
+    else:
+        size = build.ceildiv(build.sub(low, high), build.const(-step, "int64"))
+    whole = low is ZERO or (type(low) is IntImm and low.value == 0)
+    if type(size) is IntImm or (whole and same_dim(size, extent) is Answer.YES) or bool_attr(call, "assume_inbound"):
+        return low, build.const(max(size.value, 0), "int64") if type(size) is IntImm else size
+    return low, build.maximum(size, ZERO)
+
+
+def _inside(low: int, high: int, extent: int, step: int) -> bool:
+    return 0 <= low <= high <= extent if step > 0 else -1 <= high <= low < extent
+
+
+def _clamp(value: Any, extent: Expr, step: int) -> Expr:
+    least, most = (ZERO, extent) if step > 0 else (build.const(-1, "int64"), build.sub(extent, 1))
+    if isinstance(value, int):
+        if value >= 0:
+            if value == 0 and step > 0:
+                return ZERO
+            return most if value >= 2**31 - 1 else build.minimum(build.const(value, "int64"), most)
+        if value <= -(2**31 - 1):
+            return least
+        return build.maximum(build.add(extent, build.const(value, "int64")), least)
+    if same_dim(value, extent) is Answer.YES and step > 0:
+        return extent
+    shifted = build.select(build.lt(value, ZERO), build.add(value, extent), value)
+    return build.maximum(build.minimum(shifted, most), least)
+
+
+def slice_plan(call: Call, shape: tuple[Expr, ...]) -> list[tuple[Expr, Expr, int]]:
+    """(start, size, step) per axis of a strided_slice."""
+    axes = axes_attr(call, "axes", len(shape))
+    if axes is None:
+        raise fail(call, "E214", "axes must be integers, got None")
+    begin, end, strides = attr(call, "begin"), attr(call, "end"), attr(call, "strides")
+    strides = (1,) * len(axes) if strides is None else strides
+    for name, values in (("begin", begin), ("end", end), ("strides", strides)):
+        if not isinstance(values, tuple) or len(values) != len(axes):
+            raise fail(call, "E214", f"{name} must have one entry for each of the {len(axes)} axes")
+        for v in values:
+            scalar = isinstance(v, Expr) and isinstance(v.ty, PrimType) and v.ty.dtype.is_int
+            if not isinstance(v, int) and (not scalar or name == "strides"):
+                raise fail(call, "E214", f"{name} must be integers, got {v!r}")
+    if any([s == 0 for s in strides]):
+        raise fail(call, "E214", "a stride of 0 has no meaning")
+    plan = [(ZERO, d, 1) for d in shape]
+    for axis, b, e, s in zip(axes, begin, end, strides):
+        plan[axis] = (*_bounds(call, shape[axis], b, e, s), s)
+    return plan
+
+
+def _slice_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+    return tensor_type([size for _, size, _ in slice_plan(call, known)], ty.dtype, vdevice=ty.vdevice)
+
+
+def _slice(call: Call, x: te.Tensor) -> te.Tensor:
+    plan = slice_plan(call, x.shape)
+    return te.compute(  # type: ignore[no-any-return]
+        [n for _, n, _ in plan], lambda *i: x[[te.Value(b) + v * s for v, (b, _, s) in zip(i, plan)]], "strided_slice"
+    )
+
+
+def _slice_ref(
+    x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False
+) -> np.ndarray:
+    index = [slice(None)] * x.ndim
+    for n, axis in enumerate(axes):
+        stop = end[n]
+        step = 1 if strides is None else strides[n]
+        index[axis] = slice(begin[n], None if step < 0 and stop <= -(2**31 - 1) else stop, step)
+    return x[tuple(index)].copy()
+
+
+strided_slice = row(
+    "strided_slice",
+    (
+        "x",
+        attribute("axes"),
+        attribute("begin"),
+        attribute("end"),
+        attribute("strides", None),
+        attribute("assume_inbound", False),
+    ),
+    _slice_type,
+    "Part of a tensor: begin, end and stride per axis, as in Python.",
+    family=FAMILY,
+    lower=_slice,
+    ref=_slice_ref,
+)

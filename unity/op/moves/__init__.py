@@ -1,3 +1,0 @@
-"""Operators that make, move and choose elements: shapes, slices, layouts, gathers, scatters."""
-
-from . import create, index, layout, manipulate, reinterpret, scan, scatter, slicing

@@ -1,0 +1,377 @@
+"""Reductions over axes. ``axis`` None is all axes; negative axes count from the end; ``keepdims`` leaves them with size 1.
+
+Sums of 16-bit floats are taken in float32; products and variances of floats in float64, rounded once: a product's rounding errors
+add up, and a variance has the square of its mean's. Integer sums keep their dtype and wrap, as the tensors' type says (numpy would
+widen); those of bool count in int64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import BOOL, INT64, DataType
+from ...ir import build
+from ...ir.expr import Call, IntImm, ShapeExpr
+from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
+from ...ir.types import Expr, TensorType, Type
+from ..common.lowering import SMALL_FLOATS, cast_tensor, known_dims, result_dtype, short_name
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import (
+    ONE,
+    attr,
+    axes_attr,
+    bool_attr,
+    broadcast_dims,
+    fail,
+    float_tensor,
+    int_attr,
+    is_one,
+    normal_axis,
+    product,
+    shape_arg,
+    tensor_arg,
+)  # fmt: skip
+
+_AXES = ("x", attribute("axis", None), attribute("keepdims", False))
+
+
+def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple[int, ...] | None) -> TensorType:
+    """Type after the axes are reduced away."""
+    keepdims = bool_attr(call, "keepdims")
+    if axes is None and not keepdims:
+        return tensor_type((), dtype, vdevice=ty.vdevice)
+    if ty.ndim == -1:
+        return TensorType(None, dtype, -1, ty.vdevice)
+    gone = set(range(ty.ndim)) if axes is None else set(axes)
+    rank = ty.ndim if keepdims else ty.ndim - len(gone)
+    known = dims(ty)
+    if known is None:
+        return TensorType(None, dtype, rank, ty.vdevice)
+    kept = [ONE if i in gone else d for i, d in enumerate(known) if keepdims or i not in gone]
+    return tensor_type(kept, dtype, vdevice=ty.vdevice)
+
+
+def _ordered(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def _numbers(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    dtype = INT64 if ty.dtype is BOOL else ty.dtype
+    return reduced_type(call, ty, dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def _floats(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def reduce_axes(call: Call, x: te.Tensor, axes: tuple[int, ...] | None = None) -> tuple[list[int], list[Expr]]:
+    """Axes reduced away (all if None are given) and the shape with 1 in their places."""
+    given = axes if axes is not None else axes_attr(call, "axis", x.ndim)
+    found = list(range(x.ndim)) if given is None else sorted(given)
+    return found, [ONE if i in found else d for i, d in enumerate(x.shape)]
+
+
+def reduce_tensor(
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    reducer: Callable[..., te.Value],
+    source: Callable[[te.Value, list[Any]], te.Value],
+    name: str,
+) -> te.Tensor:
+    """Reduce ``source(x[index], index)`` over axes; without axes or elements to reduce the source itself."""
+    shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
+    ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)}
+
+    def body(*indices: te.Value) -> Any:
+        rest = list(indices)
+        full: list[Any] = []
+        for axis in range(x.ndim):
+            if axis in ks:
+                full.append(ks[axis])
+                if keepdims:
+                    rest.pop(0)
+            else:
+                full.append(rest.pop(0))
+        value = source(x[full], full)
+        return reducer(value, axis=[ks[a] for a in axes]) if axes else value
+
+    return te.compute(shape, body, name)  # type: ignore[no-any-return]
+
+
+def accumulate(x: te.Value) -> te.Value:
+    """A value in the dtype sums are taken in."""
+    return x.astype("float32") if x.dtype.name in SMALL_FLOATS else x.astype("int64") if x.dtype.is_bool else x
+
+
+def exact(x: te.Value) -> te.Value:
+    """A float as float64, bool as int64, other values as they are."""
+    return x.astype("float64") if x.dtype.is_float else accumulate(x)
+
+
+def _comparable(x: te.Value) -> te.Value:
+    """A value in a dtype that has a largest and a smallest value."""
+    return x.astype("int8") if x.dtype.is_bool else accumulate(x)
+
+
+def _lower(
+    reducer: Callable[..., te.Value], wide: Callable[[te.Value], te.Value] = accumulate
+) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x)
+        made = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, lambda v, _: wide(v), short_name(call))
+        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+
+    return lower
+
+
+def divide_by_count(x: te.Tensor, counted: te.Tensor, axes: Sequence[int], name: str) -> te.Tensor:
+    """Every element divided by the number of elements reduced."""
+    count = te.Value(build.cast(product([counted.shape[a] for a in axes]), x.data_type))
+    return te.compute(x.shape, lambda *i: x[i] / count, name)  # type: ignore[no-any-return]
+
+
+def mean_tensor(
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    name: str = "mean",
+    wide: Callable[[te.Value], te.Value] = accumulate,
+) -> te.Tensor:
+    """Mean over axes, in the dtype ``wide`` gives (default: that sums are taken in)."""
+    total = reduce_tensor(x, axes, keepdims, te.sum, lambda v, _: wide(v), f"{name}_sum")
+    return divide_by_count(total, x, axes, name)
+
+
+def variance_tensor(
+    x: te.Tensor,
+    axes: Sequence[int],
+    keepdims: bool,
+    name: str = "variance",
+    wide: Callable[[te.Value], te.Value] = accumulate,
+) -> te.Tensor:
+    """Mean of the squared distance from the mean, in two passes over the data and in the dtype ``wide`` gives."""
+    center = mean_tensor(x, axes, True, f"{name}_mean", wide)
+
+    def distance(value: te.Value, index: list[Any]) -> te.Value:
+        away = wide(value) - center[[0 if a in axes else i for a, i in enumerate(index)]]
+        return away * away
+
+    total = reduce_tensor(x, axes, keepdims, te.sum, distance, f"{name}_sum")
+    return divide_by_count(total, x, axes, name)
+
+
+def _exact_variance(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> te.Tensor:
+    return variance_tensor(x, axes, keepdims, wide=exact)
+
+
+def _statistic(fn: Callable[..., te.Tensor], root: bool = False) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x)
+        made = fn(x, axes, bool_attr(call, "keepdims"))
+        if root:
+            inner = made
+            made = te.compute(inner.shape, lambda *i: te.sqrt(inner[i]), "std")
+        return cast_tensor(made, result_dtype(call), f"{short_name(call)}_cast")
+
+    return lower
+
+
+def numpy_axis(axis: Any) -> Any:
+    """Axis attribute as numpy takes it."""
+    return tuple(axis) if isinstance(axis, (list, tuple)) else axis
+
+
+def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    def ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
+        wide = x.astype(np.float64) if str(x.dtype) in (*SMALL_FLOATS, "float32") else x
+        with np.errstate(all="ignore"):
+            made = np.asarray(fn(wide, axis=numpy_axis(axis), keepdims=bool(keepdims)))
+            return made if x.dtype.kind == "b" else made.astype(x.dtype)
+
+    return ref
+
+
+def _reduction(
+    name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str
+) -> Operator:
+    return row(name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower)
+
+
+def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
+    """numpy's function; over nothing, the value that every other one displaces."""
+
+    def ref(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+        if x.dtype.kind == "b":
+            edge: Any = not largest
+        elif x.dtype.kind == "f":
+            edge = -np.inf if largest else np.inf
+        else:
+            edge = np.iinfo(x.dtype).min if largest else np.iinfo(x.dtype).max
+        return fn(x, axis=axis, keepdims=keepdims, initial=edge)
+
+    return ref
+
+
+sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes; of bool int64.")
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes; of bool int64.")
+max_ = _reduction(
+    "max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable), "Largest over axes; NaN if any is NaN."
+)
+min_ = _reduction(
+    "min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable), "Smallest over axes; NaN if any is NaN."
+)
+mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
+variance = _reduction(
+    "variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes."
+)
+std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True), "Square root of the variance.")
+
+
+def _arg_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    axis = attr(call, "axis")
+    axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
+    known = dims(ty)
+    if known is not None and any([exceeds(ONE, d) for i, d in enumerate(known) if axes is None or i in axes]):
+        raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
+    return reduced_type(call, ty, DataType("int64"), axes)
+
+
+def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
+    """Two reductions that run in vectors: the best value, then the least index of an element that is it (NaN is NaN's)."""
+
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(
+            call, x, None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), x.ndim),)
+        )
+        keepdims = bool_attr(call, "keepdims")
+        if not axes:
+            shape = list(x.shape)
+            return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))  # type: ignore[no-any-return]
+        x = cast_tensor(x, DataType("int8"), "numbers") if x.data_type.is_bool else x
+        best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: accumulate(v), "best")
+        sizes = [d.value if type(d) is IntImm else None for d in (x.shape[a] for a in axes)]
+        few = None not in sizes and math.prod([n for n in sizes if n is not None]) < 1 << 31
+        kind = "int32" if few else "int64"
+        none = te.const((1 << (31 if few else 63)) - 1, kind)
+
+        def index(value: te.Value, at: list[Any]) -> te.Value:
+            value, top = accumulate(value), best[[0 if a in axes else v for a, v in enumerate(at)]]
+            hit = te.Value(build.eq(value.expr, top.expr))
+            if x.data_type.is_float:
+                hit = te.any(hit, te.all(_is_nan(value), _is_nan(top)))
+            flat: Any = te.const(0, "int64")
+            for axis in axes:
+                flat = flat * te.Value(x.shape[axis]) + at[axis]
+            return te.select(hit, flat.astype(kind), none)
+
+        first = reduce_tensor(x, axes, keepdims, te.min, index, "first")
+
+        def place(*i: te.Value) -> te.Value:
+            found = first[i]
+            missing = te.Value(build.eq(found.expr, none.expr))
+            return te.select(missing, te.const(-1, "int64"), found.astype("int64"))
+
+        return te.compute(first.shape, place, short_name(call))  # type: ignore[no-any-return]
+
+    return lower
+
+
+def _is_nan(value: te.Value) -> te.Value:
+    return te.Value(build.ne(value.expr, value.expr))
+
+
+def _arg_ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    return lambda x, axis=None, keepdims=False: np.asarray(fn(x, axis=axis, keepdims=bool(keepdims))).astype(np.int64)
+
+
+argmax = row(
+    "argmax",
+    _AXES,
+    _arg_type,
+    "Index of the largest element, the first of equal ones; NaN is largest.",
+    family="reduce",
+    ref=_arg_ref(np.argmax),
+    lower=_arg_lower(True),
+)
+argmin = row(
+    "argmin",
+    _AXES,
+    _arg_type,
+    "Index of the smallest element, the first of equal ones; NaN is smallest.",
+    family="reduce",
+    ref=_arg_ref(np.argmin),
+    lower=_arg_lower(False),
+)
+
+
+def _collapse_type(call: Call) -> Type:
+    ty, target = tensor_arg(call, 0, "data"), shape_arg(call, 1)
+    known, wanted = dims(ty), target.values
+    if known is not None and wanted is not None:
+        found = broadcast_dims(call, (known, wanted))
+        if len(wanted) > len(known) or unequal_shapes(found, known):
+            raise fail(
+                call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0]
+            )
+    return tensor_type(wanted if wanted is not None else call.args[1], ty.dtype, vdevice=ty.vdevice)
+
+
+def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
+    target = known_dims(call, call.ty)
+    offset = x.ndim - len(target)
+    for a, d in enumerate(target):
+        if not is_one(d) and same_dims((d,), (x.shape[a + offset],)) is not Answer.YES:
+            raise fail(
+                call,
+                "E218",
+                f"whether axis {a} was broadcast is known only at run time",
+                "name the shape with R.match_cast",
+            )
+    axes = [a for a in range(x.ndim) if a < offset or (is_one(target[a - offset]) and not is_one(x.shape[a]))]
+    summed = reduce_tensor(x, axes, True, te.sum, lambda v, _: accumulate(v), "collapse_sum")
+    return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")  # type: ignore[no-any-return]
+
+
+def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
+    wanted = tuple(shape)
+    offset = data.ndim - len(wanted)
+    axes = tuple([a for a in range(data.ndim) if a < offset or (wanted[a - offset] == 1 and data.shape[a] != 1)])
+    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted)  # type: ignore[no-any-return]
+
+
+collapse_sum_to = row(
+    "collapse_sum_to",
+    ("data", "shape"),
+    _collapse_type,
+    "Sum over the axes a tensor of the shape was broadcast along.",
+    family="reduce",
+    lower=_collapse,
+    ref=_collapse_ref,
+)
+
+
+def _collapse_like_type(call: Call) -> Type:
+    like_ty = tensor_arg(call, 1, "collapse_target")
+    ty = tensor_arg(call, 0, "data")
+    return TensorType(like_ty.shape, ty.dtype, like_ty.ndim, ty.vdevice)
+
+
+collapse_sum_like = row(
+    "collapse_sum_like",
+    ("data", "collapse_target"),
+    _collapse_like_type,
+    "collapse_sum_to the shape of a tensor.",
+    family="reduce",
+    lower=lambda call, x, like: _collapse(call, x, like.shape),
+    ref=lambda data, target: _collapse_ref(data, target.shape),
+)

@@ -1,0 +1,268 @@
+"""Running sums, products, largest and smallest (with their indices), and log of sums of exponentials, along one axis.
+
+Of equal elements the last counts; a NaN stays from where it stands. The loops: scan_loops.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import BOOL, INT64, DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call
+from ...ir.relation import dims, tensor_type
+from ...ir.stmt import Stmt
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.loop_nests import read
+from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import (
+    ZERO,
+    attr,
+    bool_attr,
+    dtype_value,
+    fail,
+    float_tensor,
+    int_attr,
+    like,
+    normal_axis,
+    product,
+    tensor_arg,
+)
+from ..elementwise.unary import in_float32
+from ..manipulate.manipulate import reorder
+from .scan_loops import LANES, LINES, Carried, running_lines
+from .sort_keys import ordered_key
+
+FAMILY = "reduce"
+
+
+def _scan_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    dtype = dtype_value(call, attr(call, "dtype")) or (INT64 if ty.dtype is BOOL else ty.dtype)
+    bool_attr(call, "exclusive")
+    if dtype is not None and dtype.is_bool:
+        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
+    if attr(call, "axis") is None:
+        known = dims(ty)
+        return (
+            tensor_type((product(known),), dtype, vdevice=ty.vdevice)
+            if known is not None
+            else TensorType(None, dtype, 1, ty.vdevice)
+        )
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return TensorType(ty.shape, dtype, ty.ndim, ty.vdevice)
+
+
+def _carried_type(wide: DataType) -> DataType:
+    """Sums of float32 are carried in float64, as torch does: rounding errors of a long line would add up."""
+    return DataType("float64") if wide.name == "float32" else wide
+
+
+def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.Tensor]:
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        dtype, exclusive = result_dtype(call), bool_attr(call, "exclusive")
+        if attr(call, "axis") is None:
+            x, axis = (reorder(call, x) if x.ndim != 1 else x), 0
+        else:
+            axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        wide = DataType("float32") if dtype.name in SMALL_FLOATS else dtype
+        carried = _carried_type(wide)
+
+        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            def begin(i: list[Expr]) -> list[Expr]:
+                return [build.const(start, carried) if exclusive else build.cast(read(ins[0], i), carried)]
+
+            def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+                at = [build.sub(v, 1) if a == axis and exclusive else v for a, v in enumerate(i)]
+                return [combine(old[0], build.cast(read(ins[0], at), carried))]
+
+            def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
+                return [build.cast(values[0], wide)]
+
+            together = LINES if wide.is_float else 1
+            return running_lines(outs, axis, Carried([carried], begin, step, results, together))
+
+        made: te.Tensor = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, short_name(call), wide)
+        return cast_tensor(made, dtype, "cast")
+
+    return lower
+
+
+def _scan_ref(fn: Any, start: int) -> Any:
+    def ref(x: np.ndarray, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> np.ndarray:
+        kind = DataType(str(dtype)).numpy if dtype else np.dtype("int64") if x.dtype == bool else x.dtype
+        wide = np.float64 if str(kind) in (*SMALL_FLOATS, "float32") else kind
+        made = fn(x.astype(kind).astype(wide), axis=axis, dtype=wide)
+        if exclusive:
+            place = 0 if axis is None else axis
+            made = np.roll(made, 1, place)
+            np.moveaxis(made, place, 0)[:1] = start
+        return made.astype(kind)  # type: ignore[no-any-return]
+
+    return ref
+
+
+_SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
+cumsum = row(
+    "cumsum",
+    _SCAN,
+    _scan_type,
+    "Running sum along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.add, 0),
+    ref=_scan_ref(np.cumsum, 0),
+)
+cumprod = row(
+    "cumprod",
+    _SCAN,
+    _scan_type,
+    "Running product along an axis; None flattens first.",
+    family="reduce",
+    lower=_scan(build.mul, 1),
+    ref=_scan_ref(np.cumprod, 1),
+)
+
+
+def _extreme_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    if ty.ndim == 0:
+        raise fail(call, "E212", "a scalar has no axis", None, call.args[0])
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return TupleType((ty, like(ty, DataType("int64"))))
+
+
+def _by_value(data: Buffer, axis: int, largest: bool) -> Carried:
+    """Carries the value and its place: what vectors of lines can do."""
+
+    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+        new = read(data, i)
+        wins = build.ge(new, old[0]) if largest else build.le(new, old[0])
+        if data.dtype.is_float:
+            wins = build.logical_or(build.ne(new, new), wins)
+        return [build.select(wins, take, keep) for take, keep in zip((new, i[axis]), old)]
+
+    return Carried([data.dtype, DataType("int64")], lambda i: [read(data, i), ZERO], step)
+
+
+def _by_key(data: Buffer, keys: Buffer, axis: int) -> Carried:
+    """Carries an integer that orders as the value, and its place, where the value is read again: comparing floats takes long."""
+
+    def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+        new = read(keys, i)
+        return [build.select(build.ge(new, old[0]), take, keep) for take, keep in zip((new, i[axis]), old)]
+
+    def results(i: list[Expr], carried: list[Expr]) -> list[Expr]:
+        return [read(data, [carried[1] if a == axis else v for a, v in enumerate(i)]), carried[1]]
+
+    return Carried([keys.dtype, DataType("int64")], lambda i: [read(keys, i), ZERO], step, results, LINES)
+
+
+def _extreme(largest: bool) -> Callable[..., Any]:
+    def lower(call: Call, x: te.Tensor) -> Any:
+        axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+        kind = x.data_type
+        source = te.compute(x.shape, lambda *i: x[i].astype("int8"), "wide") if kind.is_bool else x
+        last = axis == x.ndim - 1
+
+        def key(*i: te.Value) -> te.Value:
+            return te.Value(ordered_key(source[i].expr, descending=not largest, nan_first=False))
+
+        keys = te.compute(x.shape, key, "keys")
+
+        def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+            carried = _by_key(ins[0], ins[1], axis) if last else _by_value(ins[0], axis, largest)
+            return running_lines(outs, axis, carried)
+
+        values, places = te.extern(
+            [x.shape, x.shape],
+            [source, keys] if last else [source],
+            emit,
+            short_name(call),
+            [source.data_type, DataType("int64")],
+        )
+        return cast_tensor(values, kind, "cast"), places
+
+    return lower
+
+
+def _extreme_ref(largest: bool) -> Callable[..., Any]:
+    def ref(x: np.ndarray, axis: int) -> Any:
+        lines = np.moveaxis(x, axis, 0)
+        values, places = lines.copy(), np.zeros(lines.shape, np.int64)
+        for t in range(1, len(lines)):
+            new, old = lines[t], values[t - 1]
+            better = (new != new) | ((new >= old) if largest else (new <= old))
+            values[t] = np.where(better, new, old)
+            places[t] = np.where(better, t, places[t - 1])
+        return np.moveaxis(values, 0, axis), np.moveaxis(places, 0, axis)
+
+    return ref
+
+
+def _extreme_row(largest: bool) -> Operator:
+    name, what = ("cummax", "Largest") if largest else ("cummin", "Smallest")
+    return row(
+        name,
+        ("data", attribute("axis")),
+        _extreme_type,
+        f"{what} element so far along an axis and its index, the last of equal ones; NaN stays.",
+        family=FAMILY,
+        lower=_extreme(largest),
+        ref=_extreme_ref(largest),
+    )
+
+
+cummax = _extreme_row(True)
+cummin = _extreme_row(False)
+
+
+def _log_type(call: Call) -> Type:
+    ty = float_tensor(call, 0, "data")
+    normal_axis(call, int_attr(call, "axis"), ty.ndim)
+    return TensorType(ty.shape, ty.dtype, ty.ndim, ty.vdevice)
+
+
+def _add_in_logs(a: Expr, b: Expr, wide: DataType) -> Expr:
+    """log(exp(a) + exp(b)) of carried values; what the larger grows by needs no more digits than the elements have."""
+    high, low = build.maximum(a, b), build.minimum(a, b)
+    growth = build.intrinsic("log1p", build.intrinsic("exp", build.cast(build.sub(low, high), wide)))
+    grown = build.add(high, build.cast(growth, build.dtype_of(high)))
+    return build.select(build.intrinsic("isinf", high), high, grown)
+
+
+def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
+    axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
+    wide = DataType("float32") if x.dtype in SMALL_FLOATS else x.data_type
+    carried = _carried_type(wide)
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def begin(i: list[Expr]) -> list[Expr]:
+            return [build.cast(read(ins[0], i), carried)]
+
+        def step(i: list[Expr], old: list[Expr]) -> list[Expr]:
+            return [_add_in_logs(old[0], build.cast(read(ins[0], i), carried), wide)]
+
+        def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
+            return [build.cast(values[0], wide)]
+
+        return running_lines(outs, axis, Carried([carried], begin, step, results, LANES))
+
+    made = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, "logcumsumexp", wide)
+    return cast_tensor(made, result_dtype(call), "cast")
+
+
+logcumsumexp = row(
+    "logcumsumexp",
+    ("data", attribute("axis")),
+    _log_type,
+    "Logarithm of the running sum of exponentials along an axis, without overflow.",
+    family=FAMILY,
+    lower=_logcumsumexp,
+    ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
+)

@@ -1,0 +1,131 @@
+"""Loops that carry values along an axis, many lines side by side: what one line does in order, others do meanwhile.
+
+Along another axis than the last, neighbours in memory are a vector. Along the last, a few lines go together, each with its values
+in registers; where a step costs much they are the lanes of a vector, read from apart. Not here: what is carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import IntImm, Var
+from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, Stmt, seq
+from ...ir.types import Expr, prim_type
+from ..common.loop_nests import local_buffer, read, serial_loop
+from ..common.type_rules import ZERO
+
+Begin = Callable[[list[Expr]], list[Expr]]
+"""Indices of a line's first element -> the values there."""
+Step = Callable[[list[Expr], list[Expr]], list[Expr]]
+"""Indices of an element, the values before it -> the values there."""
+
+NEIGHBOURS = 256
+"""Neighbours in memory that go together."""
+LINES = 4
+"""Lines that go together where a step is a few instructions that wait for each other."""
+LANES = 16
+"""Lines that are the lanes of a vector."""
+SHARED = 1 << 15
+"""Elements from which on threads share the lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What is carried: types, the first values, the next ones, and what is stored of them (the values themselves).
+
+    ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or the
+    lanes of a vector where a step costs much (``LANES``)."""
+
+    kinds: Sequence[DataType]
+    begin: Begin
+    step: Step
+    results: Step = lambda i, values: values
+    together: int = 1
+
+
+def running_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
+    """Store in ``outs`` (of one shape) the results of what is carried along ``axis``."""
+    shape = outs[0].shape
+    rest = [a for a in range(len(shape)) if a != axis]
+    if not rest:
+        return _lines(outs, axis, carried, {}, None, build.const(1, "int64"), "serial")
+    last = axis == len(shape) - 1
+    beside = max(rest, key=lambda a: _size(shape[a])) if last else rest[-1]
+    width = carried.together
+    outer = {a: build.index_var(f"i{a}") for a in rest if a != beside}
+
+    def group(start: Expr, lanes: Expr, kind: str) -> Stmt:
+        return _lines(outs, axis, carried, {**outer, beside: start}, beside, lanes, kind)
+
+    extent = shape[beside]
+    if not last:
+        groups = build.ceildiv(extent, NEIGHBOURS)
+
+        def neighbours(n: Var) -> Stmt:
+            start = build.mul(n, NEIGHBOURS)
+            return group(start, build.minimum(build.sub(extent, start), NEIGHBOURS), "serial")
+
+        made = serial_loop(groups, neighbours, "group", _kind(shape))
+    else:
+        whole = build.floordiv(extent, width)
+        wide = build.const(width, "int64")
+        kind = "vectorized" if width == LANES else "unrolled"
+        made = seq(
+            serial_loop(whole, lambda n: group(build.mul(n, width), wide, kind), "group", _kind(shape)),
+            serial_loop(
+                build.floormod(extent, width),
+                lambda n: group(build.add(build.mul(whole, width), n), build.const(1, "int64"), "serial"), "line",
+            ),
+        )  # fmt: skip
+    for a in sorted(outer, reverse=True):
+        made = For(outer[a], ZERO, shape[a], "serial", made)
+    return made
+
+
+def _size(extent: Expr) -> int:
+    return extent.value if type(extent) is IntImm else NEIGHBOURS
+
+
+def _kind(shape: Sequence[Expr]) -> str:
+    """Symbolic extents are counted when the loop runs."""
+    total = 1
+    for extent in shape:
+        if type(extent) is not IntImm:
+            return "parallel"
+        total *= extent.value
+    return "parallel" if total >= SHARED else "serial"
+
+
+def _lines(
+    outs: Sequence[Buffer], axis: int, carried: Carried, at: dict[int, Expr], beside: int | None, lanes: Expr, kind: str
+) -> Stmt:  # fmt: skip
+    """``lanes`` lines along ``axis`` from the indices ``at`` on, next to each other along the axis ``beside``."""
+    room = lanes if type(lanes) is IntImm else build.const(NEIGHBOURS, "int64")
+    state = [local_buffer(f"carried{n}", kind, room) for n, kind in enumerate(carried.kinds)]
+
+    def element(t: Expr, lane: Expr, made: Callable[[list[Expr]], list[Expr]]) -> Stmt:
+        i = [t if a == axis else build.add(at[a], lane) if a == beside else at[a] for a in range(outs[0].ndim)]
+        named = [Var("value", prim_type(kind)) for kind in carried.kinds]
+        return seq(
+            *[Bind(var, value) for var, value in zip(named, made(i))],
+            *[BufferStore(buffer, var, (lane,)) for buffer, var in zip(state, named)],
+            *[BufferStore(out, value, tuple(i)) for out, value in zip(outs, carried.results(i, [*named]))],
+        )
+
+    def side_by_side(body: Callable[[Expr], Stmt]) -> Stmt:
+        lane = build.index_var("lane")
+        return For(lane, ZERO, lanes, kind, body(lane), annotations={"vectorize": 1} if kind == "serial" else None)
+
+    def following(t: Expr) -> Stmt:
+        return side_by_side(lambda lane: element(t, lane, lambda i: carried.step(i, [read(b, (lane,)) for b in state])))
+
+    length = outs[0].shape[axis]
+    first = serial_loop(
+        build.minimum(length, 1), lambda t: side_by_side(lambda lane: element(t, lane, carried.begin)), "first"
+    )
+    rest = serial_loop(build.sub(length, 1), lambda t: following(build.add(t, 1)), "t")
+    return seq(*[AllocBuffer(b) for b in state], first, rest)

@@ -1,0 +1,232 @@
+"""Search in sorted sequences (searchsorted, bucketize), and operators whose result size depends on the data.
+
+The latter (nonzero, unique, dynamic_strided_slice) have an unknown shape and run as builtins of the VM: name the shape with
+R.match_cast.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import Call, Var
+from ...ir.relation import dims, unequal_shapes
+from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.loop_nests import loops, read
+from ..common.table import attribute, row
+from ..common.type_rules import (
+    ZERO,
+    attr,
+    bool_attr,
+    fail,
+    int_attr,
+    like,
+    normal_axis,
+    same_dtype,
+    tensor_arg,
+)
+from ..manipulate.index import index_tensor
+
+FAMILY = "index"
+
+
+def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
+    """First place in the last axis of the sequence that is not before the value (or after it, with ``right``)."""
+    right = bool_attr(call, "right")
+    length, lead = sequence.shape[-1], sequence.ndim - 1
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        line, wanted = ins
+        low, high = build.const(0, "int64"), build.const(1, "int64")
+
+        def body(i: list[Var]) -> Stmt:
+            def state(which: Expr) -> Expr:
+                return read(outs[1], (which,))
+
+            value = read(wanted, i)
+            middle = build.floordiv(build.add(state(low), state(high)), 2)
+            here = read(line, (*i[:lead], middle))
+            first, second = (value, here) if right else (here, value)
+            before = build.lt(first, second)
+            if build.dtype_of(value).is_float:
+                nan = build.logical_and(build.eq(first, first), build.ne(second, second))
+                before = build.logical_or(before, nan)
+            if right:
+                before = build.logical_not(before)
+            return seq(
+                BufferStore(outs[1], ZERO, (low,)),
+                BufferStore(outs[1], length, (high,)),
+                While(
+                    build.lt(state(low), state(high)),
+                    IfThenElse(
+                        before,
+                        BufferStore(outs[1], build.add(middle, 1), (low,)),
+                        BufferStore(outs[1], middle, (high,)),
+                    ),
+                ),
+                BufferStore(outs[0], state(low), tuple(i)),
+            )
+
+        return loops(wanted.shape, body)
+
+    place = te.extern([values.shape, (2,)], [sequence, values], emit, "place", "int64")[0]
+    if not bool_attr(call, "out_int32"):
+        return place  # type: ignore[no-any-return]
+    return te.compute(values.shape, lambda *i: place[i].astype("int32"), "place_cast")  # type: ignore[no-any-return]
+
+
+def _result(call: Call, values: TensorType) -> TensorType:
+    bool_attr(call, "right")
+    return like(values, DataType("int32" if bool_attr(call, "out_int32") else "int64"))
+
+
+def _bucketize_type(call: Call) -> Type:
+    values, edges = tensor_arg(call, 0, "input_tensor"), tensor_arg(call, 1, "boundaries")
+    same_dtype(call, values, edges)
+    if edges.ndim not in (-1, 1):
+        raise fail(call, "E212", f"boundaries must have one axis, got {edges.ndim}", None, call.args[1])
+    return _result(call, values)
+
+
+def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, out_int32: bool = False) -> np.ndarray:
+    side: Any = "right" if right else "left"
+    made = np.empty(values.shape, np.int32 if out_int32 else np.int64)
+    if sequence.ndim == 1:
+        made[...] = np.searchsorted(sequence, values, side)
+    else:
+        for at in np.ndindex(*sequence.shape[:-1]):
+            made[at] = np.searchsorted(sequence[at], values[at], side)
+    return made
+
+
+bucketize = row(
+    "bucketize",
+    ("input_tensor", "boundaries", attribute("out_int32", False), attribute("right", False)),
+    _bucketize_type,
+    "For each value the number of rising boundaries below it (not above it, with right).",
+    family=FAMILY,
+    lower=lambda call, x, edges: _bisect(call, edges, x),
+    ref=lambda x, edges, out_int32=False, right=False: _search_ref(edges, x, right, out_int32),
+)
+
+
+def _search_type(call: Call) -> Type:
+    sequence, values = tensor_arg(call, 0, "sorted_sequence"), tensor_arg(call, 1, "values")
+    same_dtype(call, sequence, values)
+    if sequence.ndim == 0:
+        raise fail(call, "E212", "sorted_sequence must have an axis", None, call.args[0])
+    if sequence.ndim > 1:
+        lines, wanted = dims(sequence), dims(values)
+        if values.ndim not in (-1, sequence.ndim) or (
+            lines is not None and wanted is not None and unequal_shapes(lines[:-1], wanted[:-1])
+        ):
+            raise fail(call, "E213", "values must have the leading axes of sorted_sequence", None, call.args[1])
+    return _result(call, values)
+
+
+searchsorted = row(
+    "searchsorted",
+    ("sorted_sequence", "values", attribute("right", False), attribute("out_int32", False)),
+    _search_type,
+    "Where each value would be put into the sorted last axis: before equal elements, or after them with right.",
+    family=FAMILY,
+    lower=_bisect,
+    ref=_search_ref,
+)
+
+_RUN_TIME = "its size depends on the data: runs as a builtin of the VM"
+
+
+def _nonzero_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    return TensorType(None, DataType("int64"), 2, ty.vdevice)
+
+
+nonzero = row(
+    "nonzero",
+    ("x",),
+    _nonzero_type,
+    "Indices of the elements that are not 0, one row for each axis and one column for each element.",
+    family=FAMILY,
+    lower=_RUN_TIME,
+    ref=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)[: x.ndim],
+)
+
+
+def _unique_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    axes = None if attr(call, "axis") is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
+    bool_attr(call, "sorted", True)
+    values = TensorType(None, ty.dtype, 1 if axes is None else ty.ndim, ty.vdevice)
+    index = TensorType(None, DataType("int64"), 1, ty.vdevice)
+    extra = [bool_attr(call, n) for n in ("return_index", "return_inverse", "return_counts")]
+    return TupleType((values, *[index for wanted in extra if wanted])) if any(extra) else values
+
+
+def _unique_ref(
+    x: np.ndarray,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+) -> Any:
+    find: Any = np.unique
+    made = find(x, bool(return_index), bool(return_inverse), bool(return_counts), axis)
+    if not isinstance(made, tuple):
+        return made
+    return (made[0], *[part.reshape(-1).astype(np.int64) for part in made[1:]])
+
+
+unique = row(
+    "unique",
+    (
+        "x",
+        attribute("sorted", True),
+        attribute("return_index", False),
+        attribute("return_inverse", False),
+        attribute("return_counts", False),
+        attribute("axis", None),
+    ),
+    _unique_type,
+    "Different elements (or slices along an axis) in order, and where wanted their first index, the way back and how often.",
+    family=FAMILY,
+    lower=_RUN_TIME,
+    ref=_unique_ref,
+)
+
+
+def _dynamic_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    for n, name in enumerate(("begin", "end", "strides")):
+        bound = index_tensor(call, n + 1, name)
+        known = dims(bound)
+        if bound.ndim not in (-1, 1):
+            raise fail(call, "E212", f"{name} must have one axis, got {bound.ndim}", None, call.args[n + 1])
+        if known is not None and ty.ndim != -1 and not build.is_int(known[0], ty.ndim):
+            raise fail(
+                call, "E213", f"{name} must have one element for each of the {ty.ndim} axes", None, call.args[n + 1]
+            )
+    return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+
+
+def _dynamic_ref(x: np.ndarray, begin: np.ndarray, end: np.ndarray, strides: np.ndarray) -> np.ndarray:
+    bounds = [(int(b), int(e), int(s)) for b, e, s in zip(begin, end, strides)]
+    return x[tuple([slice(b, None if s < 0 and e < -n else e, s) for (b, e, s), n in zip(bounds, x.shape)])].copy()
+
+
+dynamic_strided_slice = row(
+    "dynamic_strided_slice",
+    ("x", "begin", "end", "strides"),
+    _dynamic_type,
+    "Part of a tensor: begin, end and stride of every axis in tensors, as in Python.",
+    family=FAMILY,
+    lower=_RUN_TIME,
+    ref=_dynamic_ref,
+)

@@ -1,0 +1,282 @@
+"""Programs that put the elements of lines in order: all of them by merging, the first few by insertion.
+
+Both are stable, and NaN counts as the largest value. Lines along another axis than the last are copied to contiguous memory, or
+walked side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ... import te
+from ...ir import build
+from ...ir.buffer import Buffer
+from ...ir.expr import IntImm, Var
+from ...ir.node import replace
+from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, IfThenElse, Stmt, While, seq
+from ...ir.types import Expr, prim_type
+from ..common.loop_nests import local_buffer, loops, read, reduced, serial_loop
+from ..common.type_rules import ZERO
+from .sort_keys import key_type, ordered_key
+
+MOST_INSERTED = 32
+"""Elements up to which the first of a line are kept in order by insertion."""
+RUN = 32
+"""Elements of the runs from which merging starts."""
+ONE = build.const(1, "int64")
+
+
+def before(first: Expr, second: Expr, descending: bool) -> Expr:
+    """Must the first value stand before the second (equal ones need not). No part of it is a branch."""
+    if not build.dtype_of(first).is_float:
+        return build.gt(first, second) if descending else build.lt(first, second)
+    a, b = (second, first) if descending else (first, second)
+    return build.select(build.eq(a, a), build.logical_not(build.le(b, a)), build.const(False))
+
+
+def _counter(name: str) -> Buffer:
+    return local_buffer(name, "int64", 1)
+
+
+def at_place(i: list[Var], axis: int, place: Expr) -> tuple[Expr, ...]:
+    """Indices of a place along an axis of the line that the other indices name."""
+    return (*i[:axis], place, *i[axis:])
+
+
+class Merging:
+    """The sort of one line: keys (see sort_keys.py) beside their indices, both twice, from one side to the other and back."""
+
+    def __init__(self, data: Buffer, length: Expr, descending: bool) -> None:
+        self.length, self.descending, self.kind = length, descending, key_type(data.dtype)
+        self.padded = build.mul(build.ceildiv(length, RUN), RUN)
+        self.keys = local_buffer("keys", self.kind, 2, self.padded)
+        self.places = local_buffer("places", "int64", 2, self.padded)
+        self.rank = local_buffer("rank", "int32", RUN)
+        self.width, self.side = _counter("width"), _counter("side")
+
+    def emit(self, load: Callable[[Expr], Expr], store: Callable[[Expr, Expr], Stmt]) -> Stmt:
+        """``load(n)`` is the element at a place of the line; ``store(m, n)`` says that the element at n comes m-th."""
+
+        def key(n: Expr) -> Stmt:
+            value = load(build.minimum(n, build.sub(self.length, 1)))
+            return BufferStore(self.keys, ordered_key(value, self.descending), (ONE, n))
+
+        begin = serial_loop(self.padded, key, "n")
+        if type(self.length) is IntImm and self.length.value <= RUN:
+            return self.single(begin, store)
+        span, side = read(self.width, (ZERO,)), read(self.side, (ZERO,))
+        runs = build.ceildiv(self.length, build.mul(span, 2))
+        return seq(
+            *[AllocBuffer(b) for b in (self.keys, self.places, self.width, self.side)],
+            begin,
+            serial_loop(build.ceildiv(self.length, RUN), self.run, "run"),
+            BufferStore(self.width, build.const(RUN, "int64"), (ZERO,)),
+            BufferStore(self.side, ZERO, (ZERO,)),
+            While(
+                build.lt(span, self.length),
+                seq(
+                    serial_loop(runs, self.merge, "k"),
+                    BufferStore(self.width, build.mul(span, 2), (ZERO,)),
+                    BufferStore(self.side, build.sub(ONE, side), (ZERO,)),
+                ),
+            ),
+            serial_loop(self.length, lambda m: store(m, read(self.places, (side, m))), "m"),
+        )
+
+    def single(self, begin: Stmt, store: Callable[[Expr, Expr], Stmt]) -> Stmt:
+        """A line that is one short run: no element moves more than once."""
+        return seq(
+            AllocBuffer(self.keys),
+            AllocBuffer(self.rank),
+            begin,
+            self.ranked(ZERO, self.length),
+            serial_loop(self.length, lambda n: store(build.cast(read(self.rank, (n,)), "int64"), n), "n"),
+        )
+
+    def ranked(self, start: Expr, count: Expr) -> Stmt:
+        """The place of an element of a short run is the number of those that come before it."""
+
+        def key(i: Expr) -> Expr:
+            return read(self.keys, (ONE, build.add(start, i)))
+
+        def first(i: Expr, j: Expr) -> Expr:
+            earlier = build.logical_and(
+                build.le(key(j), key(i)), build.logical_or(build.lt(key(j), key(i)), build.lt(j, i))
+            )
+            return build.select(earlier, build.const(1, "int32"), build.const(0, "int32"))
+
+        return reduced(self.rank, [count], first, start=0)
+
+    def run(self, k: Var) -> Stmt:
+        """Sort a short run."""
+        start, count = build.index_var("start"), build.index_var("count")
+
+        def put(i: Var) -> Stmt:
+            place = build.add(start, i)
+            to = (ZERO, build.add(start, build.cast(read(self.rank, (i,)), "int64")))
+            return seq(
+                BufferStore(self.keys, read(self.keys, (ONE, place)), to),
+                BufferStore(self.places, place, to),
+            )
+
+        return seq(
+            AllocBuffer(self.rank),
+            Bind(start, build.mul(k, RUN)),
+            Bind(count, build.minimum(build.sub(self.length, start), RUN)),
+            self.ranked(start, count),
+            serial_loop(count, put, "i"),
+        )
+
+    def merge(self, k: Var) -> Stmt:
+        """Two neighbouring runs into one, from both ends at once: two chains of steps, neither of which branches."""
+        start, middle, end, source = [build.index_var(n) for n in ("start", "middle", "end", "source")]
+        span = read(self.width, (ZERO,))
+        low = [_counter(n) for n in ("left", "right")]
+        high = [_counter(n) for n in ("left_end", "right_end")]
+        total = build.sub(end, start)
+
+        def both(n: Var) -> Stmt:
+            return seq(self.up(low, n, source, start, middle, end), self.down(high, n, source, start, middle, end))
+
+        def rest(n: Var) -> Stmt:
+            return self.up(low, build.floordiv(total, 2), source, start, middle, end)
+
+        first = (start, middle, build.sub(middle, 1), build.sub(end, 1))
+        return seq(
+            *[AllocBuffer(b) for b in (*low, *high)],
+            Bind(source, read(self.side, (ZERO,))),
+            Bind(start, build.mul(build.mul(k, span), 2)),
+            Bind(middle, build.minimum(build.add(start, span), self.length)),
+            Bind(end, build.minimum(build.add(middle, span), self.length)),
+            *[BufferStore(b, value, (ZERO,)) for b, value in zip((*low, *high), first)],
+            serial_loop(build.floordiv(total, 2), both, "p"),
+            serial_loop(build.floormod(total, 2), rest, "odd"),
+        )
+
+    def up(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
+        """The n-th element from the front."""
+
+        def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
+            ahead = _both(_flag(build.lt(r, end)), _flag(build.lt(b, a)))
+            return _either(_flag(build.ge(l, middle)), ahead)
+
+        def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
+            return build.minimum(l, build.sub(middle, 1)), build.minimum(r, build.sub(end, 1))
+
+        return self.step(counters, inside, source, build.add(start, n), 1, right)
+
+    def down(self, counters: list[Buffer], n: Expr, source: Expr, start: Expr, middle: Expr, end: Expr) -> Stmt:
+        """The n-th element from the back: of equal ones the right."""
+
+        def right(l: Expr, r: Expr, a: Expr, b: Expr) -> Expr:
+            not_before = build.sub(1, _flag(build.lt(b, a)))
+            return _both(_flag(build.ge(r, middle)), _either(_flag(build.lt(l, start)), not_before))
+
+        def inside(l: Expr, r: Expr) -> tuple[Expr, Expr]:
+            return build.maximum(l, start), build.minimum(build.maximum(r, middle), build.sub(end, 1))
+
+        return self.step(counters, inside, source, build.sub(build.sub(end, 1), n), -1, right)
+
+    def step(
+        self, counters: list[Buffer], inside: Callable[[Expr, Expr], tuple[Expr, Expr]], source: Expr, to: Expr, by: int,
+        right: Callable[[Expr, Expr, Expr, Expr], Expr],
+    ) -> Stmt:  # fmt: skip
+        """Move one element; ``right(left place, right place, left key, right key)`` is one where it is the right one. All of it is
+        arithmetic: a branch would be guessed wrong every other time."""
+        l, r, left, right_, moved, taken = [build.index_var(n) for n in ("l", "r", "left", "right", "moved", "taken")]
+        a, b = [Var(n, prim_type(self.kind)) for n in ("a", "b")]
+        target = (build.sub(ONE, source), to)
+        return seq(
+            *[Bind(var, read(c, (ZERO,))) for var, c in zip((l, r), counters)],
+            *[Bind(var, value) for var, value in zip((left, right_), inside(l, r))],
+            Bind(a, read(self.keys, (source, left))),
+            Bind(b, read(self.keys, (source, right_))),
+            Bind(moved, build.cast(right(l, r, a, b), "int64")),
+            Bind(taken, build.add(left, build.mul(moved, build.sub(right_, left)))),
+            BufferStore(self.keys, read(self.keys, (source, taken)), target),
+            BufferStore(self.places, read(self.places, (source, taken)), target),
+            BufferStore(counters[0], build.add(l, build.mul(build.sub(ONE, moved), by)), (ZERO,)),
+            BufferStore(counters[1], build.add(r, build.mul(moved, by)), (ZERO,)),
+        )
+
+
+def _flag(condition: Expr) -> Expr:
+    return build.cast(condition, "int32")
+
+
+def _both(a: Expr, b: Expr) -> Expr:
+    return build.intrinsic("bitwise_and", a, b)
+
+
+def _either(a: Expr, b: Expr) -> Expr:
+    return build.intrinsic("bitwise_or", a, b)
+
+
+def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """Indices of the elements in sorted order: short runs by counting, then merged."""
+    length = x.shape[axis]
+    rest = [d for a, d in enumerate(x.shape) if a != axis]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        def line(i: list[Var]) -> Stmt:
+            return Merging(ins[0], length, descending).emit(
+                lambda n: read(ins[0], at_place(i, axis, n)), lambda m, n: BufferStore(outs[0], n, at_place(i, axis, m))
+            )
+
+        return over_lines(rest, line)
+
+    return te.extern(x.shape, [x], emit, "order", "int64")  # type: ignore[no-any-return]
+
+
+def over_lines(shape: Sequence[Expr], line: Callable[[list[Var]], Stmt]) -> Stmt:
+    """Loops over lines, of which threads share the outermost; what is done inside one line stays in order."""
+    nest = loops(shape, line)
+    return replace(nest, kind="parallel") if shape and type(nest) is For else nest
+
+
+def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple[te.Tensor, te.Tensor]:
+    """The first ``count`` (at least one) elements of each line in sorted order, and their indices: each element that belongs among
+    those kept so far is inserted there."""
+    length = x.shape[axis]
+    rest = [d for a, d in enumerate(x.shape) if a != axis]
+    shape = [count if a == axis else d for a, d in enumerate(x.shape)]
+
+    def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        data, (kept, order) = ins[0], outs
+
+        def element(i: list[Var], n: Var) -> Stmt:
+            value, place = Var("value", prim_type(data.dtype)), _counter("place")
+            p = read(place, (ZERO,))
+
+            def at(which: Expr) -> tuple[Expr, ...]:
+                return at_place(i, axis, which)
+
+            def put(buffer: Buffer, what: Expr, where: Expr) -> Stmt:
+                return BufferStore(buffer, what, at(where))
+
+            def earlier(which: Expr) -> Expr:
+                return before(value, read(kept, at(which)), descending)
+
+            previous = build.sub(p, 1)
+            move = seq(
+                put(kept, read(kept, at(previous)), p), put(order, read(order, at(previous)), p),
+                BufferStore(place, previous, (ZERO,)),
+            )  # fmt: skip
+            there = build.if_then_else(build.gt(p, ZERO), earlier(build.maximum(previous, ZERO)), build.const(False))
+            insert = seq(
+                AllocBuffer(place),
+                BufferStore(place, build.minimum(n, build.sub(count, 1)), (ZERO,)),
+                While(there, move),
+                put(kept, value, p),
+                put(order, n, p),
+            )
+            last = build.sub(count, 1)
+            belongs = build.if_then_else(build.lt(n, count), build.const(True), earlier(last))
+            return seq(Bind(value, read(data, at(n))), IfThenElse(belongs, insert))
+
+        if axis == len(x.shape) - 1:
+            return over_lines(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n"))
+        return serial_loop(length, lambda n: loops(rest, lambda i: element(i, n)), "n")
+
+    made: tuple[te.Tensor, te.Tensor] = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])
+    return made

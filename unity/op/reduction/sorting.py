@@ -1,0 +1,151 @@
+"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value. The programs are those of `sort_loops.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call, IntImm
+from ...ir.relation import dims, tensor_type
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.table import attribute, row
+from ..common.type_rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from .selection import first_sorted
+from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
+
+FAMILY = "index"
+
+
+def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
+    return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)  # type: ignore[no-any-return]
+
+
+def axis_of(call: Call, ndim: int) -> int:
+    return normal_axis(call, int_attr(call, "axis", -1), ndim)
+
+
+def _sort_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    bool_attr(call, "descending")
+    axis_of(call, ty.ndim)
+    return ty
+
+
+def _argsort_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    _sort_type(call)
+    return like(ty, dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32"))
+
+
+def _sort(call: Call, x: te.Tensor) -> te.Tensor:
+    axis = axis_of(call, x.ndim)
+    return gathered(x, order_along(x, axis, bool_attr(call, "descending")), axis, x.shape, "sort")
+
+
+def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
+    order = order_along(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
+    dtype = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")  # type: ignore[no-any-return]
+
+
+def _argsort_ref(x: np.ndarray, axis: int = -1, descending: bool = False, dtype: str = "int32") -> np.ndarray:
+    order = np.argsort(x, axis=axis, kind="stable")
+    if descending:
+        order = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    return np.asarray(order.astype(dtype))
+
+
+def _sort_ref(x: np.ndarray, axis: int = -1, descending: bool = False) -> np.ndarray:
+    return np.take_along_axis(x, _argsort_ref(x, axis, descending, "int64"), axis)
+
+
+sort = row(
+    "sort",
+    ("data", attribute("axis", -1), attribute("descending", False)),
+    _sort_type,
+    "Elements along an axis in order, NaN largest.",
+    family=FAMILY,
+    lower=_sort,
+    ref=_sort_ref,
+)
+argsort = row(
+    "argsort",
+    ("data", attribute("axis", -1), attribute("descending", False), attribute("dtype", "int32")),
+    _argsort_type,
+    "Indices that sort along an axis; equal elements keep their order.",
+    family=FAMILY,
+    lower=_argsort,
+    ref=_argsort_ref,
+)
+
+
+def _kept(count: int, extent: Expr) -> Expr:
+    """Elements that are left of an axis: ``count``, or all of a symbolic axis that turns out to be shorter."""
+    wanted = build.const(count, "int64")
+    return wanted if type(extent) is IntImm else build.minimum(wanted, extent)
+
+
+def _topk_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0, "data")
+    axis, count = axis_of(call, ty.ndim), int_attr(call, "k", 1)
+    known = dims(ty)
+    if known is not None and type(known[axis]) is IntImm and not 0 <= count <= known[axis].value:  # type: ignore[attr-defined]
+        raise fail(call, "E214", f"k is {count}, axis {axis} has {known[axis]} elements")
+    if count < 0:
+        raise fail(call, "E214", f"k must not be negative, got {count}")
+    if attr(call, "ret_type", "both") not in ("both", "values", "indices"):
+        raise fail(call, "E214", f"ret_type must be both, values or indices, got {call.attrs['ret_type']!r}")
+    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    values = (
+        TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
+        if known is None
+        else tensor_type([_kept(count, d) if a == axis else d for a, d in enumerate(known)], ty.dtype)
+    )
+    chosen = {"values": values, "indices": like(values, kind), "both": TupleType((values, like(values, kind)))}
+    return chosen[attr(call, "ret_type", "both")]
+
+
+def _topk(call: Call, x: te.Tensor) -> Any:
+    axis, count = axis_of(call, x.ndim), int_attr(call, "k", 1)
+    largest = bool_attr(call, "largest", True)
+    shape = [_kept(count, d) if a == axis else d for a, d in enumerate(x.shape)]
+    kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
+    length = x.shape[axis]
+    most = type(length) is IntImm and length.value <= min(RUN, 2 * count)  # of a line that counting sorts at once
+    if 0 < count <= MOST_INSERTED and not most:
+        values, order = first_along(x, axis, largest, shape[axis])
+    else:
+        order = first_sorted(x, axis, largest, shape[axis]) if count and not most else order_along(x, axis, largest)
+        values = gathered(x, order, axis, shape, "topk")
+    indices = te.compute(shape, lambda *i: order[i].astype(kind), "topk_indices")
+    return {"values": values, "indices": indices, "both": (values, indices)}[attr(call, "ret_type", "both")]
+
+
+def _topk_ref(
+    x: np.ndarray, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+) -> Any:
+    order = np.take(_argsort_ref(x, axis, largest, "int64"), range(min(k, x.shape[axis])), axis)
+    values, indices = np.take_along_axis(x, order, axis), order.astype(dtype)
+    return {"values": values, "indices": indices, "both": (values, indices)}[ret_type]
+
+
+topk = row(
+    "topk",
+    (
+        "data",
+        attribute("k", 1),
+        attribute("axis", -1),
+        attribute("ret_type", "both"),
+        attribute("largest", True),
+        attribute("dtype", "int32"),
+    ),
+    _topk_type,
+    "The k largest (or smallest) elements along an axis (all of a symbolic axis with fewer), in order, and their indices.",
+    family=FAMILY,
+    lower=_topk,
+    ref=_topk_ref,
+)

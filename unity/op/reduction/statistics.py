@@ -1,0 +1,168 @@
+"""Reductions beyond sums and extremes: any, all, logsumexp, median. Axes as in reduce.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import te
+from ...ffi.dtype import DataType
+from ...ir import build
+from ...ir.expr import Call
+from ...ir.relation import dims
+from ...ir.types import TupleType, Type
+from ..common.lowering import cast_tensor, result_dtype, short_name
+from ..common.table import Operator, attribute, row
+from ..common.type_rules import axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
+from ..elementwise.unary import in_float32
+from ..manipulate.manipulate import unravel
+from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type
+from .selection import median_place
+
+FAMILY = "reduce"
+_AXES = ("x", attribute("axis", None), attribute("keepdims", False))
+
+
+def _truth_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    return reduced_type(call, ty, DataType("bool"), axes_attr(call, "axis", ty.ndim))
+
+
+def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
+    """The greatest or least of numbers, which are reduced in vectors."""
+
+    def lower(call: Call, x: te.Tensor) -> te.Tensor:
+        axes, _ = reduce_axes(call, x)
+
+        def holds(value: te.Value, _: list[Any]) -> te.Value:
+            return (value if value.dtype.is_bool else value != te.const(0, value.dtype)).astype("uint8")
+
+        found = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, holds, "truth")
+        return te.compute(found.shape, lambda *i: found[i] != te.const(0, "uint8"), short_name(call))  # type: ignore[no-any-return]
+
+    def meaning(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
+        return np.asarray(ref(x, axis=numpy_axis(axis), keepdims=bool(keepdims)))
+
+    return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning)
+
+
+any_ = _truth("any", te.max, np.any, "Is any element over axes not 0.")
+all_ = _truth("all", te.min, np.all, "Are all elements over axes not 0.")
+
+
+def _floats(call: Call) -> Type:
+    ty = float_tensor(call, 0)
+    return reduced_type(call, ty, ty.dtype, axes_attr(call, "axis", ty.ndim))
+
+
+def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
+    axes, shape = reduce_axes(call, x)
+    high = reduce_tensor(x, axes, True, te.max, lambda v, _: accumulate(v), "maximum")
+
+    def finite(*i: te.Value) -> te.Value:
+        return te.select(te.isinf(high[i]), te.const(0, high.dtype), high[i])
+
+    shift = te.compute(shape, finite, "shift")
+    keep = bool_attr(call, "keepdims")
+
+    def away(value: te.Value, index: list[Any]) -> te.Value:
+        return te.exp(accumulate(value) - shift[[0 if a in axes else v for a, v in enumerate(index)]])
+
+    total = reduce_tensor(x, axes, True, te.sum, away, "exponent_sum")
+    out = shape if keep else [d for a, d in enumerate(x.shape) if a not in axes]
+
+    def body(*i: te.Value) -> te.Value:
+        rest = list(i)
+        at = list(i) if keep else [0 if a in axes else rest.pop(0) for a in range(x.ndim)]
+        return te.log(total[at]) + shift[at]  # type: ignore[no-any-return]
+
+    return cast_tensor(te.compute(out, body, "logsumexp"), result_dtype(call), "logsumexp_cast")
+
+
+def _logsumexp_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
+    wide = x.astype(np.float64)
+    high = np.max(wide, axis=numpy_axis(axis), keepdims=True, initial=-np.inf)
+    high = np.where(np.isinf(high), 0.0, high)
+    made = np.log(np.sum(np.exp(wide - high), axis=numpy_axis(axis), keepdims=True)) + high
+    return (made if keepdims else np.squeeze(made, tuple(range(x.ndim)) if axis is None else numpy_axis(axis))).astype(  # type: ignore[no-any-return]
+        x.dtype
+    )
+
+
+logsumexp = row(
+    "logsumexp",
+    _AXES,
+    _floats,
+    "Logarithm of the sum of exponentials over axes, without overflow.",
+    family=FAMILY,
+    lower=_logsumexp,
+    ref=in_float32(_logsumexp_ref),
+)
+
+
+def _median_type(call: Call) -> Type:
+    ty = tensor_arg(call, 0)
+    axes = axes_attr(call, "axis", ty.ndim)
+    if ty.dtype is not None and ty.dtype.is_bool:
+        raise fail(call, "E211", "bool tensors have no median", 'cast first: R.astype(x, "int32")', call.args[0])
+    known = dims(ty)
+    if known is not None and any([build.is_int(d, 0) for a, d in enumerate(known) if axes is None or a in axes]):
+        raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
+    values = reduced_type(call, ty, ty.dtype, axes)
+    if axes is None or len(axes) != 1:
+        return values
+    return TupleType((values, reduced_type(call, ty, DataType("int64"), axes)))
+
+
+def _median(call: Call, x: te.Tensor) -> Any:
+    axes, kept = reduce_axes(call, x)
+    keep = bool_attr(call, "keepdims")
+    rest = [a for a in range(x.ndim) if a not in axes]
+    inner = [x.shape[a] for a in axes]
+    size = product(inner)
+
+    def lined(*i: te.Value) -> te.Value:
+        at: dict[int, Any] = {**dict(zip(rest, i)), **dict(zip(axes, unravel(i[-1], inner)))}
+        return x[[at[a] for a in range(x.ndim)]]
+
+    lines = te.compute([*[x.shape[a] for a in rest], size], lined, "lines")
+    places = median_place(lines)
+
+    def place(*i: te.Value) -> te.Value:
+        return places[[v for a, v in enumerate(i) if a not in axes] if keep else i]
+
+    def value(*i: te.Value) -> te.Value:
+        head = [v for a, v in enumerate(i) if a not in axes] if keep else list(i)
+        return lines[[*head, places[head]]]  # type: ignore[no-any-return]
+
+    shape = kept if keep else [x.shape[a] for a in rest]
+    values = te.compute(shape, value, "median")
+    if not isinstance(call.ty, TupleType):
+        return values
+    return values, te.compute(shape, place, "median_index")
+
+
+def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
+    axes = tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in np.atleast_1d(axis)])
+    lines = np.moveaxis(x, axes, tuple(range(-len(axes), 0)))
+    lines = lines.reshape(*lines.shape[: x.ndim - len(axes)], -1)
+    order = np.argsort(lines, axis=-1, kind="stable")
+    middle = np.take(order, (lines.shape[-1] - 1) // 2, -1)
+    index = np.where(np.isnan(lines.astype(np.float64)).any(-1), order[..., -1], middle)
+    values = np.take_along_axis(lines, index[..., None], -1)[..., 0]
+    if keepdims:
+        shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+        values, index = values.reshape(shape), index.reshape(shape)
+    return (values, index) if axis is not None and len(axes) == 1 else values
+
+
+median = row(
+    "median",
+    _AXES,
+    _median_type,
+    "The lower of the middle values over axes, and its index where it is one axis; NaN if any is NaN (the last of them).",
+    family=FAMILY,
+    lower=_median,
+    ref=_median_ref,
+)
