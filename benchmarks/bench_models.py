@@ -100,9 +100,9 @@ def measure(name: str, threads: int) -> dict[str, float]:
     import torch  # noqa: PLC0415
 
     import unity  # noqa: PLC0415
-    from unity.frontend import exported  # noqa: PLC0415
-    from unity.frontend.capture import trace  # noqa: PLC0415
-    from unity.frontend.translate import report  # noqa: PLC0415
+    from unity.frontend.torch import exported_program as exported  # noqa: PLC0415
+    from unity.frontend.torch.capture import trace  # noqa: PLC0415
+    from unity.frontend.torch.context import report  # noqa: PLC0415
     from unity.vm import build  # noqa: PLC0415
 
     torch.manual_seed(0)
@@ -171,7 +171,7 @@ def whole(name: str, way: str, threads: int) -> dict[str, float]:
     import torch  # noqa: PLC0415
 
     import unity  # noqa: PLC0415
-    from unity.frontend.capture import trace  # noqa: PLC0415
+    from unity.frontend.torch.capture import trace  # noqa: PLC0415
 
     torch.manual_seed(0)
     torch.set_num_threads(threads)

@@ -20,7 +20,7 @@ import vm_doubles as d
 import unity
 from unity.support.errors import MissingExtraError
 from unity.support.optional import require
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 
 def best(function: Callable[[], object], calls: int = 20000, repeats: int = 7) -> float:

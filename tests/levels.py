@@ -13,8 +13,8 @@ import pytest
 
 from unity.ffi.processor import Processor, host_processor
 from unity.target.target import Target
-from unity.vm.executable import Executable
-from unity.vm.machine import VirtualMachine
+from unity.vm.executable.executable import Executable
+from unity.vm.virtual_machine import VirtualMachine
 
 HOST = "this-machine"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", HOST)

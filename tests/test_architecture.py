@@ -193,11 +193,11 @@ def compiler_files_reached(start: tuple[str, ...]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("module", ["executable", "machine"])
+@pytest.mark.parametrize("module", ["executable.executable", "virtual_machine"])
 def test_running_a_saved_program_needs_no_compiler(module: str) -> None:
-    start = ("unity", "vm", module)
+    start = ("unity", "vm", *module.split("."))
     if not is_module(start):
-        pytest.fail(f"unity/vm/{module}.py is gone: name the module that loads and runs saved programs here")
+        pytest.fail(f"unity/vm/{module} is gone: name the module that loads and runs saved programs here")
     assert not compiler_files_reached(start)
 
 

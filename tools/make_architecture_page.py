@@ -19,8 +19,8 @@ from unity.transform.all_passes import PASSES
 from unity.transform.infra.passes import Instrument, Pass, PassContext, Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE
-from unity.vm.bytecode import program_text
 from unity.vm.compiler.module import compile_module
+from unity.vm.executable.bytecode import program_text
 
 HEAD = Path(__file__).resolve().parent / "architecture_head.md"
 TARGET = "llvm -mcpu=x86-64-v3"

@@ -1,11 +1,11 @@
-"""The tables of ``docs/language.md``, from ``unity/script/spelling.py``; the text around them is written by hand."""
+"""The tables of ``docs/language.md``, from ``unity/script/spelling/spelling.py``; the text around them is written by hand."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from unity.script.spelling import (
+from unity.script.spelling.spelling import (
     AXES,
     AXIS_CANONICAL,
     DTYPE_ALIASES,

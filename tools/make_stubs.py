@@ -20,7 +20,7 @@ from unity.ir import OPS  # noqa: E402
 from unity.ir.intrinsic import INTRINSICS, Intrinsic  # noqa: E402
 from unity.ir.op import REQUIRED, OpInfo, Param  # noqa: E402
 from unity.script import ir, relax, tir  # noqa: E402
-from unity.script.spelling import DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, NODE_FORMS, RENAMED  # noqa: E402
+from unity.script.spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, NODE_FORMS, RENAMED  # noqa: E402
 
 PARTS = ROOT / "tools" / "stub_parts"
 OUT = ROOT / "unity" / "script"

@@ -21,7 +21,12 @@ from .ffi.registry import (
 )
 from .ffi.tensor import Tensor as Tensor, tensor as tensor
 from .frontend.compile import compile as compile
-from .frontend.numerics.precision import Calibration as Calibration, calibrate as calibrate, quantize as quantize
+from .frontend.precision.precision import (
+    Calibration as Calibration,
+    calibrate as calibrate,
+    quantize as quantize,
+)
+from .frontend.torch.runtime.model import load_model as load_model
 from .ir.module import IRModule as IRModule
 from .op.building.block_builder import BlockBuilder as BlockBuilder
 from .support.errors import UnityError as UnityError
@@ -30,9 +35,8 @@ from .target.target import Target as Target
 from .transform.schedule import Schedule as Schedule
 from .vm.build import build as build
 from .vm.choices import explain_choices as explain_choices
-from .vm.executable import Executable as Executable, load as load
-from .vm.machine import VirtualMachine as VirtualMachine
-from .vm.torch_model.model import load_model as load_model
+from .vm.executable.executable import Executable as Executable, load as load
+from .vm.virtual_machine import VirtualMachine as VirtualMachine
 
 __version__: str
 

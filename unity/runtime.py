@@ -8,7 +8,7 @@ from .ffi.dtype import DataType
 from .ffi.pool import num_threads
 from .ffi.tensor import Tensor
 from .ffi.tvm_names import ShapeTuple, array, empty, from_dlpack, tensor
-from .vm.executable import Executable, load
+from .vm.executable.executable import Executable, load
 
 NDArray = Tensor
 load_module = load

@@ -13,7 +13,7 @@ from unity.ir.types import TupleType
 from unity.script import parse
 from unity.support.errors import ScriptError
 from unity.vm.build import compile
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 CONTEXTS = """
 @I.ir_module

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import unity
-from unity.frontend.numerics.accuracy import compare
+from unity.frontend.precision.accuracy import compare
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import UnityError

@@ -5,7 +5,7 @@ import pytest
 
 import unity
 from unity.ffi.library import KERNELS, PREFIX, packed_name
-from unity.frontend import choose
+from unity.frontend.choose import choose
 from unity.script import parse
 from unity.support.errors import FrontendError, VMError
 

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
-from unity.frontend.capture.grad_modes import without_grad_modes  # noqa: E402
+from unity.frontend.torch.capture.grad_modes import without_grad_modes  # noqa: E402
 
 
 class Rotary(torch.nn.Module):

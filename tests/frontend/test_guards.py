@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
-from unity.frontend.capture.guards import guard_conditions  # noqa: E402
-from unity.frontend.translate.report import FallbackWarning  # noqa: E402
+from unity.frontend.torch.capture.guards import guard_conditions  # noqa: E402
+from unity.frontend.torch.context.report import FallbackWarning  # noqa: E402
 from unity.ir.expr import Var  # noqa: E402
 from unity.ir.types import Expr, prim_type  # noqa: E402
 from unity.support.errors import VMError  # noqa: E402

@@ -18,7 +18,7 @@ from torch_models import same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import from_exported_program, from_fx, unity_backend  # noqa: E402
-from unity.frontend.capture.trace import export  # noqa: E402
+from unity.frontend.torch.capture.trace import export  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {

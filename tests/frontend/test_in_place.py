@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
-from unity.frontend.capture.trace import functional  # noqa: E402
-from unity.frontend.capture.written_views import without_writes  # noqa: E402
+from unity.frontend.torch.capture.trace import functional  # noqa: E402
+from unity.frontend.torch.capture.written_views import without_writes  # noqa: E402
 
 
 class Model(torch.nn.Module):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.numerics.accuracy import compare
+from unity.frontend.precision.accuracy import compare
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.transform.relax.precision.quantization_ranges import Grid

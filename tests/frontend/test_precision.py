@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.numerics.accuracy import compare
-from unity.frontend.numerics.precision import reduction_of
+from unity.frontend.precision.accuracy import compare
+from unity.frontend.precision.precision import reduction_of
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import FrontendError, UnityError

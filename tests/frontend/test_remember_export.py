@@ -12,8 +12,8 @@ import time
 import pytest
 
 import unity
-from unity.frontend.capture import remember
-from unity.frontend.capture.model_key import Unkeyable, model_key
+from unity.frontend.torch import remember_export as remember
+from unity.frontend.torch.capture.model_key import Unkeyable, model_key
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch_models import same  # noqa: E402
 
 from unity.frontend import FallbackWarning, unity_backend  # noqa: E402
-from unity.frontend.dynamo import compile_graph  # noqa: E402
+from unity.frontend.torch.dynamo import compile_graph  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

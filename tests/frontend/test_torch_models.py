@@ -17,7 +17,7 @@ from torch_models import CNN, MLP, Encoder, same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import detach_params, from_exported_program, from_fx, unity_backend  # noqa: E402
-from unity.frontend.capture.trace import functional  # noqa: E402
+from unity.frontend.torch.capture.trace import functional  # noqa: E402
 from unity.ir.expr import Constant  # noqa: E402
 from unity.ir.structural import structural_equal  # noqa: E402
 from unity.ir.verifier.verifier import verify  # noqa: E402

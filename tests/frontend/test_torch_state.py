@@ -15,8 +15,8 @@ from torch_models import same  # noqa: E402
 
 import unity  # noqa: E402
 from unity.frontend import from_exported_program  # noqa: E402
+from unity.frontend.torch.runtime.structures import put_together, take_apart  # noqa: E402
 from unity.ir.verifier.verifier import verify  # noqa: E402
-from unity.vm.torch_model.structures import put_together, take_apart  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 

@@ -8,7 +8,7 @@ from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import UnityError
 from unity.vm.build import compile
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 X = np.array([[3, 0, 1], [0, 0, 3]], "float32")
 

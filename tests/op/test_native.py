@@ -7,7 +7,7 @@ from test_against_numpy import as_numpy, build, tolerance
 
 from unity.ir.op import OPS
 from unity.vm.build import compile
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 CHOSEN = [c for k, c in enumerate(CASES) if sum(d[0] == c[0] for d in CASES[:k]) < 2]
 

@@ -18,8 +18,8 @@ import pytest
 
 from unity.ir import first_difference
 from unity.script import parse, script
-from unity.script.read_text import _parser
-from unity.script.spelling import INFIX
+from unity.script.parser.read_text import _parser
+from unity.script.spelling.spelling import INFIX
 from unity.support.errors import ScriptError
 
 Symbol = tuple[bool, str]

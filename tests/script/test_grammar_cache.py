@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from unity.ffi.object_cache import cache_folder
-from unity.script import read_text
+from unity.script.parser import read_text
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from unity.support.errors import VerifyError
 from unity.target.cpu import codegen
 from unity.transform.schedule import Schedule
 from unity.transform.schedule.core.tensor_intrin import TensorIntrin
-from unity.vm import machine
-from unity.vm.executable import Executable
+from unity.vm import virtual_machine as machine
+from unity.vm.executable.executable import Executable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 

@@ -25,7 +25,7 @@ from unity.target.cpu.codegen import build_kernels
 from unity.target.target import Target
 from unity.transform.tir.pipeline import lower_prim_funcs
 from unity.vm.build import compile
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "this machine"]
 SIZE, LANES = 64, 8

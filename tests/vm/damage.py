@@ -24,7 +24,7 @@ import numpy as np
 
 import unity
 from unity.support.errors import UnityError
-from unity.vm import artifact
+from unity.vm.executable import artifact
 
 STRANGE = [None, True, False, 0, 1, -1, 2, 3, 7, 64, 2**31, 2**63 - 1, -(2**63), 2**64, 10**30, 0.5, float("nan"), "", "x", "main",
            "float32", "float64", "int64", "handle", "kernel", "packed", "builtin", "os:system", "builtins:eval", "torch.ops.aten.relu.default",

@@ -12,9 +12,9 @@ from vm_doubles import *  # noqa: F403
 import unity
 from unity.script import parse
 from unity.support.errors import ArtifactError, VMError
-from unity.vm import artifact
-from unity.vm.machine import VirtualMachine
+from unity.vm.executable import artifact
 from unity.vm.native.run import add_driver
+from unity.vm.virtual_machine import VirtualMachine
 
 
 def f32(*shape, seed=0):
@@ -70,7 +70,7 @@ for mode in ("native", "bytecode"):
     else:
         raise SystemExit("no error")
 foreign = [m for m in sys.modules if m.split(".")[0] in ("lark", "torch") or m.startswith(
-    ("unity.ir", "unity.script", "unity.target", "unity.transform", "unity.op", "unity.te", "unity.arith", "unity.vm.compiler.module", "unity.vm.calls"))]
+    ("unity.ir", "unity.script", "unity.target", "unity.transform", "unity.op", "unity.te", "unity.arith", "unity.vm.compiler.module", "unity.vm.compiler.calls"))]
 assert not foreign, foreign
 """
     done = subprocess.run(

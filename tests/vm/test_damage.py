@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import unity
+from unity.frontend.torch.runtime.operators import register_torch_operator
 from unity.script import parse
 from unity.support.errors import ArtifactError, UnityError
-from unity.vm import artifact
-from unity.vm.torch_model.operators import register_torch_operator
+from unity.vm.executable import artifact
 
 COUNT = int(os.environ.get("UNITY_DAMAGE", "40"))
 """Edits of each file: ``UNITY_DAMAGE=600 pytest tests/vm/test_damage.py`` is the long run by hand."""

@@ -9,10 +9,10 @@ import unity
 from unity.ffi.dtype import DataType, dtype_names
 from unity.ir.interpret import run
 from unity.script import parse
-from unity.script.spelling import DTYPES
+from unity.script.spelling.spelling import DTYPES
 from unity.support.errors import UnityError
 from unity.vm.build import compile
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 FLOAT8 = [name for name in dtype_names() if name.startswith("float8")]
 ODD = [*[name for name in DTYPES if name not in dtype_names()], "void", "handle", "float32x4", "int8x2", "int4x8"]

@@ -11,7 +11,7 @@ from unity.ir.build import add, gt, mul, sub
 from unity.ir.relation import tensor_type as tt
 from unity.ir.types import ShapeType
 from unity.support.errors import VMError
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 MODES = ["bytecode", "native"]
 

@@ -14,7 +14,7 @@ from unity.ir.build import floordiv, mul
 from unity.ir.types import ShapeType
 from unity.script import parse
 from unity.support.errors import UnityError, VMError
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 MODES = ["bytecode", "native"]
 

@@ -74,7 +74,7 @@ def test_what_the_function_allocates_is_computed_in_place(executable):
     assert not plan.single and plan.direct == (0, 1, None)  # the third result is the input
     fn = plan.program.functions["main"]
     assert [name for name, _ in fn.params] == ["x", "out[0]", "out[1]"]
-    assert "new_tensor" not in unity.vm.bytecode.function_text(fn, plan.program)
+    assert "new_tensor" not in unity.vm.executable.bytecode.function_text(fn, plan.program)
     assert with_outputs(executable.program, "single").direct == (0,)
     assert with_outputs(executable.program, "same").direct == (None,)
     assert executable.program.functions["main"].params[1:] == ()  # plain calls are as they were

@@ -15,7 +15,7 @@ from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE
 from unity.vm import build
-from unity.vm.executable import load
+from unity.vm.executable.executable import load
 
 CONVOLUTION = """
 @I.ir_module

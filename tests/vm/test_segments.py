@@ -8,7 +8,7 @@ import pytest
 import unity
 from unity.script import parse
 from unity.support.errors import VMError
-from unity.vm import bytecode as bc
+from unity.vm.executable import bytecode as bc
 from unity.vm.native import body
 from unity.vm.native.driver import driver_ir
 from unity.vm.native.segments import cut_places

@@ -30,7 +30,7 @@ from unity.ir.module import module
 from unity.ir.relation import tensor_type
 from unity.ir.types import OBJECT, FuncType, TupleType, prim_type
 from unity.vm.compiler.module import compile_module
-from unity.vm.executable import Executable
+from unity.vm.executable.executable import Executable
 
 I64 = prim_type("int64")
 RELU = """

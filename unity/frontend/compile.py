@@ -18,14 +18,14 @@ from ..transform.infra.passes import Pipeline
 from ..vm import build
 from ..vm.build import Passes
 from ..vm.choices import Choices
-from ..vm.executable import Executable
+from ..vm.executable.executable import Executable
 
-compile_model = late_function("unity.frontend.compiled_model", "compile_model")
-compile_reduced = late_function("unity.frontend.numerics.reduced", "compile_reduced")
-choose_measured = late_function("unity.frontend.choose", "choose_measured")
-analytic_choices = late_function("unity.frontend.choose", "analytic_choices")
-require_choose = late_function("unity.frontend.choose", "require_choose")
-reduction_of = late_function("unity.frontend.numerics.precision", "reduction_of")
+compile_model = late_function("unity.frontend.torch.compiled_model", "compile_model")
+compile_reduced = late_function("unity.frontend.precision.reduced", "compile_reduced")
+choose_measured = late_function("unity.frontend.choose.choose", "choose_measured")
+analytic_choices = late_function("unity.frontend.choose.choose", "analytic_choices")
+require_choose = late_function("unity.frontend.choose.choose", "require_choose")
+reduction_of = late_function("unity.frontend.precision.precision", "reduction_of")
 
 
 @dataclass(slots=True, frozen=True)

@@ -12,8 +12,8 @@ from ..op.building.relax import __all__ as _EXPRESSIONS
 from ..support.lazy import late_function, lazy_names
 
 if TYPE_CHECKING:
-    from ..vm.executable import Executable, Executable as VMExecutable
-    from ..vm.machine import VirtualMachine
+    from ..vm.executable.executable import Executable, Executable as VMExecutable
+    from ..vm.virtual_machine import VirtualMachine
 
 build = late_function("unity.relax.vm_build", "build")
 get_pipeline = late_function("unity.relax.transform", "get_pipeline")

@@ -19,10 +19,10 @@ from typing import Any
 from ..ir import Function, IRModule, PrimFunc
 from ..support.errors import ScriptError
 from ..support.source import Source
-from .read_text import read_tree
+from .parser.read_text import read_tree
+from .parser.syntax import FunctionDef
 from .reader.module import parse
-from .scope import Macro, OutsideScope
-from .syntax import FunctionDef
+from .reader.scope import Macro, OutsideScope
 
 
 def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ..support.errors import ScriptError
 from ..support.source import Source, Span
-from . import syntax as s
-from .read_text import read_tree
-from .scope import canonical_path
-from .spelling import MODULE_ALIASES
+from .parser import syntax as s
+from .parser.read_text import read_tree
+from .reader.scope import canonical_path
+from .spelling.spelling import MODULE_ALIASES
 
 _TOKEN = re.compile(
     r"#[^\n]*|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\\\r?\n|[()\[\]{}\n]",

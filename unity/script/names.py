@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.constant import cast, const
 from ..ir.types import Expr
 from ..support.errors import ScriptError
-from .scope import SCRIPT_OBJECTS
+from .reader.scope import SCRIPT_OBJECTS
 
 _HARMLESS = frozenset((
     "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",

@@ -10,9 +10,9 @@ from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
+from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 from .relax_names import name_of
-from .scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
-from .spelling import CANONICAL
+from .spelling.spelling import CANONICAL
 
 
 @_overload

@@ -12,8 +12,8 @@ from ..ir.expr import Call, MatchCast
 from ..ir.walk import collect
 from ..support.errors import UnityError
 from ..support.source import Source
-from . import syntax as s
 from .embedded import Definition, dotted, own_source, script_path
+from .parser import syntax as s
 from .reader.module import parse
 
 Place = tuple[int, int]

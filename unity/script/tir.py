@@ -10,12 +10,12 @@ from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import DtypeName, make_name
+from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 from .reader.tir_forms import FORM_NAMES
 from .reader.tir_frames import FRAME_NAMES
 from .reader.tir_special import SPECIAL_NAMES
 from .reader.types import dtype_name
-from .scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
-from .spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
+from .spelling.spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
 
 
 @overload

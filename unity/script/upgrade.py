@@ -16,12 +16,12 @@ from ..ffi.dtype import DataType
 from ..ir import TensorType
 from ..support.recursion import deep_recursion
 from ..support.source import Source
-from . import syntax as s
 from .embedded import Definition, definitions, dotted, logical_lines, namespaces, tree_of
-from .names_bound import bound_names, nodes_of
+from .parser import syntax as s
+from .parser.names_bound import bound_names, nodes_of
 from .reader.types import dtype_name
 from .rewriter import Edits, Rewriter
-from .spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED, UNQUALIFIED
+from .spelling.spelling import CANONICAL, DTYPE_ALIASES, KEYWORDS, RENAMED, UNQUALIFIED
 
 _DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
 _BRACKETED = frozenset(("T.Buffer", "T.Ptr", "T.handle", "R.Tensor", "R.Shape", "R.Tuple", "R.Callable"))

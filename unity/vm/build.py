@@ -37,16 +37,16 @@ from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.check_bounds import check_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
-from .bytecode import Program
 from .compiler.module import compile_module
 from .confined import check_confined
 from .data_types import check_data_types
-from .executable import RECOMPILE, Executable
+from .executable.bytecode import Program
+from .executable.executable import RECOMPILE, Executable
+from .executable.verifier import verify_program
 from .kernel_cache import compile_kernels, is_own
-from .machine import EXEC_MODES
 from .native.run import add_driver
 from .program_cache import remembered_build
-from .verifier import verify_program
+from .virtual_machine import EXEC_MODES
 
 TRIM_BYTES = 16 << 20
 """Builds with constants of this size together give back what they freed."""

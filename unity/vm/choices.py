@@ -1,6 +1,6 @@
 """The table of a build: which kernel computes each product and convolution, how long it takes, and why.
 
-Here the rows and their text; how they come about: ``frontend/choose.py``.
+Here the rows and their text; how they come about: ``frontend/choose/choose.py``.
 """
 
 from __future__ import annotations

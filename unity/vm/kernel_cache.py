@@ -44,7 +44,7 @@ from ..transform.infra.instruments import VerifyInstrument
 from ..transform.infra.passes import PassContext, Pipeline
 from ..transform.tir.expressions.bind_shared import bind_shared
 from ..transform.tir.pipeline import lower_prim_funcs
-from .codec import read_signature, signature_data
+from .executable.codec import read_signature, signature_data
 
 ANY = "program"
 """The name of a program that stands alone, in its key."""

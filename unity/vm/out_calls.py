@@ -18,8 +18,8 @@ from ..ffi.abi import symbols_of
 from ..ffi.tensor import Tensor
 from ..ffi.torch_bridge import is_torch_tensor
 from ..support.errors import VMError
-from . import bytecode as bc
-from .values import to_value
+from .builtins.values import to_value
+from .executable import bytecode as bc
 
 _NOTHING = bc.Program()
 _NEW = bc.Entry("builtin", "new_tensor")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..ffi.abi import evaluate
-from .bytecode import Program
-from .interpret import Interpreter
-from .kernels import RawKernel
+from .executable.bytecode import Program
+from .interpreter.interpret import Interpreter
+from .interpreter.kernels import RawKernel
 from .roofline import Roofline, machine_roofline
 from .roofline_plot import plot_roofline
 

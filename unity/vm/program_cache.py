@@ -2,7 +2,8 @@
 
 The key is everything but the elements of larger constants: the module with its places in the source, the pipelines, the target,
 the machine, the package's own files. The entry holds bytecode, machine code, and how each constant of the program is made of the
-module's (`transform/infra/constant_provenance.py`); so other weights in the same module find it too and are folded and packed by the same steps.
+module's (`transform/infra/constant_provenance.py`); so other weights in the same module find it
+too and are folded and packed by the same steps.
 Not here: the folder (`ffi/object_cache.py`). Invariant: what is found equals what a build would make, to the bit. A build that
 somebody watches, or that anything from outside the package takes part in, is neither looked up nor remembered.
 """
@@ -30,8 +31,8 @@ from ..transform.default_schedule.base import machine_in_use
 from ..transform.default_schedule.schedule_cache import are_own
 from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, replay
 from ..transform.infra.passes import PASSES, Pipeline
-from .codec import SCHEMA, Costs, decode, encode, write_costs
-from .executable import Executable
+from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
+from .executable.executable import Executable
 from .kernel_cache import is_own, is_watched, kernel_state
 from .native.run import driver_tag
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.exported import from_exported_program
+from unity.frontend.torch.exported_program import from_exported_program
 from unity.ir.interpret import run
 from unity.script import parse
 from unity.support.errors import InterpreterError, ScriptError, VMError

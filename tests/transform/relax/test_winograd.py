@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend import choose
+from unity.frontend.choose import choose
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse

@@ -10,7 +10,7 @@ from unity.ir.expr import Call, ShapeExpr, Var
 from unity.ir.relation import tensor_type
 from unity.ir.walk import collect
 from unity.transform.relax.algebra.fold_constant import fold_constant
-from unity.vm.machine import VirtualMachine
+from unity.vm.virtual_machine import VirtualMachine
 
 STEPS, SIZE = 10, 12
 

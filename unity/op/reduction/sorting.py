@@ -1,4 +1,7 @@
-"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value. The programs are those of `sort_loops.py`."""
+"""Sorting along an axis: sort, argsort, topk. Stable; NaN counts as the largest value.
+
+The programs are those of `sort_loops.py`.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from ...ir.buffer import MatchBufferRegion, Range
 from ...ir.expr import IntImm, Var
 from ...ir.scalar import IterVar
 from ...ir.types import Expr, prim_type
-from ..ranges import same_expr
-from ..spelling import AXIS_CANONICAL, AXIS_LETTERS
+from ..spelling.ranges import same_expr
+from ..spelling.spelling import AXIS_CANONICAL, AXIS_LETTERS
 from .attr import attr_dict
 from .core import INDEX, RAW, STMTS, Printer, quote
 from .scalar import bounds, region

@@ -15,7 +15,7 @@ from typing import Any
 from ...ffi.tensor import Tensor
 from ...ir.node import Node
 from ...support.errors import InternalError
-from ..spelling import TVM_NAMES
+from ..spelling.spelling import TVM_NAMES
 
 RAW, VALUE, INDEX, PAIR = "raw", "value", "index", "pair"
 """Where an expression stands. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its

@@ -9,7 +9,7 @@ from ...ffi.dtype import DataType
 from ...ir.expr import Call, IntImm, Op
 from ...ir.intrinsic import INTRINSICS
 from ...ir.types import PointerType, PrimType, Type, prim_type
-from ..spelling import DTYPE_DEFAULT, DTYPE_FIRST
+from ..spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST
 from .core import RAW, VALUE, Printer, quote
 from .scalar import pair_places
 

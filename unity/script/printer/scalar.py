@@ -19,14 +19,8 @@ from ...ir.buffer import BufferRegion, Range
 from ...ir.build import round_float
 from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
-from ..ranges import stop_of
-from ..spelling import (
-    INFIX_BY_NODE,
-    LEVEL_ATOM,
-    LEVEL_COMPARE,
-    LEVEL_NOT,
-    LEVEL_UNARY,
-)  # fmt: skip
+from ..spelling.ranges import stop_of
+from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_NOT, LEVEL_UNARY  # fmt: skip
 from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)

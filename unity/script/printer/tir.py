@@ -16,8 +16,8 @@ from ...ir.intrinsic import INTRINSICS
 from ...ir.scalar import IterVar
 from ...ir.types import Expr, PointerType, PrimType, TupleType, Type, prim_type
 from ...ir.walk import children, used_vars
-from ..ranges import stop_of
-from ..spelling import LOOP_CANONICAL
+from ..spelling.ranges import stop_of
+from ..spelling.spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
 from .core import INDEX, RAW, STMTS, VALUE, Printer, quote
 from .intrinsic import pointer_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir import types as ty
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr, Type
-from ..ranges import same_expr
+from ..spelling.ranges import same_expr
 from .core import INDEX, TYPES, Printer, quote
 from .intrinsic import pointer_text
 

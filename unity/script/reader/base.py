@@ -11,8 +11,8 @@ from typing import Any
 
 from ...support.errors import Note, ScriptError, UnityError, suggest as suggest
 from ...support.source import Source, Span
-from .. import syntax as s
-from ..scope import Scope
+from ..parser import syntax as s
+from .scope import Scope
 
 
 class Silent(Exception):

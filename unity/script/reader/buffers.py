@@ -11,7 +11,7 @@ from typing import Any
 from ...ffi.dtype import DataType
 from ...ir import Buffer, Expr, PointerType, PrimType, Var, prim_type
 from ...support.source import Span
-from .. import syntax as s
+from ..parser import syntax as s
 from .base import bind_arguments
 from .tir_access import TensorValueReader
 

@@ -19,9 +19,9 @@ from ...ir import (
 )  # fmt: skip
 from ...op.common.table import number_array
 from ...support.errors import FFIError, ScriptError
-from .. import syntax as s
-from ..scope import Dotted
+from ..parser import syntax as s
 from .plain import is_number
+from .scope import Dotted
 
 
 def constant_data(reader: Any, value: Any, dtype: Any, node: s.Syntax) -> Tensor:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from .. import syntax as s
-from ..scope import Macro, OutsideScope
+from ..parser import syntax as s
+from .scope import Macro, OutsideScope
 
 MACROS = ("T.macro", "T.inline", "R.macro")
 _OPTIONS = {

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from ...ir import Call, Expr, GlobalVar, PrimType
-from .. import syntax as s
-from ..scope import (
+from ..parser import syntax as s
+from ..spelling.spelling import INFIX_BY_OP, MODULE_ALIASES, UNQUALIFIED
+from .base import Reading, Silent, suggest
+from .plain import MATH_CONSTANTS, PLAIN_COMPARE, fold_binary, fold_math, is_number
+from .scope import (
     KNOWN_NAMES,
     MISSING,
     POISON,
@@ -26,9 +29,6 @@ from ..scope import (
     canonical_path,
     outside_value,
 )
-from ..spelling import INFIX_BY_OP, MODULE_ALIASES, UNQUALIFIED
-from .base import Reading, Silent, suggest
-from .plain import MATH_CONSTANTS, PLAIN_COMPARE, fold_binary, fold_math, is_number
 from .value import MAX_DEPTH, ValueReader
 
 _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float", "bool", "print", "tuple", "list"))

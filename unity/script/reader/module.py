@@ -19,16 +19,16 @@ from ...support.gc_pause import no_collection
 from ...support.options import int_option
 from ...support.recursion import deep_recursion
 from ...support.source import Source, Span
-from .. import syntax as s
-from ..read_text import read_tree
-from ..scope import POISON, Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
-from ..spelling import MODULE_ALIASES
+from ..parser import syntax as s
+from ..parser.read_text import read_tree
+from ..spelling.spelling import MODULE_ALIASES
 from .base import Reading, Silent, suggest
 from .constants import attribute_value
 from .decorators import macro_of, options_of
 from .relax import FunctionReader
 from .relax_expr import GraphExprReader
 from .relax_forms import vdevice
+from .scope import POISON, Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from .tir_function import PrimFuncReader
 
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")

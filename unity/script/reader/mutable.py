@@ -7,7 +7,7 @@ blocks beside each other that both bind ``x`` have two immutable names.
 
 from __future__ import annotations
 
-from .. import syntax as s
+from ..parser import syntax as s
 
 
 def mutable_names(body: list[s.Syntax], outer: list[str]) -> set[int]:

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from .. import syntax as s
+from ..parser import syntax as s
 from .base import Reading
 
 _NUMBERS = (int, float, bool)

@@ -25,12 +25,12 @@ from ...ir.relation import Answer, erase, is_subtype
 from ...ir.types import FuncType
 from ...ir.walk import free_vars, used_vars
 from ...support.errors import Note, ScriptError, UnityError
-from .. import syntax as s
-from ..scope import POISON, Macro, Scope
+from ..parser import syntax as s
 from .base import Reading, Silent
 from .constants import attribute_value
 from .decorators import macro_of, options_of
 from .relax_branch import BranchReader
+from .scope import POISON, Macro, Scope
 from .tir_macro import macro_names
 
 _INT64 = prim_type("int64")

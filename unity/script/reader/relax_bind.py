@@ -25,11 +25,11 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.build import const
 from ...ir.relation import Answer, is_subtype, tensor_type
-from .. import syntax as s
-from ..scope import Scope
+from ..parser import syntax as s
 from .base import Reading
 from .plain import is_number
 from .relax_expr import GraphExprReader
+from .scope import Scope
 
 _INT64 = prim_type("int64")
 _LEAF_STMTS = (s.Pass, s.Skipped)

@@ -21,10 +21,10 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.builder import join_branches
 from ...support.errors import Note
-from .. import syntax as s
-from ..scope import POISON, Scope
+from ..parser import syntax as s
 from .base import Silent, bind_arguments
 from .relax_bind import BindReader
+from .scope import POISON, Scope
 
 _INT64 = prim_type("int64")
 _LEAF_STMTS = (s.Pass, s.Skipped)

@@ -43,13 +43,13 @@ from ...ir import (
 from ...ir.op import similar_ops
 from ...ir.relation import tensor_type
 from ...op.common.table import adopt_scalars, bind_arguments as bind_operator, constant
-from .. import syntax as s
-from ..scope import Dotted, Macro
-from ..spelling import INFIX, KEYWORDS, PREFIX_GRAPH
+from ..parser import syntax as s
+from ..spelling.spelling import INFIX, KEYWORDS, PREFIX_GRAPH
 from .base import bind_arguments, suggest
 from .constants import attribute_value
 from .plain import is_number
 from .relax_forms import GRAPH_FORMS
+from .scope import Dotted, Macro
 from .tir_expr import TensorExprReader
 
 _INT64 = prim_type("int64")

@@ -27,7 +27,7 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.relation import tensor_type
 from ...op.composite import COMPOSITES
-from .. import syntax as s
+from ..parser import syntax as s
 from .base import bind_arguments
 from .constants import constant_bytes, constant_data
 

@@ -26,12 +26,12 @@ from ...ir import (
     op,
     prim_type,
 )  # fmt: skip
-from .. import syntax as s
-from ..ranges import extent_of
-from ..scope import ModuleRef
-from ..spelling import INFIX
+from ..parser import syntax as s
+from ..spelling.ranges import extent_of
+from ..spelling.spelling import INFIX
 from .base import bind_arguments, suggest
 from .plain import is_number
+from .scope import ModuleRef
 from .types import TypeReader
 
 _INT64 = prim_type("int64")

@@ -26,11 +26,11 @@ from ...ir import (
     build as b,
     prim_type,
 )  # fmt: skip
-from .. import syntax as s
-from ..scope import Scope
+from ..parser import syntax as s
 from .base import Reading
 from .buffers import BufferSpec
 from .plain import is_number
+from .scope import Scope
 from .tir_access import Cell
 from .tir_expr import TensorExprReader
 

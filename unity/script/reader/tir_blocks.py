@@ -21,9 +21,9 @@ from ...ir import (
     prim_type,
     substitute,
 )  # fmt: skip
-from .. import syntax as s
-from ..ranges import extent_of
-from ..spelling import AXIS_LETTERS
+from ..parser import syntax as s
+from ..spelling.ranges import extent_of
+from ..spelling.spelling import AXIS_LETTERS
 from .base import bind_arguments
 from .constants import attribute_value
 from .plain import is_number

@@ -33,8 +33,8 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.intrinsic import INTRINSICS
 from ...ir.types import VOID_TYPE
-from .. import syntax as s
-from ..spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
+from ..parser import syntax as s
+from ..spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FORMS
 from .base import bind_arguments, suggest
 from .buffers import BufferSpec
 from .plain import is_number

@@ -30,8 +30,8 @@ from ...ir import (
     build as b,
     prim_type,
 )  # fmt: skip
-from .. import syntax as s
-from ..spelling import AXES
+from ..parser import syntax as s
+from ..spelling.spelling import AXES
 from .base import bind_arguments
 from .buffers import FIELDS, BufferSpec
 from .constants import attribute_value, constant_bytes, constant_data

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ir import IfThenElse, Stmt, While, build as b, seq
-from .. import syntax as s
+from ..parser import syntax as s
 from .tir_forms import FormReader
 
 

@@ -19,11 +19,11 @@ from ...ir import (
     substitute,
 )  # fmt: skip
 from ...support.errors import UnityError
-from .. import syntax as s
-from ..scope import POISON, Dotted, Scope
+from ..parser import syntax as s
 from .base import Silent
 from .buffers import BufferSpec
 from .mutable import mutable_names
+from .scope import POISON, Dotted, Scope
 from .tir_frames import FrameReader
 
 _HANDLE = prim_type("handle")

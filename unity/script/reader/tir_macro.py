@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .. import syntax as s
-from ..scope import Macro, Scope
+from ..parser import syntax as s
 from .base import Reading, Silent
 from .mutable import mutable_names
 from .plain import is_number
+from .scope import Macro, Scope
 from .tir_assign import AssignReader
 from .tir_expr import TensorExprReader
 

@@ -25,8 +25,8 @@ from ...ir import (
     scalar as scalar_nodes,
 )  # fmt: skip
 from ...ir.intrinsic import INTRINSICS
-from .. import syntax as s
-from ..ranges import extent_of
+from ..parser import syntax as s
+from ..spelling.ranges import extent_of
 from .base import bind_arguments, suggest
 from .buffers import BufferSpec
 from .plain import is_number

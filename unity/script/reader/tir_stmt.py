@@ -30,15 +30,15 @@ from ...ir import (
     seq,
 )  # fmt: skip
 from ...support.errors import UnityError
-from .. import syntax as s
-from ..layout import MAX_INDENTS
-from ..ranges import extent_of
-from ..scope import POISON, Macro, Scope
-from ..spelling import LOOPS
+from ..parser import syntax as s
+from ..parser.layout import MAX_INDENTS
+from ..spelling.ranges import extent_of
+from ..spelling.spelling import LOOPS
 from .base import Reading, Silent, suggest
 from .constants import attribute_value
 from .decorators import macro_of
 from .plain import is_number
+from .scope import POISON, Macro, Scope
 from .tir_macro import MacroReader
 
 _INT64 = prim_type("int64")

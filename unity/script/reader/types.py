@@ -28,12 +28,12 @@ from ...ir import (
 from ...ir.relation import tensor_type
 from ...support.errors import UnityError
 from ...support.source import Source
-from .. import syntax as s
-from ..read_text import read_tree
-from ..scope import MISSING, Dotted, Scope
-from ..spelling import DTYPE_ALIASES, DTYPES
+from ..parser import syntax as s
+from ..parser.read_text import read_tree
+from ..spelling.spelling import DTYPE_ALIASES, DTYPES
 from .base import Reading, Silent, bind_arguments
 from .expr import ExprReader
+from .scope import MISSING, Dotted, Scope
 
 _MAX_NDIM = 1000
 _INT64 = prim_type("int64")

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir import IntImm
-from .. import syntax as s
-from ..scope import Dotted, Scope
+from ..parser import syntax as s
 from .base import Reading
+from .scope import Dotted, Scope
 
 MAX_DEPTH = 180
 """Nesting of an expression: below the brackets that the layout allows, because printing may add some."""

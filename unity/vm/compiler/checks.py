@@ -11,8 +11,8 @@ from ...ir.expr import Var
 from ...ir.relation import dims
 from ...ir.types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.source import Span
-from .. import bytecode as bc
-from ..dims import is_integral
+from ..executable import bytecode as bc
+from .dims import is_integral
 from .tables import FunctionTables
 
 

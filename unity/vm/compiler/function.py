@@ -31,11 +31,11 @@ from ...ir.function import Function, has_global_symbol, seq_body
 from ...ir.scalar import Add, Cast, Div, Max, Min, Mul, Sub
 from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
-from .. import bytecode as bc
-from ..dims import is_integral
-from ..type_text import type_text
+from ..executable import bytecode as bc
 from .checks import CheckCompiler
+from .dims import is_integral
 from .tables import ModuleCompiler
+from .type_text import type_text
 
 LowerCall = Callable[["FunctionCompiler", Call, "Var | None"], bc.Arg]
 

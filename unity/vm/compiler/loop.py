@@ -11,7 +11,7 @@ from ...ir.expr import Binding, Call, GlobalVar, If, Op, SeqExpr, VarBinding
 from ...ir.function import Function, seq_body
 from ...ir.types import Expr
 from ...support.errors import VMError
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 from .function import FunctionCompiler, LowerCall
 from .tables import ModuleCompiler
 

@@ -6,8 +6,8 @@ from ...ffi.abi import KernelSignature
 from ...ir.function import Function
 from ...ir.module import IRModule
 from ...support.recursion import deep_recursion
-from .. import bytecode as bc
-from ..calls import compile_call
+from ..executable import bytecode as bc
+from .calls import compile_call
 from .function import FunctionCompiler
 from .loop import LoopCompiler, StepCompiler, calls_itself_last
 from .tables import ModuleCompiler

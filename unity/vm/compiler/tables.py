@@ -18,9 +18,9 @@ from ...ir.relation import dims
 from ...ir.types import Expr, TensorType, Type
 from ...support.errors import VMError
 from ...support.source import Span
-from .. import bytecode as bc
-from ..dims import to_dim
-from ..type_text import type_text
+from ..executable import bytecode as bc
+from .dims import to_dim
+from .type_text import type_text
 
 
 class ModuleCompiler:

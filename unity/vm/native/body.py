@@ -12,7 +12,7 @@ import math
 
 from ...ffi.abi import BufferParam, Dim, KernelSignature
 from ...ffi.dtype import DataType
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 from .checks import CheckWriter
 from .ir import quoted
 from .segments import Segment, cut_places

@@ -4,7 +4,7 @@ kinds, run as the same instruction in Python, which raises the error or hands th
 from __future__ import annotations
 
 from ...ffi.native_helpers import LEAF_BYTES
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 from .memory import MemoryWriter
 
 

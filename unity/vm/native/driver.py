@@ -11,8 +11,8 @@ from ...ffi.fastcall_ir import llvm_scalar
 from ...ffi.formula import FormulaEmitter
 from ...ffi.native_helpers import HELPER_DECLARATIONS, LEAF_BYTES
 from ...ffi.runtime_table import SLOTS
-from .. import bytecode as bc
-from ..entry import Param
+from ..executable import bytecode as bc
+from ..executable.entry import Param
 from .frame import Frame
 from .ir import DECLARATIONS, FIXED, EnvLayout, FunctionWriter, quoted
 from .support import SUPPORT_IR

@@ -23,8 +23,8 @@ from ...ffi.dtype import DataType
 from ...ffi.formula import FormulaEmitter
 from ...ffi.layout import ALIGNED, C_CONTIGUOUS
 from ...ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
-from .. import bytecode as bc
-from ..entry import EntryPlan, plan_entry
+from ..executable import bytecode as bc
+from ..executable.entry import EntryPlan, plan_entry
 
 ARENA_WORDS = 8
 """Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ffi.abi import Dim
 from ...ffi.dtype import DataType
 from ...ffi.runtime_table import DTYPE_INDEX
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 from .values import ValueWriter
 
 

@@ -27,13 +27,13 @@ from ...ffi.object_cache import content_key
 from ...ffi.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
-from ..builtins import BUILTINS, truth
-from ..codec import encode
-from ..entry import plan_entry
-from ..executable import Executable
-from ..interpret import Interpreter, add_frame, find_packed, frame_text, run_check
-from ..kernels import kernel_failure
-from ..values import Closure, to_value
+from ..builtins.builtins import BUILTINS, truth
+from ..builtins.values import Closure, to_value
+from ..executable.codec import encode
+from ..executable.entry import plan_entry
+from ..executable.executable import Executable
+from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_text, run_check
+from ..interpreter.kernels import kernel_failure
 from .driver import driver_ir
 from .ir import ARENA_WORDS, FIXED
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 
 SEGMENT = 256
 """Instructions of a segment; functions of fewer than twice as many are not cut."""

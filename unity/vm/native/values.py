@@ -10,7 +10,7 @@ from ...ffi.dtype import DataType
 from ...ffi.fastcall_ir import llvm_scalar
 from ...ffi.native_helpers import LEAF_BYTES
 from ...ffi.runtime_table import DTYPE_INDEX
-from .. import bytecode as bc
+from ..executable import bytecode as bc
 from .ir import FunctionWriter
 
 

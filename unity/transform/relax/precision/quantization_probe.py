@@ -2,7 +2,7 @@
 
 Rewrite: ``y = R.matmul(x, w)`` -> ``y = R.matmul(x + s[i] * (r(x) - x), w + s[i] * (r(w) - w))``, where ``r`` rounds to what 8 bits
 stand for and ``s`` is a further parameter of ``main``, a float32 vector of ones and zeros, one for each site. Everything is
-computed in float32. Not here: which sites are then quantised (``frontend/numerics/calibration.py``).
+computed in float32. Not here: which sites are then quantised (``frontend/precision/calibration.py``).
 """
 
 from __future__ import annotations

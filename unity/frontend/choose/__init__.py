@@ -1,0 +1,1 @@
+"""Which kernel computes each product and convolution, by measurement or by rule."""

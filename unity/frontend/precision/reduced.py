@@ -1,0 +1,75 @@
+"""Builds with reduced precision: a module built twice to compare, a model compared with itself in torch.
+
+Not here: what the precisions do (``precision.py``), the figures (``accuracy.py``).
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...support.optional import require
+from ...support.options import bool_option
+from ...transform.infra.constant_lifetime import Releases, module_constants
+from ...vm import build
+from ...vm.executable.executable import Executable
+from ..compile import BuildOptions, compile_chosen
+from .accuracy import Accuracy, as_inputs, compare, copies
+from .precision import Reduction
+
+
+def compile_reduced(
+    mod: IRModule | Function | PrimFunc, how: BuildOptions, reduction: Reduction, example_inputs: Any
+) -> Executable:
+    """A module built with a precision; with example inputs of ``main`` also built in float32, and compared."""
+    source, plain = build.as_module(mod), replace(how, choose="analytic")
+    machines: dict[IRModule, Executable] = {}
+
+    def run(module: IRModule, inputs: Any, *more: Any) -> Any:
+        if module not in machines:
+            machines[module] = compile_chosen(module, plain)
+        return machines[module]["main"](*as_inputs(inputs), *more)
+
+    given = None if example_inputs is None else as_inputs(example_inputs)
+    expected = None if given is None else compile_chosen(source, plain)["main"](*copies(given))
+    reduced, decided = reduction.apply(source, run)
+    made = compile_chosen(reduced, how, how.discard_parameters)
+    made.quantization = decided
+    if how.discard_parameters:
+        Releases(module_constants(source)).sweep(made.program.constants)
+    if given is not None:
+        made.accuracy = _told(compare(reduction.name, [(expected, made["main"](*copies(given)))]))
+    return made
+
+
+def model_results(model: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
+    """What the torch model (or exported program) gives for inputs; both stay as they are."""
+    reference = model.module() if hasattr(model, "graph_signature") else copy.deepcopy(model)
+    return _called(reference, inputs, named)
+
+
+def model_accuracy(
+    reduction: Reduction, expected: Any, made: Callable[..., Any], inputs: Any, named: Mapping[str, Any]
+) -> Accuracy:
+    """A compiled model against the results of the torch model on the same inputs, which stay as they are."""
+    return _told(compare(reduction.name, [(expected, _called(made, inputs, named))]))
+
+
+def _called(model: Callable[..., Any], inputs: Any, named: Mapping[str, Any]) -> Any:
+    args, kwargs = copy.deepcopy((as_inputs(inputs), dict(named)))
+    with require("torch").no_grad():
+        return model(*args, **kwargs)
+
+
+def _told(accuracy: Accuracy) -> Accuracy:
+    if bool_option("UNITY_EXPLAIN"):
+        print(accuracy, file=sys.stderr)
+    return accuracy
+
+
+__all__ = ["compile_reduced", "model_accuracy", "model_results"]

@@ -1,0 +1,89 @@
+"""What a model computes under ``no_grad`` put in its place in the exported program: here nothing is recorded for gradients.
+
+``torch.export`` keeps such a part as a graph of its own, called by a function of functions; torch itself would trace the whole
+anew to put it back. So is what runs with autocast off; with autocast on operators compute something else: left to torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from typing import Any
+
+from ....support.optional import require
+
+
+def without_grad_modes(program: Any) -> Any:
+    """The program with the parts under ``no_grad`` and its kin in place; the same object where there are none, or where one of
+    them holds more than operators."""
+    torch = require("torch")
+    parts = _parts(program.graph_module)
+    if not parts or any([_holds_modules(part) for part in parts]):
+        return program
+    flat = torch.fx.Graph()
+    made: dict[Any, Any] = {}
+    _copy(program.graph_module, flat, made, "")
+    signature = copy.deepcopy(program.graph_signature)
+    for old in program.graph.output_node().all_input_nodes:
+        if made[old].name != old.name:
+            signature.replace_all_uses(old.name, made[old].name)
+    return with_graph(program, flat, signature, program.constants)
+
+
+def with_graph(program: Any, graph: Any, signature: Any, constants: dict[str, Any]) -> Any:
+    """Another program of the same model: its graph and signature are these, its tensors shared."""
+    return require("torch").export.ExportedProgram(
+        root=program.graph_module, graph=graph, graph_signature=signature, state_dict=program.state_dict,
+        range_constraints=copy.deepcopy(program.range_constraints), module_call_graph=copy.deepcopy(program.module_call_graph),
+        example_inputs=program.example_inputs, constants=constants, verifiers=program.verifiers,
+    )  # fmt: skip
+
+
+def _called(node: Any) -> tuple[Any, list[Any]] | None:
+    """The graph that a node calls under another mode of gradients, or with autocast off, and what it passes; None for others."""
+    modes = require("torch").ops.higher_order
+    place = 1 if node.target is modes.wrap_with_set_grad_enabled else 4
+    if place == 4 and (node.target is not modes.wrap_with_autocast or node.args[2]):
+        return None
+    return getattr(node.graph.owning_module, node.args[place].target), list(node.args[place + 1 :])
+
+
+def _parts(owner: Any) -> list[Any]:
+    """The graphs called in another mode, those inside them too."""
+    called = [found[0] for node in owner.graph.nodes if (found := _called(node)) is not None]
+    return [inner for part in called for inner in [part, *_parts(part)]]
+
+
+def _names_part(node: Any) -> bool:
+    """Does a node name a graph called in another mode, and nothing else."""
+    return node.op == "get_attr" and bool(node.users) and all([_called(user) is not None for user in node.users])
+
+
+def _holds_modules(part: Any) -> bool:
+    """Does a graph refer to modules for anything but another mode."""
+    return any([node.op == "get_attr" and not _names_part(node) for node in part.graph.nodes])
+
+
+def _copy(owner: Any, flat: Any, made: dict[Any, Any], prefix: str) -> None:
+    """Copy the nodes of a graph (of a part: but for its inputs and results) behind those of ``flat``; names outside parts stay."""
+    torch = require("torch")
+    parts: dict[Any, Any] = {}
+    for node in owner.graph.nodes:
+        if _names_part(node) or (prefix and node.op in ("placeholder", "output")):
+            continue
+        called = _called(node)
+        if called is not None:
+            part, given = called
+            inputs = [n for n in part.graph.nodes if n.op == "placeholder"]
+            made |= zip(inputs, torch.fx.map_arg(given, made.__getitem__))
+            _copy(part, flat, made, f"{prefix}{node.name}_")
+            parts[node] = torch.fx.map_arg(part.graph.output_node().args[0], made.__getitem__)
+        elif node.target is operator.getitem and node.args[0] in parts:
+            made[node] = parts[node.args[0]][node.args[1]]
+        else:
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), made.__getitem__)
+            made[node] = flat.create_node(node.op, node.target, args, kwargs, f"{prefix}{node.name}", node.type)
+            made[node].meta = copy.copy(node.meta)
+
+
+__all__ = ["with_graph", "without_grad_modes"]

@@ -1,0 +1,54 @@
+"""Inputs of a torch model, checked before the model is traced.
+
+Not here: the inputs of a call (`frontend/torch/runtime/arguments.py`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ....support.errors import FrontendError
+from ....support.optional import require
+from ..runtime.arguments import refuse_tensor
+
+_PLAIN = (int, float, bool, str, type(None))
+
+
+def check_examples(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise FrontendError E962 for example inputs ``forward`` does not take, E015 for tensors of a kind that is not supported."""
+    torch = require("torch")
+    signature = forward_signature(model)
+    names = [f"input {i}" for i in range(len(args))]
+    if signature is not None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise FrontendError("E962", f"the example inputs do not fit {type(model).__name__}.forward{signature}: {error}",
+                                help="pass example_inputs as a tuple and example_kwargs as a dict") from error  # fmt: skip
+        names = [n for n in bound.arguments if n not in kwargs]
+    for name, value in [*zip(names, args), *kwargs.items()]:
+        for path, leaf in torch.utils._pytree.tree_flatten_with_path(value)[0]:
+            _check_leaf(torch, f"{name}{torch.utils._pytree.keystr(path)}", leaf)
+
+
+def forward_signature(model: Any) -> inspect.Signature | None:
+    """Parameters of a model's ``forward``; None where Python does not know them."""
+    try:
+        return inspect.signature(model.forward)
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _check_leaf(torch: Any, name: str, leaf: Any) -> None:
+    if isinstance(leaf, torch.Tensor):
+        refuse_tensor(torch, f"the input {name}", leaf)
+    elif not isinstance(leaf, _PLAIN) and not type(leaf).__module__.startswith(("torch", "enum")):
+        kind = type(leaf)
+        hint = "torch.from_numpy(x) shares memory with an array" if kind.__module__ == "numpy" else None
+        raise FrontendError(
+            "E962", f"the input {name} is a {kind.__module__}.{kind.__qualname__}, expected torch tensors", help=hint
+        )
+
+
+__all__ = ["check_examples", "forward_signature"]

@@ -1,0 +1,307 @@
+"""From a torch model to an ``ExportedProgram``: ``torch.export`` with its conditions checked first and its failures explained."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import itertools
+import linecache
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from ....support.errors import FrontendError, Note
+from ....support.forking import fork_lock
+from ....support.gc_pause import no_collection
+from ....support.optional import require
+from ....support.source import Source, Span
+from ..runtime.arguments import overlap
+from ..runtime.structures import known_results, register_classes
+from ..translate.control import READS
+from ..translate.in_place import is_mutable, out_of_place, overwrites_own_value
+from ..translate.torch_table import ATEN
+from .discard_parameters import memory_key
+from .dynamic import spread
+from .grad_modes import with_graph, without_grad_modes
+from .inputs import check_examples, forward_signature
+from .known_numbers import known_numbers, whole_numbers
+from .refusals import refuse_foreign
+from .traceable import inferable, traceable
+from .written_views import without_writes
+
+_TRACING = fork_lock()
+"""torch traces one model at a time: its modes, and the tables changed for it, are those of the process."""
+
+
+def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Any:
+    """``torch.export.export`` without gradients; its failure as FrontendError E016 with torch's words."""
+    torch = require("torch")
+    require("torch._dynamo")  # which torch.export imports when it is called
+    if isinstance(dynamic_shapes, list):
+        names = [n.target for n in model.graph.nodes if n.op == "placeholder"] if hasattr(model, "graph") else None
+        dynamic_shapes = dict(zip(names, dynamic_shapes)) if names else tuple(dynamic_shapes)
+    refuse_foreign(model)
+    register_classes((args, kwargs or {}))
+    check_examples(model, args, kwargs or {})
+    args, kwargs = _distinct(torch, model, (args, kwargs or {}))
+    signature = forward_signature(model)
+    dynamic_shapes = spread(signature, dynamic_shapes, args, kwargs)
+
+    def exported(grad: bool) -> Any:
+        try:
+            with torch.set_grad_enabled(grad), contextlib.nullcontext() if grad else inferable(torch):
+                return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        except FrontendError:
+            raise
+        except Exception as error:  # torch.export raises errors of many unrelated classes
+            raise _explained(error, model) from error
+
+    numbers = whole_numbers(model)
+    told = io.StringIO() if numbers else None  # torch prints all it traced before it fails
+    with _TRACING, known_results(model), traceable(torch), no_collection():
+        try:
+            with contextlib.redirect_stderr(told or sys.stderr):
+                return exported(False)
+        except FrontendError as error:
+            words = str(error.__cause__)
+            if "does not require grad" in words:  # the model itself computes gradients
+                return exported(True)
+            program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
+            if program is None:
+                raise
+            told = None
+            return program
+        finally:
+            if told is not None:
+                sys.stderr.write(told.getvalue())
+
+
+def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any]) -> Any:
+    """The program of a model whose buffers hold the sizes that torch took for data; None where it needs other data."""
+    try:
+        with known_numbers(torch, model) as mode:
+            program = exported(False)
+    except FrontendError:  # the first failure is the one to tell
+        return None
+    numbers = whole_numbers(model)
+    own = {place for place, name in program.graph_signature.inputs_to_buffers.items() if name in numbers}
+    written = [node for node in program.graph.nodes if is_mutable(node.target) and node.all_input_nodes]
+    return program if mode.sound and own.isdisjoint([node.all_input_nodes[0].name for node in written]) else None
+
+
+def _distinct(torch: Any, model: Any, inputs: Any) -> Any:
+    """The example inputs with copies where a tensor stands twice or is the model's own: torch.export would take both for one."""
+    seen = {id(t) for t in [*model.parameters(), *model.buffers()]}
+
+    def once(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) in seen:
+            return leaf.detach().clone()
+        seen.add(id(leaf))
+        return leaf
+
+    return torch.utils._pytree.tree_map(once, inputs)
+
+
+def _explained(error: Exception, model: Any) -> FrontendError:
+    """torch's failure with the model's own line and the path of the module that ran it."""
+    folders = tuple([str(Path(str(require(m).__file__)).parent) for m in ("torch", __package__)])
+    paths = {id(m): path or "the model" for path, m in model.named_modules()}
+    kinds = {path or "the model": type(m).__name__ for path, m in model.named_modules()}
+    owner, inner, owner_of_line, place = "", "", "", None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        owner = paths.get(id(frame.f_locals.get("self")), owner)
+        name = frame.f_code.co_filename
+        text = linecache.getline(name, line).strip()
+        if owner and text and not name.startswith(folders):
+            place, owner_of_line = (name, text, line), owner
+        elif id(frame.f_locals.get("self")) in paths:
+            inner = owner
+    span = Span(Source(*place, owner=owner_of_line), 0, len(place[1])) if place is not None else None
+    first, *rest = str(error).strip().splitlines() or [""]
+    shown = place[1] if place is not None else None
+    spoken = [line for line in rest if line.strip() not in ("", shown)]
+    told = [line for line in spoken if not line.strip().startswith(_ABOUT_TORCH)][:8]
+    notes = [Note("\n".join(told))] if told else []
+    if inner not in ("", owner_of_line):
+        notes.append(Note(f"it fails in {inner} ({kinds[inner]})"))
+    if shown is not None and shown.startswith("assert ") and "data-dependent" in first:
+        hint = "torch._assert_async(condition, message) checks a tensor when the model runs"
+    else:
+        hint = next((hint for words, hint in _HINTS if re.search(words, str(error))), _HINTS[-1][1])
+    return FrontendError(
+        "E016", f"torch.export does not take this model: {type(error).__name__}: {first}", span, notes, hint
+    )
+
+
+_HINTS = (
+    ("Could not extract specialized integer",
+     "Python needs the number itself here: pass it as an int; torch.while_loop repeats for a number only the data knows"),
+    ("data-dependent", 'torch.cond expresses a branch on data; torch.compile(model, backend="unity") leaves it to Python'),
+    ("must always be equal", "give both dimensions the same torch.export.Dim, or torch.export.Dim.AUTO"),
+    (r"specialized it to be a constant \([01]\)",
+     "torch takes a size of 0 or 1 in the example for a constant: give an example with a larger one"),
+    ("onstraints violated", "give the dimension the range torch suggests, or torch.export.Dim.AUTO to let torch choose"),
+    ("inference tensor", "make the model and its inputs outside of torch.inference_mode()"),
+    ("Found <class '.*'> in output", "return tensors, numbers, strings and None, in lists, tuples, dicts and dataclasses"),
+    ("recursion depth", "tracing needs more levels than the model alone: sys.setrecursionlimit(10_000)"),
+    ("on the same device", "compiled models run on the cpu: make tensors in forward with device=x.device"),
+    (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
+    ("", "call the model itself with the example inputs to see it fail alone"),
+)  # fmt: skip
+"""What to do about a failure, by words of torch's message; the first that fits."""
+
+_ABOUT_TORCH = ("For ", "If you suspect", "Caused by", "consider using", "The following call", "The error above", "File ",
+                "While executing", "Original traceback:", "None", "Use tlparse")  # fmt: skip
+"""Beginnings of lines with which torch's messages speak to its own developers."""
+
+
+def sample_inputs(torch: Any, input_info: Sequence[tuple[Sequence[Any], str]]) -> tuple[tuple[Any, ...], Any]:
+    """(inputs of zeros, dynamic shapes or None) of given shapes and dtypes."""
+    symbols: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    samples, shapes = [], []
+    for entry in _entries(input_info):
+        shape, dtype = entry
+        kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+        if not isinstance(kind, torch.dtype):
+            raise FrontendError("E015", f"torch has no data type {dtype}")
+        dynamic = {}
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str) and dim.isidentifier():
+                sizes.setdefault(dim, 4 + len(sizes))
+                dynamic[axis] = symbols.setdefault(dim, torch.export.Dim(dim))
+            elif not isinstance(dim, int) or dim < 0:
+                raise FrontendError("E013", f"a size is a number from 0, or a name where it varies, got {dim!r}",
+                                    help='for example [(("n", 3, 224, 224), "float32")]')  # fmt: skip
+        extents = [sizes[d] if isinstance(d, str) else int(d) for d in shape]
+        try:
+            samples.append(torch.zeros(extents, dtype=kind))
+        except (NotImplementedError, RuntimeError) as error:
+            raise FrontendError(
+                "E015", f"torch makes no example of shape {tuple(shape)} and {kind}: {error}"
+            ) from error
+        shapes.append(dynamic)
+    return tuple(samples), shapes if symbols else None
+
+
+def _entries(input_info: Any) -> list[Any]:
+    """The (shape, dtype) pairs. Raises FrontendError E013."""
+    entries = list(input_info) if isinstance(input_info, (list, tuple)) else [None]
+    for entry in entries:
+        if not (isinstance(entry, (list, tuple)) and len(entry) == 2 and isinstance(entry[0], (list, tuple))):
+            raise FrontendError("E013", f"expected a list of (shape, dtype), got {input_info!r}",
+                                help='for example [((1, 3, 224, 224), "float32")]')  # fmt: skip
+    return entries
+
+
+KEPT_WHOLE = ("aten.lstm.", "aten.gru.", "aten.rnn_", "aten.linalg_")
+"""Operators torch could only decompose by unrolling a loop, or into checks with effects."""
+
+
+_KEPT = (*KEPT_WHOLE, *READS, "aten.sym_", "aten._assert_")
+"""Those, numbers read out of tensors, and questions about sizes, which need no translation."""
+
+
+def functional(exported_program: Any) -> Any:
+    """The program without in-place operators (but where all who see them are known) and unknown ones torch can express by others.
+
+    Raises FrontendError E013.
+    """
+    torch = require("torch")
+    if not isinstance(exported_program, torch.export.ExportedProgram):
+        raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
+                            help="export the model first: torch.export.export(model, args)")  # fmt: skip
+    exported_program = without_grad_modes(exported_program)
+    exported_program = _without_doubles(exported_program)
+    tried: set[Any] = set()
+    while True:  # what one operator is decomposed into may need to be decomposed in turn
+        # what stands under autocast, in branches and in loops is a graph of its own
+        parts = [m for m in exported_program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+        targets = {n.target for part in parts for n in part.graph.nodes if n.op == "call_function"}
+        operators = [out_of_place(t) for t in targets if isinstance(t, torch._ops.OpOverload)]
+        wanted = {t for t in operators if str(t) not in ATEN and not str(t).startswith(_KEPT) and t not in tried}
+        known = torch.export.default_decompositions() if wanted else {}
+        table = {t: known[t] for t in wanted if t in known}
+        nested = any(
+            [isinstance(t, (torch._ops.HigherOrderOperator, FunctionType)) for t in targets if not _on_sizes(t)]
+        )
+        if not table and (tried or not nested):
+            break
+        exported_program = _decomposed(exported_program, table)
+        tried |= {None, *table}
+    written = [n for n in exported_program.graph.nodes if n.op == "call_function" and is_mutable(n.target)]
+    if all([overwrites_own_value(n) for n in written]):
+        return exported_program
+    return without_writes(exported_program) or _decomposed(exported_program, {})
+
+
+def _on_sizes(target: Any) -> bool:
+    """Is a function of torch, as ``torch.sym_max``, one of sizes, which the importer reads from what torch inferred?"""
+    name = str(getattr(target, "__name__", ""))
+    return name.startswith("sym_") and getattr(require("torch"), name, None) is target
+
+
+def _without_doubles(exported_program: Any) -> Any:
+    """A tensor that the model holds as a buffer and as an attribute, as static caches do, becomes one input of the program.
+
+    torch takes the attribute for a constant, and decomposes no program in which one that is written to shares memory with a buffer.
+    """
+    torch = require("torch")
+    places = [n.name for n in exported_program.graph.nodes if n.op == "placeholder"]
+    held = {**exported_program.constants, **exported_program.state_dict}
+    plain = {k: v for k, v in held.items() if isinstance(v, torch.Tensor) and v.layout is torch.strided}
+    dense = {k: v for k, v in plain.items() if torch._C._has_storage(v) and v.numel()}
+    buffers: dict[Any, str] = {}
+    doubles: dict[str, tuple[str, str]] = {}
+    for name, spec in zip(places, exported_program.graph_signature.input_specs):
+        key = memory_key(dense[spec.target]) if spec.target in dense else None
+        if key is not None and spec.kind.name == "BUFFER":
+            buffers[key] = name
+        elif key in buffers and spec.kind.name == "CONSTANT_TENSOR":
+            doubles[name] = (buffers[key], spec.target)
+    if not doubles:
+        return exported_program
+    graph, signature = copy.deepcopy((exported_program.graph, exported_program.graph_signature))
+    nodes = {node.name: node for node in graph.nodes}
+    for name, (buffer, _) in doubles.items():
+        nodes[name].replace_all_uses_with(nodes[buffer])
+        graph.erase_node(nodes[name])
+    signature.input_specs = [s for s in signature.input_specs if getattr(s.arg, "name", "") not in doubles]
+    gone = {target for _, target in doubles.values()}
+    constants = {k: v for k, v in exported_program.constants.items() if k not in gone}
+    return with_graph(exported_program, graph, signature, constants)
+
+
+def _refuse_views(exported_program: Any) -> None:
+    """Raise FrontendError E970 for tensors of a model that share memory in part: torch decomposes no program that writes to one."""
+    torch = require("torch")
+    held = [(k, v) for k, v in exported_program.state_dict.items() if isinstance(v, torch.Tensor)]
+    dense = [(k, v) for k, v in held if v.layout is torch.strided and v.numel()]
+    for (name, value), (other, second) in itertools.combinations(dense, 2):
+        if memory_key(value) != memory_key(second) and overlap(value, second):
+            raise FrontendError("E970", f"{name} and {other} share memory, and the model writes to its tensors",
+                                help="keep one of them, and make the other in forward as a view of it")  # fmt: skip
+
+
+def _decomposed(exported_program: Any, table: dict[Any, Any]) -> Any:
+    """The program traced again: without functions of functions (as of ``vmap``) and writes. Raises FrontendError E016."""
+    try:
+        with _TRACING, inferable(require("torch")):
+            return exported_program.run_decompositions(table)
+    except Exception as error:  # torch raises errors of many unrelated classes
+        _refuse_views(exported_program)
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise FrontendError(
+            "E016", f"torch cannot decompose the exported program: {type(error).__name__}: {first}",
+            help="torch.func.grad and its kin do not survive torch.export; torch.autograd.grad in forward does",
+        ) from error  # fmt: skip
+
+
+__all__ = ["KEPT_WHOLE", "export", "functional", "sample_inputs"]

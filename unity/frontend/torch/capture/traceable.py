@@ -1,0 +1,81 @@
+"""Functions of torch that torch.export refuses or infers wrongly, replaced while a model is exported or traced again.
+
+Not here: export itself (``trace.py``). Invariant: a replacement gives what the function gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ....support.optional import require
+from .open_sizes import open_form, recurrent_rules
+
+
+def traceable(torch: Any) -> Any:
+    """A mode: while it lasts, the functions below stand in for torch's."""
+
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            axis = kwargs.get("dim")
+            if getattr(fn, "__name__", "") == "unique_consecutive" and axis is not None and axis < 0 and args[0].dim():
+                # torch infers a wrong shape for a negative axis
+                return fn(*args, **{**kwargs, "dim": axis % args[0].dim()})
+            if fn is torch.nn.functional.gaussian_nll_loss:
+                return _gaussian_nll_loss(torch, *args, **kwargs)
+            form = open_form(torch, fn, args, kwargs)
+            return fn(*args, **kwargs) if form is None else form()
+
+    return Mode()
+
+
+def _gaussian_nll_loss(
+    torch: Any, input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """torch's own, with an assertion that runs later instead of a branch on the data."""
+    if isinstance(var, (int, float)):
+        var = var * torch.ones_like(input)
+    torch._assert_async(torch.logical_not(torch.any(var < 0)), "var has negative entry/entries")
+    if var.size() != input.size() and input.size()[:-1] == var.size():
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+@contextmanager
+def inferable(torch: Any) -> Iterator[None]:
+    """While it lasts torch infers ``nll_loss`` over a number of rows that only the data knows, and recurrent layers over any
+    number of steps.
+
+    torch's own rule of the first asks whether there are rows at all, to give NaN where not: so does the operator itself.
+    """
+    table = require("torch._decomp").decomposition_table
+    loss, forward = torch.ops.aten.nll_loss.default, torch.ops.aten.nll_loss_forward.default
+
+    def infer(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
+        return forward(x, target, weight, reduction, ignore_index)[0]
+
+    rules = {loss: infer, **recurrent_rules()}
+    places = (torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Autograd)
+    own = {target: (table[target], dict(target.py_kernels)) for target in rules}
+    try:
+        for target, rule in rules.items():
+            table[target] = rule
+            target.py_kernels.update({key: rule for key in places if key in target.py_kernels})
+            target._dispatch_cache.clear()
+        yield
+    finally:
+        for target, (rule, kernels) in own.items():
+            table[target] = rule
+            target.py_kernels.clear()
+            target.py_kernels.update(kernels)
+            target._dispatch_cache.clear()
+
+
+__all__ = ["inferable", "traceable"]

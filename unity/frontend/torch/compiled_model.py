@@ -1,0 +1,160 @@
+"""``unity.compile`` for torch models: a callable that takes and returns torch tensors, as the model does."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ffi.tensor import Tensor
+from ...ffi.trim import trim_heap
+from ...ir.expr import Constant, Var
+from ...ir.module import IRModule
+from ...ir.types import Expr
+from ...ir.walk import rewrite
+from ...support.errors import FrontendError
+from ...support.recursion import deep_recursion
+from ...transform.infra.constant_lifetime import Releases, module_constants
+from ...vm.executable.executable import Executable
+from ..compile import BuildOptions, compile_chosen
+from ..precision.accuracy import Accuracy, as_inputs
+from ..precision.calibration import Quantization
+from ..precision.precision import Reduction
+from ..precision.reduced import model_accuracy, model_results
+from .capture.discard_parameters import copied_weights, eraser, follow
+from .capture.dynamic import least_promised
+from .capture.inputs import forward_signature
+from .capture.refusals import refuse_training
+from .capture.trace import export
+from .context.report import FallbackWarning
+from .exported_program import Options
+from .imported import Imported, imported
+from .remember_export import remembered_export
+from .runtime.model import TorchModel
+
+
+def compile_model(
+    mod: Any,
+    how: BuildOptions,
+    reduction: Reduction | None,
+    example_inputs: tuple[Any, ...] | None,
+    example_kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    strict: bool,
+    remember_export: bool,
+) -> CompiledModel:
+    """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
+    options = Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True)
+    if hasattr(mod, "graph_signature"):
+        if dynamic_shapes is not None:
+            raise FrontendError("E693", "dynamic_shapes= is for a torch.nn.Module, got an ExportedProgram",
+                                help="give it to torch.export.export")  # fmt: skip
+        inputs, named = example_inputs, dict(example_kwargs or {})
+        if inputs is None and mod.example_inputs is not None:
+            inputs, named = mod.example_inputs
+        found = imported(mod, options)
+    else:
+        inputs, named = _example(mod, example_inputs, example_kwargs)
+        found = _exported(mod, inputs, named, dynamic_shapes, options, remember_export)
+    if found.report.fallbacks:
+        warnings.warn(str(found.report), FallbackWarning, stacklevel=2)
+    expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
+    erase = eraser(mod, found.held, found.report.weights) if how.discard_parameters else None
+    module, decided = found.module, None
+    if reduction is not None:
+        module, decided = reduction.apply(module, _probe(found, how))
+    executable = compile_chosen(module, how, erase or False)
+    if erase is not None:
+        Releases(found.report.weights.values(), erase).sweep(executable.program.constants)
+        trim_heap()
+    else:
+        follow(mod, found.held[-1], found.report.weights, executable.program.constants)
+    made = CompiledModel(found, module, executable, how.exec_mode)
+    if erase is None:
+        read = module_constants(found.module)
+        made.copied = copied_weights(found.held[-1], found.report.weights, read, executable.program.constants)
+    made.quantization = executable.quantization = decided
+    if reduction is not None and inputs is not None:
+        made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)
+    return made
+
+
+def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example call of a torch module. Raises FrontendError E013 without one, E962 for what is no tuple."""
+    if inputs is None and named is None:
+        raise FrontendError("E013", "a torch model is compiled for example inputs",
+                            help="unity.compile(model, example_inputs=(x,))")  # fmt: skip
+    refuse_training(model)
+    if isinstance(inputs, sys.modules["torch"].Tensor):
+        inputs = (inputs,)
+    if not isinstance(inputs, (tuple, list, type(None))):
+        raise FrontendError("E962", f"example_inputs is a {type(inputs).__name__}, expected a tuple of tensors",
+                            help="inputs by name: example_kwargs={'x': x}")  # fmt: skip
+    return tuple(inputs or ()), dict(named or {})
+
+
+def _exported(
+    model: Any, inputs: tuple[Any, ...], named: dict[str, Any], dynamic_shapes: Any, options: Options, remember: bool
+) -> Imported:
+    """A torch module exported and imported, or what was remembered of that."""
+    signature = forward_signature(model)
+    names = list(signature.parameters) if signature is not None else []
+    place = remembered_export(model, inputs, named, dynamic_shapes, options) if remember else None
+    recalled = place.recall() if place is not None else None
+    found = recalled or imported(export(model, inputs, dynamic_shapes, named), options, names)
+    if place is not None and recalled is None:
+        place.keep(found)
+    return found
+
+
+def _probe(found: Imported, how: BuildOptions) -> Callable[..., Any]:
+    """Runs modules that differ from the imported one in what they compute with, each built once: for calibration."""
+    plain = BuildOptions(how.target, how.exec_mode)
+    built: dict[IRModule, CompiledModel] = {}
+
+    def run(module: IRModule, given: Any, *more: Any) -> Any:
+        if module not in built:
+            built[module] = CompiledModel(found, module, compile_chosen(module, plain), how.exec_mode)
+        return built[module].results(as_inputs(given), more)
+
+    return run
+
+
+class CompiledModel(TorchModel):
+    """A compiled torch model: call it as the model. ``module`` is the imported IRModule, ``report`` says what runs in torch."""
+
+    def __init__(self, found: Imported, module: IRModule, executable: Executable, exec_mode: str) -> None:
+        super().__init__(executable, found.interface, found.state, exec_mode)
+        self.module = module
+        self.accuracy: Accuracy | None = None
+        self.quantization: Quantization | None = None
+        self.choices = executable.choices
+        self.report = found.report
+
+    def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
+        """What ``main`` returns for the arguments of a call (and further ones of ``main``), as it stands: state is not updated,
+        nothing is rearranged."""
+        return self._main(*self._leaves(args, {})[1], *more)
+
+    def script(self, **options: Any) -> str:
+        """The imported module as script, the weights as names; options as in ``IRModule.script``, e.g. ``places=True``."""
+        return readable(self.module, self.report.weights, **options)
+
+
+def readable(mod: IRModule, weights: Mapping[str, Tensor], **options: Any) -> str:
+    """A module as script in which the weights given stand as names instead of their elements. Such text is for reading only."""
+    names = {id(data): re.sub(r"\W", "_", name) for name, data in weights.items()}
+    made: dict[str, Var] = {}
+
+    def shown(node: Constant) -> Expr:
+        name = names.get(id(node.data))
+        return node if name is None or node.data.size < 2 else made.setdefault(name, Var(name, node.ty))
+
+    with deep_recursion():
+        return str(rewrite(mod, {Constant: shown}).script(**options))
+
+
+__all__ = ["CompiledModel", "compile_model", "readable"]

@@ -1,0 +1,1 @@
+"""What the translation of one graph knows: values, sizes, calls back into torch, the report."""

@@ -1,0 +1,246 @@
+"""``torch.compile(model, backend="unity")``: graphs captured by torch become modules; AOT autograd removes mutation and views.
+
+Registered by the entry point group ``torch_dynamo_backends``.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from ... import op
+from ...ffi.tensor import Tensor
+from ...ir.builder import BlockBuilder
+from ...ir.expr import ShapeExpr, Tuple, Var
+from ...ir.module import IRModule
+from ...ir.relation import tensor_type
+from ...ir.types import Expr, prim_type
+from ...support.errors import FrontendError
+from ...support.optional import require
+from ...target.target import Target
+from ...vm.virtual_machine import VirtualMachine
+from ..compile import BuildOptions, compile_chosen
+from .context.context import Context, dtype_name
+from .context.fallback import Deferred, complex_of
+from .context.report import FallbackWarning, Gap, ImportReport
+from .context.symbols import Symbols
+from .runtime.memory import separate
+from .translate.fast_paths import decompositions
+from .translate.graph import GraphImporter
+
+_MODES: dict[str | None, dict[str, Any]] = {
+    None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"choose": "measured"},
+    "max-autotune-no-cudagraphs": {"choose": "measured"},
+}  # fmt: skip
+"""What the modes of ``torch.compile`` mean here."""
+
+
+@dataclass(slots=True, frozen=True)
+class BackendOptions:
+    """What ``torch.compile(..., options={...})`` may say; each as in ``unity.compile``."""
+
+    strict: bool = False
+    target: str | Target | None = None
+    exec_mode: str = "native"
+    choose: str = "analytic"
+
+
+def unity_backend(
+    graph_module: Any, example_inputs: Sequence[Any], mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend function torch calls for each captured graph. Backward graphs (training) run in torch.
+
+    ``options``: those of ``BackendOptions``; ``mode``: "max-autotune" measures kernels (``choose="measured"``), others change
+    nothing. Raises FrontendError E733.
+    """
+    known = [f.name for f in fields(BackendOptions)]
+    unknown = [f"option {name!r}" for name in options or () if name not in known]
+    unknown += [f"mode {mode!r}"] if mode not in _MODES else []
+    if unknown:
+        raise FrontendError("E733", f"the backend does not know the {', '.join(unknown)}",
+                            help=f"options: {', '.join(known)}; modes: {', '.join([m for m in _MODES if m])}")  # fmt: skip
+    chosen = BackendOptions(**{**_MODES[mode], **(options or {})})
+    make = require("torch._dynamo.backends.common").aot_autograd(
+        fw_compiler=partial(compile_graph, options=chosen), bw_compiler=_in_torch, decompositions=decompositions()
+    )
+    compiled: Callable[..., Any] = make(graph_module, list(example_inputs))
+    return compiled
+
+
+def _in_torch(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    boxed: Callable[..., Any] = require("functorch.compile").make_boxed_func(graph_module.forward)
+    return boxed
+
+
+def compile_graph(
+    graph_module: Any, example_inputs: Sequence[Any], options: BackendOptions = BackendOptions()
+) -> Callable[..., Any]:
+    """A callable for a functional ATen graph with metadata; takes and returns flat sequences, as AOT autograd asks.
+
+    A graph that cannot be imported (an unknown operator of operators, a quantised result) runs in torch, with a FallbackWarning;
+    with ``strict`` that is the FrontendError.
+    """
+    torch = require("torch")
+    with require("torch._subclasses.fake_tensor").unset_fake_temporarily():  # constants made here are true tensors
+        try:
+            module, places, report = import_graph(graph_module, options.strict)
+        except FrontendError as error:
+            if options.strict:
+                raise
+            warnings.warn(f"a whole graph runs in torch: {error.message}", FallbackWarning, stacklevel=2)
+            return _in_torch(graph_module, example_inputs)
+        if report.fallbacks:
+            warnings.warn(str(report), FallbackWarning, stacklevel=2)
+        executable = compile_chosen(module, BuildOptions(options.target, options.exec_mode, choose=options.choose))
+        main = VirtualMachine(executable, exec_mode=options.exec_mode)["main"]
+    boxed = require("functorch.compile").make_boxed_func
+
+    constants = {c.data_ptr for c in executable.program.constants}
+
+    def run(*args: Any) -> list[Any]:
+        given = [_given(torch, a) if isinstance(a, torch.Tensor) else a for a in args]
+        found = iter(main(*given))
+        taken = constants | {v.data_ptr for v in given if isinstance(v, Tensor)}
+        made: list[Any] = []
+        for place in places:
+            made.append(place.restored(found, args, made, taken))
+        return made
+
+    return boxed(run)  # type: ignore[no-any-return]
+
+
+def _given(torch: Any, value: Any) -> Tensor:
+    """An input, a complex one as pairs of numbers."""
+    real = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return Tensor.from_torch(real.contiguous())
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """One output: a value known beforehand, an argument, an earlier output, or the next result, laid out as torch traced it where
+    that is not contiguous.
+
+    torch makes the views of a function anew with the strides and the offset of what a backend gives it.
+    """
+
+    value: Any = None
+    argument: int | None = None
+    earlier: int | None = None
+    computed: bool = False
+    strided: bool = False
+    complex: bool = False
+
+    def restored(self, found: Iterator[Any], args: Sequence[Any], made: Sequence[Any], taken: set[int]) -> Any:
+        """The output from the results of ``main``: a tensor is followed by its strides and offset where they matter.
+
+        ``made``: the outputs before it. ``taken``: addresses of memory that it may not have.
+        """
+        if self.argument is not None:
+            return args[self.argument]
+        if self.earlier is not None:
+            return made[self.earlier]
+        if not self.computed:
+            return self.value
+        result = next(found)
+        if self.strided:
+            tensor = result.torch()
+            return _laid_out(require("torch").view_as_complex(tensor) if self.complex else tensor, *next(found))
+        own = separate(result, taken)
+        return require("torch").view_as_complex(own) if self.complex else own
+
+
+def _laid_out(source: Any, *layout: int) -> Any:
+    """A tensor with the values of another in strides and at an offset; elements that share a place are written once."""
+    *strides, offset = layout
+    last = sum([(size - 1) * stride for size, stride in zip(source.shape, strides)])
+    target = made = source.new_empty(offset + max(last, 0) + 1).as_strided(source.shape, strides, offset)
+    for axis, stride in enumerate(strides):
+        if stride == 0:
+            target, source = target.narrow(axis, 0, 1), source.narrow(axis, 0, 1)
+    target.copy_(source)
+    return made
+
+
+def import_graph(graph_module: Any, strict: bool = False) -> tuple[IRModule, list[Place], ImportReport]:
+    """(module, what stands at every output, report) of a functional ATen graph."""
+    builder, symbols, report = BlockBuilder(), Symbols(), ImportReport()
+    context = Context(builder, symbols)
+    graph = GraphImporter(context, strict, report, trains=True)
+    nodes = list(graph_module.graph.nodes)
+    params: list[Var] = []
+    for node in nodes:
+        if node.op == "placeholder":
+            params.append(_parameter(context, node, params))
+            graph.values[node] = _seen(params[-1], node.meta["val"])
+        elif node.op == "get_attr":
+            value = operator.attrgetter(node.target)(graph_module)
+            if isinstance(value, context.torch.Tensor):  # else a branch or the body of a loop
+                graph.values[node] = _seen(op.constant(_given(context.torch, value.detach())), value)
+    with builder.function("main", params):
+        graph.run(nodes)
+        raw = next(n for n in nodes if n.op == "output").args[0]
+        leaves: list[Expr] = []
+        places: list[Place] = []
+        given = {n: k for k, n in enumerate([n for n in nodes if n.op == "placeholder"])}
+        known: dict[Any, int] = {}
+        for position, node in enumerate(raw):
+            if node in given:
+                places.append(Place(argument=given[node]))
+                continue
+            if isinstance(node, context.torch.fx.Node) and known.setdefault(node, position) != position:
+                places.append(Place(earlier=known[node]))
+                continue
+            value = graph.value_of(node)
+            paired = isinstance(value, Deferred)
+            if paired:
+                value = graph.as_real(value, node)
+            if not isinstance(value, Expr):
+                places.append(Place(value))
+                continue
+            layout = _layout(context, node.meta["val"])
+            places.append(Place(computed=True, strided=layout is not None, complex=paired))
+            leaves += [value] if layout is None else [value, layout]
+        builder.emit_func_output(Tuple(tuple(leaves)))
+    return builder.get(), places, report
+
+
+def _layout(context: Context, value: Any) -> ShapeExpr | None:
+    """Strides and offset of an output; None where it is contiguous, and where only the data knows them."""
+    torch = context.torch
+    if not isinstance(value, torch.Tensor):
+        return None
+    offset = value.storage_offset()
+    if isinstance(offset, int) and offset == 0 and torch._prims_common.is_contiguous_or_false(value):
+        return None
+    try:
+        return ShapeExpr(context.symbols.dims([*value.stride(), offset]))
+    except Gap:
+        return None
+
+
+def _parameter(context: Context, node: Any, others: Sequence[Var]) -> Var:
+    """The parameter of a placeholder; a size that torch hands over twice is a number of its own the second time."""
+    value = node.meta["val"]
+    try:
+        if isinstance(value, context.torch.Tensor):
+            real = context.torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+            shape = [context.symbols.bind(d) for d in real.shape]
+            return Var(node.name, tensor_type(shape, dtype_name(real.dtype)))
+    except Gap as gap:
+        raise FrontendError("E015", f"the input {node.name} cannot be imported: {gap}") from gap
+    bound = context.symbols.bind(value)
+    if isinstance(bound, Var) and not any([bound is other for other in others]):
+        return bound
+    return Var(node.name, prim_type("int64"))
+
+
+def _seen(expr: Expr, value: Any) -> Expr | Deferred:
+    """An expression as the graph uses it: that of a complex tensor holds pairs of numbers."""
+    return complex_of(expr, value) if getattr(value, "is_complex", bool)() else expr
+
+
+__all__ = ["BackendOptions", "compile_graph", "import_graph", "unity_backend"]

@@ -1,0 +1,236 @@
+"""Complex numbers as pairs of real tensors: what makes them, what moves their elements, and what makes real tensors of them.
+
+A complex result is kept as the call that makes it (``Deferred``) until an operator needs it; then it becomes a ``Pair``. Chains of
+complex operators that end in a real tensor so run without torch. Not here: arithmetic (``complex_math``), products of matrices
+(``complex_products``), Fourier transforms (``fourier``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .... import op
+from ....ir.expr import ShapeExpr
+from ....ir.types import Expr
+from ..context.context import ATEN, Args, Context, dtype_of, number, rank_of, refuse, shape_of, to_dim
+from ..context.fallback import Deferred
+from .shape import cut
+
+
+@dataclass(slots=True, frozen=True)
+class Pair:
+    """Real and imaginary part."""
+
+    real: Expr
+    imag: Expr
+
+
+Made = Callable[[Context, Args], Any]
+COMPLEX: dict[str, Made] = {}
+"""Operators with complex operands or results: translation to a Pair, or to an expression where the result is real."""
+
+
+def enter(*names: str) -> Callable[[Made], Made]:
+    """Enter a translation under names of torch operators."""
+
+    def keep(fn: Made) -> Made:
+        for name in names:
+            COMPLEX[f"aten.{name}"] = fn
+        return fn
+
+    return keep
+
+
+def evaluate(c: Context, target: Any, args: Any, bind: Callable[..., Args]) -> Any:
+    """The result of an operator some of whose operands are complex. ``args`` are positional and named. Raises Gap."""
+    name = str(target)
+    found = COMPLEX.get(name)
+    if isinstance(c.value, (list, tuple)):
+        c.value = [v.real if isinstance(v, c.torch.Tensor) and v.is_complex() else v for v in c.value]
+    given = bind(target, *[_resolved(c, part, bind) for part in args])
+    if found is not None:
+        return found(c, given)
+    if name in _VALUES:
+        for key in _VALUES[name]:
+            setattr(given, key, _all_pairs(c, getattr(given, key)))
+    refuse(name not in _STRUCTURAL and name not in _VALUES, f"{name} of complex numbers")
+    if name not in _VALUES and hasattr(given, "self") and not isinstance(given.self, Pair):
+        return ATEN[name](c, given)  # complex is what gives the shape alone
+    real, imag = [ATEN[name](c, Args(**{k: _part(v, n) for k, v in vars(given).items()})) for n in (0, 1)]
+    if isinstance(real, list):
+        return [Pair(r, i) for r, i in zip(real, imag)]
+    return Pair(c.emit(real), c.emit(imag))
+
+
+def _resolved(c: Context, value: Any, bind: Callable[..., Args]) -> Any:
+    """Arguments with every deferred result computed."""
+    if isinstance(value, dict):
+        return {k: _resolved(c, v, bind) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_resolved(c, v, bind) for v in value]
+    if not isinstance(value, Deferred):
+        return value
+    known = c.pairs.get(value)
+    if known is None:
+        outer = (c.value, c.node_target)
+        refuse(value.value is None, "complex weights")
+        refuse(not value.value.is_complex(), f"{value.target} gives a tensor that is not dense")
+        c.value, c.node_target = value.value.real, str(value.target)
+        try:
+            known = c.pairs[value] = evaluate(c, value.target, (value.args, value.kwargs), bind)
+        finally:
+            c.value, c.node_target = outer
+    return known
+
+
+def _part(value: Any, which: int) -> Any:
+    if isinstance(value, Pair):
+        return value.imag if which else value.real
+    if isinstance(value, (list, tuple)):
+        return [_part(v, which) for v in value]
+    return value
+
+
+_STRUCTURAL = {
+    f"aten.{n}"
+    for n in (
+        "view.default", "reshape.default", "flatten.using_ints", "unsqueeze.default", "squeeze.dim", "squeeze.dims",
+        "unflatten.int", "expand.default", "permute.default", "transpose.int", "slice.Tensor", "select.int",
+        "clone.default", "contiguous.default", "alias.default", "detach.default", "roll.default",
+        "flip.default", "neg.default", "sum.dim_IntList", "mean.dim", "_unsafe_view.default", "lift_fresh_copy.default",
+        "narrow.default", "repeat.default", "index_select.default", "index.Tensor", "swapaxes.default",
+        "movedim.int", "expand_as.default", "view_as.default", "reshape_as.default", "unbind.int", "split.Tensor",
+        "split_with_sizes.default", "gather.default", "cumsum.default", "sum.default", "mean.default", "zeros.default",
+        "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format", "empty_like.default", "new_empty.default",
+        "diagonal.default", "tril.default", "triu.default", "t.default", "mT.default", "numpy_T.default", "squeeze.default",
+        "chunk.default", "tensor_split.sections", "tensor_split.indices", "unfold.default", "tile.default",
+        "repeat_interleave.self_int", "repeat_interleave.self_Tensor", "diag_embed.default", "ravel.default", "rot90.default",
+        "atleast_1d.default", "atleast_2d.default", "atleast_3d.default", "diff.default", "positive.default",
+        "nan_to_num.default", "swapdims.default", "moveaxis.int", "moveaxis.intlist", "movedim.intlist", "take.default",
+        "take_along_dim.default", "trace.default", "fliplr.default", "flipud.default", "embedding.default", "diag.default",
+        "trapezoid.dx", "as_strided.default", "unbind_copy.int", "select_copy.int", "pixel_shuffle.default",
+        "masked_select.default",
+    )
+}  # fmt: skip
+"""Operators that treat both parts alike."""
+_VALUES = {
+    "aten.cat.default": ("tensors",), "aten.stack.default": ("tensors",), "aten.copy.default": ("self", "src"),
+    "aten.slice_scatter.default": ("self", "src"), "aten.select_scatter.default": ("self", "src"),
+    "aten.where.self": ("self", "other"), "aten.masked_fill.Scalar": ("self", "value"),
+    "aten.index_put.default": ("self", "values"), "aten.index_add.default": ("self", "source"),
+    "aten.where.ScalarOther": ("self", "other"), "aten.where.ScalarSelf": ("self", "other"), "aten.scatter.src": ("self", "src"),
+    "aten.scatter_add.default": ("self", "src"), "aten.index_copy.default": ("self", "source"),
+    "aten.fill.Tensor": ("self", "value"),
+    "aten.diagonal_scatter.default": ("self", "src"), "aten.hstack.default": ("tensors",), "aten.vstack.default": ("tensors",),
+    "aten.dstack.default": ("tensors",), "aten.column_stack.default": ("tensors",), "aten.block_diag.default": ("tensors",),
+    "aten.masked_scatter.default": ("self", "source"), "aten.fill.Scalar": ("self", "value"),
+    "aten.masked_fill.Tensor": ("self", "value"),
+}  # fmt: skip
+"""Operators that treat both parts of these operands alike, some of which may be real; others say where."""
+
+
+def pair_of(c: Context, value: Any, dtype: str | None = None) -> Pair:
+    """A complex value of a pair, a real tensor or a number; the imaginary part of a real one has no axes."""
+    kind = c.dtype if dtype is None else dtype
+    if isinstance(value, Pair):
+        return value
+    if isinstance(value, complex):
+        return Pair(number(value.real, kind), number(value.imag, kind))
+    real = c.emit(c.cast(value, kind))
+    return Pair(real, number(0, kind))
+
+
+def _all_pairs(c: Context, value: Any) -> Any:
+    """Pairs of operands that may be real."""
+    if isinstance(value, (list, tuple)):
+        return [_all_pairs(c, v) for v in value]
+    made = pair_of(c, value)
+    return made if isinstance(value, Pair) or rank_of(made.real) == 0 else Pair(made.real, c.emit(zeros(made.real)))
+
+
+def zeros(x: Expr) -> Expr:
+    """Zeros like a tensor."""
+    return op.zeros(ShapeExpr(shape_of(x)), dtype_of(x))
+
+
+def times(a: Pair, b: Pair) -> Pair:
+    """The product of two numbers."""
+    real = op.subtract(op.multiply(a.real, b.real), op.multiply(a.imag, b.imag))
+    return Pair(real, op.add(op.multiply(a.real, b.imag), op.multiply(a.imag, b.real)))
+
+
+def kept(c: Context, made: Pair) -> Pair:
+    """Both parts bound to variables."""
+    return Pair(c.emit(made.real), c.emit(made.imag))
+
+
+# ---- making and taking apart
+
+
+@enter("view_as_complex.default")
+def _view_as_complex(c: Context, a: Args) -> Pair:
+    shape, rank = shape_of(a.self)[:-1], rank_of(a.self)
+    x = c.emit(a.self)
+    real, imag = [c.reshape(cut(x, rank - 1, to_dim(n), to_dim(1)), shape) for n in (0, 1)]
+    return kept(c, Pair(real, imag))
+
+
+@enter("complex.default")
+def _complex(c: Context, a: Args) -> Pair:
+    return Pair(c.broadcast(a.real), c.broadcast(a.imag))
+
+
+@enter("polar.default")
+def _polar(c: Context, a: Args) -> Pair:
+    angle = c.emit(a.angle)
+    return kept(c, Pair(op.multiply(a.abs, op.cos(angle)), op.multiply(a.abs, op.sin(angle))))
+
+
+@enter("ones.default", "ones_like.default", "new_ones.default")
+@enter("full.default", "full_like.default", "new_full.default")
+def _full(c: Context, a: Args) -> Pair:
+    value = complex(getattr(a, "fill_value", 1))
+    return Pair(*[op.full(ShapeExpr(c.shape), number(v, c.dtype), c.dtype) for v in (value.real, value.imag)])
+
+
+@enter("_to_copy.default", "to.dtype", "to.dtype_layout")
+def _to_complex(c: Context, a: Args) -> Any:
+    """A number is true where one of its parts is not 0; of other real types it keeps its real part."""
+    made = pair_of(c, a.self)
+    if c.dtype == "bool":
+        return op.logical_or(c.cast(made.real, "bool"), c.cast(made.imag, "bool"))
+    real = c.cast(made.real, c.dtype)
+    return Pair(real, c.cast(made.imag, c.dtype) if isinstance(a.self, Pair) else zeros(real))
+
+
+@enter("pad.default", "constant_pad_nd.default")
+def _pad(c: Context, a: Args) -> Pair:
+    """Borders of one number, or of elements."""
+    value = complex(a.value or 0)
+    filled = [(a.self.real, value.real), (a.self.imag, value.imag)]
+    return kept(c, Pair(*[ATEN[c.node_target](c, Args(**{**vars(a), "self": t, "value": v})) for t, v in filled]))
+
+
+@enter("dropout.default")
+def _dropout(c: Context, a: Args) -> Pair:
+    refuse(a.train and a.p > 0, "random numbers")
+    return a.input  # type: ignore[no-any-return]
+
+
+@enter("view_as_real.default")
+def _view_as_real(c: Context, a: Args) -> Expr:
+    return op.stack([a.self.real, a.self.imag], axis=rank_of(a.self.real))
+
+
+enter("real.default")(lambda c, a: a.self.real)
+enter("imag.default")(lambda c, a: a.self.imag)
+
+
+@enter("_conj.default", "conj.default", "conj_physical.default", "_conj_physical.default")
+def _conj(c: Context, a: Args) -> Pair:
+    return Pair(a.self.real, c.emit(op.negative(a.self.imag)))
+
+
+enter("resolve_conj.default", "resolve_neg.default")(lambda c, a: a.self)

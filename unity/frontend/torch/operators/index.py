@@ -1,0 +1,280 @@
+"""Table entries: choosing elements by index tensors, sorting. Writing elements: aten_scatter.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import op
+from ....ir import build
+from ....ir.expr import IntImm, ShapeExpr
+from ....ir.relation import Answer, same_dims, tensor_type
+from ....ir.scalar import Min
+from ....ir.types import Expr, ShapeType
+from ....op.common.type_rules import product
+from ..context.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
+from .reduce import norm
+from .rounding import rounded_once
+from .shape import cut, permute
+
+
+def is_mask(index: Expr) -> bool:
+    """Does an index tensor say per element whether it is meant?"""
+    return dtype_of(index) in ("bool", "uint8")
+
+
+def has_none(x: Expr) -> bool:
+    """Is a tensor known to have no element?"""
+    return any([build.is_int(d, 0) for d in shape_of(x)])
+
+
+def empty(c: Context) -> Expr | None:
+    """The result where it is known to have no element."""
+    return op.zeros(c.shape, c.dtype) if any([build.is_int(d, 0) for d in c.shape]) else None
+
+
+def at_least_vector(c: Context, x: Expr) -> Expr:
+    """A scalar as a vector of one element, as torch treats it along axis 0."""
+    return c.reshape(x, [1]) if rank_of(x) == 0 else x
+
+
+@aten("embedding.default")
+def _embedding(c: Context, a: Args) -> Expr:
+    return empty(c) or op.take(a.weight, a.indices, axis=0)
+
+
+@aten("embedding_renorm.default")
+@rounded_once
+def _embedding_renorm(c: Context, a: Args) -> Expr:
+    """The rows that indices name, scaled to a norm where theirs is larger; the others as they are."""
+    if has_none(a.indices):
+        return c.cast(a.self, c.dtype)
+    rows, count = shape_of(a.self)[0], product(shape_of(a.indices))
+    flags = [op.full(ShapeExpr((n,)), number(v, "bool"), "bool") for n, v in ((rows, False), (count, True))]
+    named = op.scatter_elements(flags[0], c.reshape(a.indices, [count]), flags[1], axis=0)
+    size = c.emit(norm(c, a.self, a.norm_type, [1], True))
+    large = op.logical_and(c.reshape(named, [rows, 1]), op.greater(size, number(a.max_norm, c.dtype)))
+    factor = op.divide(number(a.max_norm, c.dtype), op.add(size, number(1e-7, c.dtype)))
+    return op.multiply(a.self, op.where(large, factor, number(1, c.dtype)))
+
+
+@aten("index_select.default")
+def _index_select(c: Context, a: Args) -> Expr:
+    x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
+    made = empty(c) or op.take(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    return made if rank_of(a.self) else c.reshape(made)
+
+
+@aten("gather.default")
+def _gather(c: Context, a: Args) -> Expr:
+    x, indices = at_least_vector(c, a.self), at_least_vector(c, a.index)
+    nothing = empty(c)
+    if nothing is not None:
+        return nothing
+    refuse(rank_of(x) != rank_of(indices), "indices of another rank")
+    made = op.gather_elements(x, indices, axis=axis_of(a.dim, rank_of(x)))
+    return made if rank_of(a.index) else c.reshape(made)
+
+
+def chosen(c: Context, mask: Expr, size: Any) -> list[Expr]:
+    """Places of the elements a mask chooses: one vector for each of its axes, of a size that becomes a symbol."""
+    if not c.symbols.knows([size]):
+        c.symbols.bind(size)
+    return places_of(c, mask, c.symbols.expr(size))
+
+
+def places_of(c: Context, mask: Expr, length: Expr) -> list[Expr]:
+    """As ``chosen``, for a number of places that is checked where it is known, and bound where it is a new variable."""
+    given, rank = c.cast(mask, "bool"), rank_of(mask)
+    found = c.builder.match_cast(c.emit(op.nonzero(given)), tensor_type((to_dim(rank), length), "int64"), "places")
+    return [c.emit(c.reshape(cut(found, 0, to_dim(n), to_dim(1)), [length])) for n in range(rank)]
+
+
+def spread(c: Context, indices: list[Any], first: Any) -> list[Any]:
+    """Index tensors with every mask replaced by one vector for each of its axes; ``first`` is the size these have."""
+    made: list[Any] = []
+    for index in indices:
+        if index is not None and is_mask(index):
+            refuse(rank_of(index) == 0, "a mask without axes")
+            made += chosen(c, index, first)
+        else:
+            made.append(index)
+    return made
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def _index(c: Context, a: Args) -> Expr:
+    indices = list(a.indices)
+    if any([t is not None and is_mask(t) for t in indices]):
+        indices = spread(c, indices, c.value.shape[_first_place(indices)])
+    nothing = empty(c)
+    if nothing is not None:
+        return nothing
+    given = [(axis, t) for axis, t in enumerate(indices) if t is not None]
+    if len(given) == 1:
+        axis, index = given[0]
+        return op.take(a.self, index, axis=axis)
+    axes = [axis for axis, _ in given]
+    others = [i for i in range(rank_of(a.self)) if i not in axes]
+    made = op.index_tensor(permute(a.self, axes + others), [c.cast(t, "int64") for _, t in given])
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return made  # indices apart from each other: torch puts their axes first
+    count = rank_of(made) - len(others)
+    places = list(range(count, rank_of(made)))
+    return permute(made, [*places[: axes[0]], *range(count), *places[axes[0] :]])
+
+
+def _first_place(indices: list[Any]) -> int:
+    """Axis of the result the (broadcast) indices begin at; their own last axis is that of the places a mask chose."""
+    spots: list[int] = []
+    axis, rank = 0, 0
+    for index in indices:
+        if index is not None:
+            spots += list(range(axis, axis + (rank_of(index) if is_mask(index) else 1)))
+            rank = max(rank, 1 if is_mask(index) else rank_of(index))
+        axis += rank_of(index) if index is not None and is_mask(index) else 1
+    together = spots == list(range(spots[0], spots[0] + len(spots)))
+    return (spots[0] if together else 0) + rank - 1
+
+
+@aten("masked_select.default")
+def _masked_select(c: Context, a: Args) -> Expr:
+    shape = _common_shape(c, a.self, a.mask)
+    x, mask = c.emit(c.broadcast(a.self, shape)), c.broadcast(a.mask, shape)
+    if not shape:
+        x, mask = c.reshape(x, [1]), c.reshape(mask, [1])
+    return op.index_tensor(x, chosen(c, mask, c.value.shape[0]))
+
+
+def _common_shape(c: Context, *tensors: Expr) -> tuple[Expr, ...]:
+    """Shape several tensors are broadcast to."""
+    total: Expr = c.cast(tensors[0], "bool")
+    for tensor in tensors[1:]:
+        total = op.logical_or(total, c.cast(tensor, "bool"))
+    return shape_of(total)
+
+
+@aten("nonzero.default")
+def _nonzero(c: Context, a: Args) -> Expr:
+    if rank_of(a.self) == 0:  # the column of a vector of one tells how many rows there are
+        line = c.reshape(a.self, [1])
+        (column,) = chosen(c, op.not_equal(line, number(0, dtype_of(line))), c.value.shape[0])
+        return op.zeros(ShapeExpr((shape_of(column)[0], to_dim(0))), "int64")
+    columns = chosen(c, op.not_equal(a.self, number(0, dtype_of(a.self))), c.value.shape[0])
+    return op.stack(columns, axis=1)
+
+
+@aten("repeat_interleave.Tensor")
+def _repeat_interleave(c: Context, a: Args) -> Expr:
+    """Each place as often as its count says: of a position the first place whose counts reach beyond it."""
+    counts = c.emit(c.cast(a.repeats, "int64"))
+    size = c.value.shape[0]
+    ends = c.emit(op.cumsum(counts, axis=0))
+    if not c.symbols.knows([size]):
+        total = c.emit(c.reshape(op.sum(counts), [1]))
+        c.builder.match_cast(c.emit(op.tensor_to_shape(total)), ShapeType((c.symbols.bind(size),), 1))
+    line = op.arange(0, c.symbols.expr(size), 1, dtype="int64")
+    return c.cast(op.searchsorted(ends, line, right=True), c.dtype)
+
+
+@aten("take_along_dim.default")
+def _take_along(c: Context, a: Args) -> Expr:
+    nothing = empty(c)
+    if nothing is not None:
+        return nothing
+    if a.dim is None:
+        x = c.reshape(a.self, [product(shape_of(a.self))])
+        return op.gather_elements(x, c.reshape(a.indices, [product(shape_of(a.indices))]), axis=0)
+    axis = axis_of(a.dim, rank_of(a.self))
+    shape = list(shape_of(a.self))
+    shape[axis] = c.shape[axis]
+    lines = list(c.shape)
+    lines[axis] = shape_of(a.self)[axis]
+    return op.gather_elements(c.broadcast(a.self, lines), c.broadcast(a.indices), axis=axis)
+
+
+@aten("one_hot.default")
+def _one_hot(c: Context, a: Args) -> Expr:
+    refuse(a.num_classes < 0, "the number of classes depends on the data")
+    return op.one_hot(c.cast(a.self, "int64"), 1, 0, depth=static(to_dim(a.num_classes)), axis=-1)
+
+
+# ---- order
+
+
+@aten("sort.default", "sort.stable")
+def _sort(c: Context, a: Args) -> list[Expr]:
+    if rank_of(a.self) == 0:
+        return [a.self, number(0, "int64")]
+    axis = axis_of(a.dim, rank_of(a.self))
+    order = c.emit(op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64"))
+    return [_along(a.self, order, axis), order]
+
+
+@aten("argsort.default", "argsort.stable")
+def _argsort(c: Context, a: Args) -> Expr:
+    if rank_of(a.self) == 0:
+        return number(0, "int64")
+    axis = axis_of(a.dim, rank_of(a.self))
+    return op.argsort(_orderable(c, a.self), axis=axis, descending=a.descending, dtype="int64")
+
+
+@aten("topk.default")
+def _topk(c: Context, a: Args) -> list[Expr]:
+    count = to_dim(a.k)
+    if rank_of(a.self) == 0:
+        refuse(not build.is_int(count, 1), "no element")
+        return [a.self, number(0, "int64")]
+    axis = axis_of(a.dim, rank_of(a.self))
+    if build.is_int(count, 0):
+        return [op.zeros(c.shape, kind) for kind in (c.dtype, "int64")]
+    made = c.emit(_first_places(_orderable(c, a.self), count, axis, a.largest))
+    return [_along(a.self, made, axis), made]
+
+
+def _first_places(x: Expr, count: Expr, axis: int, largest: bool) -> Expr:
+    """Places of the first ``count`` elements in order; of a count that only a call knows, all are put in order."""
+    known = count
+    if type(count) is Min:  # ``topk`` takes all of an axis that is shorter
+        known = next(
+            (v for v, extent in ((count.a, count.b), (count.b, count.a)) if extent == shape_of(x)[axis]), count
+        )
+    if type(known) is IntImm:
+        return op.topk(x, k=known.value, axis=axis, ret_type="indices", largest=largest, dtype="int64")
+    return cut(op.argsort(x, axis=axis, descending=largest, dtype="int64"), axis, to_dim(0), count)
+
+
+@aten("kthvalue.default")
+def _kthvalue(c: Context, a: Args) -> list[Expr]:
+    if rank_of(a.self) == 0:
+        return [a.self, number(0, "int64")]
+    axis = axis_of(a.dim, rank_of(a.self))
+    count = to_dim(a.k)
+    order = _first_places(_orderable(c, a.self), count, axis, False)
+    place = c.emit(cut(order, axis, build.sub(count, 1), to_dim(1)))
+    values = _along(a.self, place, axis)
+    shapes = [c.symbols.dims(v.shape) for v in c.value]
+    return [c.reshape(v, s) for v, s in zip((values, place), shapes)]
+
+
+def _along(x: Expr, order: Expr, axis: int) -> Expr:
+    return (
+        x
+        if has_none(x) and same_dims(shape_of(x), shape_of(order)) is Answer.YES
+        else op.gather_elements(x, order, axis=axis)
+    )
+
+
+def _orderable(c: Context, x: Expr) -> Expr:
+    return c.cast(x, "int32") if dtype_of(x) == "bool" else x

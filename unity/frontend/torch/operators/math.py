@@ -1,0 +1,264 @@
+"""Table entries: elementwise arithmetic, comparisons and conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .... import op
+from ....ir.types import Expr
+from ..context.context import Args, Context, aten, is_float, number
+from .rounding import exact_numbers, rounded_once
+
+_SAME = {
+    "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
+    "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
+}  # fmt: skip
+_FLOAT = {
+    "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
+    "cos": op.cos, "cosh": op.cosh, "erf": op.erf, "exp": op.exp, "log": op.log, "rsqrt": op.rsqrt, "sin": op.sin,
+    "sinh": op.sinh, "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh, "sigmoid": op.sigmoid,
+}  # fmt: skip
+_TESTS = {"isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfinite}
+
+
+def _unary(fn: Callable[..., Expr], floats: bool) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        return fn(c.cast(a.self, c.dtype) if floats else a.self)
+
+    return translate
+
+
+for _name, _fn in _SAME.items():
+    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, False))
+for _name, _fn in _FLOAT.items():
+    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, True))
+
+
+aten("_neg_view.default")(lambda c, a: op.negative(a.self))
+aten("logical_not.default")(lambda c, a: op.logical_not(c.cast(a.self, "bool")))
+
+
+def _test(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(a.self if is_float(a.self) else c.cast(a.self, "float32"))
+
+
+for _name, _fn in _TESTS.items():
+    aten(f"{_name}.default")(_test(_fn))
+
+
+@aten("sign.default", "sgn.default")
+def _sign(c: Context, a: Args) -> Expr:
+    if not is_float(a.self):
+        return a.self if c.dtype == "bool" else op.sign(a.self)
+    return op.where(op.isnan(a.self), number(0, c.dtype), op.sign(a.self))  # torch: the sign of NaN is 0
+
+
+@aten("round.default")
+def _round(c: Context, a: Args) -> Expr:
+    return op.round(a.self) if is_float(a.self) else a.self
+
+
+@aten("square.default")
+def _square(c: Context, a: Args) -> Expr:
+    x = c.emit(c.cast(a.self, c.dtype))
+    return op.multiply(x, x)
+
+
+@aten("frac.default")
+def _frac(c: Context, a: Args) -> Expr:
+    return op.subtract(a.self, op.trunc(a.self))
+
+
+@aten("reciprocal.default")
+def _reciprocal(c: Context, a: Args) -> Expr:
+    return op.divide(number(1, c.dtype), c.cast(a.self, c.dtype))
+
+
+@aten("nan_to_num.default")
+def _nan_to_num(c: Context, a: Args) -> Expr:
+    if not is_float(a.self):
+        return c.cast(a.self, c.dtype)
+    info = c.torch.finfo(getattr(c.torch, c.dtype))
+    limits = [info.max if a.posinf is None else a.posinf, info.min if a.neginf is None else a.neginf]
+    made = op.where(op.isnan(a.self), number(a.nan or 0.0, c.dtype), a.self)
+    x = c.emit(made)
+    x = c.emit(op.where(op.equal(x, number(math.inf, c.dtype)), number(limits[0], c.dtype), x))
+    return op.where(op.equal(x, number(-math.inf, c.dtype)), number(limits[1], c.dtype), x)
+
+
+# ---- two operands
+
+
+def _scaled(c: Context, value: Any, alpha: Any) -> Expr:
+    made = c.cast(value, c.dtype)
+    return made if alpha == 1 else op.multiply(made, c.cast(alpha, c.dtype))
+
+
+@aten("add.Tensor", "add.Scalar")
+@exact_numbers
+def _add(c: Context, a: Args) -> Expr:
+    if c.dtype == "bool":
+        return op.logical_or(c.cast(a.self, "bool"), c.cast(a.other if a.alpha else False, "bool"))
+    return op.add(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+
+
+@aten("sub.Tensor", "sub.Scalar")
+@exact_numbers
+def _sub(c: Context, a: Args) -> Expr:
+    return op.subtract(c.cast(a.self, c.dtype), _scaled(c, a.other, a.alpha))
+
+
+@aten("rsub.Scalar", "rsub.Tensor")
+@exact_numbers
+def _rsub(c: Context, a: Args) -> Expr:
+    return op.subtract(c.cast(a.other, c.dtype), _scaled(c, a.self, a.alpha))
+
+
+@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+@exact_numbers
+def _mul(c: Context, a: Args) -> Expr:
+    if c.dtype == "bool":
+        return op.logical_and(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+    return op.multiply(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
+@exact_numbers
+def _div(c: Context, a: Args) -> Expr:
+    return op.divide(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def _div_mode(c: Context, a: Args) -> Expr:
+    x, y = c.cast(a.self, c.dtype), c.cast(a.other, c.dtype)
+    if a.rounding_mode == "floor":
+        return op.floor_divide(x, y)
+    if a.rounding_mode == "trunc":
+        if is_float(x):
+            return op.trunc(op.divide(x, y))
+        x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
+        return op.floor_divide(op.subtract(x, op.mod(x, y)), y)
+    return op.divide(x, y)
+
+
+def _plain(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+def _compare(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        dtype = c.promoted(a.self, a.other)
+        return fn(c.cast(a.self, dtype), c.cast(a.other, dtype))
+
+    return translate
+
+
+def _logical(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
+
+
+_FORMS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+for _names, _fn in (
+    (("floor_divide.default", "floor_divide.Scalar"), op.floor_divide), (("fmod.Tensor", "fmod.Scalar"), op.mod),
+    (("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"), op.floor_mod),
+    (("maximum.default", "max.other"), op.maximum), (("minimum.default", "min.other"), op.minimum),
+    (("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"), op.bitwise_and),
+    (("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"), op.bitwise_or),
+    (("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"), op.bitwise_xor),
+    (("__lshift__.Scalar", "__lshift__.Tensor", *[f"bitwise_left_shift.{form}" for form in _FORMS]), op.left_shift),
+    (("__rshift__.Scalar", "__rshift__.Tensor", *[f"bitwise_right_shift.{form}" for form in _FORMS]), op.right_shift),
+    (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp), (("gcd.default",), op.gcd),
+):  # fmt: skip
+    aten(*_names)(_plain(_fn))
+for _name, _fn in (("eq", op.equal), ("ne", op.not_equal), ("lt", op.less), ("le", op.less_equal),
+                   ("gt", op.greater), ("ge", op.greater_equal)):  # fmt: skip
+    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_compare(_fn))
+for _name, _fn in (("and", op.logical_and), ("or", op.logical_or), ("xor", op.logical_xor)):
+    aten(f"logical_{_name}.default")(_logical(_fn))
+
+
+@aten("lcm.default")
+def _lcm(c: Context, a: Args) -> Expr:
+    """A multiple that wraps is made positive, as in torch; torch widens integers below 32 bits first."""
+    made = op.lcm(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+    return op.abs(made) if c.dtype in ("int32", "int64") else made
+
+
+@aten("pow.Tensor_Scalar", "pow.Scalar", "pow.Tensor_Tensor")
+@rounded_once
+def _pow(c: Context, a: Args) -> Expr:
+    exponent = a.exponent
+    if isinstance(a.self, Expr) and isinstance(exponent, (int, float)):
+        x = c.cast(a.self, c.dtype)
+        if exponent in (1, 2, 3):
+            x = c.emit(x)
+            made = x
+            for _ in range(int(exponent) - 1):
+                made = op.multiply(made, x)
+            return made
+        if exponent in (0.5, -0.5) and is_float(x):
+            return op.sqrt(x) if exponent == 0.5 else op.rsqrt(x)
+    return op.power(c.cast(a.self, c.dtype), c.cast(exponent, c.dtype))
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def _where(c: Context, a: Args) -> Expr:
+    return op.where(c.cast(a.condition, "bool"), c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(c: Context, a: Args) -> Expr:
+    return op.where(a.mask, c.cast(a.value, c.dtype), a.self)
+
+
+@aten("clamp.default", "clamp.Tensor", "clip.default", "clamp_min.default", "clamp_max.default", "hardtanh.default",
+      "clamp_min.Tensor", "clamp_max.Tensor")  # fmt: skip
+def _clamp(c: Context, a: Args) -> Expr:
+    low = getattr(a, "min", getattr(a, "min_val", None))
+    high = getattr(a, "max", getattr(a, "max_val", None))
+    made = c.cast(a.self, c.dtype)
+    if low is not None:
+        made = op.maximum(made, c.cast(low, c.dtype))
+    return made if high is None else op.minimum(made, c.cast(high, c.dtype))
+
+
+def _addc(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        made = fn(c.cast(a.tensor1, c.dtype), c.cast(a.tensor2, c.dtype))
+        return op.add(c.cast(a.self, c.dtype), made if a.value == 1 else op.multiply(made, number(a.value, c.dtype)))
+
+    return translate
+
+
+aten("addcmul.default")(rounded_once(_addc(op.multiply)))
+aten("addcdiv.default")(rounded_once(_addc(op.divide)))
+
+
+# ---- conversions and copies
+
+
+@aten("to.dtype", "to.dtype_layout", "to.device", "to.other", "_to_copy.default", "type_as.default",
+      "contiguous.default", "clone.default", "alias.default", "detach.default", "lift_fresh_copy.default",
+      "lift_fresh.default", "detach_.default", "real.default", "positive.default", "lift.default",
+      "alias_copy.default", "detach_copy.default", "resolve_conj.default", "resolve_neg.default", "conj.default",
+      "conj_physical.default", "_conj.default")  # fmt: skip
+def _convert(c: Context, a: Args) -> Expr:
+    return c.cast(a.self, c.dtype)
+
+
+@aten("view.dtype", "view_copy.dtype")
+def _reinterpret(c: Context, a: Args) -> Expr:
+    return op.reinterpret(a.self, c.dtype)
+
+
+@aten("prims.convert_element_type.default")
+def _convert_element_type(c: Context, a: Args) -> Expr:
+    return c.cast(a.a, c.dtype)
+
+
+@aten("copy.default", "fill.Tensor", "fill.Scalar")
+def _copy(c: Context, a: Args) -> Expr:
+    source = a.src if hasattr(a, "src") else a.value
+    return c.broadcast(c.cast(source, c.dtype))

@@ -1,0 +1,343 @@
+"""Table entries: reductions, norms and scans along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .... import op
+from ....ir import build
+from ....ir.expr import IntImm, ShapeExpr, TupleGetItem
+from ....ir.types import Expr, ShapeType
+from ..context.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    to_dim,
+)
+from .rounding import rounded_once
+
+
+def _axes(value: Any, rank: int) -> tuple[int, ...] | None:
+    if value is None or value == []:
+        return None
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple([axis_of(v, rank) for v in values])
+
+
+def reduce(fn: Callable[..., Expr], x: Expr, dim: Any, keepdim: bool) -> Expr:
+    """A reduction over torch's ``dim``; a scalar is its own reduction."""
+    if rank_of(x) == 0:
+        return x
+    return fn(x, axis=_axes(dim, rank_of(x)), keepdims=bool(keepdim))
+
+
+def _reduction(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: reduce(fn, c.cast(a.self, c.dtype), getattr(a, "dim", None), getattr(a, "keepdim", False))
+
+
+aten("sum.default", "sum.dim_IntList")(_reduction(op.sum))
+aten("mean.default", "mean.dim")(_reduction(op.mean))
+aten("prod.default", "prod.dim_int")(_reduction(op.prod))
+
+
+def _extremes(x: Expr, dim: Any, keepdim: bool, largest: bool) -> Expr:
+    """The largest or smallest elements; of truth values whether any, or all, are true."""
+    truth, numbers = (op.any, op.max) if largest else (op.all, op.min)
+    return reduce(truth if dtype_of(x) == "bool" else numbers, x, dim, keepdim)
+
+
+def _extreme_of_all(largest: bool) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: _extremes(a.self, getattr(a, "dim", None), getattr(a, "keepdim", False), largest)
+
+
+aten("amax.default", "max.default")(_extreme_of_all(True))
+aten("amin.default", "min.default")(_extreme_of_all(False))
+
+
+@aten("nansum.default")
+def _nansum(c: Context, a: Args) -> Expr:
+    x = c.emit(a.self)
+    known = op.where(op.isnan(x), number(0, dtype_of(x)), x) if is_float(x) else x
+    return reduce(op.sum, c.cast(known, c.dtype), a.dim, a.keepdim)
+
+
+def _truth(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        return c.cast(
+            reduce(fn, c.cast(a.self, "bool"), getattr(a, "dim", None), getattr(a, "keepdim", False)), c.dtype
+        )
+
+    return translate
+
+
+aten("any.default", "any.dim", "any.dims", "_is_any_true.default")(_truth(op.any))
+aten("all.default", "all.dim", "all.dims", "_is_all_true.default")(_truth(op.all))
+
+
+def _extreme(largest: bool) -> Callable[[Context, Args], list[Expr]]:
+    def translate(c: Context, a: Args) -> list[Expr]:
+        if rank_of(a.self) == 0:
+            return [a.self, number(0, "int64")]
+        x = c.emit(a.self)
+        places = c.emit(c.cast(_argument(c, x, largest, a.dim, True), "int64"))
+        values = op.gather_elements(x, places, axis=axis_of(a.dim, rank_of(x)))
+        return [values, places] if a.keepdim else [_dropped(c, values, n) for n, values in enumerate((values, places))]
+
+    return translate
+
+
+def _dropped(c: Context, x: Expr, output: int) -> Expr:
+    return c.reshape(x, c.symbols.dims(c.value[output].shape))
+
+
+def _argument(c: Context, x: Expr, largest: bool, dim: int | None, keepdim: bool) -> Expr:
+    if rank_of(x) == 0:
+        return number(0, "int64")
+    axis = None if dim is None else axis_of(dim, rank_of(x))
+    return (op.argmax if largest else op.argmin)(x, axis=axis, keepdims=bool(keepdim))
+
+
+aten("max.dim")(_extreme(True))
+aten("min.dim")(_extreme(False))
+aten("argmax.default")(lambda c, a: c.cast(_argument(c, a.self, True, a.dim, a.keepdim), "int64"))
+aten("argmin.default")(lambda c, a: c.cast(_argument(c, a.self, False, a.dim, a.keepdim), "int64"))
+
+
+@aten("aminmax.default")
+def _aminmax(c: Context, a: Args) -> list[Expr]:
+    x = c.emit(a.self)
+    return [_extremes(x, a.dim, a.keepdim, largest) for largest in (False, True)]
+
+
+def _count(c: Context, x: Expr, axes: Sequence[int]) -> Expr:
+    """Number of elements reduced, as an expression."""
+    made = build.const(1, "int64")
+    for axis in axes:
+        made = build.mul(made, shape_of(x)[axis])
+    return made
+
+
+def _variance(c: Context, a: Args) -> Expr:
+    """The mean squared distance, corrected: n / (n - correction) times it; not a number where nothing is left."""
+    correction = getattr(a, "correction", None)
+    if correction is None:
+        correction = 1 if getattr(a, "unbiased", True) else 0
+    rank, x = rank_of(a.self), a.self
+    axes = _axes(getattr(a, "dim", None), rank) or tuple(range(rank))
+    made = op.variance(x, axis=axes, keepdims=bool(getattr(a, "keepdim", False))) if rank else op.subtract(x, x)
+    if correction == 0:
+        return made
+    count = _count(c, x, axes)
+    if type(count) is IntImm:
+        rest = max(count.value - correction, 0)
+        return op.multiply(made, number(count.value / rest if rest else math.inf, c.dtype))
+    left = op.maximum(op.subtract(c.cast(count, c.dtype), number(correction, c.dtype)), number(0, c.dtype))
+    return op.multiply(made, op.divide(c.cast(count, c.dtype), left))
+
+
+aten("var.correction", "var.dim", "var.default")(rounded_once(_variance))
+aten("std.correction", "std.dim", "std.default")(rounded_once(lambda c, a: op.sqrt(_variance(c, a))))
+
+
+def _with_mean(root: bool) -> Callable[[Context, Args], list[Expr]]:
+    def translate(c: Context, a: Args) -> list[Expr]:
+        spread = _variance(c, a)
+        mean = reduce(op.mean, a.self, getattr(a, "dim", None), getattr(a, "keepdim", False))
+        return [op.sqrt(spread) if root else spread, mean]
+
+    return translate
+
+
+aten("var_mean.correction", "var_mean.dim", "var_mean.default")(rounded_once(_with_mean(False)))
+aten("std_mean.correction", "std_mean.dim", "std_mean.default")(rounded_once(_with_mean(True)))
+
+
+@aten("logsumexp.default")
+def _logsumexp(c: Context, a: Args) -> Expr:
+    return reduce(op.logsumexp, c.cast(a.self, c.dtype), a.dim, a.keepdim)
+
+
+# ---- norms
+
+
+def norm(c: Context, value: Expr, order: Any, dim: Any, keepdim: bool) -> Expr:
+    """The vector norm of an order: 0 counts, infinities take the extreme, else the root of the sum of powers.
+
+    Powers of 16-bit floats are taken in float32.
+    """
+    order = 2 if order is None else order
+    dtype = "float32" if c.dtype in ("float16", "bfloat16") else c.dtype
+    x = c.emit(c.cast(value, dtype))
+    size = c.emit(op.abs(x))
+    if order == 2:
+        made: Expr = op.sqrt(reduce(op.sum, op.multiply(x, x), dim, keepdim))
+    elif order == 1:
+        made = reduce(op.sum, size, dim, keepdim)
+    elif order in (math.inf, -math.inf):
+        made = reduce(op.max if order > 0 else op.min, size, dim, keepdim)
+    elif order == 0:
+        made = reduce(op.sum, c.cast(op.not_equal(x, number(0, dtype)), dtype), dim, keepdim)
+    else:
+        total = reduce(op.sum, op.power(size, number(order, dtype)), dim, keepdim)
+        made = op.power(total, number(1 / order, dtype))
+    return c.cast(made, c.dtype)
+
+
+@aten("linalg_vector_norm.default", "norm.ScalarOpt_dim", "norm.Scalar", "norm.ScalarOpt_dim_dtype",
+      "norm.ScalarOpt_dtype")  # fmt: skip
+def _vector_norm(c: Context, a: Args) -> Expr:
+    order = a.ord if hasattr(a, "ord") else a.p
+    return norm(c, c.cast(a.self, c.dtype), order, getattr(a, "dim", None), getattr(a, "keepdim", False))
+
+
+@aten("linalg_matrix_norm.default", "linalg_matrix_norm.str_ord")
+def matrix_norm(c: Context, a: Args) -> Expr:
+    """The norm of matrices: of all elements (fro), of singular values, or the extreme sum over rows or columns."""
+    x = c.emit(c.cast(a.self, c.dtype))
+    order = a.ord
+    rank = rank_of(x)
+    rows, columns = [axis_of(d, rank) for d in a.dim]
+    if order == "fro":
+        return norm(c, x, 2, [rows, columns], a.keepdim)
+    if order in ("nuc", 2, -2):
+        return _spectral_norm(c, x, order, rows, columns, a.keepdim)
+    refuse(order not in (1, -1, math.inf, -math.inf), f"a norm of order {order}")
+    if any([build.is_int(shape_of(x)[n], 0) for n in (rows, columns)]):
+        return op.zeros(c.shape, c.dtype)
+    inner, outer = (rows, columns) if abs(order) == 1 else (columns, rows)
+    total = op.sum(op.abs(x), axis=(inner,), keepdims=True)
+    made = (op.max if order > 0 else op.min)(total, axis=(outer,), keepdims=True)
+    return made if a.keepdim else c.reshape(made)
+
+
+def _spectral_norm(c: Context, x: Expr, order: Any, rows: int, columns: int, keepdim: bool) -> Expr:
+    """The sum (nuc), the largest (2) or the smallest (-2) of the singular values."""
+    rest = [n for n in range(rank_of(x)) if n not in (rows, columns)]
+    moved = op.permute_dims(x, axes=[*rest, rows, columns])
+    values = c.emit(TupleGetItem(c.emit(op.linalg_svd(moved, full_matrices=False)), 1))
+    last = shape_of(values)[-1]
+    if order == "nuc" or build.is_int(last, 0):
+        return c.reshape(op.sum(values, axis=(-1,), keepdims=False))
+    made = (op.max if order > 0 else op.min)(values, axis=(-1,), keepdims=False)
+    return c.reshape(made)
+
+
+@aten("linalg_vecdot.default")
+@rounded_once
+def _vecdot(c: Context, a: Args) -> Expr:
+    product = op.multiply(c.cast(a.x, c.dtype), c.cast(a.y, c.dtype))
+    return reduce(op.sum, product, a.dim, False)
+
+
+# ---- order
+
+
+@aten("median.default", "median.dim")
+def _median(c: Context, a: Args) -> Any:
+    if not hasattr(a, "dim"):
+        return a.self if rank_of(a.self) == 0 else op.median(a.self)
+    if rank_of(a.self) == 0:
+        return [a.self, number(0, "int64")]
+    made = c.emit(op.median(a.self, axis=axis_of(a.dim, rank_of(a.self)), keepdims=bool(a.keepdim)))
+    return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+
+
+@aten("nanmedian.default", "nanmedian.dim")
+def _nanmedian(c: Context, a: Args) -> Any:
+    """The lower of the middle values of those that are numbers; NaN, sorted last, where none is."""
+    whole = not hasattr(a, "dim")
+    x = c.emit(
+        c.reshape(a.self, [_count(c, a.self, range(rank_of(a.self)))]) if whole or not rank_of(a.self) else a.self
+    )
+    refuse(any([build.is_int(d, 0) for d in shape_of(x)]), "no element")
+    axis = 0 if whole else axis_of(a.dim, rank_of(x))
+    order = c.emit(op.argsort(x, axis=axis, dtype="int64"))
+    known = op.equal(x, x)
+    valid = op.sum(c.cast(known, "int64"), axis=(axis,), keepdims=True)
+    middle = op.maximum(op.floor_divide(op.subtract(valid, number(1, "int64")), number(2, "int64")), number(0, "int64"))
+    place = c.emit(op.gather_elements(order, middle, axis=axis))
+    values = op.gather_elements(x, place, axis=axis)
+    if whole:
+        return c.reshape(values)
+    return [_dropped(c, v, n) for n, v in enumerate((values, place))]
+
+
+@aten("histc.default")
+def _histc(c: Context, a: Args) -> Expr:
+    """Numbers of elements in equal bins from the least to the most; those outside, and NaN, count in none."""
+    refuse(not is_float(a.self), "a histogram of integers")
+    dims = shape_of(a.self)
+    total = _count(c, a.self, range(len(dims)))
+    if build.is_int(total, 0):
+        return op.zeros(c.shape, c.dtype)
+    x = c.emit(c.reshape(a.self, [total]))
+    if a.min == a.max == 0:
+        low, high = c.emit(op.min(x)), c.emit(op.max(x))
+    else:
+        low, high = number(a.min, c.dtype), number(a.max, c.dtype)
+    same = op.equal(low, high)
+    one = number(1, c.dtype)
+    low, high = c.emit(op.where(same, op.subtract(low, one), low)), c.emit(op.where(same, op.add(high, one), high))
+    place = op.divide(op.multiply(op.subtract(x, low), number(a.bins, c.dtype)), op.subtract(high, low))
+    inside = c.emit(op.logical_and(op.greater_equal(x, low), op.less_equal(x, high)))
+    index = op.astype(op.where(inside, op.floor(place), number(0, c.dtype)), "int64")
+    index = op.minimum(index, number(a.bins - 1, "int64"))
+    return op.scatter_elements(op.zeros(c.shape, c.dtype), index, c.cast(inside, c.dtype), axis=0, reduction="add")
+
+
+@aten("bincount.default")
+def _bincount(c: Context, a: Args) -> Expr:
+    """How often each number from 0 on occurs, or the sum of its weights; the greatest and ``minlength`` say how many there are."""
+    size = c.value.shape[0]
+    x = c.emit(c.cast(a.self, "int64"))
+    if not c.symbols.knows([size]):
+        least = op.full(ShapeExpr((to_dim(1),)), number(a.minlength - 1, "int64"), "int64")
+        total = op.add(op.max(op.concat([x, least], axis=0), axis=0, keepdims=True), number(1, "int64"))
+        c.builder.match_cast(c.emit(op.tensor_to_shape(c.emit(total))), ShapeType((c.symbols.bind(size),), 1))
+    amounts = op.ones(ShapeExpr(shape_of(x)), c.dtype) if a.weights is None else c.cast(a.weights, c.dtype)
+    zeros = op.zeros(ShapeExpr((c.symbols.expr(size),)), c.dtype)
+    return op.scatter_elements(zeros, x, amounts, axis=0, reduction="add")
+
+
+# ---- scans
+
+
+def _scan(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        made = c.cast(a.self, c.dtype)
+        return made if rank_of(made) == 0 else fn(made, axis=axis_of(a.dim, rank_of(made)), dtype=c.dtype)
+
+    return translate
+
+
+aten("cumsum.default")(_scan(op.cumsum))
+aten("cumprod.default")(_scan(op.cumprod))
+
+
+@aten("logcumsumexp.default")
+def _logcumsumexp(c: Context, a: Args) -> Expr:
+    made = c.cast(a.self, c.dtype)
+    return made if rank_of(made) == 0 else op.logcumsumexp(made, axis=axis_of(a.dim, rank_of(made)))
+
+
+def _running(fn: Callable[..., Expr]) -> Callable[[Context, Args], list[Expr]]:
+    def translate(c: Context, a: Args) -> list[Expr]:
+        if rank_of(a.self) == 0:
+            return [a.self, number(0, "int64")]
+        made = c.emit(fn(a.self, axis=axis_of(a.dim, rank_of(a.self))))
+        return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+
+    return translate
+
+
+aten("cummax.default")(_running(op.cummax))
+aten("cummin.default")(_running(op.cummin))

@@ -1,0 +1,176 @@
+"""Table entries: resizing of images and sampling at places given by a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .... import op
+from ....ir.expr import IntImm, ShapeExpr
+from ....ir.types import Expr
+from ..context.context import Args, Context, aten, dtype_of, is_float, rank_of, refuse, shape_of
+from .shape import permute
+
+_RESIZE = {1: op.image_resize1d, 2: op.image_resize2d, 3: op.image_resize3d}
+
+
+def _rank(c: Context) -> int:
+    return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
+
+
+def _scales(a: Args, rank: int) -> tuple[float, ...] | None:
+    """Scales as the user gave them: torch then takes coordinates by them, not by the rounded sizes."""
+    given = getattr(a, "scale_factors", None)
+    if given is None:
+        names = ("scales",) if hasattr(a, "scales") else ("scales_d", "scales_h", "scales_w")[3 - rank :]
+        given = [getattr(a, name, None) for name in names]
+    if any([s is None for s in given]):
+        refuse(any([s is not None for s in given]), "scales for some axes only")
+        return None
+    return tuple([float(s) for s in given])
+
+
+def _rounded_scales(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[float, ...] | None:
+    """Scales where torch's float32 quotient of two sizes leads to another pixel than the exact one; None elsewhere."""
+    pairs = [(n.value, m.value) for n, m in zip(old, new) if type(n) is IntImm and type(m) is IntImm and m.value]
+    if len(pairs) < len(old):
+        return None
+    steps = [np.float32(n) / np.float32(m) for n, m in pairs]
+    places = [np.arange(m) for _, m in pairs]
+    exact = [at * n // m for at, (n, m) in zip(places, pairs)]
+    torch = [np.floor(at.astype(np.float32) * step) for at, step in zip(places, steps)]
+    if all([np.array_equal(a, b) for a, b in zip(exact, torch)]):
+        return None
+    return tuple([1.0 / float(step) for step in steps])
+
+
+def _resized(c: Context, a: Args, method: str, mode: str, rounding: str = "round") -> Expr:
+    rank = _rank(c)
+    x = getattr(a, "input", None)
+    x = a.self if x is None else x
+    scales = _scales(a, rank) if mode != "align_corners" else None
+    if scales is None and mode == "asymmetric":
+        scales = _rounded_scales(shape_of(x)[-rank:], c.shape[-rank:])
+    refuse(not is_float(x) and method != "nearest_neighbor", "images of integers")
+    made: Expr = _RESIZE[rank](
+        x, ShapeExpr(c.shape[-rank:]), method=method, coordinate_transformation_mode=mode,
+        rounding_method=rounding, scales=scales,
+    )  # fmt: skip
+    return made
+
+
+_NEAREST = [f"upsample_nearest{n}d.{form}" for n in (1, 2, 3) for form in ("vec", "default")]
+_EXACT = [f"_upsample_nearest_exact{n}d.{form}" for n in (1, 2, 3) for form in ("vec", "default")]
+_SMOOTH = [
+    f"upsample_{kind}.{form}" for kind in ("linear1d", "bilinear2d", "trilinear3d") for form in ("vec", "default")
+]
+
+
+@aten(*_NEAREST)
+def _nearest(c: Context, a: Args) -> Expr:
+    return _resized(c, a, "nearest_neighbor", "asymmetric", "floor")
+
+
+@aten(*_EXACT)
+def _nearest_exact(c: Context, a: Args) -> Expr:
+    """The pixel whose area holds the centre of the target pixel: half a pixel on, rounded half up."""
+    return _resized(c, a, "nearest_neighbor", "half_pixel", "round")
+
+
+def _smooth(method: str) -> Any:
+    return lambda c, a: _resized(c, a, method, "align_corners" if a.align_corners else "half_pixel")
+
+
+aten(*_SMOOTH)(_smooth("linear"))
+aten("upsample_bicubic2d.vec", "upsample_bicubic2d.default")(_smooth("cubic"))
+
+
+class _Arithmetic(NamedTuple):
+    """numpy or the operators of the graph, which have the same names, and how a number and a shared value are written."""
+
+    calc: Any
+    lift: Callable[[Any], Any]
+    keep: Callable[[Any], Any]
+
+
+def _cubic(way: _Arithmetic, x: Any) -> Any:
+    """Keys' filter with a = -1/2 at distances ``x``."""
+    calc, lift, keep = way
+    near = calc.multiply(calc.multiply(calc.subtract(calc.multiply(lift(1.5), x), lift(2.5)), x), x)
+    far = calc.multiply(
+        calc.subtract(calc.multiply(calc.subtract(lift(2.5), calc.multiply(lift(0.5), x)), x), lift(4.0)), x
+    )
+    near, far = keep(calc.add(near, lift(1.0))), keep(calc.add(far, lift(2.0)))
+    return calc.where(calc.less(x, lift(1.0)), near, calc.where(calc.less(x, lift(2.0)), far, lift(0.0)))
+
+
+def _smoothing(way: _Arithmetic, size: Any, out: Any, align: bool, scale: float | None, cubic: bool) -> Any:
+    """The matrix (out, size) of a filter as wide as a target pixel. Source: torch's ``compute_index_ranges_weights``."""
+    calc, lift, keep = way
+    if align:
+        steps = keep(calc.subtract(lift(out), lift(1.0)))
+        step = calc.divide(calc.subtract(lift(size), lift(1.0)), calc.maximum(steps, lift(1.0)))
+        step = calc.where(calc.greater(steps, lift(0.0)), step, lift(0.0))
+    else:
+        step = lift(1 / scale) if scale else calc.divide(lift(size), lift(out))
+    step = keep(step)
+    middles, places = [calc.add(calc.arange(0, n, 1, dtype="float64"), lift(0.5)) for n in (out, size)]
+    centres = calc.multiply(calc.expand_dims(middles, axis=1), step)
+    x = keep(calc.abs(calc.divide(calc.subtract(places, centres), calc.maximum(step, lift(1.0)))))
+    weights = keep(_cubic(way, x) if cubic else calc.maximum(calc.subtract(lift(1.0), x), lift(0.0)))
+    total = keep(calc.sum(weights, axis=1, keepdims=True))
+    return calc.divide(weights, calc.where(calc.equal(total, lift(0.0)), lift(1.0), total))
+
+
+def _filter(c: Context, size: Expr, out: Expr, align: bool, scale: float | None, cubic: bool) -> Expr:
+    """``_smoothing``: a constant where both sizes are known, else computed by the program."""
+    if type(size) is IntImm and type(out) is IntImm:
+        known = _Arithmetic(np, float, lambda value: value)
+        return op.constant(_smoothing(known, size.value, out.value, align, scale, cubic).astype(c.numpy_dtype))
+    graph = _Arithmetic(op, lambda value: c.cast(value, "float64"), c.emit)
+    return c.cast(_smoothing(graph, size, out, align, scale, cubic), c.dtype)
+
+
+def _antialiased(cubic: bool) -> Any:
+    """Separable, hence a product with one matrix per axis."""
+
+    def translate(c: Context, a: Args) -> Expr:
+        x = getattr(a, "input", None)
+        x = a.self if x is None else x
+        refuse(dtype_of(x) not in ("float32", "float64"), "images of this type")
+        given = (_scales(a, 2) or (None, None)) if not a.align_corners else (None, None)
+        rows, columns = [
+            _filter(c, size, out, bool(a.align_corners), scale, cubic)
+            for size, out, scale in zip(shape_of(x)[-2:], c.shape[-2:], given)
+        ]
+        lines = c.emit(op.matmul(x, op.permute_dims(columns, (1, 0))))
+        return op.matmul(rows, lines)
+
+    return translate
+
+
+aten("_upsample_bilinear2d_aa.vec", "_upsample_bilinear2d_aa.default")(_antialiased(False))
+aten("_upsample_bicubic2d_aa.vec", "_upsample_bicubic2d_aa.default")(_antialiased(True))
+
+_METHODS = ("bilinear", "nearest", "bicubic")
+_PADDING = ("zeros", "border", "reflection")
+
+
+@aten("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+def _grid_sample(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.input) - 2
+    refuse(rank not in (2, 3), "this rank")
+    places = permute(a.grid, [0, rank + 1, *range(1, rank + 1)])
+    return op.image_grid_sample(
+        a.input, places, method=_METHODS[a.interpolation_mode], padding_mode=_PADDING[a.padding_mode],
+        align_corners=bool(a.align_corners), layout="NCHW" if rank == 2 else "NCDHW",
+    )  # fmt: skip
+
+
+@aten("affine_grid_generator.default")
+def _affine_grid(c: Context, a: Args) -> Expr:
+    refuse(len(a.size) != 4, "maps of volumes")
+    size = ShapeExpr(c.shape[1:3])
+    return permute(op.image_affine_grid(a.theta, size, align_corners=bool(a.align_corners)), [0, 2, 3, 1])

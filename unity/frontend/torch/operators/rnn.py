@@ -1,0 +1,138 @@
+"""Table entries: recurrent layers (LSTM, GRU, RNN) and their cells. A layer is one operator with a loop over time inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import op
+from ....ir import build
+from ....ir.expr import TupleGetItem
+from ....ir.types import Expr
+from ..context.context import Args, Context, aten, number, rank_of, refuse, shape_of, to_dim
+from .shape import cut, permute, replaced, swap
+
+
+def _product(x: Expr, weight: Expr) -> Expr:
+    return op.matmul(x, swap(weight, 0, 1))
+
+
+def _plus(x: Expr, *biases: Expr | None) -> Expr:
+    for bias in biases:
+        x = x if bias is None else op.add(x, bias)
+    return x
+
+
+def _direction(c: Context, kind: str, x: Expr, state: list[Expr], weights: Sequence[Any], reverse: bool) -> list[Expr]:
+    """(outputs, last states) of one layer in one direction; ``weights`` are w_ih, w_hh, b_ih, b_hh, w_hr."""
+    inner, hidden, b_in, b_hidden, projection = weights
+    if projection is not None:
+        return _projected(c, _plus(_product(x, inner), b_in, b_hidden), state, hidden, projection, reverse)
+    turned = swap(hidden, 0, 1)
+    gates = _product(x, inner)
+    if kind == "gru":
+        made = op.nn_gru(_plus(gates, b_in), *state, turned, *([] if b_hidden is None else [b_hidden]), reverse=reverse)
+    elif kind == "lstm":
+        made = op.nn_lstm(_plus(gates, b_in, b_hidden), *state, turned, reverse=reverse)
+    else:
+        made = op.nn_rnn(_plus(gates, b_in, b_hidden), *state, turned, reverse=reverse, nonlinearity=kind)
+    whole = c.emit(made)
+    return [c.emit(TupleGetItem(whole, n)) for n in range(1 + len(state))]
+
+
+def _projected(c: Context, gates: Expr, state: list[Expr], hidden: Expr, projection: Expr, reverse: bool) -> list[Expr]:
+    """An LSTM that projects its hidden state. The state before its projection is carried instead: the recurrent weight is then the
+    product of both matrices, and what the first step takes from the given state is added to its gates."""
+    given, cell = state
+    gates, turned = c.emit(gates), c.emit(swap(projection, 0, 1))
+    one = to_dim(1)
+    begin = build.sub(shape_of(gates)[0], one) if reverse else to_dim(0)
+    taken = c.reshape(_product(given, hidden), [one, *shape_of(gates)[1:]])
+    gates = replaced(c, gates, 0, begin, op.add(cut(gates, 0, begin, one), taken))
+    recurrent = op.matmul(turned, swap(hidden, 0, 1))
+    whole = c.emit(op.nn_lstm(gates, op.zeros_like(cell), cell, recurrent, reverse=reverse))
+    out, last, kept = [c.emit(TupleGetItem(whole, n)) for n in range(3)]
+    return [c.emit(op.matmul(out, turned)), c.emit(op.matmul(last, turned)), kept]
+
+
+def _layers(c: Context, a: Args, kind: str, states: list[Expr]) -> list[Expr]:
+    """All layers; results are the outputs, then each kind of state stacked over layers and directions."""
+    refuse(bool(a.dropout) and a.train, "dropout between layers draws random numbers")
+    ways = 2 if a.bidirectional else 1
+    per = len(a.params) // (a.num_layers * ways)
+    x = a.input
+    if rank_of(x) == 2:  # without a batch
+        x = c.reshape(x, [shape_of(x)[0], 1, shape_of(x)[1]])
+        states = [c.reshape(s, [shape_of(s)[0], 1, shape_of(s)[1]]) for s in states]
+    elif a.batch_first:
+        x = permute(x, [1, 0, 2])
+    ends: list[list[Expr]] = [[] for _ in states]
+    for layer in range(a.num_layers):
+        x, outputs = c.emit(x), []
+        for way in range(ways):
+            place = layer * ways + way
+            given = list(a.params[place * per : (place + 1) * per])
+            biases = given[2:4] if a.has_biases else [None, None]
+            weights = [*given[:2], *biases, given[-1] if per % 2 else None]  # an odd one is a projection
+            first = [_layer_state(c, s, place) for s in states]
+            made = _direction(c, kind, x, first, weights, way == 1)
+            outputs.append(made[0])
+            for end, value in zip(ends, made[1:]):
+                end.append(value)
+        x = outputs[0] if ways == 1 else op.concat(outputs, axis=2)
+    out = permute(x, [1, 0, 2]) if a.batch_first and rank_of(a.input) == 3 else x
+    values = c.value if isinstance(c.value, (list, tuple)) else [c.value]
+    stacked = [op.stack(end, axis=0) if len(end) > 1 else _alone(c, end[0]) for end in ends]
+    shapes = [c.symbols.dims(v.shape) for v in values]
+    return [v if rank_of(v) == len(s) else c.reshape(v, s) for v, s in zip([out, *stacked], shapes)]
+
+
+def _layer_state(c: Context, states: Expr, place: int) -> Expr:
+    return c.reshape(cut(states, 0, to_dim(place), to_dim(1)), shape_of(states)[1:])
+
+
+def _alone(c: Context, state: Expr) -> Expr:
+    return c.reshape(state, [1, *shape_of(state)])
+
+
+aten("lstm.input")(lambda c, a: _layers(c, a, "lstm", list(a.hx)))
+aten("gru.input")(lambda c, a: _layers(c, a, "gru", [a.hx]))
+aten("rnn_tanh.input")(lambda c, a: _layers(c, a, "tanh", [a.hx]))
+aten("rnn_relu.input")(lambda c, a: _layers(c, a, "relu", [a.hx]))
+
+
+# ---- one step
+
+
+def _gates(c: Context, a: Args, hidden: Expr) -> tuple[Expr, Expr]:
+    return c.emit(_plus(_product(a.input, a.w_ih), a.b_ih)), c.emit(_plus(_product(hidden, a.w_hh), a.b_hh))
+
+
+def _part(gates: Expr, size: Expr, index: int) -> Expr:
+    return cut(gates, rank_of(gates) - 1, build.mul(size, index), size)
+
+
+@aten("lstm_cell.default")
+def _lstm_cell(c: Context, a: Args) -> list[Expr]:
+    hidden, cell = a.hx
+    gates = c.emit(op.add(*_gates(c, a, hidden)))
+    size = shape_of(cell)[-1]
+    i, f, g, o = [_part(gates, size, n) for n in range(4)]
+    kept = op.multiply(op.sigmoid(f), cell)
+    new = c.emit(op.add(kept, op.multiply(op.sigmoid(i), op.tanh(g))))
+    return [op.multiply(op.sigmoid(o), op.tanh(new)), new]
+
+
+@aten("gru_cell.default")
+def _gru_cell(c: Context, a: Args) -> Expr:
+    given, added = _gates(c, a, a.hx)
+    size = shape_of(a.hx)[-1]
+    reset, update = [op.sigmoid(op.add(_part(given, size, n), _part(added, size, n))) for n in (0, 1)]
+    new = c.emit(op.tanh(op.add(_part(given, size, 2), op.multiply(reset, _part(added, size, 2)))))
+    return op.add(new, op.multiply(update, op.subtract(a.hx, new)))
+
+
+@aten("rnn_tanh_cell.default", "rnn_relu_cell.default")
+def _rnn_cell(c: Context, a: Args) -> Expr:
+    total = op.add(*_gates(c, a, a.hx))
+    return op.tanh(total) if "tanh" in c.node_target else op.maximum(total, number(0, c.dtype))

@@ -1,0 +1,390 @@
+"""Table entries: shape and order of elements, joining, cutting, creation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import op
+from ....ir import build
+from ....ir.expr import IntImm, ShapeExpr
+from ....ir.relation import Answer, same_dim
+from ....ir.types import Expr, ShapeType
+from ....op.common.type_rules import product
+from ..context.context import (
+    Args,
+    Context,
+    aten,
+    axis_of,
+    number,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
+
+
+@aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unsqueeze.default",
+      "squeeze.default", "squeeze.dim", "squeeze.dims", "unflatten.int", "reshape_as.default", "view_as.default",
+      "ravel.default")  # fmt: skip
+def _reshape(c: Context, a: Args) -> Expr:
+    return c.reshape(a.self)
+
+
+@aten("expand.default", "expand_as.default", "broadcast_to.default")
+def _expand(c: Context, a: Args) -> Expr:
+    return c.broadcast(a.self)
+
+
+@aten("broadcast_tensors.default")
+def _broadcast_tensors(c: Context, a: Args) -> list[Expr]:
+    return [c.broadcast(t) for t in a.tensors]
+
+
+def permute(x: Expr, axes: list[int]) -> Expr:
+    """Axes in another order; the tensor itself where the order stays."""
+    return x if axes == list(range(len(axes))) else op.permute_dims(x, tuple(axes))
+
+
+def swap(x: Expr, first: int, second: int) -> Expr:
+    """Two axes exchanged."""
+    rank = rank_of(x)
+    axes = list(range(rank))
+    if rank:
+        i, j = axis_of(first, rank), axis_of(second, rank)
+        axes[i], axes[j] = axes[j], axes[i]
+    return permute(x, axes)
+
+
+@aten("permute.default")
+def _permute(c: Context, a: Args) -> Expr:
+    return permute(a.self, [axis_of(d, rank_of(a.self)) for d in a.dims])
+
+
+aten("transpose.int")(lambda c, a: swap(a.self, a.dim0, a.dim1))
+aten("swapaxes.default")(lambda c, a: swap(a.self, a.axis0, a.axis1))
+aten("mT.default")(lambda c, a: swap(a.self, -1, -2))
+aten("t.default")(lambda c, a: swap(a.self, 0, 1) if rank_of(a.self) == 2 else a.self)
+aten("numpy_T.default")(lambda c, a: permute(a.self, list(range(rank_of(a.self)))[::-1]))
+
+
+@aten("movedim.int")
+def _movedim(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.self)
+    axes = list(range(rank))
+    axes.insert(axis_of(a.destination, rank), axes.pop(axis_of(a.source, rank)))
+    return permute(a.self, axes)
+
+
+# ---- cutting
+
+
+def cut(x: Expr, axis: int, begin: Expr, size: Expr, step: int = 1) -> Expr:
+    """``size`` elements along an axis from ``begin``; torch has shown that they are there."""
+    if step == 1 and type(begin) is IntImm and begin.value == 0 and same_dim(size, shape_of(x)[axis]) is Answer.YES:
+        return x
+    end = build.add(begin, size) if step == 1 else build.add(begin, build.add(build.mul(build.sub(size, 1), step), 1))
+    first, last = [v.value if type(v) is IntImm else v for v in (begin, end)]
+    return op.strided_slice(x, axes=(axis,), begin=(first,), end=(last,), strides=(step,), assume_inbound=True)
+
+
+def bound_of(c: Context, value: Any, extent: Expr, beyond: bool = False) -> Expr:
+    """A bound of a slice as torch (and Python) takes it; the sign of a number may be known at run time only.
+
+    Where nothing past the end is taken the bound may stay ``beyond`` it.
+    """
+    start = to_dim(value)
+    if type(start) is IntImm and start.value >= 0:
+        return start if beyond and type(extent) is not IntImm else build.minimum(start, extent)
+    after = start if beyond else build.minimum(start, extent)
+    if c.symbols.is_nonnegative(start):
+        return after
+    from_end = build.maximum(build.add(extent, start), build.const(0, "int64"))
+    return build.select(build.lt(start, 0), from_end, after)
+
+
+def _begin(c: Context, a: Args, axis: int) -> Expr:
+    """First element of a slice; past the end only where it is empty."""
+    return bound_of(c, 0 if a.start is None else a.start, shape_of(a.self)[axis], beyond=True)
+
+
+def _define_size(c: Context, a: Args, axis: int, begin: Expr) -> None:
+    """Let the symbol that torch made for the size of a slice with bounds from the data stand for what that size is."""
+    extent, torch_size = shape_of(a.self)[axis], c.value.shape[axis]
+    refuse(not torch_size.node.expr.is_Symbol, f"the size {torch_size} depends on the data")
+    end = extent if a.end is None else bound_of(c, a.end, extent)
+    count = build.ceildiv(build.sub(end, begin), build.const(static(to_dim(a.step), "the step"), "int64"))
+    size = build.maximum(count, build.const(0, "int64"))
+    c.builder.match_cast(ShapeExpr((size,)), ShapeType((c.symbols.bind(torch_size),), 1))
+
+
+@aten("slice.Tensor")
+def _slice(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    begin = _begin(c, a, axis)
+    if not c.symbols.knows([c.value.shape[axis]]):
+        _define_size(c, a, axis, begin)
+    size = c.shape[axis]
+    if type(size) is IntImm and size.value == 0:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    return cut(a.self, axis, begin, size, static(to_dim(a.step), "the step"))
+
+
+@aten("narrow.default", "narrow_copy.default")
+def _narrow(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    return cut(a.self, axis, _begin(c, a, axis), c.shape[axis])
+
+
+def _one(c: Context, x: Expr, axis: int, index: Any, shape: Any) -> Expr:
+    at = to_dim(index)
+    if type(at) is not IntImm:  # only the program knows it, and its sign
+        return op.take(x, at, axis=axis)
+    if at.value < 0:
+        at = build.add(shape_of(x)[axis], at)
+    return c.reshape(cut(x, axis, at, build.const(1, "int64")), shape)
+
+
+@aten("select.int")
+def _select(c: Context, a: Args) -> Expr:
+    return _one(c, a.self, axis_of(a.dim, rank_of(a.self)), a.index, c.shape)
+
+
+@aten("unbind.int")
+def _unbind(c: Context, a: Args) -> list[Expr]:
+    axis = axis_of(a.dim, rank_of(a.self))
+    return [_one(c, a.self, axis, i, c.symbols.dims(v.shape)) for i, v in enumerate(c.value)]
+
+
+@aten(
+    "split.Tensor",
+    "split.sizes",
+    "split_with_sizes.default",
+    "chunk.default",
+    "tensor_split.sections",
+    "unsafe_split.Tensor",
+    "unsafe_chunk.default",
+    "unsafe_split_with_sizes.default",
+)
+def _split(c: Context, a: Args) -> list[Expr]:
+    axis = axis_of(a.dim, rank_of(a.self))
+    start: Expr = build.const(0, "int64")
+    parts = []
+    for value in c.value:
+        size = c.symbols.dims(value.shape)[axis]
+        parts.append(cut(a.self, axis, start, size))
+        start = build.add(start, size)
+    return parts
+
+
+@aten("diff.default")
+def _diff(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.self)
+    axis = axis_of(a.dim, rank)
+    if a.n == 0:
+        return c.cast(a.self, c.dtype)
+    ends = [t for t in (a.prepend, a.self, a.append) if t is not None]
+    x: Expr = op.concat([c.cast(t, c.dtype) for t in ends], axis=axis) if len(ends) > 1 else a.self
+    if any([build.is_int(d, 0) for d in c.shape]):
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    for _ in range(a.n):
+        x = c.emit(x)
+        size = build.sub(shape_of(x)[axis], 1)
+        later, earlier = cut(x, axis, build.const(1, "int64"), size), cut(x, axis, build.const(0, "int64"), size)
+        x = op.not_equal(later, earlier) if c.dtype == "bool" else op.subtract(later, earlier)
+    return x
+
+
+# ---- joining
+
+
+@aten("cat.default", "concat.default", "concatenate.default")
+def _cat(c: Context, a: Args) -> Expr:
+    rank = len(c.shape)
+    parts = [c.cast(t, c.dtype) for t in a.tensors if rank_of(t) == rank]  # torch skips empty tensors of rank 1
+    if not parts:
+        return op.zeros(ShapeExpr(c.shape), c.dtype)
+    return parts[0] if len(parts) == 1 else op.concat(parts, axis=axis_of(a.dim, rank))
+
+
+@aten("stack.default")
+def _stack(c: Context, a: Args) -> Expr:
+    return op.stack([c.cast(t, c.dtype) for t in a.tensors], axis=axis_of(a.dim, len(c.shape)))
+
+
+@aten("roll.default")
+def _roll(c: Context, a: Args) -> Expr:
+    if not a.dims:
+        flat = c.reshape(a.self, [product(shape_of(a.self))])
+        return c.reshape(_rolled(c, flat, 0, a.shifts[0]))
+    x: Expr = a.self
+    for shift, dim in zip(a.shifts, a.dims):
+        x = _rolled(c, x, axis_of(dim, rank_of(x)), shift)
+    return x
+
+
+def _rolled(c: Context, x: Expr, axis: int, shift: Any) -> Expr:
+    """The last elements along an axis in front; the extent may be a symbol."""
+    extent = shape_of(x)[axis]
+    by = build.floormod(to_dim(shift), extent) if not build.is_int(extent, 0) else to_dim(0)
+    if build.is_int(by, 0):
+        return x
+    x = c.emit(x)
+    rest = build.sub(extent, by)
+    return op.concat([cut(x, axis, rest, by), cut(x, axis, to_dim(0), rest)], axis=axis)
+
+
+@aten("flip.default")
+def _flip(c: Context, a: Args) -> Expr:
+    x: Expr = a.self
+    for dim in a.dims:
+        x = op.flip(x, axis=axis_of(dim, rank_of(a.self)))
+    return x
+
+
+@aten("tril.default", "triu.default")
+def _triangle(c: Context, a: Args) -> Expr:
+    lower = "tril" in c.node_target
+    if isinstance(a.diagonal, int) and c.dtype != "bool":
+        return (op.tril if lower else op.triu)(a.self, a.diagonal)
+    rows, columns = shape_of(a.self)[-2:]
+    edge = op.add(_row_numbers(c, rows), c.cast(a.diagonal, "int64"))
+    inside = (op.greater_equal if lower else op.less_equal)(edge, op.arange(0, columns, 1, dtype="int64"))
+    return op.logical_and(a.self, inside) if c.dtype == "bool" else op.where(inside, a.self, number(0, c.dtype))
+
+
+def _row_numbers(c: Context, rows: Expr) -> Expr:
+    """0, 1, ... as a column."""
+    return c.reshape(op.arange(0, rows, 1, dtype="int64"), [rows, 1])
+
+
+@aten("meshgrid.indexing", "meshgrid.default")
+def _meshgrid(c: Context, a: Args) -> list[Expr]:
+    count = len(a.tensors)
+    order = list(range(count))
+    if getattr(a, "indexing", "ij") == "xy" and count >= 2:
+        order[0], order[1] = 1, 0
+    made = []
+    for place, tensor in zip(order, a.tensors):
+        length = shape_of(tensor)[0] if rank_of(tensor) else to_dim(1)
+        shape = [length if i == place else to_dim(1) for i in range(count)]
+        made.append(c.broadcast(c.reshape(tensor, shape)))
+    return made
+
+
+@aten("pixel_shuffle.default")
+def _pixel_shuffle(c: Context, a: Args) -> Expr:
+    *lead, channels, height, width = shape_of(a.self)
+    r, n = a.upscale_factor, len(lead)
+    inner = build.floordiv(channels, build.const(r * r, "int64"))
+    x = c.reshape(a.self, [*lead, inner, r, r, height, width])
+    return c.reshape(permute(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]))
+
+
+@aten("pixel_unshuffle.default")
+def _pixel_unshuffle(c: Context, a: Args) -> Expr:
+    *lead, channels, height, width = shape_of(a.self)
+    r, n = a.downscale_factor, len(lead)
+    size = build.const(r, "int64")
+    x = c.reshape(a.self, [*lead, channels, build.floordiv(height, size), r, build.floordiv(width, size), r])
+    return c.reshape(permute(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3]))
+
+
+# ---- creation
+
+
+@aten("arange.default", "arange.start", "arange.start_step")
+def _arange(c: Context, a: Args) -> Expr:
+    start, step = getattr(a, "start", 0), getattr(a, "step", 1)
+    step = 1 if step is None else step
+    given = (start, a.end, step)
+    if not c.holds_number(given) and not any([isinstance(v, float) for v in given]):
+        return op.arange(start, a.end, step, dtype=c.dtype)
+    if not any([isinstance(v, Expr) for v in given]):
+        return c.constant(c.torch.arange(*given, dtype=getattr(c.torch, c.dtype)))
+    # torch makes integers of all three before it counts, where the result has integers
+    kind = "int64" if c.dtype.startswith(("int", "uint")) else "float64"
+    start, step = [int(v) if kind == "int64" and isinstance(v, float) else v for v in (start, step)]
+    steps = op.multiply(op.arange(0, c.shape[0], 1, dtype=kind), c.cast(step, kind))
+    return c.cast(op.add(steps, c.cast(start, kind)), c.dtype)
+
+
+@aten("full.default", "full_like.default", "new_full.default", "scalar_tensor.default")
+def _full(c: Context, a: Args) -> Expr:
+    value = a.fill_value if hasattr(a, "fill_value") else a.s
+    made = c.cast(value, c.dtype)
+    return c.broadcast(made) if c.shape else made
+
+
+@aten("zeros.default", "zeros_like.default", "new_zeros.default", "zero.default", "empty.memory_format",
+      "empty_like.default", "new_empty.default", "empty_permuted.default")  # fmt: skip
+def _zeros(c: Context, a: Args) -> Expr:
+    return op.zeros(ShapeExpr(c.shape), c.dtype)
+
+
+@aten("ones.default", "ones_like.default", "new_ones.default")
+def _ones(c: Context, a: Args) -> Expr:
+    return op.ones(ShapeExpr(c.shape), c.dtype)
+
+
+@aten("eye.default", "eye.m")
+def _eye(c: Context, a: Args) -> Expr:
+    rows, columns = c.shape
+    if type(rows) is IntImm and type(columns) is IntImm:
+        return op.eye(rows.value, columns.value, dtype=c.dtype)
+    return c.cast(op.equal(_row_numbers(c, rows), op.arange(0, columns, 1, dtype="int64")), c.dtype)
+
+
+@aten("linspace.default")
+def _linspace(c: Context, a: Args) -> Expr:
+    return c.constant(c.torch.linspace(a.start, a.end, a.steps, dtype=getattr(c.torch, c.dtype)))
+
+
+@aten("logspace.default")
+def _logspace(c: Context, a: Args) -> Expr:
+    return c.constant(c.torch.logspace(a.start, a.end, a.steps, a.base, dtype=getattr(c.torch, c.dtype)))
+
+
+@aten("hann_window.default", "hann_window.periodic", "hamming_window.default", "hamming_window.periodic",
+      "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta", "bartlett_window.default",
+      "bartlett_window.periodic", "blackman_window.default", "blackman_window.periodic", "kaiser_window.default",
+      "kaiser_window.periodic", "kaiser_window.beta")  # fmt: skip
+def _window(c: Context, a: Args) -> Expr:
+    """A window of a known length is a constant."""
+    refuse(any([isinstance(v, Expr) for v in vars(a).values()]), "a window of a symbolic length")
+    return c.constant(c.node.target(*c.node.args, **c.node.kwargs))
+
+
+@aten("slice_scatter.default")
+def _slice_scatter(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    begin, step = _begin(c, a, axis), static(to_dim(a.step), "the step")
+    if any([build.is_int(d, 0) for d in shape_of(a.src)]):
+        return c.cast(a.self, c.dtype)
+    if step == 1:
+        return replaced(c, a.self, axis, begin, a.src)
+    first = static(begin, "the begin of a slice with a step")
+    count = static(shape_of(a.src)[axis], "the size of a slice with a step")
+    end = first + (count - 1) * step + 1
+    return op.slice_scatter(a.self, c.cast(a.src, c.dtype), first, end, step, axis=axis)
+
+
+@aten("select_scatter.default")
+def _select_scatter(c: Context, a: Args) -> Expr:
+    axis = axis_of(a.dim, rank_of(a.self))
+    extent, index = shape_of(a.self)[axis], to_dim(a.index)
+    shape = [to_dim(1) if i == axis else d for i, d in enumerate(shape_of(a.self))]
+    part = c.cast(c.reshape(a.src, shape), c.dtype)
+    if type(index) is not IntImm:  # only the program knows it
+        line = [extent if i == axis else to_dim(1) for i in range(len(shape))]
+        places = op.reshape(op.arange(0, extent, dtype="int64"), ShapeExpr(tuple(line)))
+        return op.where(op.equal(places, c.cast(bound_of(c, index, extent), "int64")), part, a.self)
+    return replaced(c, a.self, axis, build.add(extent, index) if index.value < 0 else index, part)
+
+
+def replaced(c: Context, x: Expr, axis: int, begin: Expr, part: Expr) -> Expr:
+    """The tensor with the elements from ``begin`` along an axis replaced."""
+    extent, after = shape_of(x)[axis], build.add(begin, shape_of(part)[axis])
+    pieces = [cut(x, axis, to_dim(0), begin), c.cast(part, c.dtype), cut(x, axis, after, build.sub(extent, after))]
+    kept = [p for p in pieces if not build.is_int(shape_of(p)[axis], 0)]
+    return kept[0] if len(kept) == 1 else op.concat(kept, axis=axis)

@@ -1,0 +1,323 @@
+"""Table entries: special functions, and elementwise operators made of several graph operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from .... import op
+from ....ir.expr import TupleGetItem
+from ....ir.types import Expr
+from ..context.context import (
+    Args,
+    Context,
+    Result,
+    aten,
+    dtype_of,
+    is_float,
+    number,
+    rank_of,
+    refuse,
+    static,
+    to_dim,
+)
+from .rounding import rounded_once
+
+_FLOAT = {
+    "log1p": op.log1p, "expm1": op.expm1, "log2": op.log2, "log10": op.log10, "exp2": op.exp2, "erfc": op.erfc,
+    "erfinv": op.erfinv, "lgamma": op.lgamma, "digamma": op.digamma, "special_erfc": op.erfc, "special_erfinv": op.erfinv,
+    "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
+    "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
+    "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
+    "special_erfcx": op.erfcx,
+}  # fmt: skip
+
+
+def _float(c: Context, a: Args, name: str = "self") -> Expr:
+    return c.emit(c.cast(getattr(a, name), c.dtype))
+
+
+def _unary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    """An operator of one tensor, which torch calls self or x."""
+    return lambda c, a: fn(c.cast(a.self if hasattr(a, "self") else a.x, c.dtype))
+
+
+for _name, _fn in _FLOAT.items():
+    aten(f"{_name}.default")(_unary(_fn))
+
+
+@aten("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", "special_xlog1py.default", "special_xlogy.default",
+      "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")  # fmt: skip
+@rounded_once
+def _xlogy(c: Context, a: Args) -> Expr:
+    """x log y; 0 where x is 0 and y no NaN."""
+    x, y = _float(c, a), _float(c, a, "other")
+    zero = number(0, c.dtype)
+    grown = op.multiply(x, (op.log1p if "1p" in c.node_target else op.log)(y))
+    return op.where(op.logical_and(op.equal(x, zero), op.equal(y, y)), zero, grown)
+
+
+@aten("special_entr.default")
+@rounded_once
+def _entr(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    zero = number(0, c.dtype)
+    inner = op.where(op.equal(x, zero), zero, number(-math.inf, c.dtype))
+    made = op.where(op.greater(x, zero), op.negative(op.multiply(x, op.log(x))), inner)
+    return op.where(op.isnan(x), x, made)
+
+
+def _pick(largest: bool) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        x, y = _float(c, a), _float(c, a, "other")
+        made = (op.maximum if largest else op.minimum)(x, y)
+        if not is_float(x):
+            return made
+        return op.where(op.isnan(x), y, op.where(op.isnan(y), x, made))
+
+    return translate
+
+
+aten("fmax.default")(_pick(True))
+aten("fmin.default")(_pick(False))
+
+
+@aten("ldexp.Tensor")
+def _ldexp(c: Context, a: Args) -> Expr:
+    two = op.power(number(2, c.dtype), c.cast(a.other, c.dtype))
+    return op.multiply(c.cast(a.self, c.dtype), two)
+
+
+@aten("hypot.default")
+@rounded_once
+def _hypot(c: Context, a: Args) -> Expr:
+    """The larger times the root of 1 + the quotient squared: no overflow."""
+    x, y = c.emit(op.abs(_float(c, a))), c.emit(op.abs(_float(c, a, "other")))
+    high, low = c.emit(op.maximum(x, y)), op.minimum(x, y)
+    zero, one = number(0, c.dtype), number(1, c.dtype)
+    safe = op.where(op.equal(high, zero), one, high)
+    part = c.emit(op.divide(low, safe))
+    made = op.multiply(high, op.sqrt(op.add(op.multiply(part, part), one)))
+    infinite = op.logical_or(op.isinf(x), op.isinf(y))
+    return op.where(infinite, number(math.inf, c.dtype), made)
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def _copysign(c: Context, a: Args) -> Expr:
+    x, y = c.emit(op.abs(_float(c, a))), _float(c, a, "other")
+    return op.where(_is_negative(c, y), op.negative(x), x)
+
+
+def _is_negative(c: Context, x: Expr) -> Expr:
+    """The sign bit of a float: below 0, or the zero whose reciprocal is."""
+    zero = number(0, dtype_of(x))
+    below = op.less(x, zero)
+    minus_zero = op.logical_and(op.equal(x, zero), op.less(op.divide(number(1, dtype_of(x)), x), zero))
+    return op.logical_or(below, minus_zero)
+
+
+@aten("signbit.default")
+def _signbit(c: Context, a: Args) -> Expr:
+    x = c.emit(c.cast(a.self, "int32") if dtype_of(a.self) == "bool" else a.self)
+    return _is_negative(c, x) if is_float(x) else op.less(x, number(0, dtype_of(x)))
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+@rounded_once
+def _lerp(c: Context, a: Args) -> Expr:
+    """From the nearer end, as torch: exact at both."""
+    x, y, w = _float(c, a), _float(c, a, "end"), c.emit(c.cast(a.weight, c.dtype))
+    way = c.emit(op.subtract(y, x))
+    near = op.add(x, op.multiply(w, way))
+    far = op.subtract(y, op.multiply(way, op.subtract(number(1, c.dtype), w)))
+    return op.where(op.less(op.abs(w), number(0.5, c.dtype)), near, far)
+
+
+@aten("logit.default", "special_logit.default")
+@rounded_once
+def _logit(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    one = number(1, c.dtype)
+    if a.eps is not None:
+        low, high = number(a.eps, c.dtype), number(1 - a.eps, c.dtype)
+        x = c.emit(op.minimum(op.maximum(x, low), high))
+    return op.log(op.divide(x, op.subtract(one, x)))
+
+
+@aten("heaviside.default")
+def _heaviside(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    zero, values = number(0, c.dtype), c.cast(a.values, c.dtype)
+    made = op.where(op.equal(x, zero), values, c.cast(op.greater(x, zero), c.dtype))
+    return op.where(op.isnan(x), number(0, c.dtype), made) if is_float(x) else made
+
+
+@aten("sinc.default", "special_sinc.default")
+@rounded_once
+def _sinc(c: Context, a: Args) -> Expr:
+    x = c.emit(op.multiply(_float(c, a), number(math.pi, c.dtype)))
+    zero, one = number(0, c.dtype), number(1, c.dtype)
+    return op.where(op.equal(x, zero), one, op.divide(op.sin(x), x))
+
+
+@aten("deg2rad.default")
+@rounded_once
+def _deg2rad(c: Context, a: Args) -> Expr:
+    return op.multiply(c.cast(a.self, c.dtype), number(math.pi / 180, c.dtype))
+
+
+@aten("rad2deg.default")
+@rounded_once
+def _rad2deg(c: Context, a: Args) -> Expr:
+    return op.multiply(c.cast(a.self, c.dtype), number(180 / math.pi, c.dtype))
+
+
+@aten("logaddexp2.default")
+@rounded_once
+def _logaddexp2(c: Context, a: Args) -> Expr:
+    x, y = _float(c, a), _float(c, a, "other")
+    high, low = c.emit(op.maximum(x, y)), op.minimum(x, y)
+    more = op.multiply(op.log1p(op.exp2(op.subtract(low, high))), number(1 / math.log(2), c.dtype))
+    return op.where(op.isinf(high), high, op.add(high, more))
+
+
+@aten("special_ndtr.default")
+@rounded_once
+def _ndtr(c: Context, a: Args) -> Expr:
+    """Normal distribution: half of erfc of -x / sqrt 2."""
+    x = op.multiply(c.cast(a.self, c.dtype), number(-math.sqrt(0.5), c.dtype))
+    return op.multiply(op.erfc(x), number(0.5, c.dtype))
+
+
+@aten("mvlgamma.default")
+@rounded_once
+def _mvlgamma(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    made: Expr = number(a.p * (a.p - 1) / 4 * math.log(math.pi), c.dtype)
+    for n in range(a.p):
+        made = op.add(made, op.lgamma(op.subtract(x, number(n / 2, c.dtype))))
+    return made
+
+
+@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+def _float_power(c: Context, a: Args) -> Expr:
+    return op.power(c.cast(a.self, c.dtype), c.cast(a.exponent, c.dtype))
+
+
+@aten("isclose.default")
+def _isclose(c: Context, a: Args) -> Expr:
+    dtype = c.promoted(a.self, a.other)
+    x, y = c.emit(c.cast(a.self, dtype)), c.emit(c.cast(a.other, dtype))
+    made = op.equal(x, y)
+    if not is_float(x):
+        dtype = "float32"
+        x, y = c.emit(op.astype(x, dtype)), c.emit(op.astype(y, dtype))
+    if a.equal_nan:
+        made = op.logical_or(made, op.logical_and(op.isnan(x), op.isnan(y)))
+    away = c.emit(op.abs(op.subtract(x, y)))
+    allowed = op.add(op.multiply(op.abs(y), number(a.rtol, dtype)), number(a.atol, dtype))
+    return op.logical_or(made, op.logical_and(op.isfinite(away), op.less_equal(away, allowed)))
+
+
+def _sign_test(sign: int) -> Callable[[Context, Args], Expr]:
+    def translate(c: Context, a: Args) -> Expr:
+        dtype = dtype_of(a.self)
+        if not is_float(a.self):
+            return op.zeros_like(a.self, "bool")
+        return op.equal(a.self, number(sign * math.inf, dtype))
+
+    return translate
+
+
+aten("isposinf.default")(_sign_test(1))
+aten("isneginf.default")(_sign_test(-1))
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
+def _bucketize(c: Context, a: Args) -> Expr:
+    edges = getattr(a, "boundaries", None)
+    edges = a.sorted_sequence if edges is None else edges
+    if getattr(a, "sorter", None) is not None and rank_of(edges):
+        edges = op.gather_elements(edges, a.sorter, axis=rank_of(edges) - 1)
+    dtype = c.promoted(a.self, edges)
+    dtype = "int32" if dtype == "bool" else dtype
+    right = a.right if getattr(a, "side", None) is None else a.side == "right"
+    values, sequence = c.cast(a.self, dtype), c.cast(edges, dtype)
+    return op.searchsorted(sequence, values, right=bool(right), out_int32=bool(a.out_int32))
+
+
+@aten("angle.default")
+def _angle(c: Context, a: Args) -> Expr:
+    """Of real numbers: 0 or pi."""
+    x = _float(c, a)
+    made = op.where(op.less(x, number(0, c.dtype)), number(math.pi, c.dtype), number(0, c.dtype))
+    return op.where(op.isnan(x), x, made)
+
+
+@aten("round.decimals")
+def _round_decimals(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    if not is_float(a.self) or a.decimals == 0:
+        refuse(not is_float(a.self) and a.decimals < 0, "integers rounded to tens")
+        return op.round(x) if is_float(a.self) else x
+    scale = number(10.0 ** abs(a.decimals), c.dtype)
+    if a.decimals > 0:
+        return op.divide(op.round(op.multiply(x, scale)), scale)
+    return op.multiply(op.round(op.divide(x, scale)), scale)
+
+
+@aten("polygamma.default", "special_polygamma.default")
+def _polygamma(c: Context, a: Args) -> Expr:
+    x = _float(c, a)
+    return op.digamma(x) if a.n == 0 else op.polygamma(x, n=a.n)
+
+
+@aten("special_spherical_bessel_j0.default")
+def _spherical(c: Context, a: Args) -> Expr:
+    """sin(x) / x: 1 at 0 and 0 at infinity."""
+    x = _float(c, a, "x")
+    made = op.where(op.equal(x, number(0, c.dtype)), number(1, c.dtype), op.divide(op.sin(x), x))
+    return op.where(op.isinf(x), number(0, c.dtype), made)
+
+
+def _binary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
+    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
+
+
+aten("nextafter.default")(_binary(op.nextafter))
+
+
+@aten("frexp.Tensor")
+def _frexp(c: Context, a: Args) -> Result:
+    made = c.emit(op.frexp(a.self))
+    return [TupleGetItem(made, 0), TupleGetItem(made, 1)]
+
+
+@aten("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
+def _linspace_between(c: Context, a: Args) -> Expr:
+    """Steps from the start in the first half, back from the end in the second, as torch takes them."""
+    refuse(not c.torch.empty(0, dtype=getattr(c.torch, c.dtype)).is_floating_point(), "integers")
+    steps = static(to_dim(a.steps), "the number of steps")
+    start, end = c.emit(c.cast(a.start, c.dtype)), c.emit(c.cast(a.end, c.dtype))
+    step = c.emit(op.divide(op.subtract(end, start), number(max(steps - 1, 1), c.dtype)))
+    line = c.torch.arange(steps, dtype=getattr(c.torch, c.dtype))
+    first, back = c.constant(line), c.constant(line.flip(0).contiguous())
+    ahead = op.add(start, op.multiply(first, step))
+    behind = op.subtract(end, op.multiply(back, step))
+    return op.where(c.constant(line < steps / 2), ahead, behind)
+
+
+# ---- random places of a model in evaluation mode
+
+
+@aten("feature_alpha_dropout.default", "rrelu_with_noise_functional.default", "rrelu.default")
+def _inactive(c: Context, a: Args) -> Result:
+    """Dropout does nothing; a random slope is its mean."""
+    if "rrelu" not in c.node_target:
+        refuse(a.train and a.p != 0, "dropout in training mode draws random numbers")
+        return c.cast(a.input, c.dtype)
+    refuse(bool(a.training), "a random slope")
+    x = c.emit(a.self)
+    slope = number((a.lower + a.upper) / 2, c.dtype)
+    made = op.where(op.greater_equal(x, number(0, c.dtype)), x, op.multiply(x, slope))
+    return [made, None] if isinstance(c.value, (list, tuple)) else made

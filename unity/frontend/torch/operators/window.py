@@ -1,0 +1,252 @@
+"""Table entries: convolution and pooling over one, two or three spatial axes. Not here: windows as columns (``columns``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .... import op
+from ....ir.build import is_int, mul
+from ....ir.expr import ShapeExpr, TupleGetItem
+from ....ir.relation import Answer, same_dim
+from ....ir.types import Expr
+from ....op.common.type_rules import product
+from ..context.context import (
+    Args,
+    Context,
+    aten,
+    dtype_of,
+    is_float,
+    number,
+    pair,
+    rank_of,
+    refuse,
+    shape_of,
+    static,
+    to_dim,
+)
+from .columns import grouped
+from .rounding import sum_dtype
+from .shape import cut
+
+_CONV = {1: op.nn_conv1d, 2: op.nn_conv2d, 3: op.nn_conv3d}
+_TRANSPOSED = {1: op.nn_conv1d_transpose, 2: op.nn_conv2d_transpose, 3: op.nn_conv3d_transpose}
+_MAX = {1: op.nn_max_pool1d, 2: op.nn_max_pool2d, 3: op.nn_max_pool3d}
+_MAX_INDICES = {
+    1: op.nn_max_pool1d_with_indices, 2: op.nn_max_pool2d_with_indices, 3: op.nn_max_pool3d_with_indices,
+}  # fmt: skip
+_MEAN = {1: op.nn_avg_pool1d, 2: op.nn_avg_pool2d, 3: op.nn_avg_pool3d}
+_ADAPTIVE_MEAN = {1: op.nn_adaptive_avg_pool1d, 2: op.nn_adaptive_avg_pool2d, 3: op.nn_adaptive_avg_pool3d}
+_ADAPTIVE_MAX = {1: op.nn_adaptive_max_pool1d, 2: op.nn_adaptive_max_pool2d, 3: op.nn_adaptive_max_pool3d}
+
+
+def _batched(c: Context, x: Expr, rank: int) -> Expr:
+    """The tensor with a batch axis in front where torch leaves it out."""
+    return x if rank_of(x) == rank + 2 else c.reshape(x, [1, *shape_of(x)])
+
+
+def _unbatched(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
+    return made if rank_of(x) == rank + 2 else c.reshape(made)
+
+
+# ---- convolution
+
+
+def _convolve(c: Context, a: Args) -> Expr:
+    rank = rank_of(a.weight) - 2
+    x = _batched(c, a.input, rank)
+    stride, dilation = pair(a.stride, rank), pair(a.dilation, rank)
+    out_dtype = None if a.bias is None else sum_dtype(c)
+    transposed = getattr(a, "transposed", False)
+    if not isinstance(a.groups, int):
+        refuse(isinstance(a.padding, str), "padding by name and groups whose number only a call knows")
+        made: Expr = grouped(c, x, a.weight, to_dim(a.groups), stride, pair(a.padding, rank), dilation, transposed)
+    elif transposed:
+        padding, extra = pair(a.padding, rank), pair(a.output_padding, rank)
+        made = _TRANSPOSED[rank](
+            x,
+            a.weight,
+            strides=stride,
+            padding=padding * 2,
+            output_padding=extra,
+            dilation=dilation,
+            groups=a.groups,
+            out_dtype=out_dtype,
+        )
+    else:
+        pads = _same(a, rank, stride, dilation) if isinstance(a.padding, str) else pair(a.padding, rank) * 2
+        made = _CONV[rank](
+            x, a.weight, strides=stride, padding=pads, dilation=dilation, groups=a.groups, out_dtype=out_dtype
+        )
+    if a.bias is not None:
+        bias = c.reshape(a.bias, [1, shape_of(a.bias)[0], *([1] * rank)])
+        made = c.cast(op.add(made, c.cast(bias, dtype_of(made))), c.dtype)
+    return _unbatched(c, made, a.input, rank)
+
+
+def _same(a: Args, rank: int, stride: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    if a.padding == "valid":
+        return (0,) * (2 * rank)
+    refuse(any([s != 1 for s in stride]), "padding 'same' with a stride")
+    kernel = [static(d, "the kernel") for d in shape_of(a.weight)[2:]]
+    total = [d * (k - 1) for d, k in zip(dilation, kernel)]
+    return (*[t // 2 for t in total], *[t - t // 2 for t in total])
+
+
+aten("conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding", "conv3d.padding",
+     "convolution.default")(_convolve)  # fmt: skip
+
+
+@aten("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def _transposed(c: Context, a: Args) -> Expr:
+    a.transposed = True
+    return _convolve(c, a)
+
+
+# ---- pooling over windows of a given size
+
+
+class _Window:
+    """Kernel, stride, padding and dilation of a pooling."""
+
+    def __init__(self, c: Context, a: Args, rank: int) -> None:
+        self.kernel = pair(a.kernel_size, rank)
+        self.stride = pair(a.stride, rank) if a.stride not in (None, [], ()) else self.kernel
+        self.border = pair(a.padding, rank)
+        self.dilation = pair(getattr(a, "dilation", 1), rank)
+        self.ceil_mode = bool(a.ceil_mode)
+
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "pool_size": self.kernel,
+            "strides": self.stride,
+            "padding": self.border * 2,
+            "dilation": self.dilation,
+            "ceil_mode": self.ceil_mode,
+        }
+
+
+def _pooled(c: Context, made: Expr, x: Expr, rank: int) -> Expr:
+    """Without the windows that begin behind the data and its border, which torch leaves away where it rounds up."""
+    for axis, size in enumerate(c.shape[-rank:], 2):
+        made = cut(made, axis, to_dim(0), size)
+    return _unbatched(c, made, x, rank)
+
+
+def _rank(c: Context) -> int:
+    return next(n for n in (1, 2, 3) if f"{n}d" in c.node_target)
+
+
+def _max_pool(c: Context, a: Args) -> Expr:
+    rank = _rank(c)
+    made = _MAX[rank](_batched(c, a.self, rank), **_Window(c, a, rank).attrs())
+    return _pooled(c, made, a.self, rank)
+
+
+aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")(_max_pool)
+
+
+def _both(c: Context, row: Callable[..., Expr], x: Expr, rank: int, attrs: dict[str, Any]) -> list[Expr]:
+    made = c.emit(row(_batched(c, x, rank), **attrs))
+    return [_pooled(c, TupleGetItem(made, n), x, rank) for n in (0, 1)]
+
+
+@aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def _max_pool_indices(c: Context, a: Args) -> list[Any]:
+    rank = _rank(c)
+    if not c.uses(1):
+        return [_max_pool(c, a), None]
+    return _both(c, _MAX_INDICES[rank], a.self, rank, _Window(c, a, rank).attrs())
+
+
+@aten("max_pool2d_with_indices_backward.default")
+def _max_pool_backward(c: Context, a: Args) -> Expr:
+    """Every gradient goes to the element its window chose."""
+    *lead, height, width = shape_of(a.self)
+    lines = c.reshape(op.zeros(ShapeExpr(shape_of(a.self)), c.dtype), [*lead, mul(height, width)])
+    flat = [c.reshape(t, [*lead, mul(shape_of(t)[-2], shape_of(t)[-1])]) for t in (a.indices, a.grad_output)]
+    return c.reshape(op.scatter_elements(lines, *flat, axis=len(lead), reduction="add"))
+
+
+@aten("fractional_max_pool2d.default", "fractional_max_pool3d.default")
+def _fractional(c: Context, a: Args) -> list[Any]:
+    """Windows whose first places are steps of a fraction, moved by the sample of their channel; the last ends at the border."""
+    rank = 2 if "2d" in c.node_target else 3
+    x = c.emit(_batched(c, a.self, rank))
+    batch, channels, *spans = shape_of(x)
+    samples = c.broadcast(c.cast(a.random_samples, c.dtype), [batch, channels, to_dim(rank)])
+    index: Expr = number(0, "int64")
+    lead, count = (batch, channels), 2 * rank
+    for n, span in enumerate(spans):
+        size, out, kernel = static(span, "a size"), a.output_size[n], a.kernel_size[n]
+        sample = c.emit(cut(samples, 2, to_dim(rank - 1 - n), to_dim(1)))
+        alpha = number((size - kernel) / max(out - 1, 1), c.dtype)
+        line = op.constant(np.arange(out).astype(c.numpy_dtype).reshape(1, 1, out))
+        moved = op.trunc(op.multiply(op.add(line, sample), alpha))
+        first = op.astype(op.subtract(moved, op.trunc(op.multiply(sample, alpha))), "int64")
+        last = op.constant(np.arange(out).reshape(1, 1, out) == out - 1)
+        first = op.where(last, number(size - kernel, "int64"), first)
+        places = [*lead, *[out if k == n else 1 for k in range(count)]]
+        inner = op.constant(np.arange(kernel).reshape([1, 1, *[kernel if k == rank + n else 1 for k in range(count)]]))
+        index = op.add(op.multiply(index, number(size, "int64")), op.add(c.reshape(first, places), inner))
+    windows = math.prod(a.kernel_size)
+    index = c.emit(c.reshape(index, [*lead, math.prod(a.output_size), windows]))
+    flat = c.emit(c.reshape(index, [*lead, math.prod(a.output_size) * windows]))
+    lines = c.reshape(x, [*lead, product(spans)])
+    values = c.emit(c.reshape(op.gather_elements(lines, flat, axis=2), shape_of(index)))
+    best = c.emit(op.astype(op.argmax(values, axis=3, keepdims=True), "int64"))
+    return [c.reshape(op.gather_elements(t, best, axis=3)) for t in (values, index)]
+
+
+@aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def _average(c: Context, a: Args) -> Expr:
+    """The mean of each window; a mean of integers is cut, as their division is."""
+    rank = _rank(c)
+    window, whole = _Window(c, a, rank), not is_float(a.self)
+    x = _batched(c, c.cast(a.self, "float64") if whole else a.self, rank)
+    divisor = getattr(a, "divisor_override", None)
+    if divisor is None:
+        made = _MEAN[rank](x, **window.attrs(), count_include_pad=bool(a.count_include_pad))
+    else:  # the border as zeros, so that each mean is over the whole window; then another divisor
+        after = [w + (s - 1 if window.ceil_mode else 0) for w, s in zip(window.border, window.stride)]
+        pads = (0, 0, 0, 0, *[w for both in zip(window.border, after) for w in both])
+        padded = op.nn_pad(x, pad_width=pads, pad_value=0.0)
+        mean = _MEAN[rank](padded, pool_size=window.kernel, strides=window.stride)
+        made = op.multiply(mean, number(math.prod(window.kernel) / divisor, dtype_of(x)))
+    return c.cast(_pooled(c, op.trunc(made) if whole else made, a.self, rank), c.dtype)
+
+
+# ---- pooling to a given size
+
+
+def _whole(c: Context, x: Expr, rank: int) -> tuple[int, ...] | None:
+    """The axes pooled to one element where all others stay as they are, else None."""
+    pooled = [n for n in range(-rank, 0) if same_dim(shape_of(x)[n], c.shape[n]) is not Answer.YES]
+    return tuple(pooled) if all([is_int(c.shape[n], 1) for n in pooled]) else None
+
+
+@aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+      "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")  # fmt: skip
+def _adaptive_mean(c: Context, a: Args) -> Expr:
+    rank = _rank(c)
+    whole = _whole(c, a.self, rank)
+    if whole is not None:
+        return op.mean(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self)
+    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
+    refuse(0 in out, "an output without elements")
+    made = _ADAPTIVE_MEAN[rank](_batched(c, a.self, rank), output_size=out)
+    return _unbatched(c, made, a.self, rank)
+
+
+@aten("adaptive_max_pool1d.default", "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def _adaptive_max(c: Context, a: Args) -> list[Any]:
+    rank = _rank(c)
+    whole = _whole(c, a.self, rank)
+    if whole is not None and not c.uses(1):
+        return [op.max(a.self, axis=whole, keepdims=True) if whole else c.reshape(a.self), None]
+    out = tuple([static(d, "the output size") for d in c.shape[-rank:]])
+    refuse(0 in out, "an output without elements")
+    return _both(c, _ADAPTIVE_MAX[rank], a.self, rank, {"output_size": out})

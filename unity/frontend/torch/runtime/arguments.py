@@ -1,0 +1,75 @@
+"""Arguments of a call of a torch model: brought into the form the model was exported in; tensors nothing here can hold refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....support.errors import FrontendError
+
+
+def refuse_tensor(torch: Any, what: str, value: Any) -> None:
+    """Raise FrontendError E015 for a tensor that is not dense, not on the cpu, quantised or nested."""
+    if value.is_nested or value.is_quantized or value.layout is not torch.strided:
+        if value.is_nested:
+            kind, hint = "nested", "call to_padded_tensor(0.0) first"
+        elif value.is_quantized:
+            kind, hint = "quantised", "call dequantize() first"
+        else:
+            kind, hint = str(value.layout).removeprefix("torch."), "call to_dense() first"
+        raise FrontendError("E015", f"{what} is a {kind} tensor, expected a dense one", help=hint)
+    if value.device.type != "cpu":
+        meta = value.device.type == "meta"
+        raise FrontendError(
+            "E015", f"{what} is a tensor on {value.device}, expected the cpu",
+            help="it has no elements: give true inputs; a model gets its weights by "
+            'model.to_empty(device="cpu") and load_state_dict' if meta else "call .cpu() first",
+        )  # fmt: skip
+
+
+def outline(spec: Any) -> str:
+    """The nesting of inputs in a few characters: ``(*, {mask: *})``."""
+    if spec.is_leaf():
+        return "*"
+    inner = [outline(s) for s in spec.children()]
+    if spec.type is dict:
+        return "{" + ", ".join([f"{k}: {s}" for k, s in zip(spec.context, inner)]) + "}"
+    if spec.type in (tuple, list):
+        return f"({', '.join(inner)})" if spec.type is tuple else f"[{', '.join(inner)}]"
+    return f"{spec.type.__name__}({', '.join(inner)})"
+
+
+def arguments_outline(spec: Any) -> str:
+    """As ``outline`` for the inputs of a call: ``(*, mask=*)``."""
+    positional, named = spec.children()
+    parts = [outline(s) for s in positional.children()]
+    parts += [f"{k}={outline(s)}" for k, s in zip(named.context, named.children())]
+    return f"({', '.join(parts)})"
+
+
+def rearranged(
+    names: Sequence[str], spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Arguments with those given by name and by place as in the traced call, None where that cannot be."""
+    positional, named = spec.children()
+    count, wanted = len(positional.children()), list(named.context)
+    given = dict(zip(names, args)) if len(args) <= len(names) else {}
+    if len(given) != len(args) or set(given) & set(kwargs):
+        return None
+    given.update(kwargs)
+    order = [*names[:count], *wanted]
+    if len(order) != count + len(wanted) or set(order) != set(given):
+        return None
+    return tuple([given[n] for n in order[:count]]), {n: given[n] for n in wanted}
+
+
+def overlap(first: Any, second: Any) -> bool:
+    """Do the memory ranges of two tensors meet?"""
+    spans = []
+    for t in (first, second):
+        extent = sum([(size - 1) * stride for size, stride in zip(t.shape, t.stride())]) + 1 if t.numel() else 0
+        spans.append((t.data_ptr(), t.data_ptr() + extent * t.element_size()))
+    return bool(max(spans[0][0], spans[1][0]) < min(spans[0][1], spans[1][1]))
+
+
+__all__ = ["arguments_outline", "outline", "overlap", "rearranged", "refuse_tensor"]

@@ -1,0 +1,275 @@
+"""``TorchModel``: a compiled torch model that runs: a callable that takes and returns torch tensors, nested as the model's own.
+
+Execution side: needs no compiler. Not here: how a model is compiled (`frontend/torch/compiled_model.py`), the data a file holds of
+it (``interface.py``).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....ffi.tensor import Tensor
+from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
+from ....support.optional import require
+from ....support.schema import Misfit
+from ....vm.executable.executable import Executable, load
+from ....vm.out_calls import allocates_results, results_of
+from ....vm.virtual_machine import VirtualMachine
+from .arguments import arguments_outline, overlap, rearranged, refuse_tensor
+from .classes import Vouched
+from .copied import CopiedWeight
+from .interface import Interface, check_program, read_interface, write_interface
+from .memory import separate
+from .operators import PREFIX, register_torch_operator
+from .structures import other_constant, register_classes
+
+
+class TorchModel:
+    """A compiled torch model: call it as the model. ``state``: the tensors it writes to, by their names in the model."""
+
+    def __init__(
+        self, executable: Executable, interface: Interface, state: dict[str, Any], exec_mode: str = "native"
+    ) -> None:
+        self.executable = executable
+        self.interface = interface
+        self.state = state
+        self.vm = VirtualMachine(executable, exec_mode=exec_mode)
+        self._main = self.vm["main"]
+        self._torch = require("torch")
+        self._tree = self._torch.utils._pytree
+        self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
+        self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
+        self._twice = [first for computed, first in interface.outputs if computed]
+        self._bind_state()
+        self._weights = {c.data_ptr for c in executable.program.constants}
+        self._flat = self._plain_count()
+        self._single = bool(self._out_spec.is_leaf())
+        self._share = self._torch.from_numpy if interface.shared else None
+        self.copied: Sequence[CopiedWeight] = ()
+        self.file = ""
+        """The file it was loaded from."""
+
+    def _plain_count(self) -> int:
+        """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
+        else -1."""
+        arguments, *named = self._in_spec.children()
+        simple = all([child.is_leaf() for child in arguments.children()]) and not any([n.children() for n in named])
+        outputs = self._out_spec.is_leaf() or (
+            (self._out_spec.type is tuple or self._out_spec.type.__module__ == "torch.return_types")
+            and all([child.is_leaf() for child in self._out_spec.children()])
+        )
+        computed = all([computed for computed, _ in self._outputs])
+        paired = self.interface.complex_inputs or self.interface.complex_outputs
+        changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed]) or paired
+        if simple and outputs and computed and not changed and allocates_results(self.executable.program, "main"):
+            return len(arguments.children())
+        return -1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A model with a state of its own; the program, which calls do not change, is shared."""
+        made = copy.copy(self)
+        memo[id(self)] = made
+        made.state = copy.deepcopy(self.state, memo)
+        made._bind_state()
+        return made
+
+    def _bind_state(self) -> None:
+        self._updates = [t if isinstance(t, int) else self.state[t] for t in self.interface.updates]
+        self._state = [t for t in self._updates if not isinstance(t, int)]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on torch tensors; ``out=`` (unless the model has an argument of that name) is what the results are written into.
+
+        Raises FrontendError E017 for another structure, E660 where a weight was changed after the model was compiled, VMError for
+        tensors that do not fit.
+        """
+        for weight in self.copied:
+            weight.check()
+        if len(args) == self._flat and not kwargs:
+            try:
+                results = self._main(*args)
+            except VMError:
+                pass  # strides, or a mistake: the general way makes compact tensors and explains
+            else:
+                if self._single:
+                    return self._share(results[0].numpy()) if self._share else results[0].torch()
+                return self._out_spec.type([value.torch() for value in results])
+        out = kwargs.pop("out", None) if "out" not in self.interface.names else None
+        return self._general(args, kwargs, out)
+
+    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
+        leaves, inputs = self._leaves(args, kwargs)
+        self._refuse_shared(leaves)
+        taken = {v.data_ptr for v in inputs if isinstance(v, Tensor)} | self._weights
+        given = {} if out is None else {"out": self._given(out)}
+        found = self._main(*inputs, **given)
+        try:
+            return self._result(found, leaves, taken)
+        except UnityError:
+            raise
+        except Exception as error:
+            if not self.file:
+                raise
+            raise ArtifactError(
+                "E805", f"{self.file}: the results do not fit the description of the model: {error}"
+            ) from error
+
+    def _result(self, found: Any, leaves: list[Any], taken: set[int]) -> Any:
+        """What the program gave, nested as the model's result, and what the model writes to written."""
+        results = self._apart(found[len(self._updates) :], taken)
+        with self._torch.no_grad():
+            for target, value in zip(self._updates, found):
+                written = leaves[target] if isinstance(target, int) else target
+                written.copy_(self._torch.view_as_complex(value.torch()) if written.is_complex() else value.torch())
+        for place in self.interface.complex_outputs:
+            results[place] = self._torch.view_as_complex(results[place])
+        rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
+        made = [next(rest) if computed else value for computed, value in self._outputs]
+        return self._tree.tree_unflatten(made, self._out_spec)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """The leaves of a call's arguments, and the arguments of ``main``. Raises FrontendError E017."""
+        leaves, spec = self._tree.tree_flatten((args, kwargs))
+        if spec != self._in_spec:
+            leaves = self._rearranged(args, kwargs, spec)
+        inputs = []
+        for place, (leaf, (fixed, value)) in enumerate(zip(leaves, self._fixed)):
+            if not fixed:
+                inputs.append(self._input(leaf, place))
+            elif leaf is not value and (isinstance(leaf, self._torch.Tensor) or leaf != value):
+                raise FrontendError("E017", f"an input was exported as the constant {value!r}, got {leaf!r}",
+                                    help="compile again for this value")  # fmt: skip
+        inputs += [self._compact(t) for t in self._state]
+        return leaves, inputs
+
+    def _given(self, out: Any) -> tuple[Any, ...]:
+        """What ``out=`` holds for each result of ``main``. Raises VMError E982 where it has another structure than the results."""
+        leaves, spec = self._tree.tree_flatten(out)
+        if spec != self._out_spec:
+            raise VMError(
+                "E982", f"out= is {spec}, the results are {self._out_spec}", help="give it as the model returns it"
+            )
+        wanted = [leaf for leaf, (computed, _) in zip(leaves, self._outputs) if computed]
+        for place in self.interface.complex_outputs:
+            wanted[place] = self._torch.view_as_real(wanted[place])
+        return (*[None] * len(self._updates), *wanted)
+
+    def _rearranged(self, args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[Any]:
+        """Leaves of a call that gives by name what was traced by place, or the other way round. Raises FrontendError E017."""
+        register_classes((args, kwargs))
+        moved = rearranged(self.interface.names, self._in_spec, args, kwargs)
+        leaves, found = self._tree.tree_flatten(moved if moved is not None else (args, kwargs))
+        if found != self._in_spec:
+            constant = other_constant(found, self._in_spec)
+            if constant is not None:
+                raise FrontendError("E017", f"the inputs hold another constant than those the model was exported for: {constant}",
+                                    help="compile again for this value, or keep it in a tensor")  # fmt: skip
+            raise FrontendError("E017", f"the inputs are {arguments_outline(spec)}, the model was exported for "
+                                f"{arguments_outline(self._in_spec)}", help="pass the inputs as in example_inputs")  # fmt: skip
+        return list(leaves)
+
+    def _refuse_shared(self, leaves: list[Any]) -> None:
+        """Raise FrontendError E970 where an input the model writes to shares memory with another one."""
+        for place in [t for t in self._updates if isinstance(t, int)]:
+            for other, leaf in enumerate(leaves):
+                if other != place and isinstance(leaf, self._torch.Tensor) and overlap(leaves[place], leaf):
+                    raise FrontendError(
+                        "E970", f"the model writes to input {place}, which shares memory with input {other}",
+                        help="pass a copy: .clone()",
+                    )  # fmt: skip
+
+    def _input(self, leaf: Any, place: int) -> Any:
+        if isinstance(leaf, self._torch.Tensor):
+            if (
+                leaf.layout is not self._torch.strided or leaf.device.type != "cpu" or leaf.is_quantized or leaf.is_nested
+            ):  # fmt: skip
+                refuse_tensor(self._torch, f"the input {self._path(place)}", leaf)
+            wanted = place in self.interface.complex_inputs
+            if leaf.is_complex() != wanted:
+                kind, other = ("real", "complex") if wanted else ("complex", "real")
+                raise FrontendError("E015", f"the input {self._path(place)} is {kind}, the model was compiled for {other} numbers",
+                                    help="compile it for an example of this kind")  # fmt: skip
+            return self._compact(leaf)
+        return leaf
+
+    def _compact(self, value: Any) -> Tensor:
+        """A torch tensor as kernels read it: without gaps, negated views, addresses between those of elements, as pairs where it is
+        complex."""
+        plain = value.contiguous().resolve_neg()
+        if plain.is_complex():
+            plain = self._torch.view_as_real(plain.resolve_conj())
+        made = Tensor.from_torch(plain)
+        return Tensor.from_torch(plain.clone()) if made.data_ptr % plain.element_size() else made
+
+    def _path(self, place: int) -> str:
+        """Name of an input by the place of its leaf: ``batch['mask'][0]``."""
+        count = self._in_spec.num_leaves
+        args, kwargs = self._tree.tree_unflatten(list(range(count)), self._in_spec)
+        found = {}
+        for name, value in [*zip(self.interface.names or range(count), args), *kwargs.items()]:
+            for path, leaf in self._tree.tree_flatten_with_path(value)[0]:
+                found[leaf] = f"{name}{self._tree.keystr(path)}"
+        return found.get(place, str(place))
+
+    def _apart(self, values: Any, taken: set[int]) -> list[Any]:
+        """Results as torch has them: a copy where one would be an input, a weight or a result that torch does not give twice."""
+        made: list[Any] = []
+        for value, first in zip(values, self._twice):
+            made.append(separate(value, taken) if first is None else made[first])
+        return made
+
+    def save(self, path: str | Path, source: bool = True) -> None:
+        """Write the model to one file for ``unity.load_model``: weights as the program reads them, and the state as it is now.
+
+        ``source`` as in ``Executable.save``. Raises ArtifactError E801, FrontendError E019 for classes among the inputs or results
+        that cannot be written down.
+        """
+        self.executable.model = write_interface(self.interface)
+        self.executable.state = [self._compact(t) for t in self._state]
+        self.executable.save(path, source)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._main.signature})"
+
+
+def load_model(
+    path: str | Path, trust: bool = True, exec_mode: str = "native", allow: Iterable[type] = ()
+) -> TorchModel:
+    """A model that ``TorchModel.save`` wrote: it runs without the model's own code and without ``torch.export``.
+
+    Its weights are the mapped file; the state is its own. ``trust`` as in ``unity.load``; operators that run in torch are
+    registered. ``allow``: classes of inputs and results that this process does not know yet. Raises ArtifactError E801 to E807.
+    """
+    executable = load(path, trust)
+    if not executable.model:
+        raise ArtifactError("E806", f"{path} holds a program, no torch model", help="load it with unity.load")
+    main = executable.program.functions.get("main")
+    if main is None:
+        raise ArtifactError("E805", f"{path}: the program has no function main")
+    gives = results_of(main, executable.program)
+    interface = read_interface(executable.model, Vouched(allow, str(path)))
+    try:
+        count = None if gives is None else 0 if gives[0] else len(gives[1])
+        check_program(interface, len(main.params), count, len(executable.state))
+    except Misfit as error:
+        raise ArtifactError(
+            "E805", f"{path}: the description of the model does not fit the program: {error}"
+        ) from error
+    names = [target for target in interface.updates if isinstance(target, str)]
+    try:
+        state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
+        state |= {name: require("torch").view_as_complex(state[name]) for name in interface.complex_state}
+    except (RuntimeError, TypeError) as error:
+        raise ArtifactError("E805", f"{path}: the state of the model is not valid: {error}") from error
+    for entry in executable.program.table:
+        if entry.kind == "packed" and entry.name.startswith(PREFIX):
+            register_torch_operator(entry.name)
+    made = TorchModel(executable, interface, state, exec_mode)
+    made.file = str(path)
+    return made
+
+
+__all__ = ["TorchModel", "load_model"]

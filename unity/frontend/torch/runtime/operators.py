@@ -1,0 +1,141 @@
+"""Torch operators that programs call back: the registered functions behind ``torch.ops.<name>``, and what their calls cost so far.
+
+The first argument of a call is a JSON template (`frontend/torch/context/fallback.py` writes it). The functions see zero-copy torch
+tensors; a result never shares memory with an operand.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ....ffi.registry import register_func
+from ....ffi.tensor import Tensor
+from ....support.errors import VMError
+from ....support.optional import require
+from .arguments import refuse_tensor
+
+PREFIX = "torch.ops."
+_FORBIDDEN = ("debugprims", "prim", "profiler", "inductor", "_c10d_functional", "c10d", "rpc")
+"""Namespaces of operators that are no computation on tensors."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """How often a torch operator was called back in this process, and the seconds that took."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+RUNS: dict[str, Runs] = {}
+"""Calls measured so far, by operator."""
+
+
+def register_torch_operator(name: str) -> None:
+    """Register ``torch.ops.<namespace>.<operator>.<overload>`` for a saved program loaded in another process."""
+    target = _operator(name.removeprefix(PREFIX))
+    register_func(PREFIX + str(target), torch_function(target), override=True)
+
+
+@cache
+def _operator(name: str) -> Any:
+    """The torch operator ``namespace.name.overload``. Raises VMError E630 for anything else, and for one of files."""
+    torch = require("torch")
+    target: Any = torch.ops
+    try:
+        for part in name.split("."):
+            target = getattr(target, part)
+    except (AttributeError, RuntimeError):
+        target = None
+    if not isinstance(target, torch._ops.OpOverload):
+        raise VMError(
+            "E630", f"{name[:200]!r} is no operator of torch", help="an operator of your own is registered first"
+        )
+    if any([a.name == "filename" for a in target._schema.arguments]) or target.namespace in _FORBIDDEN:
+        raise VMError("E630", f"a program may not call the torch operator {name}: it is no computation")
+    return target
+
+
+def torch_function(target: Any) -> Callable[..., Any]:
+    """The registered function of a torch operator: ``f(template, *operands)``."""
+    torch = require("torch")
+    runs = RUNS.setdefault(str(target), Runs())
+
+    def run(template: str, *operands: Any) -> Any:
+        values = [v.torch() if isinstance(v, Tensor) else v for v in operands]
+        start = time.perf_counter()
+        with torch.no_grad():
+            args, kwargs, dtypes = _operands(str(template), values, torch)
+            made = _promised(target(*args, **kwargs), dtypes, torch)
+        runs.count += 1
+        runs.seconds += time.perf_counter() - start
+        taken = {v.untyped_storage().data_ptr() for v in values if isinstance(v, torch.Tensor)}
+        return _result(made, taken, torch)
+
+    return run
+
+
+def _promised(made: Any, dtypes: Any, torch: Any) -> Any:
+    """Results in the dtypes torch inferred for them: some operators give others when they run."""
+    if isinstance(made, (list, tuple)):
+        return [_promised(m, d, torch) for m, d in zip(made, dtypes)]
+    return made.to(getattr(torch, dtypes)) if isinstance(made, torch.Tensor) and dtypes else made
+
+
+def _result(made: Any, taken: set[int], torch: Any) -> Any:
+    if isinstance(made, (list, tuple)):
+        return tuple([_result(m, taken, torch) for m in made])
+    if not isinstance(made, torch.Tensor):
+        return made
+    refuse_tensor(torch, "the result of an operator that runs in torch", made)
+    plain = made.resolve_conj().resolve_neg().contiguous()
+    return Tensor.from_torch(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
+
+
+def _operands(template: str, values: list[Any], torch: Any) -> tuple[Any, Any, Any]:
+    """(arguments, named ones, dtypes of the results) by a template. Raises VMError E603."""
+    try:
+        args, kwargs, dtypes = _parsed(template)
+        return *_decode([args, kwargs], values, torch), dtypes
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, RecursionError) as error:
+        raise VMError("E603", f"the template of a call of torch is not valid: {error}") from error
+
+
+@cache
+def _parsed(template: str) -> Any:
+    return json.loads(template)
+
+
+def _decode(value: Any, operands: list[Any], torch: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(v, operands, torch) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "$":
+        return operands[inner]
+    if kind == "laid":
+        position, axes = inner
+        return operands[position].permute(axes).contiguous().permute([axes.index(i) for i in range(len(axes))])
+    if kind == "number":
+        return operands[inner].item()
+    if kind == "keys":
+        return {k: _decode(v, operands, torch) for k, v in inner.items()}
+    if kind == "call":
+        return _operator(inner[0])(*_decode(inner[1], operands, torch), **_decode(inner[2], operands, torch))
+    if kind == "torch":
+        found = getattr(torch, inner)
+        if not isinstance(found, (torch.dtype, torch.layout, torch.memory_format)):
+            raise TypeError(f"torch.{inner} is no value")
+        return found
+    if kind == "complex":
+        return complex(*[float(v) for v in inner])
+    return torch.device(inner) if kind == "device" else float(inner)
+
+
+__all__ = ["PREFIX", "RUNS", "Runs", "register_torch_operator", "torch_function"]

@@ -1,0 +1,124 @@
+"""Control flow and numbers read out of tensors: ``torch.cond`` becomes a conditional, ``item()`` a symbol bound at run time."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from .... import op
+from ....ir.expr import If, ShapeExpr, Tuple, TupleGetItem, Var
+from ....ir.relation import Answer, is_subtype
+from ....ir.types import Expr, PrimType, ShapeType, prim_type
+from ..context.context import Context, dtype_of, number, rank_of, refuse, to_dim
+from ..context.report import Gap
+
+Nodes = Callable[[Any], None]
+"""Translates the nodes of a graph."""
+
+READS = ("aten._local_scalar_dense.default", "aten.item.default")
+"""Operators that read a number out of a tensor."""
+
+
+ASSERTIONS = ("aten._assert_async.default", "aten._assert_async.msg")
+"""Operators that stop unless a tensor of one element holds."""
+
+FLOAT_ARITHMETIC: dict[Any, Callable[..., Expr]] = {
+    operator.add: op.add, operator.sub: op.subtract, operator.mul: op.multiply, operator.truediv: op.divide,
+    operator.pow: op.power, operator.mod: op.floor_mod, operator.floordiv: op.floor_divide, operator.neg: op.negative,
+}  # fmt: skip
+"""Python's operators on floats that were read out of tensors."""
+
+
+def float_number(c: Context, node: Any, args: list[Any]) -> Expr:
+    """A Python float known only from the data: a float64 tensor of rank 0 that counts as a number in promotions. Raises Gap."""
+    if str(node.target) in READS:
+        made = c.reshape(c.cast(args[0], "float64"), [])
+    else:
+        fn, name = FLOAT_ARITHMETIC.get(node.target), getattr(node.target, "__name__", str(node.target))
+        values = [c.cast(v, "float64") for v in args]
+        if fn is None and name != "sym_float":
+            raise Gap(f"{name} of a float that depends on the data")
+        made = values[0] if fn is None else fn(*values)
+    found = c.emit(made)
+    c.numbers.add(found)
+    return found
+
+
+def read_number(c: Context, x: Expr) -> Expr:
+    """The one number of an integer or bool tensor as a symbol, read when the program runs. Raises Gap."""
+    refuse(dtype_of(x) not in ("int64", "int32", "int16", "int8", "uint8", "bool"), "a number that is no integer")
+    flag = isinstance(c.value, c.torch.SymBool)
+    values = c.emit(op.reshape(c.cast(x, "int64"), ShapeExpr((to_dim(1),))))
+    symbol = c.symbols.bind_flag(c.value) if flag else c.symbols.bind(c.value)
+    c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
+    return c.symbols.expr(c.value) if flag else symbol
+
+
+_FLOATS: dict[str, Callable[..., Expr]] = {
+    "Add": op.add, "Mul": op.multiply, "FloatTrueDiv": op.divide, "IntTrueDiv": op.divide, "FloatPow": op.power,
+}  # fmt: skip
+_ROUNDED = {"TruncToInt": op.trunc, "FloorToInt": op.floor, "CeilToInt": op.ceil}
+
+
+def rounded_size(c: Context, e: Any) -> Expr:
+    """A size rounded from floats, computed in float64 as torch does and read when the program runs. Raises Gap."""
+
+    def value(part: Any) -> Expr:
+        kind = type(part).__name__
+        if part.is_Float or part.is_Integer:
+            return number(float(part), "float64")
+        if part.is_integer:
+            return c.cast(c.symbols.convert(part), "float64")
+        if kind == "ToFloat":
+            return value(part.args[0])
+        fn = _FLOATS.get(kind)
+        refuse(fn is None, f"sizes with {kind} are not expressible: {part}")
+        assert fn is not None
+        made = value(part.args[0])
+        for other in part.args[1:]:
+            made = fn(made, value(other))
+        return made
+
+    rounded = c.cast(c.emit(_ROUNDED[type(e).__name__](value(e.args[0]))), "int64")
+    symbol = Var("size", prim_type("int64"))
+    values = c.emit(op.reshape(rounded, ShapeExpr((to_dim(1),))))
+    c.builder.match_cast(c.emit(op.tensor_to_shape(values)), ShapeType((symbol,), 1))
+    return symbol
+
+
+def is_cond(node: Any) -> bool:
+    """Is this node a ``torch.cond``?"""
+    return node.op == "call_function" and str(node.target) == "cond"
+
+
+def conditional(
+    c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
+) -> list[Expr]:
+    """The results of a ``torch.cond``: both graphs become branches over the operands' own variables. Raises Gap."""
+    raw, first, second, operands = node.args
+    given = value_of(list(operands))
+    cond = value_of(raw)
+    if not isinstance(cond, Expr):
+        cond = c.symbols.expr(cond)
+    if not isinstance(cond.ty, PrimType) and rank_of(cond):
+        cond = c.reshape(cond, [])
+    branches = []
+    for part in (first, second):
+        graph = getattr(node.graph.owning_module, part.target).graph
+        c.builder.begin_sequence()
+        for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], given):
+            values[inner] = value
+        with c.symbols.scope():
+            run(graph.nodes)
+            results = value_of(list(next(n for n in graph.nodes if n.op == "output").args[0]))
+        branches.append(c.builder.end_sequence(c.builder.emit(Tuple(tuple(results)))))
+    wanted = c.type_of(node.meta["val"])
+    for branch in branches:
+        if is_subtype(branch.ty, wanted) is not Answer.YES:
+            raise Gap(f"a branch of type {branch.ty}, torch's result is {wanted}")
+    made = c.emit(If(c.emit(cond), branches[0], branches[1], wanted))
+    return [c.emit(TupleGetItem(made, i)) for i in range(len(node.meta["val"]))]
+
+
+__all__ = ["ASSERTIONS", "FLOAT_ARITHMETIC", "READS", "conditional", "float_number", "is_cond", "read_number"]

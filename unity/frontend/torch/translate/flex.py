@@ -1,0 +1,172 @@
+"""``flex_attention``: attention whose scores one function changes and whose pairs another chooses.
+
+Both functions take one score and its place; ``torch.vmap`` makes them operators on all places at once, traced again into ATen.
+Where the new score is the old one plus what only the place decides, the sum becomes a bias of the fused attention, of size 1 along
+axes it does not depend on; a mask alone becomes a mask. Any other function is applied to the matrix of scores. Not here:
+attention itself.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....support.optional import require
+from ..context.context import ATEN, Args, Context, shape_of
+from ..context.report import Gap
+from .loops import Nodes, Parts
+
+_SMALL = ("torch.float16", "torch.bfloat16")
+_MINUS_INFINITY = ("aten.full.default", "aten.scalar_tensor.default")
+
+
+def is_flex(node: Any) -> bool:
+    """Is a node attention with functions for its scores?"""
+    return node.op == "call_function" and str(node.target) == "flex_attention"
+
+
+def flex_attention(
+    c: Context, values: dict[Any, Any], node: Any, run: Nodes, value_of: Callable[[Any], Any]
+) -> list[Any]:
+    """The result, and where they are used, the logarithm of the sum and the largest score of each row. Raises Gap."""
+    flex = _Flex(c, node)
+    parts = Parts(c, values, node, run, value_of)
+    operands = value_of([*node.args[:3], *node.args[7], *node.args[8]])
+    used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+    if not flex.is_sum or used - {0}:
+        return parts.results(flex.traced(flex.whole), operands)
+    arguments = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": node.args[5], "enable_gqa": True}
+    if flex.adds or (flex.chooses and not flex.is_causal):
+        arguments["attn_mask"] = parts.results(flex.traced(flex.bias), operands)[0]
+    elif flex.chooses:
+        arguments["is_causal"] = True
+    query, key, value = operands[:3]
+    key, value = [c.broadcast(t, [shape_of(query)[0], *shape_of(t)[1:]]) for t in (key, value)]
+    c.value = node.meta["val"][0]
+    made = ATEN["aten.scaled_dot_product_attention.default"](c, Args(query=query, key=key, value=value, **arguments))
+    return [c.emit(made), None, None]
+
+
+class _Flex:
+    """One node, and what its two functions do."""
+
+    def __init__(self, c: Context, node: Any) -> None:
+        root = node.graph.owning_module
+        self.torch = c.torch
+        self.scale = node.args[5]
+        self.score, self.mask = [getattr(root, part.target) for part in (node.args[3], node.args[4][-1])]
+        self.inputs = [getattr(n, "meta", {"val": n})["val"] for n in [*node.args[:3], *node.args[7], *node.args[8]]]
+        self.split = 3 + len(node.args[7])
+        given, result = _ends(self.score)
+        self.adds = result is not given[0]
+        """Does the score change?"""
+        small = str(self.inputs[0].dtype) in _SMALL
+        self.is_sum = not (self.adds and small) and _is_sum(result, given[0], _behind(given[0]))
+        """Is the new score the old one plus something that is exact in the type of the query?"""
+        places, chosen = _ends(self.mask)
+        self.chooses = str(chosen.target) != "aten.new_ones.default"
+        self.is_causal = (str(chosen.target), *chosen.args) in (
+            ("aten.ge.Tensor", *places[2:4]),
+            ("aten.le.Tensor", places[3], places[2]),
+        )
+        self.used = [bool(n.users) or (self.chooses and bool(m.users)) for n, m in zip(given[1:5], places)]
+        """Which of batch, head, row and column decide."""
+
+    def traced(self, fn: Callable[..., Any]) -> Any:
+        """A function of query, key, value and the buffers as a graph of ATen operators. Raises Gap."""
+        trace = require("torch.fx.experimental.proxy_tensor").make_fx
+        try:
+            with self.inputs[0].fake_mode:
+                return trace(fn)(*self.inputs).graph
+        except Exception as error:  # torch raises errors of many unrelated classes
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise Gap(f"torch cannot vectorise its functions: {type(error).__name__}: {first}") from error
+
+    def _everywhere(self, fn: Callable[..., Any], places: Sequence[Any], scores: Any = None) -> Any:
+        """A function of (score,) batch, head, row and column at all places."""
+        for axis in reversed(range(4)):
+            ends = [0 if n == axis else None for n in range(4)]
+            fn = self.torch.vmap(fn, in_dims=tuple(ends if scores is None else [0, *ends]))
+        return fn(*places) if scores is None else fn(scores, *places)
+
+    def _places(self, query: Any, key: Any, all_of: bool) -> list[Any]:
+        sizes = [query.size(0), query.size(1), query.size(2), key.size(2)]
+        return [self.torch.arange(n if all_of or used else 1) for n, used in zip(sizes, self.used)]
+
+    def bias(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
+        """What is added to the scores, minus infinity where a pair is not chosen; or which pairs are."""
+        places = self._places(query, key, False)
+        kept = self._everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), places)
+        if not self.adds:
+            return kept
+        zero = query.new_zeros(())
+        added = self._everywhere(lambda *i: self.score(zero, *i, *buffers[: self.split - 3]), places)
+        added = added.to(query.dtype)
+        return self.torch.where(kept, added, -math.inf) if self.chooses else added
+
+    def whole(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
+        """Attention with the matrix of scores, computed in float32 as torch does."""
+        torch = self.torch
+        wide = torch.promote_types(query.dtype, torch.float32)
+        heads = query.size(1) // key.size(1)
+        key, value = [t.repeat_interleave(heads, 1).expand(query.size(0), -1, -1, -1) for t in (key, value)]
+        scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * self.scale
+        places = self._places(query, key, True)
+        scores = self._everywhere(lambda s, *i: self.score(s, *i, *buffers[: self.split - 3]), places, scores).to(wide)
+        if self.chooses:
+            kept = self._everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), places)
+            scores = torch.where(kept, scores, -math.inf)
+        highest = scores.amax(-1, keepdim=True)
+        weights = torch.exp(scores - torch.where(torch.isinf(highest), 0.0, highest))
+        total = weights.sum(-1, keepdim=True)
+        made = (weights / torch.where(total == 0, 1.0, total)).to(query.dtype) @ value
+        total = scores.logsumexp(-1)
+        return made, total / math.log(2), highest.squeeze(-1) / math.log(2)
+
+
+def _ends(module: Any) -> tuple[list[Any], Any]:
+    """Inputs and result of a function."""
+    nodes = list(module.graph.nodes)
+    result = nodes[-1].args[0]
+    return [n for n in nodes if n.op == "placeholder"], result[0] if isinstance(result, (list, tuple)) else result
+
+
+def _behind(node: Any) -> set[Any]:
+    """All nodes that depend on a node."""
+    found, rest = {node}, [node]
+    while rest:
+        for user in rest.pop().users:
+            if user not in found:
+                found.add(user)
+                rest.append(user)
+    return found
+
+
+def _is_sum(node: Any, score: Any, behind: set[Any]) -> bool:
+    """Is a value the score plus something that does not depend on it? Then that is its value for a score of 0."""
+    while node is not score:
+        if getattr(node, "kwargs", None):
+            return False
+        name, args = str(node.target), list(node.args)
+        if (
+            name in ("aten.where.self", "aten.where.ScalarOther")
+            and args[0] not in behind
+            and _is_minus_infinity(args[2])
+        ):
+            node = args[1]
+        elif name in ("aten.add.Tensor", "aten.sub.Tensor") and args[0] in behind and args[1] not in behind:
+            node = args[0]
+        elif name == "aten.add.Tensor" and args[1] in behind and args[0] not in behind:
+            node = args[1]
+        else:
+            return False
+    return True
+
+
+def _is_minus_infinity(node: Any) -> bool:
+    return node == -math.inf or (str(getattr(node, "target", "")) in _MINUS_INFINITY and node.args[-1] == -math.inf)
+
+
+__all__ = ["flex_attention", "is_flex"]

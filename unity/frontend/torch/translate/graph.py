@@ -1,0 +1,354 @@
+"""From a graph of ATen calls (torch.fx nodes with metadata) to bindings: looks each operator up in the table.
+
+Invariant: every value has the dtype and the sizes torch inferred for it. Sizes that cannot be proven equal become a match_cast,
+which checks them when the program runs; a translation of another type is discarded for a call back into torch.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import operator
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .... import op
+from ....ir.expr import Call, Constant, Op, TupleGetItem, Var
+from ....ir.op import OPS
+from ....ir.relation import Answer, is_subtype
+from ....ir.types import Expr, TensorType
+from ....support.errors import FrontendError, TypeRuleError
+from ....support.source import Source, Span
+from ..context.context import Args, Context, Result
+from ..context.fallback import Deferred, call_torch, complex_of, holds_deferred, memory_order
+from ..context.report import Gap, ImportReport, MemoryGap
+from ..operators.complex import COMPLEX, Pair, evaluate
+from .control import ASSERTIONS, READS, conditional, float_number, is_cond, read_number, rounded_size
+from .flex import flex_attention, is_flex
+from .in_place import out_of_place, overwritten
+from .loops import is_loop, loop
+from .torch_table import ATEN
+
+_CHECKS_OF_TORCH = ("aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
+                    "aten.sym_constrain_range.default")  # fmt: skip
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+class GraphImporter:
+    """Translates nodes in order; ``values`` maps nodes to expressions (or lists of them)."""
+
+    def __init__(self, context: Context, strict: bool, report: ImportReport, trains: bool = False) -> None:
+        self.context = context
+        context.symbols.read = partial(rounded_size, context)
+        self.trains = trains
+        """Operators of training are taken; those that draw random numbers run in torch."""
+        self.strict = strict
+        self.report = report
+        self.values = context.values
+        self._unknown: dict[Any, str] = {}
+        """Scalars that cannot be expressed, and why: an error where one is used."""
+        self._spans: dict[tuple[str, str], Span | None] = {}
+        self._torch_folder = str(Path(str(context.torch.__file__)).parent)
+
+    def run(self, nodes: Iterable[Any]) -> None:
+        """Translate all operator nodes; placeholders must stand in ``values`` already."""
+        builder = self.context.builder
+        outer = builder.span
+        for node in nodes:
+            if node.op == "call_function":
+                builder.span = self.span(node) or outer
+                self.values[node] = self._node(node)
+                self.values |= dict.fromkeys(overwritten(node), self.values[node])
+        builder.span = outer
+
+    def value_of(self, raw: Any) -> Any:
+        """An argument of a node with nodes replaced by their values."""
+        if isinstance(raw, (list, tuple)):
+            return [self.value_of(v) for v in raw]
+        if type(raw).__name__ == "Node":
+            found = self.values.get(raw)
+            if found is None and raw in self._unknown:
+                raise self._refused(raw, self._unknown[raw])
+            if found is None:
+                raise FrontendError("E012", f"{raw.name} has no value at this place", help="report this model")
+            return found
+        return raw
+
+    def _node(self, node: Any) -> Result:
+        c = self.context
+        name = str(node.target)
+        c.value, c.node_target = node.meta.get("val"), name
+        c.node = node
+        c.used = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+        if node.target is operator.getitem:
+            return self.value_of(node.args[0])[node.args[1]]
+        if name in _CHECKS_OF_TORCH:
+            return None
+        try:
+            if name == "aten._assert_scalar.default":
+                return self._assert(node)
+            if name in ASSERTIONS:
+                return self._assert_tensor(node)
+            if (
+                name in READS
+                and isinstance(c.value, (c.torch.SymInt, c.torch.SymBool))
+                and not c.symbols.knows([c.value])
+            ):
+                return read_number(c, self.value_of(node.args[0]))
+            if isinstance(c.value, (int, c.torch.SymInt, c.torch.SymBool)):
+                return self._scalar(node)
+            if isinstance(c.value, c.torch.SymFloat):
+                return float_number(c, node, [self.value_of(a) for a in node.args])
+            if is_cond(node):
+                return conditional(c, self.values, node, self.run, self.value_of)
+            if is_loop(node):
+                return loop(c, self.values, node, self.run, self.value_of)
+            if is_flex(node):
+                return flex_attention(c, self.values, node, self.run, self.value_of)
+        except Gap as gap:
+            raise self._refused(node, str(gap)) from gap
+        if not isinstance(node.target, c.torch._ops.OpOverload):
+            raise self._refused(node, "it is no operator but a function of functions")
+        return self._operator(node)
+
+    def _scalar(self, node: Any) -> Expr | None:
+        """A size or a condition on sizes."""
+        try:
+            return self.context.symbols.expr(self.context.value)
+        except Gap as gap:
+            self._unknown[node] = str(gap)
+            return None
+
+    def _assert(self, node: Any) -> None:
+        raw = node.args[0]
+        if raw in self._unknown and _asks_offset(raw):
+            return  # where a view starts in torch's memory: here every tensor has its own
+        cond = self.value_of(raw) if type(raw).__name__ == "Node" else raw
+        if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
+            self.context.emit(op.assert_op(cond, format=str(node.args[1])))
+
+    def _assert_tensor(self, node: Any) -> None:
+        """A tensor of one bool that must hold when the program runs."""
+        c = self.context
+        cond = c.reshape(c.cast(self.value_of(node.args[0]), "bool"), [])
+        c.emit(op.assert_op(c.emit(cond), format=str(node.args[1]) if len(node.args) > 1 else "an assertion failed"))
+
+    def _operator(self, node: Any) -> Result:
+        c = self.context
+        args, kwargs = self.value_of(list(node.args)), {k: self.value_of(v) for k, v in node.kwargs.items()}
+        target = out_of_place(node.target)
+        if target is not node.target:
+            args, kwargs = self._by_name(node.target, target, args, kwargs)
+        name = str(target)
+        if not self.trains:
+            self._check_mode(node, self.bind(target, args, kwargs))
+        deferred = holds_deferred([args, kwargs])
+        entry = ATEN.get(name)
+        reason = "no graph operator expresses it"
+        if deferred and not _is_complex(c.value):
+            entry = lambda c, _: evaluate(c, target, (args, kwargs), self.bind)  # noqa: E731
+        if entry is not None and not _is_complex(c.value) and _is_dense(c.value, [args, kwargs]):
+            try:
+                found = entry(c, self.bind(target, args, kwargs))
+                if target is not node.target and isinstance(found, Expr):
+                    found = c.cast(found, c.dtype)  # written in place a result takes the dtype of what it is written to
+                made = self._finish(node, found)
+                self.report.imported += 1
+                return made
+            except MemoryGap as gap:
+                raise self._refused(node, str(gap)) from gap
+            except Gap as gap:
+                reason = str(gap)
+            except TypeRuleError as error:
+                reason = error.message
+            except TypeError:
+                if not c.holds_number([args, kwargs]):
+                    raise
+                reason = "it takes a number that only the data knows"
+        pure = c.torch.Tag.nondeterministic_seeded not in target.tags
+        if (pure or name in COMPLEX) and (_is_complex(c.value) or not _is_dense(c.value, [args, kwargs])):
+            return Deferred(target, args, kwargs, c.value)
+        if self.strict:
+            raise FrontendError("E010", f"{name} has no translation here: {reason}", self.span(node),
+                                help=f"module {module_path(node)}; without strict=True it runs in torch")  # fmt: skip
+        try:
+            axes = () if pure else memory_order(c.value)
+            call = call_torch(target, args, kwargs, c.open_type_of(c.value), pure, c.numbers, axes)
+            made = c.builder.emit(call, node.name)
+        except Gap as gap:
+            raise self._refused(node, f"{reason}; and as a call into torch: {gap}") from gap
+        self.report.add(name, reason, self.place(node), self._bytes(node))
+        if not isinstance(c.value, (list, tuple)):
+            return self._closed(made, c.value)
+        return [self._closed(c.builder.emit(TupleGetItem(made, i)), v) for i, v in enumerate(c.value)]
+
+    def as_real(self, value: Deferred, node: Any) -> Expr:
+        """A complex result with real and imaginary part along a last axis. Raises FrontendError E015 for sparse ones."""
+        c = self.context
+        self.require_complex(value, node)
+        target = c.torch.ops.aten.view_as_real.default
+        c.value = c.torch.view_as_real(value.value.resolve_conj())
+        try:
+            return c.emit(evaluate(c, target, ([value], {}), self.bind))
+        except Gap as gap:
+            if self.strict:
+                raise FrontendError("E010", f"{value.target} has no translation here: {gap}",
+                                    help="without strict=True it runs in torch") from gap  # fmt: skip
+            return c.builder.emit(call_torch(target, [value], {}, c.type_of(c.value), True, c.numbers))
+
+    def require_complex(self, value: Deferred, node: Any) -> None:
+        """Raise FrontendError E015 for a result that is sparse or quantised."""
+        if not value.value.is_complex():
+            raise FrontendError("E015", f"the result {node.name} is sparse or quantised", self.span(node),
+                                help="return it after to_dense() or dequantize()")  # fmt: skip
+
+    def _bytes(self, node: Any) -> int:
+        """What a call reads and writes; symbolic sizes count as in the example."""
+        values = [self.context.value, *[n.meta.get("val") for n in node.all_input_nodes]]
+        leaves = self.context.torch.utils._pytree.tree_leaves(values)
+        found = 0
+        for leaf in leaves:
+            if isinstance(leaf, self.context.torch.Tensor):
+                found += math.prod([_hint(d) for d in leaf.shape]) * leaf.element_size()
+        return found
+
+    def _closed(self, made: Var, value: Any) -> Expr:
+        """The result of a call with sizes only the data knows bound to symbols."""
+        if isinstance(made.ty, TensorType) and made.ty.shape is None:
+            for size in value.shape:
+                self.context.symbols.bind(size)
+            return self.context.builder.match_cast(made, self.context.type_of(value), made.name)
+        return made
+
+    @staticmethod
+    def bind(target: Any, args: list[Any], kwargs: dict[str, Any]) -> Args:
+        """Arguments by the names of the operator's schema, defaults filled in."""
+        bound = {}
+        given = iter(args)
+        for argument in target._schema.arguments:
+            if argument.kwarg_only or argument.name in kwargs:
+                bound[argument.name] = kwargs.get(argument.name, argument.default_value)
+            else:
+                bound[argument.name] = next(given, argument.default_value)
+        return Args(**bound)
+
+    def _by_name(
+        self, given: Any, target: Any, args: list[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of an operator as another of the same parameters takes them; their order may differ."""
+        named = vars(self.bind(given, args, kwargs))
+        places = [a.name for a in target._schema.arguments if not a.kwarg_only]
+        rest = {a.name: named[a.name] for a in target._schema.arguments if a.kwarg_only and a.name in named}
+        return [named[name] for name in places if name in named], rest
+
+    def _check_mode(self, node: Any, a: Args) -> None:
+        """Refuse operators of training. Raises FrontendError E011."""
+        name = str(node.target)
+        drops = "dropout" in name and getattr(a, "train", False) and getattr(a, "p", 0)
+        batch = name.startswith("aten.batch_norm") and a.training and a.running_mean is not None
+        layers = name.startswith(("aten.lstm.", "aten.gru.", "aten.rnn_")) and getattr(a, "train", False) and a.dropout
+        if drops or batch or layers:
+            raise FrontendError("E011", f"{module_path(node)} is in training mode", self.span(node),
+                                help="call model.eval() before the model is exported")  # fmt: skip
+
+    # ---- results
+
+    def _finish(self, node: Any, made: Result) -> Result:
+        value = self.context.value
+        if not isinstance(made, list):
+            return self._checked(made.real if isinstance(made, Pair) else made, value, node.name)
+        if any([made[i] is None for i in self.context.used]):
+            raise Gap("an output besides the first is used")
+        return [None if m is None else self._one_of(m, v, node.name) for m, v in zip(made, value)]
+
+    def _one_of(self, made: Expr | Pair, value: Any, name: str) -> Expr | Deferred:
+        """One of several results; a complex one keeps its parts at hand."""
+        if not isinstance(made, Pair):
+            return self._checked(made, value, name)
+        c = self.context
+        found = complex_of(c.emit(op.stack([made.real, made.imag], axis=len(value.shape))), value)
+        c.pairs[found] = made
+        return found
+
+    def _checked(self, expr: Expr, value: Any, name: str) -> Expr:
+        c = self.context
+        wanted = c.type_of(value)
+        answer = is_subtype(expr.ty, wanted)
+        if answer is Answer.NO or not isinstance(expr.ty, TensorType) or expr.ty.dtype is not wanted.dtype:  # type: ignore[attr-defined]
+            raise Gap(f"the translation has type {expr.ty}, torch's result {wanted}")
+        if expr.ty.shape is None and type(expr) is Call and _is_lowered(expr):
+            raise Gap("its operands have sizes that cannot be proven to fit")
+        if not isinstance(expr, (Var, Constant)):
+            expr = c.builder.emit(expr, name)
+        return expr if answer is Answer.YES else c.builder.match_cast(expr, wanted, name)
+
+    # ---- where a node comes from
+
+    def span(self, node: Any) -> Span | None:
+        """The line of the model's source a node was traced from, owned by its module; None where torch kept no trace."""
+        key = (node.meta.get("stack_trace") or "", module_path(node))
+        found = self._spans.get(key)
+        if found is None and key[0]:
+            found = self._spans[key] = self._line(*key)
+        return found
+
+    def _line(self, trace: str, owner: str) -> Span | None:
+        every = [(f, int(n)) for f, n, _ in _STACK_LINE.findall(trace)]
+        lines = [(f, n) for f, n in every if not f.startswith((self._torch_folder, "torch/"))]
+        if not lines and owner != "the model":
+            lines = every  # a traced graph calls torch's modules without lines of its own
+        if not lines:
+            return None
+        name, number = lines[-1]
+        text = linecache.getline(name, number).rstrip("\n")
+        return Span(Source(name, text, number, owner=owner), len(text) - len(text.lstrip()), len(text))
+
+    def place(self, node: Any) -> str:
+        """Module path and source line of a node, for reports."""
+        span = self.span(node)
+        return span.place if span is not None else module_path(node)
+
+    def _refused(self, node: Any, reason: str) -> FrontendError:
+        return FrontendError("E012", f"{node.target} cannot be imported: {reason}", self.span(node),
+                             help=f"it stands in {module_path(node)}")  # fmt: skip
+
+
+def _is_lowered(call: Call) -> bool:
+    """Does an operator become a tensor program, which needs the sizes of its result?"""
+    info = OPS.get(call.op.name) if type(call.op) is Op else None
+    return info is not None and callable(info.lower)
+
+
+def _asks_offset(node: Any) -> bool:
+    """Is a condition about the storage offset of a tensor?"""
+    return any([str(n.target).startswith("aten.sym_storage_offset") for n in node.all_input_nodes])
+
+
+def _is_complex(value: Any) -> bool:
+    return bool(getattr(getattr(value, "dtype", None), "is_complex", False))
+
+
+def _is_dense(value: Any, arguments: Any) -> bool:
+    """Is the result neither sparse nor quantised? What torch infers for the latter says nothing: their dtype is an argument."""
+    if isinstance(arguments, (list, tuple)):
+        return all([_is_dense(value, a) for a in arguments])
+    if isinstance(arguments, dict):
+        return _is_dense(value, list(arguments.values()))
+    quantised = type(arguments).__name__ == "dtype" and str(arguments).startswith(("torch.q", "torch.uint4"))
+    return str(getattr(value, "layout", "torch.strided")) == "torch.strided" and not quantised
+
+
+def _hint(size: Any) -> int:
+    """A size, or that of the example; 1 where only the data knows it."""
+    return size if isinstance(size, int) else int(size.node.hint) if size.node.has_hint() else 1
+
+
+def module_path(node: Any) -> str:
+    """Path of the innermost torch module a node belongs to; ``the model`` for the outermost."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = re.sub(r"^L\['self'\]\.?", "", path)
+    return path or "the model"

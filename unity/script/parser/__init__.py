@@ -1,0 +1,1 @@
+"""From text to concrete syntax: grammar, indentation, recovery after errors."""

@@ -1,0 +1,1 @@
+"""How each construct is written, for the reader and the printer."""

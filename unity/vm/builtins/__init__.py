@@ -1,0 +1,1 @@
+"""The VM's own operations and the values they work on, for every way to run a program."""

@@ -1,0 +1,272 @@
+"""The bytecode as data: functions of instructions over registers and shape slots, and their text.
+
+A function has registers (values) and slots (int64: the symbols of its shapes). Four instructions: ``Call``, ``Ret``,
+``Goto``, ``If``. An argument is a register, an immediate, a constant, a function, a formula over the slots, or the
+order to store into a slot. Parameters arrive in registers 0, 1, ...; the first instructions of a function check them.
+Invariant: everything here is plain immutable data, no IR, no addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from ...ffi.abi import Dim, KernelSignature, linkage_name
+from ...ffi.tensor import Tensor
+from ...support.schema import one_of
+
+
+@dataclass(slots=True, frozen=True)
+class Reg:
+    """A register."""
+
+    index: int
+
+
+@dataclass(slots=True, frozen=True)
+class Imm:
+    """A literal: int, float, bool, text or None."""
+
+    value: bool | int | float | str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Const:
+    """An entry of the constant pool (a tensor)."""
+
+    index: int
+
+
+@dataclass(slots=True, frozen=True)
+class Func:
+    """An entry of the function table, as a value."""
+
+    index: int
+
+
+@dataclass(slots=True, frozen=True)
+class Size:
+    """A formula over the slots; ``("sym", k)`` in it is slot ``k``. ``dtype`` tells bool from integers."""
+
+    dim: Dim
+    dtype: str = "int64"
+
+
+@dataclass(slots=True, frozen=True)
+class Bind:
+    """Store what is matched here into a slot."""
+
+    slot: int
+
+
+Arg = Reg | Imm | Const | Func | Size | Bind
+
+
+@dataclass(slots=True, frozen=True)
+class Call:
+    """``dst = function(args)``; ``dst`` -1 drops the result. ``place`` is an index into ``Program.places`` or -1."""
+
+    dst: int
+    function: int
+    args: tuple[Arg, ...]
+    place: int = -1
+
+
+@dataclass(slots=True, frozen=True)
+class Ret:
+    """Return a value to the caller."""
+
+    value: Arg
+    place: int = -1
+
+
+@dataclass(slots=True, frozen=True)
+class Goto:
+    """Continue at an instruction number."""
+
+    target: int
+
+
+@dataclass(slots=True, frozen=True)
+class If:
+    """Continue with the next instruction where ``cond`` is true, else at ``target``."""
+
+    cond: Arg
+    target: int
+    place: int = -1
+
+
+Instruction = Call | Ret | Goto | If
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """A row of the function table. ``kind``: ``vm`` (bytecode), ``kernel`` (machine code), ``packed`` (registered), ``builtin``."""
+
+    kind: Annotated[str, one_of("vm", "kernel", "packed", "builtin")]
+    name: str
+
+
+@dataclass(slots=True, frozen=True)
+class Slot:
+    """A slot: the symbol's name and where it gets its value, in words."""
+
+    name: str
+    origin: str
+
+
+@dataclass(slots=True, frozen=True)
+class RegType:
+    """What is known of a register. ``tensor``: dtype and every dimension known (formulas of the slots);
+    ``storage``: bytes; ``object``: anything else."""
+
+    kind: Annotated[str, one_of("tensor", "storage", "object")]
+    dtype: str = ""
+    dims: tuple[Dim, ...] = ()
+
+
+OBJECT_REG = RegType("object")
+STORAGE_REG = RegType("storage")
+
+
+@dataclass(slots=True, frozen=True)
+class Context:
+    """Declared place behind a check: what is checked (``parameter x``), its annotation, its place in the script."""
+
+    function: str
+    what: str
+    annotation: str
+    place: int = -1
+
+
+@dataclass(slots=True, frozen=True)
+class VMFunction:
+    """A function in bytecode. ``params`` are (name, annotation) pairs, ``ret`` the annotation of the result; the first
+    ``prologue`` instructions are the checks of the parameters."""
+
+    name: str
+    params: tuple[tuple[str, str], ...]
+    ret: str
+    registers: tuple[RegType, ...]
+    slots: tuple[Slot, ...]
+    code: tuple[Instruction, ...]
+    prologue: int = 0
+    exported: bool = True
+
+
+@dataclass(slots=True)
+class Program:
+    """All bytecode of a module with its tables. ``places`` are script lines (``model.py:14: y = ...``)."""
+
+    functions: dict[str, VMFunction] = field(default_factory=dict)
+    table: list[Entry] = field(default_factory=list)
+    constants: list[Tensor] = field(default_factory=list)
+    contexts: list[Context] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    kernels: dict[str, KernelSignature] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
+    costs: dict[str, tuple[Dim, Dim]] = field(default_factory=dict)
+    """Of each kernel: floating-point operations and bytes of compulsory traffic, formulas of its symbols."""
+
+    def symbol(self, kernel: str) -> str:
+        """Symbol of a kernel in the object code: its name where ``symbols`` has no other."""
+        return self.symbols.get(kernel, kernel)
+
+    def linked(self, kernel: str) -> str:
+        """The name under which a kernel of exactly this signature is found."""
+        return linkage_name(self.symbol(kernel), self.kernels[kernel])
+
+    def place(self, index: int) -> str:
+        """Text of a place, empty when unknown."""
+        return self.places[index] if 0 <= index < len(self.places) else ""
+
+
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+def dim_text(dim: Dim, names: tuple[str, ...] | None = None) -> str:
+    """A formula as text; slots print as ``#k`` or by the names given."""
+    if isinstance(dim, int):
+        return str(dim)
+    kind, *operands = dim
+    if kind == "sym":
+        return f"#{operands[0]}" if names is None else names[operands[0]]
+    parts = [dim_text(o, names) for o in operands]
+    if kind in _SIGNS:
+        return f"({parts[0]} {_SIGNS[kind]} {parts[1]})"
+    return f"{kind}({', '.join(parts)})"
+
+
+def arg_text(arg: Arg, program: Program) -> str:
+    """An argument as text."""
+    match arg:
+        case Reg(index):
+            return f"%{index}"
+        case Imm(value):
+            return repr(value) if not isinstance(value, str) else '"' + value + '"'
+        case Const(index):
+            return f"c[{index}]"
+        case Func(index):
+            return f"@{program.table[index].name}"
+        case Size(dim, dtype):
+            return dim_text(dim) if dtype == "int64" else f"{dtype}({dim_text(dim)})"
+        case Bind(slot):
+            return f"#{slot} :="
+    raise TypeError(type(arg).__name__)
+
+
+def instruction_text(instruction: Instruction, program: Program) -> str:
+    """One instruction as text, without its number."""
+    match instruction:
+        case Call(dst, function, args):
+            inside = ", ".join([arg_text(a, program) for a in args])
+            row = program.table[function]
+            name = row.name if row.kind == "builtin" else f"{row.kind} {row.name}"
+            return f"{f'%{dst} = ' if dst >= 0 else ''}{name}({inside})"
+        case Ret(value):
+            return f"ret {arg_text(value, program)}"
+        case Goto(target):
+            return f"goto {target}"
+        case If(cond, target):
+            return f"if {arg_text(cond, program)} else goto {target}"
+    raise TypeError(type(instruction).__name__)
+
+
+def function_text(fn: VMFunction, program: Program) -> str:
+    """Disassembly of a function."""
+    params = ", ".join([f"%{i} {name}: {annotation}" for i, (name, annotation) in enumerate(fn.params)])
+    lines = [f"{'' if fn.exported else 'private '}function {fn.name}({params}) -> {fn.ret}"]
+    if fn.slots:
+        lines.append("  slots " + ", ".join([f"#{i} {slot.name}" for i, slot in enumerate(fn.slots)]))
+    shown = -1
+    for number, instruction in enumerate(fn.code):
+        place = -1 if isinstance(instruction, Goto) else instruction.place
+        if place != shown and place >= 0:
+            lines.append(f"  ; {program.places[place]}")
+        shown = place if place >= 0 else shown
+        if number == fn.prologue and number:
+            lines.append("  body:")
+        lines.append(f"  {number:4}  {instruction_text(instruction, program)}")
+    return "\n".join(lines)
+
+
+def program_text(program: Program) -> str:
+    """Disassembly of a program: constants, kernels, functions."""
+    parts = []
+    for index, constant in enumerate(program.constants):
+        parts.append(f"c[{index}]: {constant.dtype} {constant.shape}")
+    for name, signature in program.kernels.items():
+        params = ", ".join([f"{p.name}: {p.dtype}{_shape(p)}" for p in signature.params])
+        symbols = f" symbols {', '.join([s.name for s in signature.symbols])}" if signature.symbols else ""
+        parts.append(f"kernel {name}({params}){symbols}")
+    head = "\n".join(parts)
+    bodies = "\n\n".join([function_text(fn, program) for fn in program.functions.values()])
+    return f"{head}\n\n{bodies}" if head else bodies
+
+
+def _shape(param: object) -> str:
+    shape = getattr(param, "shape", None)
+    return "" if shape is None else "[" + ", ".join([dim_text(d) for d in shape]) + "]"

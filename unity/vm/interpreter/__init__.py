@@ -1,0 +1,1 @@
+"""The bytecode run in Python, every check and instrument on."""

@@ -1,0 +1,314 @@
+"""``VirtualMachine``: an executable loaded into this process, its functions callable from Python."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..ffi.check import ArgumentChecker, Finished, OutHandler
+from ..ffi.device import CPU, Device, device as make_device
+from ..ffi.elf import read_symbols
+from ..ffi.engine import Engine
+from ..ffi.entry_spec import spec_of_kernel
+from ..ffi.fastcall import kernel_function_of
+from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
+from ..ffi.library import require_library
+from ..ffi.native_helpers import allocator_symbols, helper_symbols
+from ..ffi.object_archive import split_objects
+from ..ffi.pool import PARALLEL_FOR, pool_symbols
+from ..ffi.tensor import Tensor
+from ..support.errors import VMError
+from .builtins.values import Closure, to_value
+from .executable.bytecode import Program
+from .executable.entry import plan_entry
+from .executable.executable import Executable
+from .interpreter.interpret import Instrument, Interpreter
+from .interpreter.kernels import raw_kernels
+from .native.run import NativeProgram
+from .out_calls import OutCall, with_outputs
+from .processor import require_processor
+from .profile import Profile, profile
+
+EXEC_MODES = ("native", "bytecode")
+
+
+class BoundFunction(partial):  # type: ignore[type-arg]
+    """A function of a virtual machine: call it; ``signature`` says how. (A ``partial``: no Python frame on the way.)"""
+
+    name: str
+    signature: str
+
+    def __repr__(self) -> str:
+        return self.signature
+
+
+@dataclass(slots=True, frozen=True)
+class BenchmarkResult:
+    """Seconds per call, one number per repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Arithmetic mean."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """Median."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """Fastest repeat."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """Slowest repeat."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation."""
+        return statistics.pstdev(self.results)
+
+    def __str__(self) -> str:
+        numbers = ", ".join([f"{name} {getattr(self, name) * 1e6:.3f} us" for name in ("mean", "median", "min", "std")])
+        return f"{numbers} ({len(self.results)} repeats)"
+
+
+class VirtualMachine:
+    """Runs an executable. ``vm["main"](x, w)`` takes numpy arrays, torch tensors, ``unity.Tensor``, numbers and tuples.
+
+    ``exec_mode``: ``native`` (machine code) or ``bytecode`` (interpreter: instruments, every check at every step).
+    Several Python threads may call one machine. Raises VMError E602 to E613 for arguments that do not fit.
+    """
+
+    def __init__(
+        self, executable: Executable, device: Device | str | Sequence[Device] | None = None, exec_mode: str = "native"
+    ) -> None:
+        if exec_mode not in EXEC_MODES:
+            raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
+        if not isinstance(executable, Executable):
+            raise VMError("E625", f"VirtualMachine takes an Executable, got {type(executable).__name__}",
+                          help="compile a module first: unity.VirtualMachine(unity.compile(mod))")  # fmt: skip
+        found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
+        self.device = CPU if found is None else make_device(found)
+        if self.device != CPU:
+            raise VMError("E612", f"this machine runs on cpu:0, not on {self.device}")
+        for entry in executable.program.table:
+            if entry.kind == "packed":
+                require_library(entry.name)
+        self.executable = executable
+        self.exec_mode = exec_mode
+        self.engine = link_kernels(executable)
+        self.interpreter = Interpreter(executable.program, {})
+        self.native = NativeProgram(executable, self.interpreter, self.engine) if exec_mode == "native" else None
+        if self.native is not None:
+            self.native.outputs = self._outputs_of
+        self.kernels = self.interpreter.kernels = raw_kernels(self.engine, executable.program)
+        self._functions: dict[str, BoundFunction] = {}
+        self._inputs: dict[str, tuple[list[Any], dict[str, Any]]] = {}
+        self._outputs: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> BoundFunction:
+        found = self._functions.get(name)
+        if found is None:
+            found = self._functions[name] = self._bind(name)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        program = self.executable.program
+        return name in self._functions or name in program.functions or name in program.kernels
+
+    def _bind(self, name: str) -> BoundFunction:
+        program = self.executable.program
+        if name in program.functions and program.functions[name].exported:
+            fn = program.functions[name]
+            params = ", ".join([f"{p}: {annotation}" for p, annotation in fn.params])
+            return _bound(self._graph_function(name), name, f"{name}({params}) -> {fn.ret}")
+        if name in program.kernels:
+            signature = program.kernels[name]
+            params = ", ".join([f"{p.name}: {p.dtype}" for p in signature.params])
+            return _bound(self._kernel_function(name), name, f"{name}({params})")
+        close = ", ".join([*self.executable.functions, *program.kernels])
+        raise VMError("E631", f"the program has no function {name!r}", help=f"it has: {close or 'none'}")
+
+    def _graph_function(self, name: str) -> Callable[..., Any]:
+        if self.native is not None:
+            return self.native.function(name)
+        program = self.executable.program
+        return interpreted(program, self.interpreter, name, self._outputs_of(name))
+
+    def _outputs_of(self, name: str) -> OutHandler:
+        """Calls of a function with ``out=``; what they need is made for the first one."""
+        made: list[OutCall] = []
+
+        def call(args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+            if not made:
+                made.append(out_call(self, name))
+            return made[0](args, kwargs, out)
+
+        return call
+
+    def _kernel_function(self, name: str) -> Callable[..., Any]:
+        kernel = self.kernels[name]
+        if self.native is not None:
+            return kernel_function_of(kernel.signature, kernel.address, keep=(self.engine,))
+        checker = ArgumentChecker(spec_of_kernel(kernel.signature))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            values, symbols = checker.bind(args, kwargs)
+            return kernel([Tensor(v) if hasattr(v, "ctypes") else v for v in values] + symbols)
+
+        return call
+
+    def invoke_closure(self, closure: Closure, *args: Any) -> Any:
+        """Call a closure the program returned."""
+        if not callable(closure):
+            raise VMError("E636", f"a {type(closure).__name__} is no closure")
+        return to_value(closure(*args))
+
+    def save_function(self, name: str, saved_name: str, *args: Any) -> None:
+        """Bind arguments to a function under a new name: ``vm[saved_name]()``."""
+        function = self[name]
+        values = tuple([to_value(a) for a in args])
+        self._functions[saved_name] = _bound(lambda: function(*values), saved_name, f"{saved_name}()")
+
+    def set_input(self, name: str, *args: Any, **named: Any) -> None:
+        """Keep arguments, by position or by the parameters' names, for ``invoke_stateful(name)``."""
+        self[name]
+        self._inputs[name] = ([to_value(a) for a in args], {key: to_value(a) for key, a in named.items()})
+
+    def invoke_stateful(self, name: str) -> None:
+        """Call a function with the arguments kept by ``set_input``."""
+        if name not in self._inputs:
+            raise VMError("E637", f"no input is set for {name!r}", help=f'call vm.set_input("{name}", ...) first')
+        args, named = self._inputs[name]
+        self._outputs[name] = self[name](*args, **named)
+
+    def get_outputs(self, name: str) -> Any:
+        """Result of the last ``invoke_stateful(name)``."""
+        if name not in self._outputs:
+            raise VMError("E637", f"{name!r} has no outputs yet", help=f'call vm.invoke_stateful("{name}") first')
+        return self._outputs[name]
+
+    def set_instrument(self, before: Instrument | None = None, after: Instrument | None = None) -> None:
+        """Watch every call of the interpreter: ``before(name, args, None)`` and ``after(name, args, result)``.
+
+        ``before`` may return ``SKIP``: the call is left out. Raises VMError E637 in native mode.
+        """
+        if self.exec_mode != "bytecode":
+            raise VMError("E637", "instruments need the interpreter", help='make the machine with exec_mode="bytecode"')
+        self.interpreter.before, self.interpreter.after = before, after
+
+    def time_evaluator(
+        self,
+        name: str,
+        device: Device | str | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0.0,
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that times ``name`` on its arguments: ``repeat`` means of ``number`` calls (more until ``min_repeat_ms``).
+
+        ``device`` is the machine's own. Raises VMError E612 for another one.
+        """
+        if device is not None and make_device(device) != self.device:
+            raise VMError("E612", f"this machine runs on {self.device}, not on {make_device(device)}")
+        function = self[name]
+
+        def run(*args: Any) -> BenchmarkResult:
+            values = [to_value(a) for a in args]
+            function(*values)
+            calls = number
+            results: list[float] = []
+            while len(results) < repeat:
+                start = time.perf_counter()
+                for _ in range(calls):
+                    function(*values)
+                took = time.perf_counter() - start
+                if took * 1000 < min_repeat_ms:
+                    calls *= 2
+                    continue
+                results.append(took / calls)
+            return BenchmarkResult(tuple(results))
+
+        return run
+
+    def profile(self, name: str, *args: Any, runs: int = 10) -> Profile:
+        """Where the time of ``name`` goes on these arguments: a table of kernels (print it), a timeline, a roofline.
+
+        The function runs ``runs`` times in the bytecode interpreter; its results are dropped. Raises what a call raises.
+        """
+        program = self.executable.program
+        if name not in program.functions or not program.functions[name].exported:
+            raise VMError("E631", f"the program has no graph function {name!r}", help="time_evaluator times a kernel")
+        self.executable.count_work()
+        checker = ArgumentChecker(plan_entry(program.functions[name], program).spec)
+        values = tuple([to_value(a) for a in checker.bind(args)[0]])
+        return profile(program, self.kernels, name, values, runs)
+
+
+def interpreted(
+    program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None
+) -> Callable[..., Any]:
+    """A function run by the interpreter, with the checks of its entry."""
+    checker = ArgumentChecker(plan_entry(program.functions[name], program).spec, out)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = checker(*args, **kwargs)
+        return (
+            given.value if isinstance(given, Finished) else interpreter.run(name, tuple([to_value(a) for a in given]))
+        )
+
+    return call
+
+
+def out_call(vm: VirtualMachine, name: str) -> OutCall:
+    """Calls with ``out=`` of a function: its derived form, compiled for the machine's mode."""
+    program = vm.executable.program
+    plan = with_outputs(program, name)
+    plain: Callable[..., Any] = vm[name]
+    order = ArgumentChecker(plan_entry(program.functions[name], program).spec).order
+    direct = plain
+    if plan is not None and plan.program is not program:
+        interpreter = Interpreter(plan.program, vm.kernels)
+        direct = interpreted(plan.program, interpreter, name)
+        if vm.native is not None:
+            derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != "driver"},
+                                 vm.executable.triple, vm.executable.features)  # fmt: skip
+            direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
+    return OutCall(plan, name, plain, direct, order)
+
+
+def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction:
+    made = BoundFunction(call)
+    made.name, made.signature = name, signature
+    return made
+
+
+def link_kernels(executable: Executable) -> Engine:
+    """Machine code of the tensor programs, loaded."""
+    data = executable.objects.get("kernels")
+    require_processor(executable.features)
+    engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
+    if data is None:
+        return engine
+    objects = split_objects(data)
+    needed = {name for part in objects for name in read_symbols(part).undefined}
+    symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
+    if any([name.startswith(("unity_", "Py")) for name in needed]):
+        symbols |= helper_symbols()
+    if "aligned_alloc" in needed:
+        symbols |= allocator_symbols()
+    for name, address in symbols.items():
+        engine.add_symbol(name, address)
+    for part in objects:
+        engine.add_object(part)
+    return engine
