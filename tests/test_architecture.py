@@ -15,6 +15,22 @@ PACKAGE = ROOT / "unity"
 ROOMS = ("support", "ffi", "ir", "arith", "te", "op", "script", "transform", "target", "vm", "frontend", "cli")
 FRONT = ("relax", "tir")
 """Folders of the front door: names as TVM has them, handed on from the rooms."""
+FOLDERS = {
+    "ir": "ir < analysis < verifier < interpret.scalar < interpret.threads < interpret",
+    "op": "common < elementwise < manipulate < reduction < linalg < nn < op < gradients < building",
+    "script": "spelling < parser < reader < printer < script",
+    "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.reductions"
+    " < tir.threads < tir < schedule.core < schedule.rewrites < schedule.traces < schedule.preconditions < schedule.primitives"
+    " < schedule < default_schedule < relax.rewriting < relax.analysis < relax.normalize < relax.lowering < relax.memory < dpl"
+    " < relax.algebra < relax.gradient < relax.params < relax.fusion < relax.interprocedural < relax.precision < relax.layout"
+    " < relax < validation < transform",
+    "target": "target < cpu.math < cpu < tensor_intrin",
+    "vm": "builtins < executable < compiler < interpreter < native < vm",
+    "frontend": "frontend < precision < choose < torch.runtime < torch.context < torch.operators < torch.translate"
+    " < torch.capture < torch",
+}
+"""Folders of rooms that have any: a file imports from its own folder and from those to its left. The room's own name, or that of a
+folder with folders, is the files that lie in it directly. ``__init__`` hands names on and is no part of the order."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = {path: path.read_text() for path in FILES}
 TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
@@ -95,6 +111,30 @@ def test_rooms_import_only_leftwards() -> None:
             for module in modules:
                 target = module[1] if len(module) > 1 and module[1] in ROOMS else None
                 if target is not None and ROOMS.index(target) > ROOMS.index(room):
+                    wrong.append(f"{name(path)}:{node.lineno} imports {'.'.join(module)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def folder_of(path: Path) -> str:
+    """A file's folder inside its room, dotted; the room's name for files directly in it."""
+    inside = path.relative_to(PACKAGE).parts[1:-1]
+    return ".".join(inside) or path.relative_to(PACKAGE).parts[0]
+
+
+def test_folders_import_only_leftwards() -> None:
+    wrong = []
+    for path in FILES:
+        room = room_of(path)
+        if room is None or path.name == "__init__.py":
+            continue
+        order = FOLDERS[room].split(" < ") if room in FOLDERS else [room]
+        here = folder_of(path)
+        assert here in order, f"{name(path)}: {here} has no place in FOLDERS[{room!r}]"
+        for node, modules in imports(path):
+            for module in [m for m in modules if m[1:2] == (room,)]:
+                file = ROOT.joinpath(*module)
+                target = folder_of(file / "__init__.py" if file.is_dir() else file.with_suffix(".py"))
+                if order.index(target) > order.index(here):
                     wrong.append(f"{name(path)}:{node.lineno} imports {'.'.join(module)}")
     assert not wrong, "\n".join(wrong)
 

@@ -11,7 +11,7 @@ from .version import VERSION
 __version__ = VERSION
 
 for _word, _module in {
-    "script": ".script", "passes": ".transform.library", "tensor intrinsics": ".target.tensor_intrin",
+    "script": ".script", "passes": ".transform.all_passes", "tensor intrinsics": ".target.tensor_intrin",
     "topi": ".op.building.topi",
 }.items():  # fmt: skip
     LOADERS[_word] = partial(importlib.import_module, _module, __name__)

@@ -1,8 +1,8 @@
 """Library kernels: functions of other packages that can stand for an operator (``unity.register_library_kernel``).
 
 Here: the table, the kernels of numpy and torch, and finding again what a saved program calls. Which kernel is used where is
-decided at build (``frontend/choose/choose.py``). Invariant: a program names a kernel as ``library.<name>`` with its attributes behind it, so that
-another process that registers the same kernels can run it.
+decided at build (``frontend/choose/choose.py``). Invariant: a program names a kernel as ``library.<name>`` with its attributes
+behind it, so that another process that registers the same kernels can run it.
 """
 
 from __future__ import annotations
