@@ -33,8 +33,8 @@ from unity.ir import (
     build as b,
     prim_type,
 )  # fmt: skip
-from unity.script.highlight import ansi, html_block, tokens
 from unity.script.printer.core import quote
+from unity.script.printer.highlight import ansi, html_block, tokens
 from unity.script.printer.scalar import float_text
 from unity.script.printer.show import script
 

@@ -16,8 +16,8 @@ from typing import Any
 from ..ir.module import IRModule
 from ..ir.verifier.verifier import violations
 from ..script import parse
-from ..script.highlight import ansi, wants_color
 from ..script.printer.core import DIALECTS
+from ..script.printer.highlight import ansi, wants_color
 from ..script.printer.show import script
 from ..script.upgrade import upgrade
 from ..support.errors import OptionError, ScriptError, UnityError

@@ -22,10 +22,10 @@ from ...ir.stmt import Stmt
 from ...ir.types import Expr, Type
 from ...support.errors import OptionError, VerifyError
 from ...support.recursion import deep_recursion
-from ..highlight import ansi, html_block, wants_color
 from . import block as show_block, relax as show_relax
 from .attr import METADATA_KEY, attr, attr_dict
 from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
+from .highlight import ansi, html_block, wants_color
 from .scalar import bounds, comm_reducer, iter_var, region
 from .tir import buffer_arguments
 
