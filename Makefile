@@ -1,6 +1,7 @@
 # make demo   set up and run the main example
 # make test   set up with development tools and run the tests, and a quick part of them on the other Pythons found
 # make check  style, types and tests
+# make metrics  size and shape of the package
 # make test PYTHON=python3.13  all tests on one Python, in an environment of its own
 PYTHON ?= python3
 VENV ?= .venv$(patsubst %,-%,$(notdir $(filter-out python3,$(PYTHON))))
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 OTHERS := 3.11 3.12 3.13
 QUICK := tests/ir tests/e2e/test_bad_input.py tests/script/test_decorators.py tests/vm/test_interpret.py
 
-.PHONY: demo test quick others check lint types docs clean
+.PHONY: demo test quick others check lint types docs metrics clean
 
 demo: $(VENV)/.run
 	$(BIN)/python examples/main_job.py
@@ -46,6 +47,9 @@ types: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python tools/make_docs.py
+
+metrics: $(VENV)/bin/python
+	@$(BIN)/python tools/metrics.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c "import ensurepip" 2>/dev/null || { \
