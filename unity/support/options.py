@@ -58,6 +58,12 @@ OPTIONS: dict[str, Option] = {
             "Seconds of processor time UNITY_CHECK may take in a process; what comes after is skipped.",
         ),
         Option("UNITY_CHECK_DIR", str, "", "Folder of the files UNITY_CHECK saves. Default: a temporary folder."),
+        Option(
+            "UNITY_VERBOSE",
+            bool,
+            False,
+            "Keep what torch prints, logs and warns of before it refuses to export a model; by default the error alone is shown.",
+        ),
         Option("UNITY_BOUNDS", bool, False, "Check every index of tensor programs at run time; a wrong one is E614."),
         Option("UNITY_KEEP", str, "", "Folder that receives generated LLVM IR and assembly."),
         Option(

@@ -29,7 +29,7 @@ from ..target.target import Target
 from ..transform.default_schedule import apply
 from ..transform.default_schedule.base import machine_in_use
 from ..transform.default_schedule.schedule_cache import are_own
-from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, replay
+from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, Provenance
 from ..transform.infra.passes import PASSES, Pipeline
 from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
 from .executable.executable import Executable
@@ -40,15 +40,9 @@ from .native.run import driver_tag
 def remembered_build(
     source: IRModule, passes: object, tir_passes: Pipeline, target: Target, exec_mode: str
 ) -> RememberedBuild | None:
-    """The place of a build in the cache; None where it has none."""
+    """The place of a build in the cache, which may be off; None where it has none."""
     store = object_cache()
-    if (
-        store is None
-        or target.kind != "llvm"
-        or is_watched()
-        or bool_option("UNITY_EXPLAIN")
-        or not are_own(apply.RULES)
-    ):
+    if target.kind != "llvm" or is_watched() or bool_option("UNITY_EXPLAIN") or not are_own(apply.RULES):
         return None
     if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
         return None
@@ -97,7 +91,7 @@ def _seen(constants: list[Tensor]) -> str:
 class RememberedBuild:
     """One build: ``load`` what an earlier one left, or build ``traced()`` and ``keep`` what that gives."""
 
-    def __init__(self, store: ObjectCache, key: str, source: IRModule, constants: list[Tensor]) -> None:
+    def __init__(self, store: ObjectCache | None, key: str, source: IRModule, constants: list[Tensor]) -> None:
         self.store, self.key, self.source = store, key, source
         self.ledger = Ledger(constants)
 
@@ -108,13 +102,14 @@ class RememberedBuild:
 
     def load(self, target: Target, options: dict[str, Any]) -> Executable | None:
         """The executable an earlier build left; None where there is none, or where its passes saw other elements."""
-        data = self.store.load(self.key)
+        data = None if self.store is None else self.store.load(self.key)
         if data is None:
             return None
         head, bytecode, *objects = split_objects(data)
         entry = json.loads(head)
         observed = {int(row): seen for row, seen in entry["observed"].items()}
-        constants = replay(self.ledger.sources, entry["steps"], entry["literals"], observed, entry["constants"])
+        provenance = Provenance(self.ledger.sources, entry["steps"], entry["literals"], observed, entry["constants"])
+        constants = provenance.constants(self.ledger.sources)
         if constants is None:
             return None
         try:
@@ -129,6 +124,7 @@ class RememberedBuild:
             entry["driver"],
             entry["words"],
             options=options,
+            provenance=provenance,
         )
         return made
 
@@ -137,11 +133,15 @@ class RememberedBuild:
         rows, made.program.constants = self.ledger.settle(made.program.constants)
         if not self.ledger.complete:
             return
+        ledger = self.ledger
+        made.provenance = Provenance(ledger.sources, ledger.steps, ledger.literals, ledger.observed, rows)
+        if self.store is None:
+            return
         made.count_work()
         entry = {
-            "literals": self.ledger.literals,
-            "steps": self.ledger.steps,
-            "observed": self.ledger.observed,
+            "literals": ledger.literals,
+            "steps": ledger.steps,
+            "observed": ledger.observed,
             "constants": rows,
             "objects": list(made.objects),
             "driver": made.driver_tag,

@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...ffi.tensor import Tensor
@@ -32,6 +33,7 @@ from .capture.trace import export
 from .context.report import FallbackWarning
 from .exported_program import Options
 from .imported import Imported, imported
+from .refresh import Weight, imported_weights, present_tensors, refreshed, shared_names
 from .remember_export import remembered_export
 from .runtime.model import TorchModel
 
@@ -73,10 +75,15 @@ def compile_model(
     else:
         follow(mod, found.held[-1], found.report.weights, executable.program.constants)
     made = CompiledModel(found, module, executable, how.exec_mode)
+    made.made_of(mod)
     if erase is None:
         read = module_constants(found.module)
-        made.copied = copied_weights(found.held[-1], found.report.weights, read, executable.program.constants)
+        made.weights = imported_weights(found.held[-1], found.report.weights, read)
+        made.shared = shared_names(found.held[-1])
+        made.copied = copied_weights(made.present(), executable.program.constants)
     made.quantization = executable.quantization = decided
+    if reduction is not None:
+        executable.provenance = None  # its module holds the weights in other numbers
     if reduction is not None and inputs is not None:
         made.accuracy = executable.accuracy = model_accuracy(reduction, expected, copy.deepcopy(made), inputs, named)
     return made
@@ -133,6 +140,29 @@ class CompiledModel(TorchModel):
         self.quantization: Quantization | None = None
         self.choices = executable.choices
         self.report = found.report
+        self.weights: list[Weight] = []
+        self.shared: list[list[str]] = []
+
+    def present(self) -> list[tuple[str, Any]]:
+        """The weights as the torch model has them now, by name."""
+        tables = present_tensors(self.origin())
+        return [(weight.name, weight.present(tables)) for weight in self.weights]
+
+    def refresh(self) -> CompiledModel:
+        """Take the weights the torch model has now, without compiling: folded and packed as when the model was compiled.
+
+        Copies keep the weights they have. Not while other threads call the model. Raises FrontendError E662.
+        """
+        tables = present_tensors(self.origin())
+        self.executable, self.module, self.weights = refreshed(
+            self.executable, self.module, self.weights, self.shared, tables
+        )
+        self.report = replace(self.report, weights={**self.report.weights, **{w.name: w.data for w in self.weights}})
+        self.state = {name: tables.get(name, value) for name, value in self.state.items()}
+        self._bind_state()
+        self._link(self.vm.exec_mode)
+        self.copied = copied_weights(self.present(), self.executable.program.constants)
+        return self
 
     def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
         """What ``main`` returns for the arguments of a call (and further ones of ``main``), as it stands: state is not updated,

@@ -13,6 +13,7 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +28,7 @@ from ...ir.pack import NotPackable, pack_value, unpack_value
 from ...ir.walk import rewrite
 
 OPEN_BYTES = 64
-"""Constants up to this size may be looked at: their elements are part of what names a build."""
+"""Elements of constants up to this size are part of what names a build."""
 RECIPES: dict[str, Callable[..., np.ndarray]] = {}
 """How a constant is made of others, by name: a function of arrays, numbers, texts and tuples of them, which gives one array."""
 _ARRAY: Any = Tensor.__dict__["_array"]
@@ -188,9 +189,8 @@ class Ledger:
 
     def observe(self, row: int, tensor: Tensor) -> None:
         """Somebody looks at the elements of a row."""
-        array = peek(tensor)
-        if row not in self.observed and (row >= len(self.sources) or array.nbytes > OPEN_BYTES):
-            self.observed[row] = checksum(array)
+        if row not in self.observed:
+            self.observed[row] = checksum(peek(tensor))
 
     def settle(self, constants: Iterable[Tensor]) -> tuple[list[int], list[Tensor]]:
         """The rows of a program's constants, and those constants without their rows: those given are the very same."""
@@ -260,10 +260,26 @@ def replay(
     return [rows[row] for row in wanted]
 
 
+@dataclass(slots=True, frozen=True)
+class Provenance:
+    """How a build made the constants of its program (``rows``) of those of its module (``sources``)."""
+
+    sources: Sequence[Tensor]
+    steps: Sequence[Step]
+    literals: Sequence[Literal]
+    observed: dict[int, str]
+    rows: Sequence[int]
+
+    def constants(self, sources: Sequence[Tensor]) -> list[Tensor] | None:
+        """The constants of the program, made of other sources; None where one that was observed differs."""
+        return replay(sources, self.steps, self.literals, self.observed, self.rows)
+
+
 __all__ = [
     "OPEN_BYTES",
     "RECIPES",
     "Ledger",
+    "Provenance",
     "Step",
     "Traced",
     "derive",

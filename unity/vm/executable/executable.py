@@ -79,6 +79,8 @@ class Executable:
     """Tensors of that model which the program writes to."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
+    provenance: Any = None
+    """How the constants were made of the module's (`transform/traced.py`); None where nobody knows, as of a loaded file."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None

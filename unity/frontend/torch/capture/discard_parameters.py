@@ -85,15 +85,12 @@ def follow(model: Any, held: Held, weights: Mapping[str, Tensor], kept: Iterable
             weakref.finalize(value, _discard_if_alive, weakref.ref(data)).atexit = False
 
 
-def copied_weights(
-    held: Held, weights: Mapping[str, Tensor], read: Iterable[Tensor], kept: Iterable[Tensor]
-) -> list[CopiedWeight]:
-    """The weights among those ``read`` that a program with the constants ``kept`` does not take from torch's own memory."""
-    used, left = {id(tensor) for tensor in read}, {tensor.data_ptr for tensor in kept}
-    found = [(name, held.tensor(name)) for name, data in weights.items() if id(data) in used]
+def copied_weights(weights: Iterable[tuple[str, Any]], kept: Iterable[Tensor]) -> list[CopiedWeight]:
+    """The torch tensors by name that a program with the constants ``kept`` does not take from torch's own memory."""
+    left = {tensor.data_ptr for tensor in kept}
     return [
         CopiedWeight(name, value)
-        for name, value in found
+        for name, value in weights
         if value is not None and not value.is_inference() and value.data_ptr() not in left
     ]
 

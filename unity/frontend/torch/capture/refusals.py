@@ -10,6 +10,7 @@ from typing import Any
 from ....support.errors import FrontendError
 from ....support.optional import require
 from ..runtime.arguments import refuse_tensor
+from ..runtime.module import CompiledModule
 
 
 def refuse_foreign(model: Any) -> None:
@@ -22,6 +23,8 @@ def refuse_foreign(model: Any) -> None:
             raise FrontendError(
                 "E013", f"{where} is a torch.jit module, which cannot be exported", help="use the Python module it was made from"
             )  # fmt: skip
+        if isinstance(module, CompiledModule):
+            raise FrontendError("E013", f"{where} is compiled already", help="compile the torch model it was made of")
         if ".quantized" in type(module).__module__:
             raise FrontendError(
                 "E015", f"{where} is a quantised {type(module).__name__}, which is not supported",

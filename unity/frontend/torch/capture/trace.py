@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import itertools
 import linecache
 import re
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +28,7 @@ from .dynamic import spread
 from .grad_modes import with_graph, without_grad_modes
 from .inputs import check_examples, forward_signature
 from .known_numbers import known_numbers, whole_numbers
+from .quiet import quiet
 from .refusals import refuse_foreign
 from .traceable import inferable, traceable
 from .written_views import without_writes
@@ -62,10 +61,9 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             raise _explained(error, model) from error
 
     numbers = whole_numbers(model)
-    told = io.StringIO() if numbers else None  # torch prints all it traced before it fails
     with _TRACING, known_results(model), traceable(torch), no_collection():
         try:
-            with contextlib.redirect_stderr(told or sys.stderr):
+            with quiet():
                 return exported(False)
         except FrontendError as error:
             words = str(error.__cause__)
@@ -74,11 +72,7 @@ def export(model: Any, args: tuple[Any, ...], dynamic_shapes: Any = None, kwargs
             program = _with_known_numbers(torch, model, exported) if numbers and "data-dependent" in words else None
             if program is None:
                 raise
-            told = None
             return program
-        finally:
-            if told is not None:
-                sys.stderr.write(told.getvalue())
 
 
 def _with_known_numbers(torch: Any, model: Any, exported: Callable[[bool], Any]) -> Any:

@@ -28,7 +28,7 @@ class CopiedWeight:
             raise FrontendError(
                 "E660",
                 f"the weight {self.name} was changed after the model was compiled",
-                help="compile the model again",
+                help="f.refresh() takes what the model has now; or compile the model again",
             )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from ....ffi.tensor import Tensor
 from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
-from ....support.optional import require
 from ....support.schema import Misfit
 from ....vm.executable.executable import Executable, load
 from ....vm.out_calls import allocates_results, results_of
@@ -23,34 +22,43 @@ from .classes import Vouched
 from .copied import CopiedWeight
 from .interface import Interface, check_program, read_interface, write_interface
 from .memory import separate
+from .module import CompiledModule, torch, without_gradients
 from .operators import PREFIX, register_torch_operator
 from .structures import other_constant, register_classes
 
 
-class TorchModel:
-    """A compiled torch model: call it as the model. ``state``: the tensors it writes to, by their names in the model."""
+class TorchModel(CompiledModule):
+    """A compiled torch model: call it as the model. ``state``: the tensors it writes to, by their names in the model.
+
+    Forward hooks are called, but for those that torch calls for every module of the process.
+    """
 
     def __init__(
         self, executable: Executable, interface: Interface, state: dict[str, Any], exec_mode: str = "native"
     ) -> None:
+        super().__init__()
         self.executable = executable
         self.interface = interface
         self.state = state
-        self.vm = VirtualMachine(executable, exec_mode=exec_mode)
-        self._main = self.vm["main"]
-        self._torch = require("torch")
-        self._tree = self._torch.utils._pytree
+        self._link(exec_mode)
+        self._torch = torch
+        self._tree = torch.utils._pytree
         self._in_spec, self._out_spec = interface.in_spec, interface.out_spec
         self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
         self._twice = [first for computed, first in interface.outputs if computed]
         self._bind_state()
-        self._weights = {c.data_ptr for c in executable.program.constants}
-        self._flat = self._plain_count()
+        self._flat = self._plain = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
         self._share = self._torch.from_numpy if interface.shared else None
         self.copied: Sequence[CopiedWeight] = ()
         self.file = ""
         """The file it was loaded from."""
+
+    def _link(self, exec_mode: str) -> None:
+        """A virtual machine for the constants as they are now."""
+        self.vm = VirtualMachine(self.executable, exec_mode=exec_mode)
+        self._main = self.vm["main"]
+        self._weights = {c.data_ptr for c in self.executable.program.constants}
 
     def _plain_count(self) -> int:
         """Number of positional tensors when the model takes nothing else, changes nothing, and gives new tensors flat;
@@ -70,7 +78,7 @@ class TorchModel:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A model with a state of its own; the program, which calls do not change, is shared."""
-        made = copy.copy(self)
+        made: Any = copy.copy(self)
         memo[id(self)] = made
         made.state = copy.deepcopy(self.state, memo)
         made._bind_state()
@@ -83,22 +91,66 @@ class TorchModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on torch tensors; ``out=`` (unless the model has an argument of that name) is what the results are written into.
 
+        ``backward`` of results is an error (E663) in place of gradients, where an input requires them or ``training`` is set.
         Raises FrontendError E017 for another structure, E660 where a weight was changed after the model was compiled, VMError for
         tensors that do not fit.
         """
-        for weight in self.copied:
+        own = self.__dict__  # what torch looks for in a module's tables takes longer
+        for weight in own["copied"]:
             weight.check()
-        if len(args) == self._flat and not kwargs:
+        if len(args) == own["_flat"] and not kwargs:
             try:
-                results = self._main(*args)
-            except VMError:
-                pass  # strides, or a mistake: the general way makes compact tensors and explains
+                results = own["_main"](*args)
+                wanted = own["training"]
+                for value in args:
+                    if value.requires_grad:
+                        wanted = True
+            except (VMError, AttributeError):
+                pass  # strides, numpy arrays, or a mistake: the general way makes compact tensors and explains
             else:
-                if self._single:
-                    return self._share(results[0].numpy()) if self._share else results[0].torch()
+                if wanted and torch.is_grad_enabled():
+                    made = self._traced(args, [value.torch() for value in results])
+                    return made[0] if self._single else self._out_spec.type(made)
+                if own["_single"]:
+                    return own["_share"](results[0].numpy()) if own["_share"] else results[0].torch()
                 return self._out_spec.type([value.torch() for value in results])
+        if self._forward_hooks or self._forward_pre_hooks:
+            return super().__call__(*args, **kwargs)
+        if self._flat != self._plain:  # hooks were removed
+            self._flat = self._plain
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A call without hooks."""
         out = kwargs.pop("out", None) if "out" not in self.interface.names else None
         return self._general(args, kwargs, out)
+
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module."""
+        self._flat = -1  # the general way looks for hooks
+        return super().register_forward_hook(*args, **kwargs)
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module."""
+        self._flat = -1
+        return super().register_forward_pre_hook(*args, **kwargs)
+
+    def refresh(self) -> TorchModel:
+        """Take changed weights; of a loaded model that cannot be. Raises FrontendError E662."""
+        raise FrontendError("E662", "a loaded model cannot take other weights than those in its file",
+                            help="compile the torch model again")  # fmt: skip
+
+    def _traced(self, leaves: Sequence[Any], results: list[Any]) -> list[Any]:
+        """Results whose ``backward`` says what to do where torch would have gradients of them."""
+        sources = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor) and leaf.requires_grad]
+        if not sources and self.training:
+            sources = [torch.empty(0, requires_grad=True)]
+        return without_gradients(sources[0], results) if sources else results
+
+    def _kinds(self) -> set[str]:
+        """Names of the floats the program computes with, as far as its constants say."""
+        found = {c.dtype for c in self.executable.program.constants}
+        return {name for name in found if "float" in name} or {"float32"}
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any = None) -> Any:
         leaves, inputs = self._leaves(args, kwargs)
@@ -107,7 +159,7 @@ class TorchModel:
         given = {} if out is None else {"out": self._given(out)}
         found = self._main(*inputs, **given)
         try:
-            return self._result(found, leaves, taken)
+            return self._result(found, leaves, taken, out is None)
         except UnityError:
             raise
         except Exception as error:
@@ -117,7 +169,7 @@ class TorchModel:
                 "E805", f"{self.file}: the results do not fit the description of the model: {error}"
             ) from error
 
-    def _result(self, found: Any, leaves: list[Any], taken: set[int]) -> Any:
+    def _result(self, found: Any, leaves: list[Any], taken: set[int], traced: bool) -> Any:
         """What the program gave, nested as the model's result, and what the model writes to written."""
         results = self._apart(found[len(self._updates) :], taken)
         with self._torch.no_grad():
@@ -128,6 +180,8 @@ class TorchModel:
             results[place] = self._torch.view_as_complex(results[place])
         rest = iter([v.item() if number else v for v, number in zip(results, self._floats)])
         made = [next(rest) if computed else value for computed, value in self._outputs]
+        if traced and torch.is_grad_enabled():
+            made = self._traced(leaves, made)
         return self._tree.tree_unflatten(made, self._out_spec)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -261,7 +315,7 @@ def load_model(
     names = [target for target in interface.updates if isinstance(target, str)]
     try:
         state = {name: Tensor(t.numpy().copy()).torch() for name, t in zip(names, executable.state)}
-        state |= {name: require("torch").view_as_complex(state[name]) for name in interface.complex_state}
+        state |= {name: torch.view_as_complex(state[name]) for name in interface.complex_state}
     except (RuntimeError, TypeError) as error:
         raise ArtifactError("E805", f"{path}: the state of the model is not valid: {error}") from error
     for entry in executable.program.table:

@@ -22,7 +22,7 @@ from ..analysis.mutable_vars import changed_vars, returned_vars
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
 _CALLS = {"R.call_dps", "R.call_dps_with_grad", "R.call_pure_packed", "R.shape_of", "R.size"}
-"""Constants up to this many bytes are compared by value, larger ones by identity of their data."""
+"""Single numbers and a few integers are compared by value; others, which may be weights, by identity of their data."""
 Scope = dict[int, list[tuple[Expr, Var]]]
 
 
@@ -38,10 +38,15 @@ def _mergeable(value: Expr) -> bool:
 
 
 def _data(value: Constant) -> Any:
-    if peek(value.data).nbytes > OPEN_BYTES:
+    array = peek(value.data)
+    if array.nbytes > OPEN_BYTES or (array.size > 1 and array.dtype.kind not in "iub"):
         return id(value.data)
-    array = value.data.numpy()
     return (str(array.dtype), array.shape, array.tobytes())
+
+
+def _seen(value: Constant) -> bool:
+    """True; what becomes of a small constant now depends on its elements."""
+    return value.data.numpy() is not None
 
 
 def _hash(value: Any) -> int:
@@ -63,7 +68,7 @@ def _equal(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if type(a) is Constant:
-        return bool(_data(a) == _data(b))
+        return a.data is b.data or (_data(a) == _data(b) and _seen(a) and _seen(b))
     if type(a) is Tuple:
         return len(a.fields) == len(b.fields) and all([_equal(x, y) for x, y in zip(a.fields, b.fields)])
     if type(a) is Call:

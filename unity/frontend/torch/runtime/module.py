@@ -1,0 +1,166 @@
+"""What torch expects of a module, of one whose code is compiled: the parameters, buffers and submodules are those of the model it
+was made of; what would change the program (another dtype or device, training, pickling) is refused in words.
+
+Not here: calls (``model.py``). Invariant: the model is not kept alive here; once it is gone, as for a loaded file, there are no
+parameters, and the buffers are the tensors the program writes to.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import ref
+
+from ....support.errors import ArtifactError, FrontendError
+from ....support.optional import require
+
+torch: Any = require("torch")
+_TRAINS = 'train the torch model itself, or torch.compile(model, backend="unity"), which has gradients; to compute no gradients: '
+
+
+class _OfModel:
+    """A table of a module (``_parameters``, ...): the one of the model it was made of, or what stands in for it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, made: Any, owner: type) -> Any:
+        if made is None:
+            return self
+        model = made.original()
+        if model is not None:
+            return getattr(model, self.name)
+        return made.state if self.name == "_buffers" else set() if self.name.endswith("_set") else {}
+
+
+class CompiledModule(torch.nn.Module):  # type: ignore[misc]
+    """A module without code of its own: ``state`` holds the tensors its program writes to, ``forward`` is the subclass's."""
+
+    state: dict[str, Any]
+    _parameters = _OfModel()
+    _buffers = _OfModel()
+    _modules = _OfModel()
+    _non_persistent_buffers_set = _OfModel()
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, value in vars(CompiledModule).items():
+            if isinstance(value, _OfModel):
+                del self.__dict__[name]
+        self.training = False
+        self.origin: Callable[[], Any] = _nothing
+
+    def made_of(self, model: Any) -> None:
+        """Say which torch module or ``ExportedProgram`` this one was compiled from."""
+        self.origin = ref(model)
+        if isinstance(model, torch.nn.Module):
+            self.training = model.training and any([p.requires_grad for p in model.parameters()])
+
+    def original(self) -> Any:
+        """The torch module this one was compiled from; None where it is gone, or was none."""
+        found = self.__dict__.get("origin", _nothing)()
+        return found if isinstance(found, torch.nn.Module) else None
+
+    def _required(self) -> Any:
+        model = self.original()
+        if model is None:
+            raise FrontendError("E664", "the torch model behind this compiled one is not here: it has the parameters",
+                                help="keep the model you compiled; a loaded file has none")  # fmt: skip
+        return model
+
+    def __getattr__(self, name: str) -> Any:
+        for table in (self._parameters, self._buffers, self._modules):
+            if name in table:
+                return table[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Those of the torch model, the very tensors. Raises FrontendError E664 where it is gone."""
+        return self._required().named_parameters(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """That of the torch model. Raises FrontendError E664 where it is gone."""
+        return self._required().state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Into the torch model; ``refresh`` then takes the weights. Raises FrontendError E664 where it is gone."""
+        return self._required().load_state_dict(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Any:
+        """``train(False)`` is ``eval``: gradients are not asked for. Raises FrontendError E663 for ``train()``."""
+        if mode:
+            raise FrontendError(
+                "E663", "a compiled model has no gradients and is not trained", help=f"{_TRAINS}f.eval()"
+            )
+        self.training = False
+        return self
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
+        """Behind ``to``, ``float``, ``half``, ``cpu``, ``cuda``, ``type``: nothing where all is so. Raises FrontendError E664."""
+        for name in self._kinds():
+            kind = getattr(torch, name, None)
+            try:
+                moved = None if kind is None else fn(torch.empty(0, dtype=kind))
+            except (RuntimeError, AssertionError) as error:  # no such device
+                raise _fixed(str(error)) from error
+            if moved is not None and (moved.dtype is not kind or moved.device.type != "cpu"):
+                raise _fixed(
+                    f"{name} on cpu cannot become {str(moved.dtype).removeprefix('torch.')} on {moved.device.type}"
+                )
+        return self
+
+    def _kinds(self) -> set[str]:
+        raise NotImplementedError
+
+    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises FrontendError E663: there are no gradients."""
+        return self.train()
+
+    register_full_backward_pre_hook = register_backward_hook = register_full_backward_hook
+
+    def __copy__(self) -> Any:
+        made = type(self).__new__(type(self))
+        made.__dict__.update({k: v.copy() if type(v) is OrderedDict else v for k, v in self.__dict__.items()})
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ArtifactError(
+            "E661", "a compiled model is machine code and cannot be pickled",
+            help="f.save(path) and unity.load_model(path); the weights: torch.save(f.state_dict(), path)",
+        )  # fmt: skip
+
+
+def _nothing() -> None:
+    return None
+
+
+def _fixed(what: str) -> FrontendError:
+    return FrontendError("E664", f"a compiled model keeps its dtype and device: {what}",
+                         help="change the torch model and compile it again")  # fmt: skip
+
+
+class _NoGradient(torch.autograd.Function):  # type: ignore[misc]
+    """Gives results an origin in torch's graph that says what to do when gradients are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Any, results: tuple[Any, ...]) -> Any:
+        """``source``: a tensor that requires a gradient; the results, which do then."""
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise FrontendError("E663", "backward() reached the result of a compiled model, which has no gradients",
+                            help=f"{_TRAINS}f.eval(), detach() its inputs, or call it under torch.no_grad()")  # fmt: skip
+
+
+def without_gradients(source: Any, results: list[Any]) -> list[Any]:
+    """Results whose ``backward`` raises FrontendError E663; ``source`` requires a gradient. What is no tensor stays."""
+    places = [k for k, value in enumerate(results) if isinstance(value, torch.Tensor) and not value.requires_grad]
+    if places:
+        for place, value in zip(places, _NoGradient.apply(source, tuple([results[k] for k in places]))):
+            results[place] = value
+    return results
+
+
+__all__ = ["CompiledModule", "torch", "without_gradients"]
