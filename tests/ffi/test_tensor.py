@@ -68,6 +68,14 @@ def test_dlpack_producers_share_memory(name):
         assert value.data_ptr == (source.data_ptr() if isinstance(source, torch.Tensor) else source.data_ptr)
 
 
+def test_dlpack_memory_of_other_devices_is_refused():
+    """Producers that say they lie elsewhere: a GPU, Vulkan, an unknown number. Pinned and managed memory is the host's."""
+    for place in ((2, 0), (2, 1), (7, 0), (99, 0)):
+        producer = type("Elsewhere", (Producer,), {"__dlpack_device__": lambda self, place=place: place})(np.ones(3))
+        assert code_of(lambda given=producer: Tensor.from_dlpack(given)) == "E703"
+        assert code_of(lambda given=producer: tensor(given)) == "E703"
+
+
 def test_values_of_numbers_and_lists():
     assert tensor([1.5, 2]).dtype == "float32" and tensor([1, 2]).dtype == "int64" and tensor(True).dtype == "bool"
     assert tensor([1, 2], "bfloat16").numpy().dtype == ml_dtypes.bfloat16

@@ -38,6 +38,22 @@ def test_devices() -> None:
     assert runtime.ShapeTuple(np.array([1, 2])) == (1, 2)
 
 
+@pytest.mark.parametrize("place", ["cuda", "cuda:1", unity.cuda(0), unity.device("cuda", 1)], ids=str)
+def test_no_tensor_is_labelled_as_a_gpus(place) -> None:
+    host = unity.tensor([1.0, 2.0])
+    makers = (
+        lambda: runtime.tensor([1.0], device=place), lambda: nd.array(host, place), lambda: nd.empty((2,), "int8", place),
+        lambda: unity.Tensor(np.ones(2), place), lambda: host.copyto(unity.device(place)), lambda: host.copyto(place),
+    )  # fmt: skip
+    for make in makers:
+        with pytest.raises(FFIError, match="no memory of a cuda device here") as refused:
+            make()
+        assert refused.value.code == "E703" and "unity.cpu()" in refused.value.help
+    with pytest.raises(FFIError, match="E703"):
+        nd.empty((2,), device=3)
+    assert nd.array([1], "cpu").device is nd.array([1], nd.cpu()).device is nd.cpu()
+
+
 def test_assert_allclose() -> None:
     testing.assert_allclose(nd.array([1.0, np.nan]), np.array([1.0, np.nan]))
     with pytest.raises(AssertionError):

@@ -22,7 +22,7 @@ DEVICE_KINDS: dict[str, DeviceKind] = {
     kind.name: kind
     for kind in (
         DeviceKind("cpu", 1, True, "The machine Python runs on."),
-        DeviceKind("cuda", 2, False, "An NVIDIA GPU."),
+        DeviceKind("cuda", 2, False, "An NVIDIA GPU: a name in scripts; no tensor lies there, no program runs there."),
     )
 }
 _BY_CODE = {kind.dlpack_code: kind.name for kind in DEVICE_KINDS.values()}
@@ -75,11 +75,20 @@ def device(text: str | Device, index: int | None = None) -> Device:
         return text
     if index is not None:
         return device(f"{text}:{index}")
-    match = _PATTERN.match(text)
+    match = _PATTERN.match(text) if isinstance(text, str) else None
     if match is None:
         raise FFIError("E703", f"cannot read the device {text!r}", help='write for example "cpu" or "cuda:0"')
     found = Device(match.group(1), int(match.group(2) or 0))
     return CPU if found == CPU else found
+
+
+def with_host_memory(place: Device | str) -> Device:
+    """The device, where a tensor can lie there: no memory but the host's is managed here. Raises FFIError E703."""
+    found = device(place)
+    if not found.host_memory:
+        raise FFIError("E703", f"no tensor can lie on {found}: there is no memory of a {found.kind} device here",
+                       help="leave the device out, or give unity.cpu(): every tensor lies in the host's memory")  # fmt: skip
+    return found
 
 
 def device_from_dlpack(code: int, index: int) -> Device:
@@ -96,5 +105,5 @@ def cpu(index: int = 0) -> Device:
 
 
 def cuda(index: int = 0) -> Device:
-    """A GPU."""
+    """A GPU, as the name of a device: programs do not run there, and tensors have no memory there."""
     return Device("cuda", index)

@@ -22,6 +22,8 @@ DLPACK_CODES: dict[str, int] = {
 """DLPack's type code by ``DataType.code``."""
 
 _FOREIGN = {code: name for name, code in DLPACK_CODES.items() if name == "bfloat" or name.startswith("float8")}
+_HOST_MEMORY = (1, 3, 11, 13)
+"""DLPack's devices whose memory the host reads through plain pointers: cpu, and what CUDA and ROCm pin or manage."""
 _DTYPE_OFFSET = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 _api = ctypes.pythonapi
@@ -81,9 +83,14 @@ class _Patched:
 
 
 def import_array(producer: object) -> np.ndarray:
-    """A numpy array over the memory of an object with ``__dlpack__`` on the cpu. Raises FFIError E704."""
+    """A numpy array over the memory of an object with ``__dlpack__`` on the cpu. Raises FFIError E703, E704."""
     patched = _Patched(producer)
     try:
+        kind, index = patched.__dlpack_device__()
+        if kind not in _HOST_MEMORY:
+            place = f"DLPack's device ({int(kind)}, {index})"
+            raise FFIError("E703", f"the {type(producer).__name__} lies on {place}, expected the cpu",
+                           help="copy it to the cpu first")  # fmt: skip
         array = np.from_dlpack(patched)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, AttributeError, TypeError, ValueError) as error:
         raise FFIError("E704", f"cannot share the memory of a {type(producer).__name__}: {error}") from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..support.errors import FFIError
-from .device import CPU, Device
+from .device import CPU, Device, with_host_memory
 from .dlpack import export_array, import_array
 from .dtype import DataType, from_numpy
 from .torch_bridge import array_from_torch, is_torch_tensor, torch_from_array
@@ -33,7 +33,8 @@ def plain_array(array: np.ndarray) -> np.ndarray:
 class Tensor:
     """A tensor in memory. ``Tensor(array)`` wraps a numpy array without copying; ``unity.tensor`` takes anything.
 
-    Raises FFIError E702 for element types we do not have and E704 where the argument is no numpy array.
+    Raises FFIError E702 for element types we do not have, E703 for a device whose memory is not the host's, and E704 where the
+    argument is no numpy array.
     """
 
     __slots__ = ("__weakref__", "_array", "_device")
@@ -45,7 +46,7 @@ class Tensor:
             raise FFIError("E704", f"Tensor wraps a numpy array, got {type(array).__name__}",
                            help="use unity.tensor(...) for other values")  # fmt: skip
         self._array = plain_array(array)
-        self._device = device
+        self._device = device if device is CPU else with_host_memory(device)
 
     @staticmethod
     def from_numpy(array: np.ndarray) -> Tensor:
@@ -59,7 +60,7 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(producer: object) -> Tensor:
-        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E704."""
+        """A tensor over the memory of any object with ``__dlpack__``. Raises FFIError E703 (not on the cpu), E704."""
         if isinstance(producer, Tensor):
             return producer
         if is_torch_tensor(producer):
@@ -132,7 +133,10 @@ class Tensor:
         return self
 
     def copyto(self, target: Tensor | Device) -> Tensor:
-        """Copy the elements into another tensor of this shape, or into a new one on a device; gives that."""
+        """Copy the elements into another tensor of this shape, or into a new one on a device; gives that.
+
+        Raises FFIError E703 for a device whose memory is not the host's, E704 for another shape.
+        """
         if isinstance(target, Tensor):
             return target.copyfrom(self)
         return Tensor(self._array.copy(order="C"), target)
@@ -186,7 +190,7 @@ def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
     """A tensor from numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
 
     Python floats become float32 and Python integers int64 unless ``dtype`` says otherwise.
-    Raises FFIError E702 and E704.
+    Raises FFIError E702, E703 (a tensor that is not on the cpu) and E704.
     """
     wanted = None if dtype is None else DataType(dtype).numpy
     if isinstance(value, Tensor):

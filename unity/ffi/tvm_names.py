@@ -23,14 +23,14 @@ def _on(device: Device | str | None) -> Device:
 def array(value: object, device: Device | str | None = None) -> Tensor:
     """A tensor with memory of its own, of what numpy makes of the value (Python floats are float64).
 
-    Raises FFIError E702 and E704.
+    Raises FFIError E702, E703 (a device whose memory is not the host's) and E704.
     """
     given = value if isinstance(value, Tensor) or hasattr(value, "__dlpack__") else np.asarray(value)
     return Tensor(shared(given).numpy().copy(order="C"), _on(device))
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | str | None = None) -> Tensor:
-    """A tensor of a shape whose elements are not set."""
+    """A tensor of a shape whose elements are not set. Raises FFIError E702, E703 (as ``array``)."""
     return Tensor(np.empty(shape, DataType(dtype).numpy), _on(device))
 
 
