@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from ..op.building.relax import *  # noqa: F403
 from ..op.building.relax import __all__ as _EXPRESSIONS
-from ..support.lazy import late_function, lazy_names
+from ..support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ..vm.executable.executable import Executable, Executable as VMExecutable
     from ..vm.virtual_machine import VirtualMachine
-
-build = late_function("unity.relax.vm_build", "build")
-get_pipeline = late_function("unity.relax.transform", "get_pipeline")
-get_default_pipeline = late_function("unity.relax.transform", "get_default_pipeline")
-register_pipeline = late_function("unity.relax.transform", "register_pipeline")
+    from .transform import get_default_pipeline, get_pipeline, register_pipeline
+    from .vm_build import build
 
 __getattr__, _ = lazy_names(
     __name__,
-    {"VirtualMachine": "..vm.machine", "Executable": "..vm.executable", "VMExecutable": "..vm.executable:Executable"},
+    {
+        "VirtualMachine": "..vm.virtual_machine",
+        "Executable": "..vm.executable.executable",
+        "VMExecutable": "..vm.executable.executable:Executable",
+        "build": ".vm_build",
+        "get_pipeline": ".transform",
+        "get_default_pipeline": ".transform",
+        "register_pipeline": ".transform",
+    },
 )
 
 __all__ = [

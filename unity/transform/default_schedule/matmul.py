@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -21,7 +21,7 @@ from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
-from ...support.lazy import late_function
+from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import slope
 from ..tir.analysis.tile_shape import Machine as TileMachine, tile_shape
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
@@ -34,11 +34,6 @@ from .image_border import spread_copy
 from .packing import Packing
 from .padding import pad_to_tiles
 from .transposed_output import columns_last
-
-if TYPE_CHECKING:
-    from ..schedule import BlockRV, LoopRV, Schedule
-
-schedule_of = late_function("unity.transform.schedule", "Schedule")
 
 FUNC = "main"
 UNROLLED = 16
@@ -107,7 +102,7 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
 
 
 def _schedule_of(fn: PrimFunc) -> Schedule:
-    made: Schedule = schedule_of(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    made: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
     return made
 
 

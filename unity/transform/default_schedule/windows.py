@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -18,15 +17,10 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, free_vars
 from ...support.errors import ScheduleError
-from ...support.lazy import late_function
+from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
 from .base import Machine, Rule, Scheduled, mark
 from .contraction import extent_of, is_parameter
-
-if TYPE_CHECKING:
-    from ..schedule import BlockRV, LoopRV, Schedule
-
-schedule_of = late_function("unity.transform.schedule", "Schedule")
 
 FUNC = "main"
 PLACES = 14
@@ -122,7 +116,7 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     what = window_of(main[0])
     if isinstance(what, str):
         return what
-    sch: Schedule = schedule_of(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    sch: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
     block = sch.get_block(what.block.name)
     before, after = sch.get_producers(block), sch.get_consumers(block)
     if len(before) > 1 or len(after) > 1 or len(blocks) != 1 + len(before) + len(after):

@@ -19,8 +19,9 @@ from ... import te
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.types import Expr
+from ..schedule import Schedule
 from .base import mark
-from .matmul import FUNC, schedule_of
+from .matmul import FUNC
 
 
 @dataclass(slots=True, frozen=True)
@@ -113,7 +114,7 @@ def result_of_tiles(shape: Sequence[Expr], m: int, lanes: int) -> Any:
 
 def _scheduled(func: PrimFunc, last: str, outer: Sequence[int], lanes: int) -> PrimFunc:
     """A tile at a time, in vectors of channels: the first combination stays in registers, both are written out."""
-    sch = schedule_of(IRModule({FUNC: func}, {}, {}), error_render_level="none")
+    sch = Schedule(IRModule({FUNC: func}, {}, {}), error_render_level="none")
     block = sch.get_block(last)
     loops = sch.get_loops(block)
     places, inner = [loops[k] for k in outer], [loops[k] for k in range(5) if k not in outer]
