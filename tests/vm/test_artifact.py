@@ -48,6 +48,21 @@ def test_round_trip(saved, mode):
     np.testing.assert_allclose(y.numpy(), f32(2, 4) @ f32(4, 3), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["m.so", "lib.m.SO", "m.dylib", "m.dll", "m.o", "m.a", "m.tar"])
+def test_names_of_other_formats_are_refused(tmp_path, name):
+    for write in (program().save, program().export_library):
+        with pytest.raises(ArtifactError, match="a file of its own format") as refused:
+            write(tmp_path / name)
+        assert refused.value.code == "E809" and f'unity.load("{name.rpartition(".")[0]}.unity")' in refused.value.help
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_names_of_tvm_write_and_read(tmp_path):
+    program().export_library(tmp_path / "m.unity")
+    loaded = unity.runtime.load_module(str(tmp_path / "m.unity"))
+    np.testing.assert_array_equal(loaded["shifted"](np.ones(4, np.float32)).numpy(), np.arange(1, 5))
+
+
 def test_constants_are_mapped_and_read_only(saved):
     data = unity.load(saved).program.constants[0].numpy()
     assert not data.flags.writeable and not data.flags.owndata and data.ctypes.data % 64 == 0

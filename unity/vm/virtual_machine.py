@@ -199,9 +199,15 @@ class VirtualMachine:
         return self._outputs[name]
 
     def set_instrument(self, before: Instrument | None = None, after: Instrument | None = None) -> None:
-        """Watch every call of the interpreter: ``before(name, args, None)`` and ``after(name, args, result)``.
+        """Watch every call inside the program: ``before(name, args, None)`` and ``after(name, args, result)``.
 
-        ``before`` may return ``SKIP``: the call is left out. Raises VMError E637 in native mode.
+        Watched are tensor programs, graph functions and registered functions; not the function called from outside, nor the VM's
+        own operations. A tensor program works in place: behind its inputs ``args`` holds the tensors it writes, then the values of
+        its symbols, and ``result`` is None. Before the call those tensors hold nothing. Graph functions and registered functions
+        get their arguments, and give ``result``. Where ``before`` returns ``SKIP`` (of ``unity.vm.interpreter.interpret``) the call
+        is left out: what it would have written is not set, and ``after`` is not called. None takes an instrument away.
+
+        Raises VMError E637 in native mode.
         """
         if self.exec_mode != "bytecode":
             raise VMError("E637", "instruments need the interpreter", help='make the machine with exec_mode="bytecode"')

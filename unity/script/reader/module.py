@@ -383,8 +383,8 @@ def parse(
     """Read script text: a class gives its module, one function alone gives the function, several give a module.
 
     Nothing in the text is executed. ``scope`` lends names to it: numbers, texts, data types, numpy arrays and tensors
-    (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with every error found
-    (``error.errors``).
+    (constants), IR nodes and functions. ``check`` verifies what was read. Raises ScriptError with the errors found
+    (``error.errors``): the first of each statement, at most 100; the rules of the IR only where reading found none.
     """
     if not isinstance(text, (str, Source)):
         raise ScriptError("E101", f"script is text, got {type(text).__name__}", help="bytes: decode them first")

@@ -29,6 +29,8 @@ from .codec import SCHEMA, Costs, decode, encode, write_costs
 from .memory_formula import MemoryFormula, memory_formula
 
 _machine_of = late_function("unity.vm.virtual_machine", "VirtualMachine")
+_FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
+"""Names of files that linkers, loaders and archivers read."""
 RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any], bool], Executable]] = []
 """The hook: (module text, constants, options of the build, is it trusted) -> Executable; empty without the compiler rooms."""
 
@@ -143,8 +145,13 @@ class Executable:
         """Write everything to one file; without ``source`` the module's text and constants are left out: the file is smaller, and
         cannot be compiled again for another processor. They are left out too where constants were discarded.
 
-        Raises ArtifactError E801.
+        Raises ArtifactError E801; E809 for a name such as ``m.so``, which says another format.
         """
+        suffix = Path(path).suffix
+        if suffix.lower() in _FOREIGN_SUFFIXES:
+            ours = Path(path).with_suffix(".unity").name
+            raise ArtifactError("E809", f"{path}: a saved program is a file of its own format, not a {suffix} file",
+                                help=f'save("{ours}"), then unity.load("{ours}"): no linker is needed')  # fmt: skip
         self.count_work()
         text, module_constants = self.describe() if source and self.describe is not None else ("", [])
         loaded = [*self.program.constants, *self.state]
@@ -168,7 +175,10 @@ class Executable:
         write_sections(path, sections)
 
     def export_library(self, file_name: str | Path) -> None:
-        """``save`` by TVM's name. The file is one of ours whatever it is called: ``load`` reads it, no linker does."""
+        """``save`` by TVM's name. The file is one of ours, which ``load`` reads and no linker does: call it ``m.unity``.
+
+        Raises what ``save`` raises: ArtifactError E809 for ``m.so`` and ``m.tar``.
+        """
         self.save(file_name)
 
     def __repr__(self) -> str:

@@ -279,7 +279,7 @@ class TorchModel(CompiledModule):
         """Write the model to one file for ``unity.load_model``: weights as the program reads them, and the state as it is now.
 
         ``source`` as in ``Executable.save``. Raises ArtifactError E801, FrontendError E019 for classes among the inputs or results
-        that cannot be written down.
+        that cannot be written down, ArtifactError E809 for a name such as ``m.so``.
         """
         self.executable.model = write_interface(self.interface)
         self.executable.state = [self._compact(t) for t in self._state]
@@ -294,8 +294,10 @@ def load_model(
 ) -> TorchModel:
     """A model that ``TorchModel.save`` wrote: it runs without the model's own code and without ``torch.export``.
 
-    Its weights are the mapped file; the state is its own. ``trust`` as in ``unity.load``; operators that run in torch are
-    registered. ``allow``: classes of inputs and results that this process does not know yet. Raises ArtifactError E801 to E807.
+    Loading needs torch (MissingExtraError E002 without it), since the model takes and gives torch's tensors. ``unity.load`` reads
+    the same file without torch: a program whose arguments and results are flat. The weights are the mapped file; the state is the
+    model's own. ``trust`` as in ``unity.load``; operators that run in torch are registered. ``allow``: classes of inputs and
+    results that this process does not know yet. Raises ArtifactError E801 to E807.
     """
     executable = load(path, trust)
     if not executable.model:
