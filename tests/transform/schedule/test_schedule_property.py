@@ -185,6 +185,8 @@ def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
     """Make a loop of a block parallel (or one of threads) and move what it reads under it, so that iterations own buffers; then, perhaps,
     the block itself somewhere else."""
     loops = sch.get_loops(block)
+    if not loops:
+        return
     loop = sch.fuse(*loops[: rng.randint(1, len(loops))]) if rng.random() < 0.6 else loops[0]
     if rng.random() < 0.8:
         sch.parallel(loop)
@@ -194,9 +196,9 @@ def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
         if rng.random() < 0.3:
             sch.set_scope(producer, 0, rng.choice(["local", "shared"]))
         sch.compute_at(producer, loop)
-    consumers = sch.get_consumers(block)
-    if consumers and rng.random() < 0.7:
-        sch.compute_at(block, rng.choice(sch.get_loops(rng.choice(consumers))))
+    targets = [loop for consumer in sch.get_consumers(block) for loop in sch.get_loops(consumer)]
+    if targets and rng.random() < 0.7:
+        sch.compute_at(block, rng.choice(targets))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -82,7 +82,7 @@ def test_symbolic_extents() -> None:
 
 
 def test_what_is_no_transposition_stays() -> None:
-    assert shuffles(program((8, 300), (1, 0), "float32")) == 0  # less than a block
+    assert shuffles(program((3, 300), (1, 0), "float32")) == 0  # less than a block of any processor
     assert shuffles(program((64, 64), (0, 1), "float32")) == 0
     assert shuffles(program((64, 64), (1, 0), "bool")) == 0
     guarded = "T.if_then_else({target} < 60, X[{source}], T.float32(0))"
