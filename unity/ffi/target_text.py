@@ -15,6 +15,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Target kinds and their options."""
 
+GENERATED = ("llvm",)
+"""Kinds that code is generated for. The others are read, compared and printed, so that programs may name them."""
+
 TAGS: dict[str, dict[str, Any]] = {
     "x86-64-v2": {"kind": "llvm", "mcpu": "x86-64-v2"},
     "x86-64-v3": {"kind": "llvm", "mcpu": "x86-64-v3"},
@@ -31,7 +34,7 @@ TAGS: dict[str, dict[str, Any]] = {
     "nvidia/nvidia-h100": {"kind": "cuda", "arch": "sm_90a", "max_threads_per_block": 1024},
     "nvidia/nvidia-h200": {"kind": "cuda", "arch": "sm_90a", "max_threads_per_block": 1024},
 }
-"""Names of machines."""
+"""Names of machines, with what they stand for."""
 
 _INTEGERS = (
     "num-cores",
@@ -49,7 +52,7 @@ def read_target(description: str | Mapping[str, Any]) -> tuple[str, dict[str, An
     known = KINDS.get(kind)
     if known is None:
         near = suggest(kind, [*KINDS, *TAGS])
-        listed = f"kinds: {', '.join(KINDS)}; tags: {', '.join(TAGS)}"
+        listed = f"code is generated for {_named(True)}; only described, without code: {_named(False)}"
         raise CodegenError("E531", f"unknown target {kind!r}", help=f"{near} {listed}" if near else listed)
     for name, value in list(options.items()):
         if name in ("keys", "tag", "host", "device", "model", "libs"):
@@ -61,6 +64,12 @@ def read_target(description: str | Mapping[str, Any]) -> tuple[str, dict[str, An
         elif name == "mattr" and not isinstance(value, str):
             options[name] = ",".join(value)
     return kind, options
+
+
+def _named(generated: bool) -> str:
+    """Kinds and tags that code is generated for, or the others."""
+    kinds = [kind for kind in KINDS if (kind in GENERATED) is generated]
+    return ", ".join([*kinds, *[tag for tag, row in TAGS.items() if row["kind"] in kinds]])
 
 
 def _read(description: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

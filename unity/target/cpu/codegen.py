@@ -16,6 +16,7 @@ from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
 from ...ffi.llvm import CompileOptions, assembly, compile_ir
 from ...ffi.processor import host_triple
+from ...ffi.target_text import GENERATED
 from ...ir.build import dtype_of
 from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
 from ...ir.function import PrimFunc
@@ -217,8 +218,9 @@ class KernelText:
 
 def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str = "") -> KernelText:
     """Write lowered tensor programs as one LLVM module; their symbols end in ``suffix``. Raises as ``build_kernels``."""
-    if target.kind != "llvm":
-        raise CodegenError("E530", f"no code generation for target {target.kind!r}", help='use unity.Target("llvm")')
+    if target.kind not in GENERATED:
+        raise CodegenError("E530", f"no code generation for target {target.kind!r}",
+                           help='use unity.Target("llvm"); unity.check_gpu runs programs for GPUs on the processor')  # fmt: skip
     _check_triple(target)
     text, signatures, symbols, needed = write_module(functions, target, suffix)
     return KernelText(functions, text, text_options(text, target), signatures, symbols, needed)
