@@ -322,6 +322,9 @@ def Range(begin: Any, end: Any = None) -> Any:
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any], /) -> Any:
     """A commutative reducer: ``T.comm_reducer(lambda x, y: x + y, [T.float32(0)])``."""
 
+def index_map(mapping: Callable[..., Any], *, index_dtype: builtins.str = "int64") -> Any:
+    """A map of indices as attribute or argument: ``T.index_map(lambda i, j: (i // 4, j, i % 4))``."""
+
 def iter_var(var: Any, dom: Any, iter_type: builtins.str, thread_tag: builtins.str) -> Any:
     """An iterator of ``T.reduce``."""
 

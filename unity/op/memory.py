@@ -6,10 +6,13 @@ be merged. ``R.builtin.alloc_tensor`` is memory without a plan; the plan replace
 
 from __future__ import annotations
 
-from ..ir.expr import Call, ExternFunc, GlobalVar
+from typing import Any
+
+from ..ir.builder import make_call
+from ..ir.expr import Call, DataTypeImm, ExternFunc, GlobalVar, op
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type
-from ..ir.types import OBJECT, VOID_TYPE, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
+from ..ir.types import OBJECT, VOID_TYPE, Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from .common.table import optional, row
 from .common.type_rules import argument, dtype_value, fail, shape_arg, tensor_arg
 
@@ -95,6 +98,14 @@ def _view(call: Call) -> Type:
     return TensorType(source.shape, dtype, source.ndim, source.vdevice)
 
 
+def _implied(name: str, data: Any) -> Any:
+    """What an argument left out before a given one stands for: the shape, or the data type, of the tensor."""
+    ty = data.ty if isinstance(data, Expr) else None
+    if not isinstance(ty, TensorType):
+        return None
+    return (ty.shape or make_call(op("R.shape_of"), [data])) if name == "shape" else ty.dtype and DataTypeImm(ty.dtype)
+
+
 def _same(call: Call) -> Type:
     return argument(call, 0, "x").ty
 
@@ -127,7 +138,7 @@ view = row(
     ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")),
     _view,
     "The same memory with another shape, dtype and start; never a copy.",
-    extra={"aliases": True},
+    extra={"aliases": True, "implied": _implied},
 )
 ensure_zero_offset = row(
     "memory.ensure_zero_offset",

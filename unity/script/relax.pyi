@@ -1433,3 +1433,11 @@ call_tir_inplace = call_inplace
 call_tir_with_grad = call_dps_with_grad
 
 match_shape = match_cast
+
+ShapeExpr = shape
+
+PrimValue = prim_value
+
+StringImm = str
+
+DataTypeImm = dtype

@@ -139,7 +139,7 @@ def bind_arguments(
         given[key] = value
     exprs: list[Any] = []
     attrs: dict[str, Any] = {}
-    pending = 0
+    pending: list[str] = []
     for param in params:
         if param.kind == "exprs":
             exprs.extend(rest)
@@ -157,12 +157,17 @@ def bind_arguments(
                 value = None  # TVM's spellings of a data type that is not given
             attrs[param.name] = frozen(value, f"{name}: {param.name}")
         elif value is None:
-            pending += 1
+            pending.append(param.name)
         else:
             if pending:
-                raise TypeRuleError(
-                    "E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info)
-                )
+                rule = info.extra.get("implied")
+                implied = [rule(left_out, exprs[0]) for left_out in pending] if rule is not None else [None]
+                if any([meant is None for meant in implied]):
+                    raise TypeRuleError(
+                        "E215", f"{name}: {param.name!r} needs the optional argument before it", span, help=usage(info)
+                    )
+                exprs += implied
+                pending.clear()
             exprs.append(value)
     return exprs, attrs
 

@@ -27,6 +27,7 @@ from .core import EXPRS, RAW, Printer, quote
 from .scalar import comm_reducer, float_text, index_map, iter_var, region
 
 _VDEVICE = {"target", "id", "scope"}
+_TARGET = {"target", "host"}
 LITERAL_ELEMENTS = 64
 """Tensors with more elements are written as base64 of their bytes."""
 
@@ -100,11 +101,18 @@ def _items(p: Printer, values: Any, is_tuple: bool) -> None:
 
 
 def attr_dict(p: Printer, values: dict[Any, Any]) -> None:
-    """``{"key": value}``; a virtual device in its own spelling."""
+    """``{"key": value}``; a virtual device and a target with its host in their own spellings."""
     if set(values) == _VDEVICE:
         p.out.append("I.vdevice(")
         attr(p, values["target"])
         p.out.append(f", {values['id']}, {quote(values['scope'])})")
+        return
+    if set(values) == _TARGET:
+        p.out.append("T.target(")
+        attr(p, values["target"])
+        p.out.append(", host=")
+        attr(p, values["host"])
+        p.out.append(")")
         return
     p.out.append("{")
     for number, (key, item) in enumerate(values.items()):

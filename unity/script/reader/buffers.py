@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ffi.dtype import DataType
-from ...ir import Buffer, Expr, PointerType, PrimType, Var, prim_type
+from ...ir import Buffer, Call, Expr, PointerType, PrimType, Var, prim_type
 from ...support.source import Span
 from ..parser import syntax as s
 from .base import bind_arguments
@@ -48,6 +48,8 @@ class BufferSpec:
         data = bound.get("data")
         if type(data) is Buffer:
             data = data.data
+        if type(data) is Call and _is_pointer(data):
+            data = reader.pointer(data, dtype, bound.get("scope"), node)
         if data is not None and not (isinstance(data, Var) and _is_pointer(data)):
             raise reader.error("E113", "data= must be a pointer variable such as A.data", node)
         strides = bound.get("strides")
@@ -83,6 +85,6 @@ class BufferSpec:
         )  # fmt: skip
 
 
-def _is_pointer(data: Var) -> bool:
+def _is_pointer(data: Expr) -> bool:
     ty = data.ty
     return isinstance(ty, PointerType) or (isinstance(ty, PrimType) and ty.dtype.code == "handle")

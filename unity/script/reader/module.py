@@ -30,6 +30,7 @@ from .relax_expr import GraphExprReader
 from .relax_forms import vdevice
 from .scope import POISON, Dotted, Member, ModuleRef, OutsideScope, Scope, SymbolName
 from .tir_function import PrimFuncReader
+from .tir_special import target
 
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
 _MOST_ERRORS = 100
@@ -371,6 +372,8 @@ class ModuleReader(GraphExprReader):
             return vdevice(self, path, node)
         if path == "I.dummy_global_info":
             return {"kind": "dummy"}
+        if path in ("I.target", "T.target"):
+            return target(self, path, node)
         return super().call_path(path, node)
 
     def module_member(self, name: str, node: s.Syntax) -> Any:

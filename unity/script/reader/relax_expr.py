@@ -55,6 +55,11 @@ from .tir_expr import TensorExprReader
 _INT64 = prim_type("int64")
 _GRADIENT = ("te_grad_name", "te_grad_kwargs")
 _CALL_DPS = frozenset(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"))
+_TYPE_FIELDS: dict[type, tuple[str, ...]] = {
+    TensorType: ("shape", "dtype", "ndim"), ShapeType: ("values", "ndim"), TupleType: ("fields",), PrimType: ("dtype",),
+    ShapeExpr: ("values",),
+}  # fmt: skip
+"""What ``x.ty`` says of a value, where the text asks for a part of it."""
 _PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
 _REFUSED = {
     "R.emit_te": "calls a Python function while reading; build the function with BlockBuilder.emit_te, or write the operator",
@@ -140,10 +145,7 @@ class GraphExprReader(TensorExprReader):
         if isinstance(value, Expr):
             ty = value.ty
             if isinstance(ty, TupleType) and len(node.items) == 1:
-                index = self.integer(node.items[0])
-                if not -len(ty.fields) <= index < len(ty.fields):
-                    raise self.error("E113", f"field {index} of a tuple with {len(ty.fields)}", node)
-                return TupleGetItem(value, index % len(ty.fields), self.reading.span(node))
+                return self.field(value, self.integer(node.items[0]), node)
             if isinstance(ty, ShapeType) and len(node.items) == 1 and ty.values is not None:
                 index = self.integer(node.items[0])
                 if -len(ty.values) <= index < len(ty.values):
@@ -157,8 +159,18 @@ class GraphExprReader(TensorExprReader):
                     "E113", "a tensor takes no index in a graph function", node, "use R.strided_slice or R.take"
                 )
             if not isinstance(ty, (PrimType, ShapeType, TupleType)) and len(node.items) == 1:
-                return TupleGetItem(value, self.integer(node.items[0]), self.reading.span(node))
+                return self.field(value, self.integer(node.items[0]), node)
         return super().subscript(value, node)
+
+    def field(self, value: Expr, index: int, node: s.Syntax) -> Expr:
+        """A field of a tuple; of a value whose type is not known, by its number alone."""
+        if isinstance(value.ty, TupleType):
+            if not -len(value.ty.fields) <= index < len(value.ty.fields):
+                raise self.error("E113", f"field {index} of a tuple with {len(value.ty.fields)}", node)
+            index %= len(value.ty.fields)
+            if type(value) is Tuple:
+                return value.fields[index]
+        return TupleGetItem(value, index, self.reading.span(node))
 
     def attribute(self, value: Any, node: s.Attribute) -> Any:
         if type(value) is IRModule:
@@ -175,6 +187,13 @@ class GraphExprReader(TensorExprReader):
                 return value.ty.dtype or RunTimeDtype(value)
             if node.name in ("ndim", "byte_offset", "elem_offset"):
                 return self.operator(f"R.inspect.tensor_{node.name}", [value], {}, node)
+        if isinstance(value, Expr) and node.name in ("ty", "struct_info"):
+            return value.ty
+        if isinstance(value, (Type, ShapeExpr)) and node.name in _TYPE_FIELDS.get(type(value), ()):
+            found = getattr(value, node.name)
+            if found is None:
+                raise self.error("E113", f"{node.name} of {value} is not known here", node)
+            return found
         if type(value) is RunTimeDtype and node.name in ("bits", "lanes", "code"):
             return self.operator(f"R.inspect.tensor_dtype_{node.name}", [value.tensor], {}, node)
         return super().attribute(value, node)
@@ -252,6 +271,13 @@ class GraphExprReader(TensorExprReader):
             exprs = adopt_scalars(exprs)
         made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
         return make_call(op(path), exprs, made, ty_args, span)
+
+    def make_type(self, path: str, node: s.Call | s.Subscript, args: list[Any], keywords: dict[str, Any]) -> Any:
+        """A type; ``R.Tuple`` of values is the tuple of them, as in Python."""
+        given = args[0] if path == "R.Tuple" and len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        if path == "R.Tuple" and not self.defining and given and all([isinstance(field, Expr) for field in given]):
+            return Tuple(tuple(given), self.reading.span(node))
+        return super().make_type(path, node, args, keywords)
 
     def _type_arguments(self, value: Any, node: s.Syntax) -> tuple[Type, ...]:
         if value is None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any
 
-from ...arith.index_map import IndexMap
 from ...ffi.device import Device, device_from_dlpack
 from ...ir import (
     Constant,
@@ -22,7 +21,6 @@ from ...ir import (
     ShapeExpr,
     StringImm,
     Tuple,
-    Var,
     prim_type,
 )  # fmt: skip
 from ...ir.relation import tensor_type
@@ -30,6 +28,7 @@ from ...op.composite import COMPOSITES
 from ..parser import syntax as s
 from .base import bind_arguments
 from .constants import constant_bytes, constant_data
+from .tir_special import read_index_map
 
 _INT64 = prim_type("int64")
 
@@ -57,6 +56,12 @@ def _tuple_call(reader: Any, path: str, node: s.Call) -> Tuple:
     if keywords:
         raise reader.error("E112", "R.tuple takes fields only", node)
     return Tuple(tuple([reader.expr(arg, node) for arg in args]), reader.reading.span(node))
+
+
+def _tuple_field(reader: Any, path: str, node: s.Call) -> Expr:
+    args, keywords = reader.arguments(node)
+    bound = bind_arguments(reader.reading, node, path, ("tuple_value", "index"), args, keywords, 2)
+    return reader.field(reader.expr(bound["tuple_value"], node), reader.as_integer(bound["index"], node), node)  # type: ignore[no-any-return]
 
 
 def _prim_value(reader: Any, path: str, node: s.Call) -> Expr:
@@ -126,22 +131,6 @@ def vdevice(reader: Any, path: str, node: s.Call) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _index_map(reader: Any, path: str, node: s.Call) -> IndexMap:
-    if len(node.args) != 1 or type(node.args[0]) is not s.Lambda or node.keywords:
-        raise reader.error("E112", "write T.index_map(lambda i, j: (i // 4, j, i % 4))", node)
-    return read_index_map(reader, node.args[0])
-
-
-def read_index_map(reader: Any, function: s.Lambda) -> IndexMap:
-    """The index map a lambda of indices writes. Raises E112."""
-    if any([p.annotation is not None or p.default is not None or p.star for p in function.params]):
-        raise reader.error("E112", "an index map is a lambda of plain names: lambda i, j: (j, i)", function)
-    variables = [Var(p.name, _INT64) for p in function.params]
-    made = reader.apply_lambda(function, list(variables))
-    items = made.values if type(made) is ShapeExpr else made if isinstance(made, (tuple, list)) else (made,)
-    return IndexMap(tuple(variables), tuple([reader.dimension(item, function.body) for item in items]))
-
-
 def _layout_transform(reader: Any, path: str, node: s.Call) -> Expr:
     """As other operators; the index map may be a bare lambda."""
     lambdas = {k: a for k, a in enumerate(node.args) if type(a) is s.Lambda}
@@ -161,10 +150,10 @@ def _layout_transform(reader: Any, path: str, node: s.Call) -> Expr:
 GRAPH_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "R.const": _const,
     "R.layout_transform": _layout_transform,
-    "T.index_map": _index_map,
     "R.const_bytes": _const,
     "R.shape": _shape,
     "R.tuple": _tuple_call,
+    "R.TupleGetItem": _tuple_field,
     "R.prim_value": _prim_value,
     "R.str": _str,
     "R.dtype": _dtype_value,

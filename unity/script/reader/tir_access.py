@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...ffi.dtype import DataType
 from ...ir import (
     Buffer,
     BufferLoad,
@@ -22,6 +23,7 @@ from ...ir import (
     Range,
     ShapeExpr,
     StringImm,
+    Var,
     build as b,
     op,
     prim_type,
@@ -86,6 +88,10 @@ class TensorValueReader(TypeReader):
     def argument(self, value: Any, node: s.Syntax) -> Expr:
         """An argument of a call that takes memory: a buffer stands for its pointer."""
         return value.data if type(value) is Buffer else self.expr(value, node)
+
+    def pointer(self, value: Expr, dtype: DataType, scope: str | None, node: s.Syntax) -> Var:
+        """A variable for the address that ``data=`` computes."""
+        raise self.error("E113", "data= must be a pointer variable such as A.data", node)
 
     def index(self, value: Any, node: s.Syntax) -> Expr:
         """A value as index: bare integers are int64."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...arith.index_map import IndexMap
+from ...ffi.dtype import DataType
 from ...ir import (
     AllocBuffer,
     Bind,
     Buffer,
+    BufferLoad,
     BufferRegion,
     BufferStore,
+    Call,
     Expr,
     For,
     GlobalVar,
@@ -124,6 +128,8 @@ class AssignReader(TensorExprReader):
         if type(known) is Cell:
             self._store_cell(known, value, node)
             return
+        if type(value) is IndexMap:
+            raise self.error("E117", "T.index_map: an index map is a value of an attribute, not a statement", node)
         if isinstance(value, BufferSpec):
             value = self.declare_buffer(value, name, node)
         scalar = is_number(value) or (isinstance(value, Expr) and not self._is_name_only(value))
@@ -151,6 +157,16 @@ class AssignReader(TensorExprReader):
         self.scope.names[name] = var
         return var
 
+    def pointer(self, value: Expr, dtype: DataType, scope: str | None, node: s.Syntax) -> Var:
+        """``data=T.address_of(A[0])``: the address under a name of its own."""
+        of = value.args[0] if type(value) is Call and value.args else None
+        if scope is None:
+            ty = of.buffer.data.ty if isinstance(of, BufferLoad) else None
+            scope = ty.scope if isinstance(ty, PointerType) else "global"
+        var = Var(f"{self.hint or 'buffer'}_ptr", PointerType(prim_type(dtype), scope), self.reading.span(node))
+        self.out.append(Bind(var, value, self.reading.span(node)))
+        return var
+
     def declare_cell(self, name: str, dtype: Any, node: s.Syntax) -> Cell:
         """A mutable scalar: a local buffer without axes."""
         buffer = BufferSpec((), dtype, scope="local").make(name, self.reading.span(node))
@@ -173,16 +189,12 @@ class AssignReader(TensorExprReader):
         let, ty = self._let_type(node.annotation)
         annotation: Any = None
         if not let:
-            annotation = self.annotation(node.annotation)
+            annotation = self._declared_type(node.annotation)
             if type(annotation) is BufferSpec:
                 if node.value is not None:
                     raise self.error("E113", "an array of scalars is declared without value", node)
                 self.scope.names[target.name] = self.declare_buffer(annotation, target.name, node)
                 return
-            if isinstance(
-                annotation, Var
-            ):  # T.handle("float32") in a body declares a pointer; here only its type counts
-                annotation = annotation.ty
             ty = self.as_type(annotation, node.annotation)
         if node.value is None:
             if let or not isinstance(ty, PrimType):
@@ -198,6 +210,11 @@ class AssignReader(TensorExprReader):
             return
         self.bind(target.name, scalar, node, ty if isinstance(ty, PointerType) else None)
 
+    def _declared_type(self, node: s.Syntax) -> Any:
+        """An annotation; ``T.handle("float32")``, which declares a pointer elsewhere in a body, counts as its type."""
+        found = self.annotation(node)
+        return found.ty if isinstance(found, Var) else found
+
     def _let_type(self, node: s.Syntax) -> tuple[bool, Type | None]:
         """``T.let`` and ``T.let[T.float32]`` annotations."""
         base = node.value if type(node) is s.Subscript else node
@@ -206,7 +223,7 @@ class AssignReader(TensorExprReader):
                 return True, None
             item = node.items[0]
             plain = type(item) is s.Call and not item.args and not item.keywords  # T.let[T.int32()]
-            return True, self.type_of(item.func if plain else item)  # type: ignore[attr-defined]
+            return True, self.as_type(self._declared_type(item.func if plain else item), item)  # type: ignore[attr-defined]
         return False, None
 
     def _aug_assign(self, node: s.AugAssign) -> None:

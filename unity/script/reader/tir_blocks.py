@@ -55,7 +55,15 @@ class BlockReader(StatementReader):
         bound = self.bound(path, node, ("dom", "binding", "dtype"), 1)
         value = bound.get("binding")
         dom = self._domain(bound["dom"], value, node)
-        return self._add_axis(block, kind, self.hint, dom, None if value is None else self.index(value, node), node)
+        if value is None:
+            return self._add_axis(block, kind, self.hint, dom, None, node)
+        value = self.index(value, node)
+        if (
+            dom is not None and dom.min.ty is not value.ty
+        ):  # a size of int32 beside literal loops: both are as wide as one
+            wide = b.dtype_of(b.unify(dom.extent, value)[1])
+            dom, value = Range(b.cast(dom.min, wide), b.cast(dom.extent, wide)), b.cast(value, wide)
+        return self._add_axis(block, kind, self.hint, dom, value, node)
 
     def _domain(self, dom: Any, value: Any, node: s.Syntax) -> Range | None:
         if dom is None or type(dom) is Range:

@@ -299,7 +299,6 @@ _REFUSED: dict[str, str] = {
     "T.tvm_stack_make_shape": "calling conventions are no part of a program; give buffers to T.call_packed as they are",
     "T.tvm_struct_get": "calling conventions are no part of a program; take the program from before it was lowered",
     "T.tvm_struct_set": "calling conventions are no part of a program; take the program from before it was lowered",
-    "T.index_map": "an index map is an argument of a schedule, not a statement",
 }
 
 FORM_NAMES = tuple(_FORMS)

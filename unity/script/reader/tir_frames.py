@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...ir import IfThenElse, Stmt, While, build as b, seq
+from ...ir import Bind, IfThenElse, Stmt, Var, While, build as b, seq
 from ..parser import syntax as s
 from .tir_forms import FormReader
 
@@ -92,9 +92,16 @@ class FrameReader(FormReader):
         return wrap(self._named({name: var} if name else {}, body))
 
     def _frame_bind(self, path: str, call: s.Call, name: str, body: Callable[[], Stmt], node: s.With) -> Stmt:
-        if not 1 <= len(call.args) <= 2 or call.keywords:
+        known = [keyword.value for keyword in call.keywords if keyword.name == "var"]
+        if not 1 <= len(call.args) <= 2 or len(known) != len(call.keywords) or len(known) + len(call.args) > 2:
             raise self.error("E112", f"{path} takes a value", call)
         value = self.read(call.args[-1])
+        if known:  # T.LetStmt(value, var=p) binds a variable declared before
+            var = self.evaluate(known[0])
+            if type(var) is not Var or var in self.params or var in self.let_bound:
+                raise self.error("E113", "var= is a variable declared before, which has no value yet", known[0])
+            self.let_bound.add(var)
+            return seq(Bind(var, value, self.reading.span(call)), self._named({name: var} if name else {}, body))
         outer = self.out
         self.out = []
         try:

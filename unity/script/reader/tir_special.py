@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...arith.index_map import IndexMap
 from ...ir import (
     Call,
     CommReducer,
@@ -18,6 +19,7 @@ from ...ir import (
     PrimType,
     Range,
     Reduce,
+    ShapeExpr,
     Var,
     build as b,
     op,
@@ -197,17 +199,42 @@ def _make_buffer(reader: Any, path: str, node: s.Call) -> BufferSpec:
     return made
 
 
-def _target(reader: Any, path: str, node: s.Call) -> Any:
+def target(reader: Any, path: str, node: s.Call) -> Any:
+    """``T.target("cuda", host="llvm")`` as plain data: the description alone, or a dict of both."""
     args, keywords = reader.arguments(node)
-    if not 1 <= len(args) <= 2 or keywords or not isinstance(args[0], (str, dict)):
-        raise reader.error("E112", f"{path} takes a text or a dict", node)
-    return args[0] if len(args) == 1 else {"target": args[0], "host": args[1]}
+    bound = bind_arguments(reader.reading, node, path, ("target", "host"), args, keywords, 1)
+    if not all([isinstance(described, (str, dict)) for described in bound.values()]):
+        raise reader.error("E113", f"{path} takes a text or a dict", node)
+    return bound if "host" in bound else bound["target"]
 
 
 def _type_annotation(reader: Any, path: str, node: s.Call) -> Expr:
     args, keywords = reader.arguments(node)
     bound = bind_arguments(reader.reading, node, path, ("dtype",), args, keywords, 1)
     return Call(op(path), (), {}, (), reader.result_type(bound["dtype"], node), reader.reading.span(node))
+
+
+def _index_map(reader: Any, path: str, node: s.Call) -> IndexMap:
+    given = {keyword.name: keyword.value for keyword in node.keywords}
+    mapping = node.args[0] if len(node.args) == 1 else given.pop("mapping", None)
+    index_dtype = given.pop("index_dtype", None)  # its indices are those of what it maps: here int64
+    if given.pop("inverse_index_map", None) is not None:
+        raise reader.error("E117", "T.index_map: an inverse is computed, never taken as given", node, "leave it out")
+    if type(mapping) is not s.Lambda or given or len(node.args) > 1:
+        raise reader.error("E112", "write T.index_map(lambda i, j: (i // 4, j, i % 4))", node)
+    if index_dtype is not None and not reader.dtype(reader.evaluate(index_dtype), index_dtype).is_integral:
+        raise reader.error("E113", "the indices of a map are integers", index_dtype)
+    return read_index_map(reader, mapping)
+
+
+def read_index_map(reader: Any, function: s.Lambda) -> IndexMap:
+    """The index map a lambda of indices writes. Raises E112."""
+    if any([p.annotation is not None or p.default is not None or p.star for p in function.params]):
+        raise reader.error("E112", "an index map is a lambda of plain names: lambda i, j: (j, i)", function)
+    variables = [Var(p.name, _INT64) for p in function.params]
+    made = reader.apply_lambda(function, list(variables))
+    items = made.values if type(made) is ShapeExpr else made if isinstance(made, (tuple, list)) else (made,)
+    return IndexMap(tuple(variables), tuple([reader.dimension(item, function.body) for item in items]))
 
 
 TENSOR_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
@@ -232,9 +259,10 @@ TENSOR_FORMS: dict[str, Callable[[Any, str, s.Call], Any]] = {
     "T.meta_var": _meta_var,
     "I.meta_var": _meta_var,
     "T.Buffer": _make_buffer,
-    "T.target": _target,
-    "I.target": _target,
+    "T.target": target,
+    "I.target": target,
     "T.type_annotation": _type_annotation,
+    "T.index_map": _index_map,
 }
 """Spellings of tensor programs with a reading rule of their own."""
 

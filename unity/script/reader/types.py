@@ -212,6 +212,8 @@ class TypeReader(ExprReader):
         if path == "R.Tuple":
             fields = list(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
             return TupleType(tuple([self.as_type(field, node) for field in fields]))
+        if path in ("T.handle", "T.Ptr"):
+            keywords = {"scope" if key == "storage_scope" else key: value for key, value in keywords.items()}
         call = node if type(node) is s.Call else s.Call(node.start, node.end, node, [], [])
         bound = bind_arguments(self.reading, call, path, _FIELDS[path], args, keywords, 0)
         match path:

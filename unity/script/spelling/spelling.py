@@ -206,6 +206,14 @@ RENAMED: dict[str, Renamed] = {
         Renamed("R.call_tir_with_grad", "R.call_dps_with_grad", same_arguments=False),
         Renamed("R.match_shape", "R.match_cast", same_arguments=False),
         Renamed("R.Any", "R.Object"),
+        Renamed("R.ShapeExpr", "R.shape"),
+        Renamed("R.PrimValue", "R.prim_value"),
+        Renamed("R.StringImm", "R.str"),
+        Renamed("R.DataTypeImm", "R.dtype"),
+        Renamed("I.cpu", "R.cpu"),
+        Renamed("I.cuda", "R.cuda"),
+        Renamed("I.gpu", "R.gpu"),
+        Renamed("I.device", "R.device"),
     )
 }
 
@@ -237,6 +245,7 @@ MODULE_ALIASES: dict[str, str] = {
     "tvm.script": "I", "unity.script": "I", "tvm.script.ir": "I", "unity.script.ir": "I", "tvm.script.tir": "T",
     "unity.script.tir": "T", "tvm.script.tirx": "T", "tvm.script.relax": "R", "unity.script.relax": "R",
     "tvm.tir": "T", "tvm.relax": "R", "unity": "I", "tvm": "I",
+    "R.op": "R", "tvm.relax.op": "R", "unity.relax.op": "R", "T.op": "T", "tvm.tir.op": "T", "unity.tir.op": "T",
 }  # fmt: skip
 """Dotted prefix in text -> namespace letter."""
 

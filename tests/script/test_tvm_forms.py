@@ -1,0 +1,161 @@
+"""Forms of TVM's own tests that stand for other forms: each reads as the form it stands for, prints, reads back equal and runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unity
+from unity.ir import IRModule, PrimFunc, first_difference, interpret
+from unity.script import parse
+from unity.support.errors import ScriptError
+
+_TENSOR = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):\n'
+_GRAPH = '@R.function\ndef main(x: R.Tensor((3, 4), "float32"), y: R.Tensor((3, 4), "float32")):\n    return '
+_POINTER = '@T.prim_func\ndef f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):\n{}    p[0] = A[9] + T.float32(1)\n'
+
+SAME = {
+    "relax.op": (_GRAPH + "{}\n", "relax.op.multiply(x, y)", "R.multiply(x, y)"),
+    "tvm.relax.op": (_GRAPH + "{}\n", "tvm.relax.op.nn.softmax(x, axis=0)", "R.nn.softmax(x, axis=0)"),
+    "tir.op": (_TENSOR + "    B[0] = {}\n", "tir.op.exp(A[0])", "T.exp(A[0])"),
+    "devices": (
+        _GRAPH + "{}\n",
+        'R.hint_on_device(x, tvm.cpu()), R.hint_on_device(x, I.cuda(1)), R.hint_on_device(x, I.device("cpu", 0))',
+        "R.hint_on_device(x, R.cpu()), R.hint_on_device(x, R.cuda(1)), R.hint_on_device(x, R.cpu(0))",
+    ),
+    "nodes": (
+        _GRAPH + "{}\n",
+        "relax.reshape(x, relax.ShapeExpr((4, 3))), relax.Tuple([x, relax.PrimValue(3)]), relax.TupleGetItem((x, y), -1), "
+        'relax.StringImm("s"), relax.DataTypeImm("int8")',
+        'R.reshape(x, R.shape([4, 3])), R.tuple(x, R.prim_value(3)), R.tuple(x, y)[1], R.str("s"), R.dtype("int8")',
+    ),
+    "types of values": (
+        _GRAPH + "{}\n",
+        'R.call_dps_packed("f", (x,), x.struct_info), R.zeros(x.ty.shape, x.ty.dtype), x.ty.shape.values[1], x.ty.ndim, '
+        "relax.Tuple([x, y]).ty.fields[0].dtype",
+        'R.call_dps_packed("f", (x,), R.Tensor((3, 4), "float32")), R.zeros(R.shape([3, 4]), "float32"), T.int64(4), 2, '
+        'R.dtype("float32")',
+    ),
+    "what is left out of a view": (
+        _GRAPH + "{}\n",
+        'R.memory.view(x, dtype="int32"), R.memory.view(x, R.shape([6]), relative_byte_offset=24)',
+        'R.memory.view(x, R.shape([3, 4]), "int32"), R.memory.view(x, R.shape([6]), R.dtype("float32"), 24)',
+    ),
+    "index_dtype": (
+        _GRAPH + "R.layout_transform(x, index_map={})\n",
+        'T.index_map(mapping=lambda i, j: (j, i), index_dtype="int32")',
+        "T.index_map(lambda i, j: (j, i))",
+    ),
+    "a pointer in T.let": (
+        _POINTER,
+        '    q: T.let[T.handle("float32")] = B.data\n    p = T.decl_buffer((32,), "float32", data=q)\n',
+        '    q: T.handle("float32") = B.data\n    p = T.decl_buffer((32,), "float32", data=q)\n',
+    ),
+    "a pointer declared before": (
+        _POINTER,
+        '    q = T.handle("float32", storage_scope="global")\n    T.func_attr({"a": 1})\n    with T.LetStmt(B.data, var=q):\n'
+        '        p = T.decl_buffer((32,), "float32", data=q)\n    ',
+        '    q: T.handle("float32", "global") = B.data\n    T.func_attr({"a": 1})\n    if True:\n'
+        '        p = T.decl_buffer((32,), "float32", data=q)\n    ',
+    ),
+    "an address": (
+        _POINTER,
+        '    p = T.Buffer((4,), "float32", data=T.address_of(B[4]))\n',
+        '    p_ptr: T.handle("float32") = T.address_of(B[4])\n    p = T.decl_buffer((4,), "float32", data=p_ptr)\n',
+    ),
+}  # fmt: skip
+
+OWN = {
+    "target and host": _TENSOR
+    + '    T.func_attr({"target": T.target("cuda", host="llvm"), "t": T.target({"kind": "cuda"}, {"kind": "llvm"})})\n'
+    + '    T.attr(T.target("cuda", host="llvm"), "target", 0)\n    B[0] = A[0]\n',
+    "of a module": '@I.ir_module\nclass M:\n    I.module_attrs({"target": I.target("cuda", host="llvm")})\n'
+    + '    @R.function\n    def main(x: R.Tensor((2,), "float32")):\n        return x\n',
+    "a map as attribute": _TENSOR
+    + '    with T.block("b"):\n        T.block_attr({"layout": T.index_map(lambda i: (i // 4, i % 4), index_dtype="int32")})\n'
+    + "        B[0] = A[0]\n",
+    "a view of what is not known": "@R.function\ndef main(x: R.Tensor):\n    return R.memory.view(x, dtype=\"int32\")\n",
+}  # fmt: skip
+
+
+def _reads_back(text: str) -> IRModule | PrimFunc:
+    first = parse(text)
+    again = parse(str(first))
+    assert first_difference(first, again) is None
+    assert str(again) == str(first)
+    return first
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_reads_as_the_form_it_stands_for(what: str) -> None:
+    around, written, meant = SAME[what]
+    assert first_difference(_reads_back(around.format(written)), parse(around.format(meant))) is None
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_reads_and_reads_back(what: str) -> None:
+    _reads_back(OWN[what])
+
+
+def test_a_target_with_its_host_is_plain_data() -> None:
+    fn = parse(OWN["target and host"])
+    assert fn.attrs["target"] == {"target": "cuda", "host": "llvm"}
+    assert 'T.target({"kind": "cuda"}, host={"kind": "llvm"})' in str(fn)
+
+
+@pytest.mark.parametrize("what", ["a pointer in T.let", "an address"])
+def test_pointers_run(what: str) -> None:
+    fn = parse(SAME[what][0].format(SAME[what][1]))
+    given = np.arange(32, dtype="float32")
+    for run in (lambda *a: interpret.run(fn, "f", *a), unity.compile(IRModule({"f": fn}))["f"]):
+        result = np.zeros(32, "float32")
+        run(given, result)
+        assert result.sum() == 10
+        assert result[4 if what == "an address" else 0] == 10
+
+
+def test_a_view_runs() -> None:
+    mod = IRModule.from_expr(
+        parse(_GRAPH + 'R.memory.view(x, dtype="int32"), R.memory.view(y, R.shape([6]), relative_byte_offset=24)\n')
+    )
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")
+    for bits, rest in (interpret.run(mod, "main", x, y), unity.VirtualMachine(unity.compile(mod))["main"](x, y)):
+        np.testing.assert_array_equal(np.asarray(bits), x.view("int32"))
+        np.testing.assert_array_equal(np.asarray(rest), y.ravel()[6:])
+
+
+@pytest.mark.parametrize("written", ["T.axis.spatial(n, i0 * 8 + i1)", "T.axis.spatial((0, n), i0 * 8 + i1)"])
+def test_sizes_of_int32_beside_literal_loops(written: str) -> None:
+    text = (
+        "@T.prim_func\ndef f(a: T.handle, b: T.handle):\n    n = T.int32()\n"
+        '    A = T.match_buffer(a, (n, 4), "float32")\n    B = T.match_buffer(b, (n, 4), "float32")\n'
+        "    for i0 in range((n + 7) // 8):\n        for i1, j in T.grid(8, 4):\n            with T.block(\"b\"):\n"
+        f"                vi = {written}\n                vj = T.axis.spatial(4, j)\n                T.where(i0 * 8 + i1 < n)\n"
+        "                B[vi, vj] = A[vi, vj] + T.float32(1)\n"
+    )  # fmt: skip
+    fn = _reads_back(text)
+    for size in (0, 1, 13):
+        given, result = np.ones((size, 4), "float32"), np.zeros((size, 4), "float32")
+        unity.compile(IRModule({"f": fn}))["f"](given, result)
+        np.testing.assert_array_equal(result, given + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (_TENSOR + '    T.func_attr({"target": T.target("cuda", host=3)})\n', "E113"),
+        (_TENSOR + '    T.func_attr({"target": T.target("cuda", hots="llvm")})\n', "E112"),
+        (_GRAPH + "relax.op.multply(x, y)\n", "E111"),
+        (_GRAPH + "x.ty.fields\n", "E113"),
+        (_GRAPH + "relax.TupleGetItem((x, y), 2)\n", "E113"),
+        (_GRAPH + 'R.layout_transform(x, index_map=T.index_map(lambda i, j: (j, i), index_dtype="float32"))\n', "E113"),
+        (_GRAPH + "R.layout_transform(x, index_map=T.index_map(lambda i, j: (j, i), inverse_index_map=1))\n", "E117"),
+        (_GRAPH + "R.vm.alloc_tensor(x, dtype=\"int8\", offset=0)\n", "E215"),
+        (_TENSOR + '    with T.LetStmt(A.data, var=A):\n        B[0] = A[0]\n', "E113"),
+        ('@T.prim_func\ndef f(A: T.Buffer((4,), "float32", data=T.address_of(3))):\n    A[0] = 1.0\n', "E114"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused(text: str, code: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        parse(text)
+    assert caught.value.errors[0].code == code
