@@ -42,6 +42,8 @@ def test_a_module_is_not_changed_in_place() -> None:
     with pytest.raises(VerifyError, match="E304") as caught:
         mod["g"] = mod["f"]
     assert "with_functions({'g'" in str(caught.value) and list(mod) == ["f"]
+    with pytest.raises(VerifyError, match=r"E304[\s\S]*with_functions\(\{'f': None"):
+        del mod["f"]
     with pytest.raises(VerifyError, match="E304"):
         mod.update_func(mod.get_global_var("f"), mod["f"])
 

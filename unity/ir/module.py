@@ -41,6 +41,10 @@ class IRModule(Node):
         raise VerifyError("E304", "modules are not changed in place",
                           help=f"write mod = mod.with_functions({{{_key(name)!r}: function}})")  # fmt: skip
 
+    def __delitem__(self, name: str | GlobalVar) -> None:
+        raise VerifyError("E304", "modules are not changed in place",
+                          help=f"write mod = mod.with_functions({{{_key(name)!r}: None}})")  # fmt: skip
+
     def update_func(self, var: str | GlobalVar, function: Any) -> None:
         """TVM's name of a change in place: refused as ``mod[var] = function`` is, with the way to write it (E304)."""
         self[var] = function
