@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ir import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import MANY_BRANCHES, compile_options, text_options
+from unity.transform.tir.blocks.auto_inline import MOST_INLINED, auto_inline
 
 
 def divisions(count: int) -> str:
@@ -77,3 +79,22 @@ def test_short_kernels_keep_their_options():
     ]
     assert text_options(few + "\n" + few, target) == compile_options(target)
     assert text_options(many, target).pipeline == "long"
+
+
+def test_a_chain_of_blocks_is_inlined_in_pieces():
+    count = 300
+    allocations = [f"    B{k} = T.alloc_buffer((5,), 'float32')" for k in range(count - 1)]
+    blocks = [
+        f"    for i in range(5):\n        with T.block('b{k}'):\n            v = T.axis.spatial(5, i)\n"
+        f"            B{k}[v] = {f'B{k - 1}' if k else 'A'}[v] * T.float32({k % 3}) + T.float32(1)"
+        for k in range(count)
+    ]
+    head = f"@T.prim_func\ndef main(A: T.Buffer((5,), 'float32'), B{count - 1}: T.Buffer((5,), 'float32')):"
+    func = parse("\n".join([head, *allocations, *blocks]))
+    assert str(auto_inline(IRModule.from_expr(func))).count("T.block(") == -(-count // MOST_INLINED)
+    x = np.array([0, 1, -2, 0.5, 3], "float32")
+    out, expected = np.zeros(5, "float32"), x
+    unity.compile(func)["main"](x, out)
+    for k in range(count):
+        expected = expected * np.float32(k % 3) + np.float32(1)
+    np.testing.assert_allclose(out, expected, rtol=1e-5)

@@ -156,6 +156,8 @@ def nodes(value: Expr) -> int:
 
 MOST_NODES = 2000
 """Largest growth of a program by copies of one value: chains of values read twice each would double with every link."""
+MOST_INLINED = 128
+"""Blocks that one reader takes in: each inlining walks the reader, so that chains of thousands would take quadratic time."""
 SMALL_WORK = 8
 """Operations that cost less than writing a value and reading it back."""
 MANY_READERS = 3
@@ -177,6 +179,8 @@ class _Program:
         self.blocks: dict[int, list[BlockRealize]] = {}
         self.readers: dict[Buffer, set[int]] = {}
         self.writers: dict[Var, list[int]] = {}
+        self.taken = [0] * len(self.stmts)
+        """Blocks that each statement has taken in."""
         self.own = {s.buffer: k for k, s in enumerate(self.stmts) if type(s) is AllocBuffer}
         shared: dict[Var, Buffer] = {}
         self.blocked: set[Buffer] = set(opaque_buffers(body))
@@ -214,7 +218,11 @@ class _Program:
         if isinstance(found, str):
             return None
         users = sorted(self.readers.get(store.buffer, set()) - {index})
-        if not users or users[0] < index:
+        if (
+            not users
+            or users[0] < index
+            or max([self.taken[user] for user in users]) + self.taken[index] >= MOST_INLINED
+        ):
             return None
         sources = {load.buffer.data for load in collect(found.value, BufferLoad)}
         if any([at > index for data in sources for at in self.writers.get(data, ())]):
@@ -229,6 +237,7 @@ class _Program:
             self.readers[buffer].discard(index)
         for user in self.readers.pop(found.buffer, set()):
             self.stmts[user] = inline_reads(self.stmts[user], found)
+            self.taken[user] += 1 + self.taken[index]
             self.read(user, collect(self.stmts[user], BufferLoad))
 
 
