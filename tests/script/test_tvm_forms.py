@@ -159,3 +159,47 @@ def test_what_has_no_meaning_is_refused(text: str, code: str) -> None:
     with pytest.raises(ScriptError) as caught:
         parse(text)
     assert caught.value.errors[0].code == code
+
+
+def test_comments_survive_printing_where_asked_for() -> None:
+    text = """\
+@I.ir_module
+class Module:
+    # adds one
+    @T.prim_func
+    def add(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+        # every row
+        for i in range(4):  # of four
+            # every column
+            for j in range(8):
+                # the block
+                with T.block("b"):
+                    # its axes
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    # a "#" in a text
+                    T.evaluate(T.call_extern("int32", "f#g"))  # behind a call
+
+                    # the sum
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
+        if A[0, 0] > T.float32(0):
+            B[0, 0] = T.float32(2)
+
+    # the graph
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")) -> R.Tensor((4, 8), "float32"):
+        # in a block
+        with R.dataflow():
+            # calls add
+            lv = R.call_dps(add, (x,), R.Tensor((4, 8), "float32"))  # and nothing else
+            gv: R.Tensor((4, 8), "float32") = R.nn.relu(lv)
+            R.output(gv)
+        # gives it back
+        return gv
+"""
+    mod = parse(text)
+    kept = mod.script(comments=True)
+    written = [line[line.index("# ") :] for line in text.split("\n") if "# " in line]
+    assert sorted(c.strip() for c in kept.split("\n") if c.strip().startswith("#")) == sorted(written)
+    assert parse(kept).script(comments=True) == kept
+    assert "\n".join(c for c in kept.split("\n") if not c.strip().startswith("#")) == mod.script()
+    assert "                # the sum\n                B[vi, vj] =" in kept

@@ -13,6 +13,7 @@ from ...ir.types import Expr, prim_type
 from ..spelling.ranges import same_expr
 from ..spelling.spelling import AXIS_CANONICAL, AXIS_LETTERS
 from .attr import attr_dict
+from .comments import comments
 from .core import INDEX, RAW, STMTS, Printer, quote
 from .scalar import bounds, region
 from .tir import alloc_statement, buffer_arguments, indented, own_buffer
@@ -31,6 +32,7 @@ def _remaps(p: Printer, axis: IterVar, value: Expr) -> bool:
 def _axes(p: Printer, axes: tuple[IterVar, ...], values: tuple[Expr, ...] | None) -> None:
     number = 0
     while number < len(axes):
+        comments(p, axes[number])
         run = number
         if values is not None:
             while run < len(axes) and _remaps(p, axes[run], values[run]):
@@ -72,6 +74,7 @@ def _realize(p: Printer, node: st.BlockRealize) -> None:
 
 
 def _match_region(p: Printer, node: MatchBufferRegion) -> None:
+    comments(p, node)
     p.line(f"{own_buffer(p, node.buffer)} = T.match_buffer(")
     region(p, node.source)
     p.out.append(", ")
@@ -101,6 +104,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
         p.out.append(")")
     for buffer in node.alloc_buffers:
         word = "T.sblock_alloc_buffer" if p.dialect.tvm else "T.alloc_buffer"
+        comments(p, buffer)
         p.line(f"{own_buffer(p, buffer)} = {word}(")
         buffer_arguments(p, buffer)
         p.out.append(")")
@@ -114,6 +118,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
         p.line("pass")
     for inner in stmts:
         if type(inner) is st.AllocBuffer and not p.dialect.tvm:
+            comments(p, inner)
             alloc_statement(p, inner, "T.allocate_buffer")
         else:
             p.stmt(inner)

@@ -16,6 +16,7 @@ from ...ffi.tensor import Tensor
 from ...ir.node import Node
 from ...support.errors import InternalError
 from ..spelling.spelling import TVM_NAMES
+from .comments import comments
 
 RAW, VALUE, INDEX, PAIR = "raw", "value", "index", "pair"
 """Where an expression stands. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its
@@ -98,8 +99,8 @@ class Printer:
     """Collects text. Rows of ``EXPRS``, ``STMTS``, ``TYPES`` and ``TOPS`` say how nodes are written."""
 
     __slots__ = (
-        "bound", "class_name", "costs", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks", "metadata",
-        "module_names", "names", "out", "pending", "place", "quoting", "strict", "underline",
+        "bound", "class_name", "comments", "costs", "data_of", "dialect", "free", "indent", "level", "loops", "loose", "marks",
+        "metadata", "module_names", "names", "out", "pending", "place", "quoting", "strict", "underline",
     )  # fmt: skip
 
     def __init__(self, dialect: Dialect = UNITY, underline: tuple[Node, ...] = ()) -> None:
@@ -124,6 +125,8 @@ class Printer:
         """Large constants left out of the text so far; None where they are written."""
         self.place: str | None = None
         """Where the last binding came from; None where places are not asked for."""
+        self.comments: set[tuple[int, int]] | None = None
+        """Comments written so far, by text and line; None where they are not asked for."""
         self.costs = False
         """Write the work of tensor programs as comments."""
 
@@ -183,6 +186,7 @@ class Printer:
         if emit is None:
             self.line(_unknown(node))
             return
+        comments(self, node)
         if self.underline and id(node) in self.underline:
             start = len(self.out)
             emit(self, node)

@@ -36,6 +36,7 @@ from ...ir.types import Expr
 from ...ir.walk import used_vars
 from ...op.building.call_inputs import call_cost
 from .attr import attr, attr_dict
+from .comments import comments
 from .core import EXPRS, INDEX, VALUE, Printer, quote
 from .intrinsic import intrinsic
 from .tir import costs, declarations, prim_func
@@ -242,6 +243,7 @@ EXPRS.update({
 
 def _binding(p: Printer, binding: Any, target: str | None = None) -> None:
     """One binding; ``target`` is the name that the last binding of a branch gives its value."""
+    comments(p, binding)
     if p.place is not None and binding.span is not None:
         place = binding.span.place
         if place != p.place:
@@ -379,6 +381,7 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
         options.append("pure=False")
     if not fn.checked:
         options.append("check_well_formed=False")
+    comments(p, fn)
     p.line(f"@R.function({', '.join(options)})" if options else "@R.function")
     p.line(f"def {name}(")
     p.bound.update(fn.params)
@@ -407,6 +410,7 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
         for block in body.blocks:
             _block(p, block)
         body = body.body
+    comments(p, fn.body)
     p.line("return ")
     graph_value(p, body)
     used, p.free = p.free, outer_free

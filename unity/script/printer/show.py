@@ -49,18 +49,21 @@ def script(
     places: bool = False,
     show_meta: bool = True,
     costs: bool = False,
+    comments: bool = False,
 ) -> str:
     """A node as script. ``underline`` marks nodes with ``^^^^`` (and ``note`` beside the first); ``context`` keeps only that
     many lines around the marks. ``name`` names a function that stands alone. ``places`` writes where bindings
     come from as comments. ``show_meta=False`` leaves large constants out: ``metadata["relax.expr.Constant"][0]`` stands for
     them, and ``metadata(node)`` holds them. ``costs`` writes the work of operator calls and
-    tensor programs as comments. Raises VerifyError E348 for what is too large."""
+    tensor programs as comments. ``comments`` keeps those of the text that the program was
+    read from. Raises VerifyError E348 for what is too large."""
     marked: tuple[Node, ...] = ()
     if underline is not None:
         marked = (underline,) if isinstance(underline, Node) else tuple(underline)
     p = Printer(dialect_of(dialect), marked)
     p.place = "" if places else None
     p.costs = costs
+    p.comments = set() if comments else None
     p.metadata = None if show_meta else []
     if isinstance(node, Node):
         check_size(node)

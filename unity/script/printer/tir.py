@@ -19,6 +19,7 @@ from ...ir.walk import children, used_vars
 from ..spelling.ranges import stop_of
 from ..spelling.spelling import LOOP_CANONICAL
 from .attr import attr, attr_dict, tensor_text
+from .comments import comments
 from .core import INDEX, RAW, STMTS, VALUE, Printer, quote
 from .intrinsic import pointer_text
 from .scalar import indices
@@ -88,6 +89,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         options.append("check_well_formed=False")
     if p.dialect.tvm:
         options.append("s_tir=True")
+    comments(p, fn)
     p.line(f"@T.prim_func({', '.join(options)})" if options else "@T.prim_func")
     p.line(f"def {name}(")
     matched: list[tuple[str, Buffer]] = []
@@ -118,6 +120,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
         p.out.append(")")
     outer_free, p.free = p.free, {}
     for parameter, buffer in matched:
+        comments(p, buffer)
         p.line(f"{own_buffer(p, buffer)} = T.match_buffer({parameter}, ")
         buffer_arguments(p, buffer)
         p.out.append(")")
@@ -218,6 +221,8 @@ def _for(p: Printer, node: st.For) -> None:
             bound.add(inner.loop_var)
             inner = inner.body
         if len(nest) > 1:
+            for loop in nest:
+                comments(p, loop)
             p.line(f"for {', '.join([_bind_loop(p, loop) for loop in nest])} in T.grid(")
             p.exprs([loop.extent for loop in nest], INDEX)
             p.out.append("):")

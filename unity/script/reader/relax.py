@@ -19,6 +19,7 @@ from ...ir import (
     Var,
     VarBinding,
     prim_type,
+    replace,
 )  # fmt: skip
 from ...ir.infer import find_impure_call
 from ...ir.relation import Answer, erase, is_subtype
@@ -122,6 +123,7 @@ class FunctionReader(BranchReader):
             return None
         result = self.result if self.result is not None else Tuple((), self.reading.span(node))
         made = self.builder.end_sequence(self.builder.normalize(result))
+        made = replace(made, span=self.reading.span(self.return_node or node))
         pure = self.options.get("pure")
         impure = find_impure_call(made)
         forced = bool(self.attrs.get("force_pure") or self.attrs.get("relax.force_pure"))
