@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 from pathlib import Path
 
@@ -335,3 +336,17 @@ def test_no_object_calls_itself() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "self"
     ]
     assert found == []
+
+
+OWN_IMPORT = re.compile(r"^from (unity[\w.]*) import (.+)$", re.MULTILINE)
+
+
+def test_names_in_generated_files_exist() -> None:
+    """Files that the package writes for its users import from it by full names, which no import of its own follows."""
+    found = 0
+    for path in sorted((ROOT / "unity").rglob("*.py")):
+        for module, names in OWN_IMPORT.findall(path.read_text(encoding="utf-8")):
+            for name in names.split(","):
+                found += 1
+                assert pkgutil.resolve_name(f"{module}:{name.split()[0]}") is not None, f"{path.name}: {module}.{name}"
+    assert found >= 5

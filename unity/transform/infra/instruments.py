@@ -33,7 +33,7 @@ _CONSTANTS = '''"""The large constants of the modules in this folder, by name.""
 
 from pathlib import Path
 
-from unity.transform.check_dumps import constants
+from unity.transform.validation.dumps import constants
 
 globals().update(constants(Path(__file__).parent))
 '''
@@ -44,7 +44,7 @@ _RUNNER = '''"""Runs the modules of this folder on generated inputs and says whe
 import sys
 from pathlib import Path
 
-from unity.transform.check_dumps import main
+from unity.transform.validation.dumps import main
 
 raise SystemExit(main(Path(__file__).parent, sys.argv[1:]))
 '''

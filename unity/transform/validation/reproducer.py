@@ -20,7 +20,7 @@ Run this file: it runs {name} of both modules in the reference interpreter and s
 """
 
 from unity.script import parse
-from unity.transform.check_save import array, replay
+from unity.transform.validation.reproducer import array, replay
 
 BEFORE = {before}
 
