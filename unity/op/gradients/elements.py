@@ -1,4 +1,4 @@
-"""Gradients of activations, two-operand functions, products and deviations, and of resizing. The basic ones: gradients.py.
+"""Gradients of activations, two-operand functions, products and deviations, and of resizing. The basic ones: rules.py.
 
 Resizing and adaptive pooling are linear along each axis: their gradient multiplies by the transposed matrix of the axis, made at
 compile time, so the sizes must be constant.

@@ -1,4 +1,4 @@
-"""Gradients of normalisations, convolutions, pooling, losses and of reading by index. The others: gradients.py.
+"""Gradients of normalisations, convolutions, pooling, losses and of reading by index. The others: rules.py.
 
 They need shapes known at compile time where a size decides the form of the result (convolution, pooling, slices).
 """

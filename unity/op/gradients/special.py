@@ -1,4 +1,4 @@
-"""Gradients of special functions and of running extremes. The others: gradients.py, gradients_nn.py."""
+"""Gradients of special functions and of running extremes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Schedules: transform tensor programs by hand, step by step, each step checked.
 
-``Schedule`` is the handle; ``registry`` the table of primitives; ``primitives`` has one file per family; ``proofs`` what they ask
-before they rewrite, ``rewrites`` how; ``state`` the program and the index of its loops and blocks; ``refuse`` the errors;
-``traces`` the record. Importing this package registers every primitive.
+``Schedule`` is the handle; ``core`` the program that is scheduled, the table of primitives and the errors. ``primitives`` has one
+file a family; ``preconditions`` what they ask before they rewrite, ``rewrites`` how; ``traces`` the record. Importing this package
+registers every primitive.
 """
 
 from ...support.errors import ScheduleError

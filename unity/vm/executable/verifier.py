@@ -272,6 +272,8 @@ class _Function:
             self.value(arg, state)
         elif kind == "bind" or (kind == "axis" and isinstance(arg, bc.Bind)):
             need(isinstance(arg, bc.Bind) and 0 <= arg.slot < len(self.fn.slots), "no such slot")
+            if kind == "axis":  # dimensions are matched in order: those behind may use it
+                state.slots |= 1 << arg.slot  # type: ignore[union-attr]
         elif kind == "axis" and isinstance(arg, bc.Size):
             self.value(arg, state)
         else:

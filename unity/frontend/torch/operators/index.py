@@ -1,4 +1,4 @@
-"""Table entries: choosing elements by index tensors, sorting. Writing elements: aten_scatter.py."""
+"""Table entries: choosing elements by index tensors, sorting. Writing elements: scatter.py."""
 
 from __future__ import annotations
 
