@@ -20,7 +20,7 @@ from .ffi.registry import (
     remove_global_func as remove_global_func,
 )
 from .ffi.tensor import Tensor as Tensor, tensor as tensor
-from .frontend.compile import compile as compile
+from .frontend.entry import compile as compile
 from .frontend.precision.precision import (
     Calibration as Calibration,
     calibrate as calibrate,

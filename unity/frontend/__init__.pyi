@@ -1,6 +1,6 @@
 """The names of this package, one line each: for editors and type checkers, and for ``__init__.py``, which loads by them."""
 
-from .compile import compile as compile
+from .entry import compile as compile
 from .torch.compiled_model import CompiledModel as CompiledModel
 from .torch.context.report import (
     Fallback as Fallback,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..frontend.compile import compile
+from ..frontend.entry import compile
 from ..transform.relax.params.bind_params import bind_params
 from .transform import get_pipeline
 

@@ -18,7 +18,7 @@ from ...support.options import bool_option
 from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm import build
 from ...vm.executable.executable import Executable
-from ..compile import BuildOptions, compile_chosen
+from ..entry import BuildOptions, compile_chosen
 from .accuracy import Accuracy, as_inputs, compare, copies
 from .precision import Reduction
 

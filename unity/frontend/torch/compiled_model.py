@@ -20,7 +20,7 @@ from ...support.errors import FrontendError
 from ...support.recursion import deep_recursion
 from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm.executable.executable import Executable
-from ..compile import BuildOptions, compile_chosen
+from ..entry import BuildOptions, compile_chosen
 from ..precision.accuracy import Accuracy, as_inputs
 from ..precision.calibration import Quantization
 from ..precision.precision import Reduction

@@ -1,7 +1,7 @@
 """``from_exported_program`` and ``from_fx``: a torch model as an IRModule with one function ``main``.
 
 Parameters and buffers are constants over torch's own memory, or inputs with ``keep_params_as_input``. Inputs and outputs are the
-leaves of the model's nested arguments and result, in order; ``compile.py`` folds them back and stores what the model writes.
+leaves of the model's nested arguments and result, in order; ``compiled_model.py`` folds them back and stores what the model writes.
 """
 
 from __future__ import annotations
