@@ -119,7 +119,7 @@ def exact(x: te.Value) -> te.Value:
 
 def _comparable(x: te.Value) -> te.Value:
     """A value in a dtype that has a largest and a smallest value."""
-    return x.astype("int8") if x.dtype.is_bool else accumulate(x)
+    return x.astype("uint8") if x.dtype.is_bool else accumulate(x)
 
 
 def _lower(
