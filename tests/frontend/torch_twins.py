@@ -231,10 +231,9 @@ def torchvision_twins() -> Iterator[tuple[str, Twin]]:
     models = importlib.import_module("torchvision.models")
     smallest: dict[str, tuple[int, str]] = {}
     for name in models.list_models(module=models):
-        with torch.device("meta"):
-            model = models.get_model(name, weights=None)
-        size = sum([p.numel() for p in model.parameters()])
-        smallest[type(model).__module__] = min((size, name), smallest.get(type(model).__module__, (LIMIT, "")))
+        size = next(iter(models.get_model_weights(name))).meta["num_params"]
+        module = models.get_model_builder(name).__module__
+        smallest[module] = min((size, name), smallest.get(module, (LIMIT, "")))
     for _, name in smallest.values():
         if name:
             side = 224 if name.startswith(("vit", "maxvit")) else 96 if name.startswith("inception") else 64
