@@ -13,19 +13,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-import make_architecture_page  # noqa: E402
 import make_error_docs  # noqa: E402
 import make_language_tables  # noqa: E402
 import make_op_docs  # noqa: E402
 import make_option_docs  # noqa: E402
 import make_schedule_docs  # noqa: E402
+import make_stages_page  # noqa: E402
 import make_stubs  # noqa: E402
 
 from unity.target.target import Target  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES: dict[Path, Callable[[], str]] = {
-    DOCS / "architecture.md": make_architecture_page.build,
+    DOCS / "stages.md": make_stages_page.build,
     DOCS / "errors.md": make_error_docs.build,
     DOCS / "operators.md": make_op_docs.render,
     DOCS / "options.md": make_option_docs.build,
@@ -40,7 +40,7 @@ PAGES: dict[Path, Callable[[], str]] = {
 
 def stale() -> dict[Path, str]:
     """Files that are not current, with the text they should have."""
-    with Target(make_architecture_page.TARGET):
+    with Target(make_stages_page.TARGET):
         texts = {path: build() for path, build in PAGES.items()}
     return {path: text for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
 

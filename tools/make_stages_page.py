@@ -1,6 +1,6 @@
-"""The text of ``docs/architecture.md``: rooms, where to add things, and the life of one small module.
+"""The text of ``docs/stages.md``: the life of one small module.
 
-The second half is made by running the real pipelines on the module of the README, with an instrument that keeps what each
+It is made by running the real pipelines on the module of the README, with an instrument that keeps what each
 pass changed. The target is pinned, so that the page is the same on every machine.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from unity.ir import IRModule
 from unity.script import parse, script
@@ -22,7 +21,14 @@ from unity.transform.tir.pipeline import CPU_PIPELINE
 from unity.vm.compiler.module import compile_module
 from unity.vm.executable.bytecode import program_text
 
-HEAD = Path(__file__).resolve().parent / "architecture_head.md"
+HEAD = """\
+# The stages of one small module
+
+Everything below is printed by running the pipelines on the module of the README; after every pass the module is still a
+program that prints, parses back and runs. To watch your own: `UNITY_DUMP=folder python model.py` writes one file per pass that
+changed something, `UNITY_PRINT=pass_name` prints before and after one pass, `UNITY_VERIFY=2` verifies after each. Where each
+stage stands is drawn in [architecture](architecture.md).
+"""
 TARGET = "llvm -mcpu=x86-64-v3"
 KERNEL = "tir_mm"
 SOURCE = """\
@@ -145,9 +151,9 @@ def build() -> str:
     """The page."""
     mod = parse(SOURCE, name="model.py")
     assert isinstance(mod, IRModule)
-    lines = [HEAD.read_text(encoding="utf-8").rstrip(), "", "### Source", "", fence(SOURCE), ""]
+    lines = [HEAD, "## Source", "", fence(SOURCE), ""]
     lines += [
-        "### Parsed", "",
+        "## Parsed", "",
         "`unity.script.parse` gives an `IRModule`. Printed, it shows what was deduced: the type of every binding.", "",
         fence(script(mod)), "",
     ]  # fmt: skip
