@@ -85,6 +85,43 @@ def test_hooks_are_called_until_they_are_removed(compiled) -> None:
     same(f(x), first)
 
 
+def test_hooks_stay_when_weights_are_taken_anew() -> None:
+    model, x = network().eval(), torch.randn(2, 3, 8, 8)
+    f = unity.compile(model, example_inputs=(x,))
+    handle = f.register_forward_hook(lambda f, a, y: y + 1)
+    step(model, x)
+    same(f.refresh()(x), model(x) + 1)
+    handle.remove()
+    for _ in range(2):
+        same(f(x), model(x))
+
+
+class Factored(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.ldl_factor(x @ x.T)[0]
+
+
+def test_what_fails_inside_a_call_ran_once() -> None:
+    calls = []
+
+    def fails(*args):
+        calls.append(args)
+        raise AttributeError("of the function's own")
+
+    with pytest.warns(unity.frontend.FallbackWarning):
+        f = unity.compile(Factored(), example_inputs=(torch.eye(3),))
+    name = "torch.ops.aten.linalg_ldl_factor.default"
+    own = unity.get_global_func(name)
+    unity.register_func(name, fails, override=True)
+    try:
+        with pytest.raises(AttributeError, match="of the function's own"):
+            f(torch.eye(3))
+    finally:
+        unity.register_func(name, own, override=True)
+    assert len(calls) == 1
+    same(torch.as_tensor(f(torch.eye(3).numpy())), Factored()(torch.eye(3)))  # arrays are tensors too
+
+
 def test_backward_says_what_to_do(compiled) -> None:
     _, x, f = compiled
     wanting = x.clone().requires_grad_()

@@ -161,6 +161,7 @@ class CompiledModel(TorchModel):
         self.state = {name: tables.get(name, value) for name, value in self.state.items()}
         self._bind_state()
         self._link(self.vm.exec_mode)
+        self._direct_calls(self._direct[0])
         self.copied = copied_weights(self.present(), self.executable.program.constants)
         return self
 

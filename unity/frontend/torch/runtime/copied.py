@@ -5,31 +5,31 @@ Invariant: a weight is not kept alive here.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from ....support.errors import FrontendError
+from ....support.optional import require
 
 
 class CopiedWeight:
-    """A weight of which the program has a copy, as it was."""
+    """A weight of which the program has a copy, as it was: ``counter._version`` is ``version`` until somebody writes to it."""
 
-    __slots__ = ("name", "reference", "version")
+    __slots__ = ("counter", "name", "version")
 
     def __init__(self, name: str, value: Any) -> None:
         self.name = name
-        self.reference = weakref.ref(value)
+        self.counter: Any = value.detach()
+        """A tensor without elements that has torch's count of writes in common with the weight, not its memory."""
+        self.counter.data = require("torch").empty(0, dtype=value.dtype)
         self.version: int = value._version
 
-    def check(self) -> None:
-        """Raise FrontendError E660 where the weight was written to since; torch counts that."""
-        value = self.reference()
-        if value is not None and value._version != self.version:
-            raise FrontendError(
-                "E660",
-                f"the weight {self.name} was changed after the model was compiled",
-                help="f.refresh() takes what the model has now; or compile the model again",
-            )
+    def changed(self) -> FrontendError:
+        """E660, for a weight that was written to."""
+        return FrontendError(
+            "E660",
+            f"the weight {self.name} was changed after the model was compiled",
+            help="f.refresh() takes what the model has now; or compile the model again",
+        )
 
 
 __all__ = ["CopiedWeight"]

@@ -47,9 +47,9 @@ class TorchModel(CompiledModule):
         self._fixed, self._outputs, self._floats = interface.fixed, interface.outputs, interface.floats
         self._twice = [first for computed, first in interface.outputs if computed]
         self._bind_state()
-        self._flat = self._plain = self._plain_count()
+        self._plain = self._plain_count()
         self._single = bool(self._out_spec.is_leaf())
-        self._share = self._torch.from_numpy if interface.shared else None
+        self._direct_calls(self._plain)
         self.copied: Sequence[CopiedWeight] = ()
         self.file = ""
         """The file it was loaded from."""
@@ -76,6 +76,11 @@ class TorchModel(CompiledModule):
             return len(arguments.children())
         return -1
 
+    def _direct_calls(self, count: int) -> None:
+        """What calls with ``count`` tensors need, which go straight to the program; -1: none do, for there may be hooks."""
+        share = self._torch.from_numpy if self.interface.shared else None
+        self._direct = (count, self._main, self._single, share)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A model with a state of its own; the program, which calls do not change, is shared."""
         made: Any = copy.copy(self)
@@ -96,28 +101,33 @@ class TorchModel(CompiledModule):
         tensors that do not fit.
         """
         own = self.__dict__  # what torch looks for in a module's tables takes longer
+        count, main, single, share = own["_direct"]
         for weight in own["copied"]:
-            weight.check()
-        if len(args) == own["_flat"] and not kwargs:
+            if weight.counter._version != weight.version:
+                raise weight.changed()
+        if len(args) == count and not kwargs:
+            wanted = own["training"]
             try:
-                results = own["_main"](*args)
-                wanted = own["training"]
                 for value in args:
                     if value.requires_grad:
                         wanted = True
-            except (VMError, AttributeError):
-                pass  # strides, numpy arrays, or a mistake: the general way makes compact tensors and explains
+            except AttributeError:
+                return self.forward(*args)  # numpy arrays
+            try:
+                results = main(*args)
+            except VMError:
+                pass  # strides, or a mistake: the general way makes compact tensors and explains
             else:
                 if wanted and torch.is_grad_enabled():
                     made = self._traced(args, [value.torch() for value in results])
-                    return made[0] if self._single else self._out_spec.type(made)
-                if own["_single"]:
-                    return own["_share"](results[0].numpy()) if own["_share"] else results[0].torch()
+                    return made[0] if single else self._out_spec.type(made)
+                if single:
+                    return share(results[0].numpy()) if share else results[0].torch()
                 return self._out_spec.type([value.torch() for value in results])
         if self._forward_hooks or self._forward_pre_hooks:
             return super().__call__(*args, **kwargs)
-        if self._flat != self._plain:  # hooks were removed
-            self._flat = self._plain
+        if count != self._plain:  # hooks were removed
+            self._direct_calls(self._plain)
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -127,12 +137,12 @@ class TorchModel(CompiledModule):
 
     def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
         """As of any module."""
-        self._flat = -1  # the general way looks for hooks
+        self._direct_calls(-1)
         return super().register_forward_hook(*args, **kwargs)
 
     def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
         """As of any module."""
-        self._flat = -1
+        self._direct_calls(-1)
         return super().register_forward_pre_hook(*args, **kwargs)
 
     def refresh(self) -> TorchModel:
