@@ -268,6 +268,21 @@ PAGES = {p.stem: p.read_text() for p in (PACKAGE / "support" / "error_docs").glo
 USED = {code for text in SOURCES.values() for code in CODE.findall(text)}
 
 
+NOT_OURS = {"__init__.pyi", "run.py", "NNN_pass.py", "NNN_input.py"}
+"""Names of files that stand for a kind of file, or that dumps write."""
+
+
+def test_files_that_docstrings_name_exist() -> None:
+    """A name alone is a file of the same folder, a path one from the root or from ``unity/``."""
+    missing = []
+    for path, text in SOURCES.items():
+        for named in sorted(set(re.findall(r"`([\w./-]+\.(?:pyi?|md|lark))`", text)) - NOT_OURS):
+            folders = (PACKAGE, ROOT) if "/" in named else (path.parent,)
+            if not any([(folder / named).exists() for folder in folders]):
+                missing.append(f"{name(path)} names {named}")
+    assert not missing, "\n".join(missing)
+
+
 def test_every_error_code_has_a_page() -> None:
     assert not USED - set(PAGES), sorted(USED - set(PAGES))
 

@@ -50,5 +50,16 @@ def test_example(example, tmp_path):
 
 def test_links_between_pages_exist():
     for page in PAGES:
-        for target in re.findall(r"`((?:docs|examples|tests|unity|tools)/[\w./-]+)`", page.read_text()):
+        text = page.read_text()
+        for target in re.findall(r"`((?:docs|examples|tests|unity|tools|benchmarks)/[\w./-]+)`", text):
             assert (ROOT / target).exists(), f"{page.name} names {target}"
+        for target, heading in re.findall(r"\]\(([\w./-]*\.md)?(?:#([\w-]+))?\)", text):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}"
+            assert not heading or heading in headings(linked), f"{page.name} links to {target}#{heading}"
+
+
+def headings(page):
+    """The anchors that GitHub makes of a page's headings."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in found}

@@ -110,6 +110,9 @@ def test_opt_lists_and_refuses(file: Path, capsys: pytest.CaptureFixture[str]) -
     file.write_text(GOOD)
     assert main(["opt", str(file)]) == FINE  # the empty pipeline changes nothing
     assert GOOD in capsys.readouterr().out
+    file.write_text('@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    return R.exp(x)\n')
+    assert main(["opt", str(file), "-p", "legalize_ops"]) == FINE  # a function alone is the module of it
+    assert "def exp(" in capsys.readouterr().out
     assert main(["opt", str(file), "-p", "no_such_pass"]) == FAILED
     assert "E502" in capsys.readouterr().err
 

@@ -135,6 +135,16 @@ def test_scalars_zero_sizes_and_fortran_order():
     function(s, np.zeros((4, 3), np.int64, order="F")[:0])
     assert [call[2] for call in raw.calls] == [0, 0, 1, 0]
     assert refused(function, s, np.zeros((4, 3), np.int64, order="F")).code == "E609"
+    assert "ascontiguousarray" in refused(function, s, np.zeros((4, 3), np.int64, order="F")).help
+
+
+def test_a_copy_is_no_help_where_the_function_writes():
+    raw = Recorder(P)
+    function = kernel_function(
+        EntrySpec("f", (TensorArg("out", "float32", (4, 3), written=True),)), raw.address, keep=[raw]
+    )
+    help = refused(function, np.zeros((4, 3), np.float32, order="F")).help
+    assert "in place" in help and "ascontiguousarray" not in help
 
 
 @pytest.mark.parametrize("name", dtype_names())

@@ -1,7 +1,7 @@
 """``python -m unity <command>``: print, check, opt, upgrade, explain, version.
 
-Exit codes: 0 fine; 1 the input has errors (or ``upgrade --check`` found old spellings); 2 wrong command line or unreadable
-file. Invariant: errors in the input are shown as errors, never as a Python traceback.
+Exit codes: 0 fine; 1 the input has errors, a pass is unknown or failed, or ``upgrade --check`` found old spellings; 2 wrong
+command line or unreadable file. Invariant: errors in the input are shown as errors, never as a Python traceback.
 """
 
 from __future__ import annotations
@@ -133,11 +133,8 @@ def run_opt(options: argparse.Namespace) -> int:
     if options.file is None:
         raise OptionError("E004", "opt needs a file", help="or --list to see the passes")
     pipeline = Pipeline.parse(options.passes)
-    mod = read_script(options.file)
-    if not isinstance(mod, IRModule):
-        raise OptionError(
-            "E004", "opt needs a module, the file holds a single function", help="wrap it in @I.ir_module"
-        )
+    found = read_script(options.file)
+    mod = found if isinstance(found, IRModule) else IRModule.from_expr(found)
     write(script(pipeline(mod), options.dialect), options.color)
     return FINE
 

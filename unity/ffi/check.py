@@ -22,6 +22,9 @@ from .runtime_table import activate_torch
 from .tensor import Tensor, plain_array
 from .torch_bridge import array_from_torch, is_torch_tensor
 
+COMPACT = "pass numpy.ascontiguousarray(x) or x.contiguous()"
+COMPACT_RESULT = "it is written in place: make it compact, e.g. numpy.empty(shape, dtype), and copy the result from it"
+
 
 def declared(arg: Arg, symbols: tuple[str, ...]) -> str:
     """How an argument is declared, e.g. ``Tensor((n, 4), "float32")``."""
@@ -186,7 +189,7 @@ class _Call:
             if not array.flags.c_contiguous:
                 steps = tuple([step // array.itemsize for step in array.strides])
                 raise self.fail("E609", arg, path, f"expected a C-contiguous tensor, got shape {array.shape} with strides {steps}",
-                                help="pass numpy.ascontiguousarray(x) or x.contiguous()")  # fmt: skip
+                                help=COMPACT_RESULT if arg.written else COMPACT)  # fmt: skip
         else:
             for axis, dim in enumerate(arg.strides):
                 if array.strides[axis] % array.itemsize:

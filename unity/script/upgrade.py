@@ -1,8 +1,8 @@
 """Old spellings of script rewritten to the present ones inside a Python file; everything else stays byte for byte.
 
 Here: the rewrites, as edits of the text at the places the concrete syntax gives. Not here: finding script in a file
-(``embedded.py``), edits and the text around a node (``rewriter.py``), the names (``spelling.py``). Invariant: what is read
-from the result equals what was read before, and upgrading twice changes nothing more. Nothing is executed.
+(``embedded.py``), edits and the text around a node (``rewriter.py``), the names (``script/spelling/spelling.py``). Invariant:
+what is read from the result equals what was read before, and upgrading twice changes nothing more. Nothing is executed.
 
 Read but left as written, because the change would move whole lines: frames (``with T.LetStmt``, ``with T.allocate``).
 """

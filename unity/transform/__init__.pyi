@@ -93,6 +93,7 @@ from .relax.params.lazy_transform_params import lazy_transform_params as lazy_tr
 from .relax.params.lift_transform_params import lift_transform_params as lift_transform_params
 from .relax.params.update_param_type import update_param_type as update_param_type
 from .relax.pipeline import DEFAULT_PIPELINE as DEFAULT_PIPELINE
+from .relax.precision.quantize_weights import quantize_weights as quantize_weights
 from .relax.precision.shift_signed_data import shift_signed_data as shift_signed_data
 from .relax.precision.to_mixed_precision import to_mixed_precision as to_mixed_precision
 from .validation.translation_validation import (

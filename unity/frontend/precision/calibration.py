@@ -109,6 +109,10 @@ def calibrate(mod: IRModule, calibration: Calibration, run: Run) -> Quantization
         seen_on(looked, seen)
         exact.append((inputs, result))
     ranges = ranges_of(seen, calibration.ranges)
+    for name in calibration.keep:
+        if not any([_is_kept(var, site, (name,)) for var, site, _ in found]):
+            raise PassError("E987", f"no layer that can be quantised is called {name!r}",
+                            help=f"keep= takes: {', '.join([_source(site) or var.name for var, site, _ in found])}")  # fmt: skip
     kept = [_is_kept(var, site, calibration.keep) for var, site, _ in found]
     errors: list[float] = []
     total = None

@@ -3,7 +3,7 @@
 An entry is the imported module with its places, the interface, the report, where each constant comes from (a weight of the model by
 name, or its elements), and the files the process had loaded. Invariant: an entry counts only where each of those files has the size
 and the time it had, and none of them changed after the process began that looks. What has no key is exported, with a warning that
-says why. Not here: the key (``model_key.py``), the folder (`ffi/object_cache.py`).
+says why. Not here: the key (``frontend/torch/capture/model_key.py``), the folder (``ffi/object_cache.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gradients of the recurrent layers: backpropagation through time.
 
 Gates and their derivatives are computed for all steps at once from the outputs of the layer; the loops over time are the rows of
-recurrent_backward.py, so any number of steps does, known or not.
+``op/nn/recurrent_backward.py``, so any number of steps does, known or not.
 
 Sources: P. J. Werbos, Backpropagation through time: what it does and how to do it, 1990; F. A. Gers, J. Schmidhuber and
 F. Cummins, Learning to forget: continual prediction with LSTM, 2000; K. Cho et al., Learning phrase representations using RNN

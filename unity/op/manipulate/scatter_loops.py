@@ -1,4 +1,4 @@
-"""Scatters: results that are written in order, as loops over buffers. Running sums and their like: scan.py.
+"""Scatters: results that are written in order, as loops over buffers. Running sums and their like: ``op/reduction/scan.py``.
 
 Writes with indices follow index.py: below 0 counts from the end, outside is clamped; of several writes to one place the last wins.
 """

@@ -1,6 +1,7 @@
 """Losses: negative log likelihood and cross entropy. Sums of 16-bit floats are taken in float32.
 
-A target below 0 counts from the end and one outside is clamped, as everywhere (index.py); the ignored one counts nothing.
+A target below 0 counts from the end and one outside is clamped, as everywhere (``op/manipulate/index.py``); the ignored one
+counts nothing.
 """
 
 from __future__ import annotations

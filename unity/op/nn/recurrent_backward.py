@@ -1,8 +1,8 @@
 """Backward steps of the recurrent layers: the loops over time that the gradients of recurrent.py are made of.
 
-Only what depends on the step after it is here; gates, their derivatives and the gradient of the weight are computed for all steps
-at once by the rules (gradients_recurrent.py). ``reverse`` means the direction of the forward layer; the gradients flow against it.
-Any number of steps, known or not. 16-bit floats are computed in float32.
+Only what depends on the step after it is here; gates, their derivatives and the gradient of the weight are computed for all
+steps at once by the rules (``op/gradients/recurrent.py``). ``reverse`` means the direction of the forward layer; the gradients
+flow against it. Any number of steps, known or not. 16-bit floats are computed in float32.
 
 Source: P. J. Werbos, Backpropagation through time: what it does and how to do it, 1990.
 """

@@ -1,6 +1,6 @@
 """Layout between lexer and parser: indentation tokens, line joining inside brackets, and the bounds on nesting.
 
-Not here: grammar; the nesting of operators, conditions and calls (``reader/value.py``). Invariant: every failure is a
+Not here: grammar; the nesting of operators, conditions and calls (``script/reader/value.py``). Invariant: every failure is a
 ``TextError`` with offsets, and no text opens more than ``MAX_BRACKETS`` brackets or ``MAX_INDENTS`` blocks.
 """
 

@@ -1,4 +1,4 @@
 """Script text to IR: `module.py` for modules, `relax*.py` for graph functions, `tir_*.py` for tensor programs.
 
-Not here: the grammar and its tree (`tree.py`, `syntax.py`), the table of spellings (`spelling.py`).
+Not here: the grammar and its tree (``script/parser``), the table of spellings (``script/spelling/spelling.py``).
 """

@@ -1,8 +1,8 @@
 """The one spelling table of script: how each construct is written, for the reader and for the printer.
 
-Here: rows of data only (operators with levels, node names, type names, keyword names, old names and their canonical
-form). Not here: grammar (``grammar.lark``) or any building of IR. Invariant: a spelling stands in exactly one row; what
-the printer writes is ``canonical``, what the reader also accepts is an alias of it.
+Here: rows of data only (operators with levels, node names, type names, keyword names, old names and their canonical form). Not
+here: grammar (``script/parser/grammar.lark``) or any building of IR. Invariant: a spelling stands in exactly one row; what the
+printer writes is ``canonical``, what the reader also accepts is an alias of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Long sums in chunks: partial sums over neighbours along the reduction, and their sum.
 
-Not here: how long a chunk is (``tir/chunk_sizes.py``), the order of the other loops (``matmul.py``). Invariant: partial sums live
-in one tile of registers, which is added to the tile of totals after each chunk.
+Not here: how long a chunk is (``transform/tir/analysis/chunk_sizes.py``), the order of the other loops (``matmul.py``).
+Invariant: partial sums live in one tile of registers, which is added to the tile of totals after each chunk.
 """
 
 from __future__ import annotations

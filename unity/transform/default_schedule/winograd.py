@@ -2,7 +2,7 @@
 
 F(m x m, 3 x 3) gives m x m results of each overlapping tile of (m + 2) x (m + 2) elements: both are transformed by small constant
 matrices, between them stands one matrix product over channels for each of the (m + 2)^2 places of a tile. Not here: the graph
-around the programs, the weights (``relax/winograd.py``).
+around the programs, the weights (``transform/relax/layout/winograd.py``).
 
 Source: Lavin, Gray, "Fast algorithms for convolutional neural networks", CVPR 2016 (points 0, 1, -1 and, for m = 4, 2, -2).
 """

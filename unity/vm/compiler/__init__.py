@@ -1,1 +1,1 @@
-"""Graph functions to bytecode; `module.py` is where a module comes in. Not here: tensor programs (`kernel_cache.py`)."""
+"""Graph functions to bytecode; `module.py` is where a module comes in. Not here: tensor programs (``vm/kernel_cache.py``)."""

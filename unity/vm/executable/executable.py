@@ -76,19 +76,19 @@ class Executable:
     describe: Callable[[], tuple[str, list[Tensor]]] | None = None
     """Gives the module as text, and the constants it calls ``const_0``, ..., when they are first needed."""
     model: bytes = b""
-    """What a torch model around this program needs (`vm/torch_model.py`); empty for a program that stands alone."""
+    """What a torch model around this program needs (``frontend/torch/runtime/model.py``); empty for a program that stands alone."""
     state: list[Tensor] = field(default_factory=list)
     """Tensors of that model which the program writes to."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
     """Gives the work of the kernels when it is first needed."""
     provenance: Any = None
-    """How the constants were made of the module's (`transform/traced.py`); None where nobody knows, as of a loaded file."""
+    """How the constants were made of the module's (``transform/infra/constant_provenance.py``), None where nobody knows."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
-    """With a reduced precision: how far results are from float32 (`frontend.accuracy`), where the build had inputs."""
+    """With a reduced precision: how far results are from float32 (``frontend/precision/accuracy.py``), if the build had inputs."""
     quantization: Any = None
-    """With calibration: which layers are in 8 bits, with which ranges (`frontend.calibration`)."""
+    """With calibration: which layers are in 8 bits, with which ranges (``frontend/precision/calibration.py``)."""
     choices: Any = None
     """Which kernel computes each product and convolution, and why (`frontend.choose`); None for a loaded file."""
 

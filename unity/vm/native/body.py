@@ -3,7 +3,7 @@
 Native: entry values, checks of tensors and dimensions, formulas, storage, tensors, views, moves, kernels, calls inside the
 program, registered functions, tuples, shapes, conditions, returns. Through a Python helper, instruction by instruction:
 checks of shapes, scalars, tuples and functions; closures; ``print``, ``assert_op``, ``shape_of`` and the other builtins of
-``builtins.py``; float arithmetic; views of tensors whose shape is unknown.
+``vm/builtins/builtins.py``; float arithmetic; views of tensors whose shape is unknown.
 """
 
 from __future__ import annotations

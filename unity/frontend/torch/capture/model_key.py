@@ -3,7 +3,7 @@
 Of the model: classes and the code of their methods, attributes (configurations, functions with what they close over, tensors by
 content), hooks, parameters and buffers by type, shape, order and sharing. Of the call: examples by type and shape, sizes that vary.
 Of torch: the state that decides how it traces. Invariant: a value is part of the key or an ``Unkeyable`` - nothing is left out but
-what the page docs/torch.md names. Not here: the files the code came from (``remember_export.py``).
+what the page docs/torch.md names. Not here: the files the code came from (``frontend/torch/remember_export.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Models that are refused before they are traced: kinds of modules and of tensors, training mode. Errors name the path.
 
-Not here: example inputs (``inputs.py``), what only the traced graph shows (``graph.py``).
+Not here: example inputs (``inputs.py``), what only the traced graph shows (``frontend/torch/translate/graph.py``).
 """
 
 from __future__ import annotations

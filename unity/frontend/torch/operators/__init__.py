@@ -1,1 +1,1 @@
-"""Translations of torch operators, one file per family; each fills the table of `context.py` when it is imported."""
+"""Translations of torch operators, one file per family; each fills the table of ``frontend/torch/context`` when imported."""

@@ -1,6 +1,7 @@
 """Operators of torch that write to a tensor: which are the operator that gives a new one, whose result is read from then on.
 
-Not here: writes through views (``written_views.py``) and to inputs and weights, which torch itself rewrites (``trace.functional``).
+Not here: writes through views (``frontend/torch/capture/written_views.py``) and to inputs and weights, which torch itself
+rewrites (``trace.functional``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Arithmetic of whole batches: numpy functions that give, lane by lane, what the scalar interpreter gives.
 
-Invariant: operands have numpy's dtype of their type; results are rounded or wrapped once, as in ``interpret/numbers.py``.
+Invariant: operands have numpy's dtype of their type; results are rounded or wrapped once, as in ``ir/interpret/scalar/numbers.py``.
 """
 
 from __future__ import annotations

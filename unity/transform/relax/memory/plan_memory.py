@@ -3,8 +3,8 @@ are never alive together, and ``R.memory.alloc_tensor`` placed in it.
 
 Static sizes take the smallest free storage that is large enough, else the largest free one is made larger. A size whose symbols
 have upper bounds (``symbol_bounds.py``) is static too: its storage is as large as the bounds allow, whatever a call needs.
-Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see liveness.py) stays as it is.
-Each branch of a conditional is planned by itself.
+Other symbolic sizes share only where the sizes are provably equal. Memory that escapes (see
+``transform/relax/analysis/liveness.py``) stays as it is. Each branch of a conditional is planned by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Domains of a block's iterators from the cells that must be (or may be) computed, and the nest that runs them.
 
-Not here: which cells those are (``compute_location.py``). Invariant: every instance whose cell lies in the box is run;
-an iterator that no index of the box determines keeps its whole domain.
+Not here: which cells those are (``transform/schedule/primitives/compute_location.py``). Invariant: every instance whose cell
+lies in the box is run; an iterator that no index of the box determines keeps its whole domain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Whether the iterations of a loop may run in any order, also at once; buffers that are private to an iteration.
 
-A buffer all of whose uses are inside a parallel loop, and which every iteration writes before it reads, is allocated anew in each
-iteration: then blocks that only write such buffers are no obstacle. Not here: setting the kind (``loop_kinds.py``).
+A buffer all of whose uses are inside a parallel loop, and which every iteration writes before it reads, is allocated anew in
+each iteration: then blocks that only write such buffers are no obstacle. Not here: setting the kind
+(``transform/schedule/primitives/loop_kinds.py``).
 """
 
 from __future__ import annotations

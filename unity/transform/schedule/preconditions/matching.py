@@ -1,8 +1,9 @@
 """Does a block compute what the description of an intrinsic says: both are walked side by side.
 
-Not here: what is put in its place (``tensorize.py``). Invariant: a match binds every buffer of the description to a box of a buffer
-of the program, at one base, so that every access of the block is the description's access moved by that base. Loops and iterators
-of one iteration do not count; both sides of ``+``, ``*``, ``min`` and ``max`` may be exchanged.
+Not here: what is put in its place (``transform/schedule/primitives/tensorize.py``). Invariant: a match binds every buffer of
+the description to a box of a buffer of the program, at one base, so that every access of the block is the description's access
+moved by that base. Loops and iterators of one iteration do not count; both sides of ``+``, ``*``, ``min`` and ``max`` may be
+exchanged.
 """
 
 from __future__ import annotations

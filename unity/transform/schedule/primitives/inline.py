@@ -1,6 +1,7 @@
 """compute_inline and reverse_compute_inline: a block disappears into its consumers or into its producer.
 
-Not here: the rewriting itself (``transform/tir/blocks/inline_blocks.py`` and ``reverse_inline.py``, shared with fusion).
+Not here: the rewriting itself (``transform/tir/blocks/inline_blocks.py`` and ``transform/tir/blocks/reverse_inline.py``, shared
+with fusion).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """transform_layout, set_axis_separator: another order of a buffer's cells.
 
-Not here: copies in another layout (``reindex.py``), what it means for callers (``parameter_layout.py``), the order of iterations
-(``block_layout.py``). Invariant: every cell has a place of its own in the new layout; cells that nothing maps to hold ``pad_value``
-where one is given.
+Not here: copies in another layout (``reindex.py``), what it means for callers
+(``transform/schedule/rewrites/parameter_layout.py``), the order of iterations (``block_layout.py``). Invariant: every cell has
+a place of its own in the new layout; cells that nothing maps to hold ``pad_value`` where one is given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """tensorize: a block that computes what an intrinsic's description says becomes the intrinsic's implementation.
 
-Not here: the comparison (``matching.py``), the intrinsics (``transform/schedule/core/tensor_intrin.py``,
-``target/tensor_intrin``). Invariant: the implementation sees views of boxes of the program's buffers
-whose shape, strides and offset are what it declares.
+Not here: the comparison (``transform/schedule/preconditions/matching.py``), the intrinsics
+(``transform/schedule/core/tensor_intrin.py``, ``target/tensor_intrin``). Invariant: the implementation sees views of boxes of
+the program's buffers whose shape, strides and offset are what it declares.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Layouts of parameters: what a new layout means for the signature, for those who call the function, and for cells that nothing
 maps to.
 
-Not here: the accesses in the body (``layout.py``). Invariant: every size of the function is still known from its arguments, and no
-function of the module passes an argument in the old layout.
+Not here: the accesses in the body (``transform/schedule/primitives/layout.py``). Invariant: every size of the function is still
+known from its arguments, and no function of the module passes an argument in the old layout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces: the steps of a schedule as data. Printed as Python that replays, written as JSON, replayed on another module.
 
-Not here: running a step (``schedule.py``). Invariant: an instruction holds random variables, never srefs or IR nodes,
-so a trace outlives the module it was recorded on.
+Not here: running a step (``transform/schedule/schedule.py``). Invariant: an instruction holds random variables, never srefs or
+IR nodes, so a trace outlives the module it was recorded on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """simplify_blocks: indices and conditions inside blocks in simplest form, with the domains of the block's iterators known.
 
-For programs that still have blocks (`simplify.py` is for lowered ones): after inlining, ``x[(i * 4 + j) // 4, (i * 4 + j) % 4]``
-with ``j`` below 4 becomes ``x[i, j]``. Loops and domains stay as they are.
+For programs that still have blocks (``transform/tir/expressions/simplify.py`` is for lowered ones): after inlining, ``x[(i * 4
++ j) // 4, (i * 4 + j) % 4]`` with ``j`` below 4 becomes ``x[i, j]``. Loops and domains stay as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Reduction loops cut into chunks. Not here: how long a chunk is (`chunk_sizes.py`), what becomes of its sum."""
+"""Reduction loops cut into chunks. Not here: how long a chunk is (``transform/tir/analysis/chunk_sizes.py``), what becomes of
+its sum.
+"""
 
 from __future__ import annotations
 

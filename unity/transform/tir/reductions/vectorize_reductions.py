@@ -229,7 +229,7 @@ class _Tile:
         return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
 
     def accumulate(self) -> Stmt:
-        """The reduction loops; a long sum of floats in chunks of them (`chunk_sizes.py`), each added to the totals."""
+        """The reduction loops; a long sum of floats in chunks of them, each added to the totals."""
         plan = self.plan
         loops = [loop for loop in plan.loops("R") if loop is not plan.along]
         number = floordiv(plan.along.extent, int_imm(self.width, self.ty))
