@@ -69,8 +69,8 @@ class Loop:
 
 @dataclass(slots=True)
 class Scope:
-    """What holds at a place: loops and guards around it, values and ranges of variables, and whether the place is
-    reached for a reason that is not understood (behind a jump, in a while loop, under a mask)."""
+    """The facts at a place: loops and guards around it, values and ranges of variables, and whether the place is reached for a
+    reason that is not understood (behind a jump, in a while loop, under a mask)."""
 
     loops: list[Loop] = field(default_factory=list)
     guards: list[Expr] = field(default_factory=list)
@@ -220,7 +220,7 @@ class _Question:
     # ---- proofs
 
     def analyzer(self, guards: Iterable[Expr], loops: bool) -> Analyzer:
-        """What is known of the symbols, and of the loop variables if asked for."""
+        """An analyzer that knows the facts about the symbols, and about the loop variables if asked for."""
         ana = Analyzer(self.judge.sizes)
         for fact in self.judge.facts:
             ana.assume(fact)

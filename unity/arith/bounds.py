@@ -1,4 +1,4 @@
-"""What is known, and the intervals and modular sets of polynomials that follow from it."""
+"""The known facts, and the intervals and modular sets of polynomials that follow from them."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def errors_of(file: str) -> list[UnityError]:
-    """What is wrong with a script file: errors of reading, else errors of verification."""
+    """The errors of a script file: those of reading, else those of verification."""
     text = read_text(file)
     try:
         found = parse(text, name=shown_name(file))

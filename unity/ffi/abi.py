@@ -1,4 +1,4 @@
-"""What the run time must know about compiled code: signatures of kernels and dimension formulas, as plain data.
+"""Facts about compiled code that the run time needs: signatures of kernels and dimension formulas, as plain data.
 
 Used by the compiler (which fills it) and by the VM's execution side (which knows no IR). Raw entry of a kernel:
 

@@ -46,7 +46,7 @@ def _dims_text(dims: tuple[Dim | None, ...], symbols: tuple[str, ...]) -> str:
 
 
 class Finished:
-    """What a checker returns instead of arguments where the call is done already: native code hands ``value`` on."""
+    """A checker returns this instead of arguments where the call is done already: native code hands ``value`` on."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,4 @@
-"""What a checked entry demands of its arguments, as plain data.
+"""The demands of a checked entry on its arguments, as plain data.
 
 Dimensions are formulas (``abi.Dim``: an int, ``("sym", k)``, or a nested operator tuple) or None (anything). A symbol
 is defined where it first stands alone, in argument order (shape, then strides, of a tensor; a scalar; an entry of a

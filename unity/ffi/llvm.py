@@ -155,7 +155,7 @@ def _run_passes(
 def _passes(
     machine: binding.TargetMachine, options: CompileOptions
 ) -> tuple[binding.ModulePassManager, binding.PassBuilder] | None:
-    """What runs the options' pipeline; None where it is empty."""
+    """The pass manager and the pass builder of the options' pipeline; None where it is empty."""
     if options.pipeline not in PIPELINES:
         raise FFIError("E708", f"unknown pipeline {options.pipeline!r}", help=f"known: {', '.join(PIPELINES)}")
     if options.pipeline == "none":

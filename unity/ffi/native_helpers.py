@@ -155,7 +155,7 @@ def release_recycled() -> None:
 
 @cache
 def allocator_symbols() -> dict[str, int]:
-    """What ``aligned_alloc`` and ``free`` mean in drivers and kernels of this process."""
+    """The addresses of ``aligned_alloc`` and ``free`` for the drivers and kernels of this process."""
     engine = helper_engine()
     return {"aligned_alloc": engine.address("unity_memory_alloc"), "free": engine.address("unity_memory_free")}
 

@@ -133,7 +133,7 @@ class ObjectCache:
         return total, count
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
-        """What lies in the folders of the keys."""
+        """The files in the folders of the keys."""
         with os.scandir(self.folder) as folders:
             names = [folder.path for folder in folders if len(folder.name) == 2 and folder.is_dir()]
         for name in names:

@@ -47,7 +47,7 @@ print(json.dumps([name for k, name in enumerate(names) if f"@has{k}(" not in lef
 
 
 def _trial(program: str, *given: str) -> tuple[str, str]:
-    """What a program prints, and why LLVM stopped or doubts ("" where it does not)."""
+    """The output of a program, and why LLVM stopped or doubts ("" where it does not)."""
     command = [sys.executable, "-c", _START + program, json.dumps(given)]
     done = subprocess.run(command, capture_output=True, timeout=60)
     said = done.stdout.decode(errors="replace")

@@ -52,7 +52,7 @@ class Processor:
 
 
 class CodeFor(Protocol):
-    """What can be entered: it says which processor code is for."""
+    """A context that says which processor code is for."""
 
     @property
     def processor(self) -> Processor:
@@ -61,7 +61,7 @@ class CodeFor(Protocol):
 
 
 class _Entered(threading.local):
-    """What this thread entered by ``with``."""
+    """The contexts this thread entered by ``with``."""
 
     def __init__(self) -> None:
         self.stack: list[CodeFor] = []
@@ -138,12 +138,12 @@ def default_processor() -> Processor:
 
 
 def processor_in_use() -> Processor:
-    """What code is generated for now: the processor of the target that was entered last, else the default one."""
+    """The processor that code is generated for now: that of the target entered last, else the default one."""
     return ENTERED.stack[-1].processor if ENTERED.stack else default_processor()
 
 
 def runnable_processor() -> Processor:
-    """What code that this process itself runs is for: the default processor, or this machine's where it lacks a feature of that."""
+    """The processor of code that this process runs: the default one, or this machine's where it lacks a feature of that."""
     wanted, here = default_processor(), host_processor()
     return wanted if wanted.needed <= here.features else here
 

@@ -38,7 +38,7 @@ class PackedFunc:
 
 
 class Context:
-    """What ``R.call_builtin_with_ctx`` gives a registered function first: it stands for the VM, and says nothing about it."""
+    """The first argument of a function called by ``R.call_builtin_with_ctx``: it stands for the VM, and says nothing about it."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a binding position defines: the symbols that stand bare in types and buffers.
+"""Definitions at a binding position: the symbols that stand bare in types and buffers.
 
 Not here: which positions bind (the ``Def`` fields of nodes). Invariant: a binding field defines its symbols as a whole, before
 anything in it is used: in ``x: (n + 1,), y: (n,)`` the ``n`` of ``y`` is the ``n`` of ``x``.

@@ -121,7 +121,7 @@ class _Binder:
         self.names = names
 
     def region(self, root: Any, outer: dict[int, Expr]) -> Any:
-        """What is evaluated together below ``root``; ``outer`` holds what the regions around have bound."""
+        """The expressions that are evaluated together below ``root``; ``outer`` holds those the regions around have bound."""
         order, uses, guarded = self._survey(root)
         made: dict[int, Any] = dict(outer)
         lets: list[tuple[Var, Expr]] = []

@@ -47,7 +47,7 @@ def infer_call(call: Call) -> Type:
 
 
 def derived_result(name: str, call: Call) -> Type:
-    """What the registered function ``name`` says of a call: ``rule(call, None)``. Raises TypeRuleError E205."""
+    """The type that the registered function ``name`` derives for a call: ``rule(call, None)``. Raises TypeRuleError E205."""
     rule = get_global_func(name, allow_missing=True)
     if rule is None:
         hint = f'unity.register_func("{name}", rule), with rule(call, None) giving the type'

@@ -27,7 +27,7 @@ from .types import PrimType, prim_type
 DATA_BYTES = 1 << 20
 """Tensors that are no constants of the graph (tables inside tensor programs, attributes) are told apart up to this size."""
 Foreign = Callable[[Any], Any]
-"""What becomes of a value that no node holds: something JSON can write. Raises NotPackable."""
+"""A function that makes of a value that no node holds something JSON can write. Raises NotPackable."""
 
 
 class NotPackable(Exception):
@@ -153,7 +153,7 @@ class _Reader:
         self.nodes: list[Any] = []
 
     def value(self, item: Any) -> Any:
-        """What ``_Writer.value`` was given."""
+        """The value that ``_Writer.value`` was given."""
         kind = type(item)
         if kind is int:
             return self.nodes[item]
@@ -196,7 +196,7 @@ def from_fingerprint(data: bytes, tensors: Sequence[Tensor]) -> Any:
 
 
 def unpack_value(data: Any, foreign: Foreign) -> Any:
-    """What ``pack_value`` was given; ``foreign`` makes the values that no node holds of what stands for them."""
+    """The value that ``pack_value`` was given; ``foreign`` makes the values that no node holds of what stands for them."""
     return _Reader(foreign).value(data)
 
 

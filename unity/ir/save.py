@@ -23,7 +23,7 @@ def save_json(node: IRModule | Function | PrimFunc) -> str:
 
 
 def load_json(text: str) -> IRModule | Function | PrimFunc:
-    """What ``save_json`` saved. Raises VerifyError E716 for another text, ScriptError for a damaged script."""
+    """The node that ``save_json`` saved. Raises VerifyError E716 for another text, ScriptError for a damaged script."""
     try:
         found = json.loads(text)
     except ValueError as error:

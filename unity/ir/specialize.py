@@ -41,7 +41,7 @@ def specialize(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
 
 
 def _match(buffer: Buffer, given: Buffer, mapping: dict[Any, Any]) -> None:
-    """What the symbols of a buffer's shape are where it is ``given``."""
+    """Bind the symbols of a buffer's shape to the sizes of the ``given`` one."""
     if given.dtype != buffer.dtype or given.ndim != buffer.ndim:
         raise VerifyError(
             "E715", f"{buffer.name} has {buffer.ndim} axes of {buffer.dtype}, got {given.ndim} of {given.dtype}"

@@ -77,9 +77,9 @@ class Expr(Node):
 
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {}
-"""What Python's operators on scalar expressions make: ``build.py`` fills it."""
+"""The functions behind Python's operators on scalar expressions: ``build.py`` fills it."""
 GRAPH: dict[str, Callable[..., Expr]] = {}
-"""What Python's operators on expressions of the graph make; empty until the operators are imported, which fill it."""
+"""The functions behind Python's operators on expressions of the graph; empty until the operators are imported, which fill it."""
 
 
 def _of_graph(name: str, *args: Any) -> Expr:

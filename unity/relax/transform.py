@@ -47,7 +47,7 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 
 
 def find_pass(name: str, table: Mapping[str, str]) -> Callable[..., Pass]:
-    """What makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
+    """The function that makes the pass of TVM's name. Raises AttributeError for a name that a table of them does not have."""
     if name not in table:
         close = difflib.get_close_matches(name, table, 3) or sorted(table)
         raise AttributeError(f"there is no pass {name}; did you mean {', '.join(close)}?")

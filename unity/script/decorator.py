@@ -78,7 +78,7 @@ def read_macro(function: FunctionType, frame: FrameType, level: str, hygienic: b
 
 
 def macro_decorator(target: Any, level: str, hygienic: bool, depth: int = 2) -> Any:
-    """What a macro decorator makes of a function; inside a class body the function is left for the class."""
+    """The result of a macro decorator on a function; inside a class body the function is left for the class."""
     frame = sys._getframe(depth)
     if not isinstance(target, FunctionType):
         raise ScriptError("E122", f"a macro is a function, got {type(target).__name__}")
@@ -119,7 +119,7 @@ def in_class_body(frame: FrameType) -> bool:
 
 
 def decorate(target: Any, depth: int = 2) -> Any:
-    """What a script decorator makes of a class or a function; inside a class body the function is left for the class."""
+    """The result of a script decorator on a class or a function; inside a class body the function is left for the class."""
     frame = sys._getframe(depth)
     if isinstance(target, type):
         return read_class(target, frame)
@@ -131,7 +131,7 @@ def decorate(target: Any, depth: int = 2) -> Any:
 
 
 def decorate_later(target: Any) -> Any:
-    """What a decorator with options returns: it is applied to the definition next."""
+    """The decorator that a script decorator with options returns."""
     return decorate(target)
 
 

@@ -71,7 +71,7 @@ def logical_lines(text: str) -> list[Line]:
 
 
 def namespaces(text: str, lines: list[Line]) -> dict[str, str]:
-    """What the file's names stand for: ``{"T": "T", "tvm": "tvm", ...}``; the empty text for names imported from elsewhere."""
+    """The meaning of the file's names: ``{"T": "T", "tvm": "tvm", ...}``; the empty text for names imported from elsewhere."""
     found = {name: name for name in _ROOTS}
     for line in lines:
         words = text[line.first : line.end]

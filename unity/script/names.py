@@ -1,4 +1,4 @@
-"""What a name of script is in Python: an object that can stand in annotations and decorators, and says so when called.
+"""Names of script in Python: objects that can stand in annotations and decorators, and say so when called.
 
 ``T.Buffer((16,), "float32")`` in the signature of a decorated function is evaluated by Python before the decorator runs;
 it must do nothing. ``T.exp(x)`` outside of script is a mistake and raises ScriptError E123. Data types make constants anywhere.

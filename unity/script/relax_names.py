@@ -1,4 +1,5 @@
-"""What names of ``R`` give in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a call.
+"""Values of the names of ``R`` in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a
+call.
 
 As TVM has it, programs that build functions in Python write types and operators with the names of script. Invariant: what stands
 in the annotation of a decorated function does nothing, whatever is written there (``names.py``).
@@ -71,7 +72,7 @@ class OperatorName(ScriptName):
 
 
 def getattr_path(found: Any, path: str) -> Any:
-    """What dotted names lead to from an object."""
+    """The object that dotted names lead to from an object."""
     for part in path.split("."):
         found = getattr(found, part)
     return found

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """What ``hold_over_fork`` needs of a lock."""
+    """The methods of a lock that ``hold_over_fork`` needs."""
 
     def acquire(self) -> object:
         """Wait for it and take it."""

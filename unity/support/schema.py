@@ -201,7 +201,7 @@ class Schema:
 
 
 def _at(name: str, reader: Reader, value: Any) -> Any:
-    """What a reader makes of a value; a Misfit learns where it was."""
+    """The value that a reader makes of a value; a Misfit learns where it was."""
     try:
         return reader(value)
     except Misfit as error:

@@ -71,7 +71,7 @@ from .value import (
 
 indexdiv, indexmod = floordiv, floormod
 AXIS_SEPARATOR = ...
-"""What divides the axes of a layout among the results of an index map."""
+"""The value that divides the axes of a layout among the results of an index map."""
 
 __all__ = [
     "AXIS_SEPARATOR",

@@ -68,7 +68,7 @@ class Extern:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {}
-"""What Python's operators make of whole tensors: filled by topi, which is loaded when one is first used."""
+"""The functions behind Python's operators on whole tensors: filled by topi, which is loaded when one is first used."""
 
 
 def operate(name: str, *operands: Any) -> Any:
@@ -236,7 +236,7 @@ def compute(
 
 
 def _body(value: Any) -> Expr:
-    """What a compute's function returned, as a scalar. Raises TypeRuleError E217 for what is none."""
+    """The result of a compute's function, as a scalar. Raises TypeRuleError E217 for anything else."""
     if not isinstance(unwrap(value), (Expr, bool, int, float, np.number)):
         raise TypeRuleError("E217", f"the function of a te.compute gives scalars, this one a {type(value).__name__}",
                             help="return A[i, j], a number, or an expression of them")  # fmt: skip

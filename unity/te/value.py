@@ -15,11 +15,11 @@ from ..ir.types import Expr, prim_type
 from ..support.errors import TypeRuleError
 
 Scalar = Any
-"""What may stand where a scalar is expected: Value, IR expression, Python number."""
+"""The types that may stand where a scalar is expected: Value, IR expression, Python number."""
 
 
 class Operand:
-    """What stands for an expression, ``expr``, among Values."""
+    """An operand that stands for an expression, ``expr``, among Values."""
 
     __slots__ = ()
     expr: Expr

@@ -151,7 +151,7 @@ def _verified(program: Program) -> None:
 
 
 def _releases(source: IRModule, discard_parameters: bool | Callable[[Tensor], None]) -> Releases:
-    """What the build may give back: what it makes, and the constants of its module where it is told so."""
+    """The constants that the build may give up: those it makes, and those of its module where it is told so."""
     if discard_parameters is False:
         return Releases()
     return Releases(module_constants(source), None if discard_parameters is True else discard_parameters)

@@ -1,4 +1,4 @@
-"""What the module text of a file nobody trusts may not hold: ways out of tensor programs into other code, addresses of its own.
+"""Refusals for the module text of a file nobody trusts: ways out of tensor programs into other code, addresses of its own.
 
 Not here: what registered functions do, and accesses out of bounds, which are those of any program.
 """

@@ -72,7 +72,7 @@ def is_watched() -> bool:
 
 
 def kernel_state(pipeline: Pipeline, target: Target) -> str:
-    """What decides the machine code of tensor programs beside the programs."""
+    """The state beside the programs that decides the machine code of tensor programs."""
     options = repr(compile_options(target).resolved())
     return content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
 
@@ -123,7 +123,7 @@ class _Kernels:
         return CompiledKernels(tuple(objects), in_order, {name: symbols[name] for name in functions})
 
     def key(self, group: Group) -> str:
-        """What decides the machine code of a group."""
+        """The key of a group: everything that decides its machine code."""
         bound = {name: bind_shared.on(fn) for name, fn in group.items()}
         if len(bound) == 1:
             (func,) = bound.values()
@@ -167,7 +167,7 @@ class _Kernels:
             self.store.store(key, json.dumps(entry, separators=(",", ":")).encode())
 
     def load(self, key: str) -> CompiledKernels | None:
-        """What an earlier build left; None where any part of it is gone or damaged."""
+        """The result of an earlier build; None where any part of it is gone or damaged."""
         entry = self.store.load(key) if self.store is not None else None
         if self.store is None or entry is None:
             return None

@@ -77,7 +77,7 @@ def _is_outside(function: object) -> bool:
 
 
 def _seen(constants: list[Tensor]) -> str:
-    """What passes see of constants without looking into a ledger: their order in memory, which share it, and small ones."""
+    """A text of what passes see of constants without a ledger: their order in memory, which share it, and small ones."""
     first: dict[int, int] = {}
     rows = []
     for index, tensor in enumerate(constants):

@@ -60,7 +60,7 @@ from .candidates import CONVOLUTION, LAYOUT, TILES, Tiles
 Candidate = LibraryKernel | Tiles | None
 """A kernel of a library, another program of ours, or (None) our schedule."""
 WAYS = ("analytic", "measured", "measured+winograd")
-"""What ``choose`` may be."""
+"""The values of ``choose``."""
 
 ANCHORS = frozenset(["R.matmul", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv2d_transpose"])
 """Operators that are decided about, beside those somebody registers a kernel for."""
@@ -259,7 +259,7 @@ def _best(shares: list[float]) -> int:
 
 
 _KNOWN: dict[tuple[Any, ...], tuple[tuple[Candidate, ...], list[Choice]]] = {}
-"""What was measured in this process, by call, target, threads and candidates."""
+"""The measurements of this process, by call, target, threads and candidates."""
 
 
 def _computed(call: Call, kernel: Candidate) -> Call:

@@ -24,7 +24,7 @@ from ...transform.relax.precision.quantize_products import observed, seen_on, si
 from .accuracy import compare
 
 RESTS = ("float32", "bf16")
-"""What layers that stay out may be computed in."""
+"""The precisions in which layers that stay out may be computed."""
 Run = Callable[..., Any]
 """``run(module, inputs, *more)`` calls ``main`` of a module with the inputs of a call and what follows them."""
 
@@ -62,8 +62,8 @@ class Layer:
 
 @dataclass(slots=True, frozen=True)
 class Quantization:
-    """What was decided: the layers in order, the relative error of the results with those that are quantised, in simulation
-    (None: not measured), and what the others are computed in."""
+    """The decisions of a calibration: the layers in order, the relative error of the results with those that are quantised, in
+    simulation (None: not measured), and the precision of the others."""
 
     layers: tuple[Layer, ...]
     error: float | None

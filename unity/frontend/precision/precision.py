@@ -29,7 +29,7 @@ from .accuracy import as_inputs
 from .calibration import Calibration, Quantization, Run, calibrate as decide
 
 PREPARE = (normalize, fold_batch_norm_to_conv2d, canonicalize, fold_constant)
-"""What comes before: weights as constants, in float32."""
+"""The passes that come before: weights as constants, in float32."""
 BF16 = to_mixed_precision.with_options(dtype="bfloat16", wide_results=True)
 PRECISIONS: dict[str, Pipeline] = {
     "bf16": Pipeline((*PREPARE, BF16, fold_constant, dead_code)),
@@ -60,7 +60,8 @@ class Reduction:
 
 
 def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run | None = None) -> Quantization:
-    """What of a module would be quantised, with which ranges of its data, and what that costs: prints as a table.
+    """The layers of a module that would be quantised, with the ranges of their data and the cost in accuracy: prints as a
+    table.
 
     ``calibration``: a ``Calibration``, or inputs of ``main``, a tuple for each call. Raises PassError E987 for inputs that give no
     ranges.
@@ -97,8 +98,8 @@ def _calibration(given: Calibration | Sequence[Any]) -> Calibration:
 
 
 def reduction_of(precision: str | None, calibration: Any = None) -> Reduction | None:
-    """What a ``precision=`` stands for; None for float32. Raises FrontendError E980 for another name, E987 for calibration inputs
-    with a precision that takes none."""
+    """The reduction that a ``precision=`` stands for; None for float32. Raises FrontendError E980 for another name, E987 for
+    calibration inputs with a precision that takes none."""
     name = ALIASES.get(precision, precision) if isinstance(precision, str) else precision
     if calibration is not None and name != "int8":
         raise FrontendError("E987", f'calibration= is for precision="int8", not for {precision!r}')

@@ -48,7 +48,7 @@ def compile_reduced(
 
 
 def model_results(model: Any, inputs: Any, named: Mapping[str, Any]) -> Any:
-    """What the torch model (or exported program) gives for inputs; both stay as they are."""
+    """The results of the torch model (or exported program) for inputs; both stay as they are."""
     reference = model.module() if hasattr(model, "graph_signature") else copy.deepcopy(model)
     return _called(reference, inputs, named)
 

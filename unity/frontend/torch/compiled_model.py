@@ -166,8 +166,8 @@ class CompiledModel(TorchModel):
         return self
 
     def results(self, args: tuple[Any, ...], more: tuple[Any, ...] = ()) -> Any:
-        """What ``main`` returns for the arguments of a call (and further ones of ``main``), as it stands: state is not updated,
-        nothing is rearranged."""
+        """The results of ``main`` for the arguments of a call (and further ones of ``main``), as they stand: state is not
+        updated, nothing is rearranged."""
         return self._main(*self._leaves(args, {})[1], *more)
 
     def script(self, **options: Any) -> str:

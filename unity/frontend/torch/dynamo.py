@@ -36,12 +36,12 @@ _MODES: dict[str | None, dict[str, Any]] = {
     None: {}, "default": {}, "reduce-overhead": {}, "max-autotune": {"choose": "measured"},
     "max-autotune-no-cudagraphs": {"choose": "measured"},
 }  # fmt: skip
-"""What the modes of ``torch.compile`` mean here."""
+"""The meaning of the modes of ``torch.compile`` here."""
 
 
 @dataclass(slots=True, frozen=True)
 class BackendOptions:
-    """What ``torch.compile(..., options={...})`` may say; each as in ``unity.compile``."""
+    """The options of ``torch.compile(..., options={...})``; each as in ``unity.compile``."""
 
     strict: bool = False
     target: str | Target | None = None

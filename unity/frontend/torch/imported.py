@@ -40,7 +40,7 @@ def imported(program: Any, options: Options, names: Sequence[str] = ()) -> Impor
 
 
 def interface_of(program: Any, module: IRModule, names: list[str]) -> Interface:
-    """What callers see of an exported program."""
+    """The interface of an exported program to its callers."""
     inputs = [s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
     places = [s.arg.name for s in inputs]
     values = {n.name: n.meta.get("val") for n in program.graph.nodes}

@@ -38,7 +38,7 @@ def _conjuncts(expr: Expr) -> list[Expr]:
 
 
 def _initialisation(loop: For) -> Stmt | None:
-    """What initialises the cells of a perfect nest that begins with a reduction loop, if that may be empty."""
+    """The statement that initialises the cells of a perfect nest that begins with a reduction loop, if that may be empty."""
     loops = [loop]
     while type(loops[-1].body) is For:
         loops.append(loops[-1].body)

@@ -60,8 +60,8 @@ class Access:
 
 @dataclass(slots=True)
 class LoopAccesses:
-    """What the iterations of a loop do. ``inner``: bounds of the variables that change inside an iteration, None where not known;
-    ``opaque``: something else stands in the body that may touch memory."""
+    """The accesses of the iterations of a loop. ``inner``: bounds of the variables that change inside an iteration, None where
+    not known; ``opaque``: something else stands in the body that may touch memory."""
 
     loop: For
     accesses: list[Access] = field(default_factory=list)
@@ -222,7 +222,7 @@ def _uses(key: Key, names: Any) -> bool:
 
 
 def accesses_of(loop: For) -> LoopAccesses:
-    """What stands in the body of a loop."""
+    """The accesses in the body of a loop."""
     reader = _Reader(loop)
     reader.stmt(loop.body)
     return reader.found

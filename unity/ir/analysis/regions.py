@@ -1,4 +1,4 @@
-"""What statements touch: buffer accesses, regions a block reads and writes, the lowest statement enclosing all accesses."""
+"""Memory that statements touch: buffer accesses, regions a block reads and writes, the lowest statement enclosing all accesses."""
 
 from __future__ import annotations
 

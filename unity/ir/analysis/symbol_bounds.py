@@ -1,4 +1,4 @@
-"""What the attributes of a graph function promise about its symbols.
+"""Bounds of symbols that the attributes of a graph function promise.
 
 ``tir_var_upper_bound={"n": 1024}``, ``tir_var_lower_bound={"n": 1}`` and ``tir_non_negative_var=["n"]`` are TVM's attributes;
 ``range_constraints={"n": (1, 1024)}`` is what an importer notes, and checks by itself. Names that are no symbols of the

@@ -1,4 +1,4 @@
-"""What a call took must not be used afterwards: arguments of ``call_inplace`` and ``call_inplace_packed`` named by
+"""Memory that a call took must not be used afterwards: arguments of ``call_inplace`` and ``call_inplace_packed`` named by
 ``inplace_indices``, and every other name of their memory: views, fields of tuples, results of branches and of graph functions.
 
 Also a rule of level 1. Invariant: a name stands for the places its memory may come from; names that share no place share no memory.

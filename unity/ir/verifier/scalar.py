@@ -327,7 +327,7 @@ class ScalarVerifier:
                 self.bad(expr, f"{name} needs a vector of an even number of lanes, got {dtype}")
 
     def statement(self, expr: Expr) -> None:
-        """What stands alone as a statement: a call there need not return anything."""
+        """Check an expression that stands alone as a statement: a call there need not return anything."""
         if type(expr) is Call and type(expr.op) is GlobalVar:
             for arg in expr.args:
                 self.visit(arg)

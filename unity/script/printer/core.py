@@ -195,7 +195,7 @@ class Printer:
         emit(self, node)
 
     def text_of(self, emit: Callable[[], None]) -> str:
-        """What ``emit`` writes, as text, taken out again (underlines inside are dropped)."""
+        """The text that ``emit`` writes, taken out again (underlines inside are dropped)."""
         start, marks = len(self.out), len(self.marks)
         emit()
         del self.marks[marks:]

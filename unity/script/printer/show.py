@@ -98,7 +98,7 @@ def show(node: Any, **options: Any) -> str:
 
 
 def print_node(node: Node) -> str:
-    """What ``repr`` of a node shows: script, with ``<Type>`` for values that have no spelling."""
+    """The ``repr`` of a node: script, with ``<Type>`` for values that have no spelling."""
     p = Printer()
     p.strict = False
     p.metadata = []

@@ -19,7 +19,7 @@ SCHEDULED = "tir.is_scheduled"
 
 @dataclass(slots=True, frozen=True)
 class Machine:
-    """What rules must know of the processor: bytes of a vector register, how many there are, and tensor intrinsics it has."""
+    """Facts about the processor that rules need: bytes of a vector register, how many there are, and its tensor intrinsics."""
 
     vector_bytes: int
     registers: int

@@ -1,4 +1,5 @@
-"""What a contraction is: ``C[spatial] += A[..] * B[..]`` as a reduction block, its iterators sorted by the operands they select.
+"""The form of a contraction: ``C[spatial] += A[..] * B[..]`` as a reduction block, its iterators sorted by the operands they
+select.
 
 Matrix products (batched, transposed), convolutions and their channels-last forms are contractions. Not here: schedules.
 """

@@ -260,7 +260,7 @@ def _depth(what: Contraction) -> int:
 
 
 def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
-    """What transposes a tile follows it: rows of the tile are neighbours in its output."""
+    """Let the block that transposes a tile follow it: rows of the tile are neighbours in its output."""
     sch.set_scope(copy, 0, "local")
     sch.reverse_compute_at(then, place)
     *_, last = sch.get_loops(then)

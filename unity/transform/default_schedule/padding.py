@@ -138,7 +138,7 @@ def _panels(what: Contraction, layout: Packing | None) -> Buffer | None:
 
 
 def _clamp(what: Contraction, row: IterVar | None, rows: int, layout: Packing | None) -> dict[Var, Expr]:
-    """What stands for the row variable where tiles reach beyond the last row; empty where none does."""
+    """The expression for the row variable where tiles reach beyond the last row; empty where none does."""
     if row is None or row.dom is None:
         return {}
     if Analyzer().can_prove_equal(_extent(what, row, row, rows, layout), row.dom.extent):

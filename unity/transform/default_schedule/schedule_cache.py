@@ -1,4 +1,4 @@
-"""What the rules made of a program, remembered between processes beside the compiled objects.
+"""Schedules that the rules made of programs, remembered between processes beside the compiled objects.
 
 Here: when and under which key. Not here: the folder (`ffi/object_cache.py`), the rules. Invariant: whatever may change the result
 is part of the key - the package's own files, the program, which parameters are constants, the machine, the rules - and rules
@@ -32,7 +32,7 @@ def remembered(
     rules: tuple[Rule, ...],
     make: Callable[[], Scheduled | None],
 ) -> Scheduled | None:
-    """What ``make`` gives for a program, or gave before."""
+    """The result of ``make`` for a program, made now or before."""
     store = object_cache()
     if store is None or not are_own(rules):
         return make()

@@ -46,7 +46,7 @@ class Matcher:
         self._inside_trail: list[Expr] = []
 
     def value(self, expr: Expr) -> Expr:
-        """What a variable is bound to, as far as known."""
+        """The value that a variable is bound to, as far as known."""
         while isinstance(expr, Var) and expr in self.values:
             expr = self.values[expr]
         return expr
@@ -239,7 +239,7 @@ _HANDLERS: dict[type, Callable[[Matcher, Any, Expr], bool]] = {
 
 
 def match_expr(pattern: DFPattern, expr: Expr, var2val: Mapping[Any, Expr]) -> dict[DFPattern, Expr] | None:
-    """What each part of a pattern matched, or None."""
+    """The match of each part of a pattern, or None."""
     matcher = Matcher(var2val)
     return matcher.found if matcher.match(pattern, expr) else None
 

@@ -96,7 +96,7 @@ class DFPattern:
     def extract_matched_expr(
         self, expr: Expr, var2val: Mapping[Any, Expr] | None = None
     ) -> dict[DFPattern, Expr] | None:
-        """What each part matched, None where the whole does not."""
+        """The match of each part, None where the whole does not match."""
         return MATCHER[0](self, expr, var2val or {})
 
 

@@ -124,7 +124,7 @@ def derive(name: str, *args: Any) -> Tensor:
 
 
 def traced(made: np.ndarray, name: str, *args: Any) -> Tensor:
-    """What a recipe gave for these arguments, as a tensor with a row where one of them has one."""
+    """The result of a recipe for these arguments, as a tensor with a row where one of them has one."""
     result = Tensor(made)
     for tensor in _tensors(args):
         if tensor in _ORIGINS:
@@ -176,7 +176,7 @@ class Ledger:
         return self._traced(peek(made), len(self.sources) + len(self.steps) - 1)
 
     def _row(self, value: Any) -> int:
-        """What stands for a tensor in a step."""
+        """The row that stands for a tensor in a step."""
         if not isinstance(value, Tensor):
             raise NotPackable(f"a {type(value).__name__}")
         known = _ORIGINS.get(value)

@@ -1,4 +1,4 @@
-"""What is around passes when they run: instruments, and which passes are left out. Not here: passes, pipelines (``passes.py``).
+"""The context of passes when they run: instruments, and which passes are left out. Not here: passes, pipelines (``passes.py``).
 
 Invariant: without a context entered by ``with``, the environment's options decide.
 """

@@ -1,5 +1,5 @@
-"""What may watch passes run: dumps, prints, times, the verifier. Not here: translation validation (``transform/validation/``),
-passes, contexts.
+"""Instruments that watch passes run: dumps, prints, times, the verifier. Not here: translation validation
+(``transform/validation/``), passes, contexts.
 
 Invariant: an instrument never changes a module; one that finds something wrong raises an error that names the pass.
 """

@@ -37,7 +37,7 @@ class Pass:
 
     @property
     def info(self) -> Pass:
-        """What TVM has as a record of its own: ``info.name``, ``info.opt_level`` are the pass's."""
+        """The record that TVM has for a pass: ``info.name``, ``info.opt_level`` are the pass's."""
         return self
 
     def __call__(self, mod: IRModule) -> IRModule:
@@ -101,13 +101,13 @@ def _origin(step: Pass) -> tuple[str, str]:
 
 
 _METHODS = {"module": "transform_module", "dataflow_block": "transform_dataflowblock"}
-"""What a class that is a pass calls its one method, as in TVM; ``transform_function`` else."""
+"""The name of the one method of a class that is a pass, as in TVM; ``transform_function`` else."""
 _OWN_ARGUMENTS = {"module": 1}
 """Arguments of a pass besides what TVM's take more: the module; ``func, mod`` else."""
 
 
 class _Decorator(Protocol):
-    """What makes a pass of a function, and of a class a function that gives passes."""
+    """A decorator that makes a pass of a function, and of a class a function that gives passes."""
 
     @overload
     def __call__(self, function: type, /) -> Callable[..., Pass]: ...  # type: ignore[overload-overlap]
@@ -205,7 +205,7 @@ class Pipeline:
         return mod
 
     def nested(self) -> tuple[Pass, ...]:
-        """What stands for the pipeline inside another one."""
+        """The passes that stand for the pipeline inside another one."""
         return self.passes
 
     def __str__(self) -> str:
@@ -267,7 +267,7 @@ class Sequential(Pipeline):
             object.__setattr__(self, field_name, value)
 
     def nested(self) -> tuple[Pass, ...]:
-        """What stands for the pipeline inside another one."""
+        """The passes that stand for the pipeline inside another one."""
         before = Pipeline.parse(",".join([own_name(name) for name in self.required])).passes
         return (*before, *[replace_fields(p, opt_level=max(p.opt_level, self.opt_level)) for p in self.passes])
 

@@ -108,7 +108,7 @@ class Schedule:
         self.mod.show(**options)
 
     def get(self, rv: RandomVar) -> Any:
-        """What a random variable stands for: a Block with the regions it reads and writes, a For, or an integer. Raises
+        """The value of a random variable: a Block with the regions it reads and writes, a For, or an integer. Raises
         ScheduleError E402 for one that is gone."""
         found = self._resolve(rv)
         if not isinstance(found, Sref):

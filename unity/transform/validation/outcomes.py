@@ -36,7 +36,7 @@ _FOREIGN_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeE
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run gave: ``kind`` is "value", "error" (``text`` says which), or "skip" (``text`` says why)."""
+    """The outcome of a run: ``kind`` is "value", "error" (``text`` says which), or "skip" (``text`` says why)."""
 
     kind: str
     value: Any = None

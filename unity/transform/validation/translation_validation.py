@@ -38,7 +38,7 @@ from .shrink import shrink
 _PURE_CALLS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad", "R.call_pure_packed", "R.call_inplace_packed"}
 _EFFECTS = {"R.call_packed", "R.call_py_func", "R.call_builtin_with_ctx"}
 _PASS_FAILURES = (UnityError, AssertionError, LookupError, TypeError, ValueError, AttributeError)
-"""What a wrong pass may raise on a smaller module: that is another failure."""
+"""The errors that a wrong pass may raise on a smaller module: that is another failure."""
 _ATTEMPTS = (2, 6)
 """Inputs tried on a smaller module; more where NaN stands at a random place."""
 _LIMITS = (8, 2, 1)
@@ -47,7 +47,7 @@ _LIMITS = (8, 2, 1)
 
 @dataclass(slots=True)
 class CheckRecord:
-    """What was done about one function after one pass: ``verdict`` is "agrees", "differs" or "skipped"."""
+    """The record of one function after one pass: ``verdict`` is "agrees", "differs" or "skipped"."""
 
     step: str
     function: str
@@ -142,7 +142,7 @@ class CheckInstrument(Instrument):
                     self._pure.update(_callee_names(call))
 
     def _effect(self, mod: IRModule, name: str) -> str | None:
-        """What a run would do besides computing."""
+        """The effect of a run besides computing."""
         for member in sorted(self._calls.reach(mod, name)):
             fn = mod[member]
             if isinstance(fn, ExternFunc):
@@ -322,7 +322,7 @@ def _fit(fn: Function | PrimFunc, inputs: list[Inputs]) -> bool:
 
 
 class _Calls:
-    """What functions call, found once for each function."""
+    """The callees of functions, found once for each function."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, list[str]]] = {}

@@ -166,9 +166,9 @@ def _guarded(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ARITHMETIC = ("add", "sub", "mul", "div", "min", "max")
-"""What ``arith`` computes."""
+"""The operations of ``arith``."""
 INSPECTED = ("ndim", "dtype_code", "dtype_bits", "dtype_lanes", "shape_i", "stride_i", "byte_offset", "elem_offset")
-"""What ``inspect`` looks at."""
+"""The properties that ``inspect`` looks at."""
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "alloc_storage": alloc_storage,
     "new_tensor": new_tensor,

@@ -36,7 +36,7 @@ class CheckCompiler(FunctionTables):
             self.registers[reg.index] = self.register_type(param.ty)
 
     def check_bounds(self) -> None:
-        """What the function's attributes promise about the symbols that its parameters bound."""
+        """Check the bounds that the function's attributes promise for the symbols that its parameters bound."""
         for var, bounds in promised_bounds(self.fn).items():
             ctx = self.context(f"symbol {var.name}", var.ty, var.span)
             self.emit(

@@ -16,7 +16,7 @@ from .function import FunctionCompiler, LowerCall
 from .tables import ModuleCompiler
 
 _KILLS = ("R.memory.kill_tensor", "R.memory.kill_storage", "R.vm.kill_object")
-"""What may stand between the last call and the return: the step's memory dies with its frame."""
+"""The calls that may stand between the last call and the return: the step's memory dies with its frame."""
 
 
 def calls_itself_last(name: str, fn: Function) -> bool:

@@ -1,4 +1,4 @@
-"""What the compiler to bytecode fills while it walks: a module's tables, a function's registers, slots and code.
+"""State that the compiler to bytecode fills while it walks: a module's tables, a function's registers, slots and code.
 
 Nothing here looks at an expression's kind: checks are in ``checks.py``, expressions in ``function.py``.
 Invariant: rows, constants and places are stored once; a symbol has one slot.
@@ -129,7 +129,7 @@ class FunctionTables:
         return to_dim(expr, self.slot_index)
 
     def register_type(self, ty: Type) -> bc.RegType:
-        """What a register of a type may promise."""
+        """The promise of a register that holds a value of a type."""
         if isinstance(ty, TensorType) and ty.dtype is not None:
             shape = dims(ty)
             if shape is not None and self.known(shape):

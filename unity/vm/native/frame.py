@@ -99,7 +99,7 @@ class Frame(BodyWriter):
         return [*lines, "  %code = alloca i64", "  %first = alloca i64", "  %second = alloca i64"]
 
     def space(self, segment: Segment) -> list[str]:
-        """What a segment needs beside the places."""
+        """The allocations that a segment needs beside the places."""
         return [f"  %args = alloca [{segment.scratch} x ptr]", *segment.allocas]
 
     def clear(self) -> list[str]:

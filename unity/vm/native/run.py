@@ -44,7 +44,7 @@ _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorc
 
 
 def driver_tag() -> str:
-    """What the driver's machine code depends on beside the processor."""
+    """The versions that the driver's machine code depends on beside the processor."""
     return f"{VERSION}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
 
 
@@ -157,7 +157,7 @@ def _free_arena(env: ctypes.Array[ctypes.c_uint64]) -> None:
 
 
 class Callbacks:
-    """What native code asks Python for."""
+    """The functions of Python that native code asks for."""
 
     def __init__(self, owner: NativeProgram) -> None:
         self.owner = owner

@@ -37,7 +37,7 @@ class Held:
 
 
 def memory_key(value: Any) -> Memory:
-    """What tells whether two torch tensors are the same elements in the same order."""
+    """A key that is equal for two torch tensors of the same elements in the same order."""
     return value.data_ptr(), value.dtype, tuple(value.shape), value.stride()
 
 

@@ -1,4 +1,4 @@
-"""What a model computes under ``no_grad`` put in its place in the exported program: here nothing is recorded for gradients.
+"""Computations under ``no_grad`` put in their place in the exported program: here nothing is recorded for gradients.
 
 ``torch.export`` keeps such a part as a graph of its own, called by a function of functions; torch itself would trace the whole
 anew to put it back. So is what runs with autocast off; with autocast on operators compute something else: left to torch.

@@ -1,4 +1,4 @@
-"""What torch.export took for granted of the sizes (its guards), as conditions of the IR. Not here: ranges of single sizes.
+"""The guards of torch.export, its assumptions about the sizes, as conditions of the IR. Not here: ranges of single sizes.
 
 A guard is Python text over inputs, ``L['x'].size()[0] % 2 == 0``: a branch of the model was decided by it. It is read, never run.
 Invariant: what torch assumes of every size by itself, that it is neither zero nor one, is no condition here.
@@ -81,7 +81,7 @@ def _layout_guards(program: Any) -> set[str]:
 
 
 def _environment(program: Any) -> Any:
-    """What torch knows of the symbols of a program; None where no input has one."""
+    """The shape environment of a program, in which torch keeps its symbols; None where no input has one."""
     graph = getattr(program, "graph", None)
     for node in graph.nodes if graph is not None else ():
         for size in getattr(node.meta.get("val"), "shape", ()) if node.op == "placeholder" else ():

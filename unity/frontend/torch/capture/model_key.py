@@ -1,4 +1,4 @@
-"""What names a torch model for ``remember_export``: everything ``torch.export`` can see of it but the elements of its weights.
+"""The key of a torch model for ``remember_export``: everything ``torch.export`` can see of it but the elements of its weights.
 
 Of the model: classes and the code of their methods, attributes (configurations, functions with what they close over, tensors by
 content), hooks, parameters and buffers by type, shape, order and sharing. Of the call: examples by type and shape, sizes that vary.
@@ -72,7 +72,7 @@ def model_key(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, options: 
 
 
 def _torch_state(torch: Any) -> list[Any]:
-    """What of torch's own state decides how it traces. Raises Unkeyable."""
+    """The part of torch's own state that decides how it traces. Raises Unkeyable."""
     hooks = [
         name
         for name, table in vars(torch.nn.modules.module).items()
@@ -235,7 +235,7 @@ class _Writer:
         ]
 
     def _member(self, value: Any, at: str) -> Any:
-        """What a class's body defines; by its type alone where it has no key, for its text stands in a file."""
+        """The definitions in a class's body; one without a key counts by its type alone, for its text stands in a file."""
         try:
             return self.value(value, at)
         except Unkeyable:

@@ -1,4 +1,4 @@
-"""What torch prints, logs and warns while it traces a model, held back: where tracing fails, our error says it in fewer words.
+"""Output, logs and warnings of torch while it traces a model, held back: where tracing fails, our error says it in fewer words.
 
 Not here: the error (``trace.py``).
 """

@@ -149,7 +149,7 @@ _HINTS = (
     (r"\.numpy\(\) is not supported", "numpy cannot be traced: write it with functions of torch"),
     ("", "call the model itself with the example inputs to see it fail alone"),
 )  # fmt: skip
-"""What to do about a failure, by words of torch's message; the first that fits."""
+"""Advice for a failure, by words of torch's message; the first that fits."""
 
 _ABOUT_TORCH = ("For ", "If you suspect", "Caused by", "consider using", "The following call", "The error above", "File ",
                 "While executing", "Original traceback:", "None", "Use tlparse")  # fmt: skip

@@ -57,7 +57,7 @@ class _Rewriting:
         self.owner: dict[int, Any] = {}
         """The node that made the memory."""
         self.parent: dict[Any, Any] = {}
-        """What a node is a view of."""
+        """The node that a node is a view of."""
         self.now: dict[Any, tuple[Any, int]] = {}
         """The node that has the elements of a node, and after how many writes."""
         self.writes: dict[int, int] = dict.fromkeys(self.written, 0)

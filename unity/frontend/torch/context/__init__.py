@@ -1,1 +1,1 @@
-"""What the translation of one graph knows: values, sizes, calls back into torch, the report."""
+"""The state of the translation of one graph: values, sizes, calls back into torch, the report."""

@@ -1,4 +1,4 @@
-"""What a translation sees: the block builder, the metadata torch inferred for the result, and conversions of values.
+"""The context of a translation: the block builder, the metadata torch inferred for the result, and conversions of values.
 
 The entries of the table, in ``frontend/torch/operators/``, are functions ``(c: Context, a: Args) -> Expr | list[Expr]``
 registered with ``aten``.
@@ -69,7 +69,7 @@ class Context:
         self.used: set[int] = set()
         self.node: Any = None
         self.values: dict[Any, Any] = {}
-        """What the nodes of the graph became so far; ``frontend/torch/translate/graph.py`` fills it."""
+        """The translations of the nodes so far; ``frontend/torch/translate/graph.py`` fills it."""
         self.pairs: dict[Any, Any] = {}
         self.numbers: set[Expr] = set()
         """Tensors of rank 0 that stand for Python floats; see ``control.float_number``."""

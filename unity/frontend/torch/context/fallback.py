@@ -83,7 +83,7 @@ class Deferred:
     args: list[Any]
     kwargs: dict[str, Any]
     value: Any = None
-    """What torch inferred for it."""
+    """The metadata that torch inferred for it."""
 
 
 def complex_of(real: Expr, value: Any) -> Deferred:

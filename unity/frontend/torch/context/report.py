@@ -1,4 +1,4 @@
-"""What an import could not express, and the ways it says so: the report, the warning and the internal signal ``Gap``."""
+"""Gaps of an import, and the ways it says so: the report, the warning and the internal signal ``Gap``."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Symbols:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What becomes known inside is forgotten afterwards."""
+        """A scope of facts: those that become known inside are forgotten afterwards."""
         outer = dict(self._known)
         try:
             yield

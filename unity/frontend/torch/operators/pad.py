@@ -56,7 +56,7 @@ def _known(c: Context, x: Expr, widths: list[int], mode: str, value: float) -> E
 
 
 def _cut_away(x: Expr, axis: int, low: Expr, high: Expr) -> tuple[Expr, Expr, Expr]:
-    """What widths below zero leave of an axis, and the widths that are left to add."""
+    """The part of an axis that widths below zero leave, and the widths that are left to add."""
     zero = build.const(0, "int64")
     kept = build.add(shape_of(x)[axis], build.add(build.minimum(low, zero), build.minimum(high, zero)))
     left = cut(x, axis, build.maximum(build.sub(zero, low), zero), kept)

@@ -1,4 +1,5 @@
-"""What callers see of a compiled torch model: how arguments and results are nested, what is fixed, what the program writes to.
+"""The interface of a compiled torch model to its callers: how arguments and results are nested, what is fixed, what the program
+writes to.
 
 As JSON it stands in a saved file. Not here: the program and its tensors (`vm/executable/executable.py`).
 """
@@ -35,7 +36,7 @@ class Interface:
     floats: list[bool]
     """For every computed leaf: is it a Python number, which ``main`` gives as a tensor of rank 0?"""
     updates: list[int | str]
-    """What the leading results are stored in: a place among the leaves of the arguments, or a tensor of the state by name."""
+    """The places of the leading results: places among the leaves of the arguments, or tensors of the state by name."""
     shared: bool
     """May torch take the memory of every result as numpy has it?"""
     complex_inputs: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a caller of a torch model may write to: results in memory of their own.
+"""Memory that a caller of a torch model may write to: results in memory of their own.
 
 A program hands the same memory out twice where two results have one value, and an input where a result is one unchanged; torch
 keeps them apart, so that writing to one shows in no other. Not here: which results torch itself gives twice.

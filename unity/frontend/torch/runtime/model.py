@@ -77,7 +77,7 @@ class TorchModel(CompiledModule):
         return -1
 
     def _direct_calls(self, count: int) -> None:
-        """What calls with ``count`` tensors need, which go straight to the program; -1: none do, for there may be hooks."""
+        """Let calls with ``count`` tensors go straight to the program; -1: none do, for there may be hooks."""
         share = self._torch.from_numpy if self.interface.shared else None
         self._direct = (count, self._main, self._single, share)
 
@@ -180,7 +180,7 @@ class TorchModel(CompiledModule):
             ) from error
 
     def _result(self, found: Any, leaves: list[Any], taken: set[int], traced: bool) -> Any:
-        """What the program gave, nested as the model's result, and what the model writes to written."""
+        """The results of the program, nested as the model's result, with the tensors that the model writes to written."""
         results = self._apart(found[len(self._updates) :], taken)
         with self._torch.no_grad():
             for target, value in zip(self._updates, found):
@@ -210,7 +210,7 @@ class TorchModel(CompiledModule):
         return leaves, inputs
 
     def _given(self, out: Any) -> tuple[Any, ...]:
-        """What ``out=`` holds for each result of ``main``. Raises VMError E982 where it has another structure than the results."""
+        """The ``out=`` of each result of ``main``. Raises VMError E982 where it has another structure than the results."""
         leaves, spec = self._tree.tree_flatten(out)
         if spec != self._out_spec:
             raise VMError(

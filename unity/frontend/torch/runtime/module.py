@@ -1,5 +1,5 @@
-"""What torch expects of a module, of one whose code is compiled: the parameters, buffers and submodules are those of the model it
-was made of; what would change the program (another dtype or device, training, pickling) is refused in words.
+"""The compiled code of a torch model as a module: the parameters, buffers and submodules are those of the model it was made of;
+changes to the program (another dtype or device, training, pickling) are refused in words.
 
 Not here: calls (``model.py``). Invariant: the model is not kept alive here; once it is gone, as for a loaded file, there are no
 parameters, and the buffers are the tensors the program writes to.

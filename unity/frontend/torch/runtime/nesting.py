@@ -50,7 +50,7 @@ def write_value(value: Any) -> Any:
 
 
 def read_value(data: Any, vouched: Vouched) -> Any:
-    """What ``write_value`` wrote. Raises Misfit, ArtifactError E807."""
+    """The value that ``write_value`` wrote. Raises Misfit, ArtifactError E807."""
     if type(data) in _PLAIN:
         return data
     if type(data) is not dict or len(data) != 1:
@@ -172,7 +172,7 @@ def write_spec(spec: Any) -> Any:
 
 
 def read_spec(data: Any, vouched: Vouched) -> Any:
-    """What ``write_spec`` wrote, as torch's ``TreeSpec``. Raises Misfit, ArtifactError E807."""
+    """The structure that ``write_spec`` wrote, as torch's ``TreeSpec``. Raises Misfit, ArtifactError E807."""
     torch = require("torch")
     tree = torch.utils._pytree
     if data is None:

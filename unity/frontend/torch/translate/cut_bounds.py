@@ -28,7 +28,7 @@ _SPLITS = (
 
 
 def cut_conditions(c: Context, nodes: Any, bind: Callable[..., Args]) -> list[Expr]:
-    """What must hold of the inputs' sizes, each condition once. ``bind``: the arguments of an operator by name."""
+    """The conditions on the inputs' sizes, each once. ``bind``: the arguments of an operator by name."""
     found: dict[str, Expr] = {}
     for node in nodes:
         if node.op != "call_function" or not hasattr(node.target, "_schema"):

@@ -96,7 +96,7 @@ class _Flex:
         return [self.torch.arange(n if all_of or used else 1) for n, used in zip(sizes, self.used)]
 
     def bias(self, query: Any, key: Any, value: Any, *buffers: Any) -> Any:
-        """What is added to the scores, minus infinity where a pair is not chosen; or which pairs are."""
+        """The bias that is added to the scores, minus infinity where a pair is not chosen; or which pairs are."""
         places = self._places(query, key, False)
         kept = self._everywhere(lambda *i: self.mask(*i, *buffers[self.split - 3 :]), places)
         if not self.adds:

@@ -206,7 +206,7 @@ class GraphImporter:
                                 help="return it after to_dense() or dequantize()")  # fmt: skip
 
     def _bytes(self, node: Any) -> int:
-        """What a call reads and writes; symbolic sizes count as in the example."""
+        """The bytes that a call reads and writes; symbolic sizes count as in the example."""
         values = [self.context.value, *[n.meta.get("val") for n in node.all_input_nodes]]
         leaves = self.context.torch.utils._pytree.tree_leaves(values)
         found = 0

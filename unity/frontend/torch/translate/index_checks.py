@@ -73,7 +73,8 @@ def _read_places(node: Any) -> Iterator[tuple[Any, int | None, Any, bool]]:
 
 
 def constant_conditions(c: Context, nodes: Any, held: Callable[[Any], Any]) -> list[Expr]:
-    """What sizes must be so that the indices a model holds lie inside; ``held`` gives the tensor a node stands for, or None.
+    """The conditions on sizes under which the indices a model holds lie inside; ``held`` gives the tensor a node stands for, or
+    None.
 
     Raises FrontendError E655 where a size is known and an index outside of it.
     """

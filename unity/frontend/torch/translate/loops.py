@@ -56,7 +56,7 @@ class Parts:
         return getattr(self.node.graph.owning_module, self.node.args[index].target).graph
 
     def results(self, graph: Any, operands: Sequence[Any]) -> list[Any]:
-        """What a graph gives for operands."""
+        """The results of a graph for operands."""
         for inner, value in zip([n for n in graph.nodes if n.op == "placeholder"], operands):
             self.values[inner] = value
         self.run(graph.nodes)

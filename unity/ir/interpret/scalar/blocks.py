@@ -17,7 +17,7 @@ Run = Callable[[Env], Any]
 
 
 class Statements(Protocol):
-    """What blocks need of the statement compiler."""
+    """The part of the statement compiler that blocks need."""
 
     expr: ExprCompiler
 

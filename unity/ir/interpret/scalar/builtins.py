@@ -198,7 +198,7 @@ def _alloc_tensor(ev: Any, call: Call, env: dict[Any, Any]) -> View:
 
 
 def _forget(memory: Memory, start: int, end: int) -> None:
-    """What lay there is dead: reading it is an error from now on."""
+    """Mark memory as dead: reading it is an error from now on."""
     if memory.written is not None:
         memory.written[start:end] = bytes(end - start)
 

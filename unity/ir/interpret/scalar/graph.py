@@ -251,7 +251,7 @@ def _is_fresh(view: View) -> bool:
 
 
 def to_foreign(value: Any, span: Any = None, output: bool = False) -> Any:
-    """What a registered function receives: Tensors over the same memory, tuples, numbers, objects."""
+    """The form in which a registered function receives a value: Tensors over the same memory, tuples, numbers, objects."""
     if isinstance(value, View):
         return Tensor(value.array() if output else array_of(value, span))
     if isinstance(value, ShapeValue):

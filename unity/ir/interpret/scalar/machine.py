@@ -20,7 +20,7 @@ def lanes_of(dtype: DataType) -> int:
 
 
 class Machine:
-    """What closures share. ``frames`` are the running parallel loops, innermost last."""
+    """The state that closures share. ``frames`` are the running parallel loops, innermost last."""
 
     def __init__(self, mod: IRModule, max_steps: int | None = None) -> None:
         self.mod = mod

@@ -27,7 +27,7 @@ LARGEST = 1 << 32
 
 
 class Statements(Protocol):
-    """What blocks need of the statement compiler."""
+    """The part of the statement compiler that blocks need."""
 
     wave: Wave
     expr: ExprCompiler

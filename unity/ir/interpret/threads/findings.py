@@ -1,4 +1,4 @@
-"""What a run of a kernel brings to light: findings (errors of the program, collected) and traffic per access site."""
+"""Findings of the run of a kernel (errors of the program, collected) and its traffic per access site."""
 
 from __future__ import annotations
 

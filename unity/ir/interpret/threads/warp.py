@@ -1,4 +1,4 @@
-"""What threads do together: barriers, exchange between the lanes of a warp, reductions across threads."""
+"""Common work of threads: barriers, exchange between the lanes of a warp, reductions across threads."""
 
 from __future__ import annotations
 

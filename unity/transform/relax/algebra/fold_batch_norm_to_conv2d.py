@@ -68,7 +68,7 @@ class _Folder:
         return made if type(made) is Call and op_called(made) == name else None
 
     def fold(self, call: Call, at: Var | None) -> Expr | None:
-        """What takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
+        """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
         x = call.args[0]
         bias: Expr | None = None
         conv = self.once(x, "R.nn.conv2d")

@@ -86,7 +86,7 @@ class _Chains:
         )
 
     def attention(self, product: Call, rewriter: GraphRewriter) -> Call | None:
-        """What replaces the second product of a chain; None where there is none."""
+        """The attention that replaces the second product of a chain; None where there is none."""
         weights, value = product.args
         weights, narrow = self.without_cast(weights)
         softmax = self.inner(weights, "R.nn.softmax")
@@ -124,7 +124,7 @@ class _Chains:
         return squeeze(rewriter.emit(made), axis=(1,)) if rank == 3 else made
 
     def without_cast(self, value: Expr) -> tuple[Expr, str]:
-        """What a cast is made of, and the type it makes ("" where there is none)."""
+        """The operand of a cast, and the type it makes ("" where there is no cast)."""
         cast = self.inner(value, "R.astype")
         return (value, "") if cast is None else (cast.args[0], cast.ty.dtype.name)  # type: ignore[attr-defined]
 

@@ -17,7 +17,7 @@ from ....op.common.type_rules import axes_attr, int_attr, ints_attr, normal_axis
 
 
 class Forms(Protocol):
-    """What a rule asks of the pass."""
+    """The questions that a rule may ask the pass."""
 
     def known(self, value: Expr) -> Expr | None:
         """The form of a value with channels last, where there is one already."""

@@ -74,7 +74,7 @@ def returned_vars(fn: Function) -> set[Var]:
 
 
 class Sources:
-    """What the variables of a function are bound to, those aside whose memory a call may change."""
+    """The sources of a function's variables: what they are bound to, but for those whose memory a call may change."""
 
     def __init__(self, fn: Function) -> None:
         self.fixed = changed_vars(fn)

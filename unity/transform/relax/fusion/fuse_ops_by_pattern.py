@@ -43,7 +43,7 @@ from .fuse_ops import FunctionTable, primitive_function
 
 @dataclass(slots=True, frozen=True)
 class PatternCheckContext:
-    """What ``check`` of a pattern is asked about (names as in TVM).
+    """The facts that ``check`` of a pattern is given (names as in TVM).
 
     ``matched_expr``: the value of the whole match; ``annotated_expr``: what the pattern's ``annotations`` matched, by name;
     ``matched_bindings``: values by variable; ``var_usages``: users of each variable of the block; ``value_to_bound_var``: the

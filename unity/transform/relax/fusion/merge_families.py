@@ -80,7 +80,7 @@ def _is_plain(fn: PrimFunc) -> bool:
 
 
 def _outline(fn: PrimFunc) -> Hashable:
-    """What programs of a family have in common at first sight."""
+    """The outline that programs of a family have in common at first sight."""
     buffers = tuple([(buffer.dtype.name, len(buffer.shape)) for buffer in fn.buffer_map.values()])
     return buffers, tuple([type(node) for node in collect(fn.body, (For, Block, BufferStore))])
 

@@ -43,7 +43,7 @@ THIN = 6
 BYTES = 10
 """The same of one of bytes: the instructions for them take neighbouring channels."""
 UNKNOWN = 64
-"""What a symbolic extent is taken for."""
+"""The number that a symbolic extent is taken for."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -221,7 +221,7 @@ class _Converter:
         return as_convolution(call, self.known(data), self.rewriter.emit)
 
     def call(self, call: Call) -> Expr:
-        """What a variable is bound to in place of a call."""
+        """The value to bind in place of a call."""
         assert self.rewriter is not None
         name, var = op_called(call), self.rewriter.var
         if name not in CONVOLUTIONS and name not in TRANSPOSED and name not in RULES:

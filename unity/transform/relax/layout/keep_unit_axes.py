@@ -78,7 +78,7 @@ def keep_unit_axes(fn: Function) -> Function:
 
 
 def _flat_of(value: Call, flat: dict[Var, _Flat], changed: set[Var]) -> _Flat | None:
-    """What a call's result is as a matrix without unit axes, if it is one."""
+    """The result of a call as a matrix without unit axes, if it is one."""
     name, shape = op_called(value), dims(value.ty)
     if shape is None or len(shape) != 2:
         return None

@@ -1,4 +1,4 @@
-"""What a tensor program does first with a weight alone becomes a program of its own: ``split_layout_rewrite_preproc``.
+"""The first steps of a tensor program on a weight alone become a program of its own: ``split_layout_rewrite_preproc``.
 
 Rewrite, for a program whose block with the annotation ``meta_schedule.layout_rewrite_preproc`` writes ``w`` into memory of its own
 in another layout: ``y = R.call_dps(mm, (x, w), ty)`` -> ``p = R.call_dps(mm_weight_prepack, (w,), type of the memory)``,

@@ -1,4 +1,4 @@
-"""What nobody could prove about shapes becomes a check at run time: a match_cast in the program itself.
+"""Relations of shapes that nobody could prove become a check at run time: a match_cast in the program itself.
 
 Rewrite: ``y: R.Tensor((m,), "float32") = R.exp(x)`` with x of n elements -> ``lv = R.exp(x)``,
 ``y = R.match_cast(lv, R.Tensor((m,), "float32"))``; the declared type of a result likewise. A call of an operator whose type

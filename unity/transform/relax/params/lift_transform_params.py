@@ -52,7 +52,7 @@ def _static(var: Var) -> bool:
 
 
 class _Lifted:
-    """What of one function depends on weights alone: ``bindings`` to move, ``outputs`` others need."""
+    """The part of a function that depends on weights alone: ``bindings`` to move, ``outputs`` others need."""
 
     def __init__(self, fn: Function, count: int) -> None:
         self.fn = fn

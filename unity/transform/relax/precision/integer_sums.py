@@ -122,7 +122,7 @@ def _widths(rank: int, pairs: dict[int, tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _border(site: Site) -> dict[int, tuple[int, int]]:
-    """What a convolution adds before and after the axes of its data."""
+    """The widths that a convolution adds before and after the axes of its data."""
     space: Any = SPACE.get(op_called(site.call))
     if space is None:
         return {}

@@ -35,7 +35,7 @@ from .quantize_products import MAIN, quantized, sites, stored_weights
 
 
 def _rounded(data: Expr, grid: Grid, emit: Emit) -> Expr:
-    """What data stands for once it is quantised."""
+    """The values that data stands for once it is quantised."""
     steps = quantized(data, grid, emit)
     centred = emit(subtract(steps, number(grid.zero))) if grid.zero else steps
     return emit(multiply(centred, number(grid.scale)))

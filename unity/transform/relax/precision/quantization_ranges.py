@@ -37,14 +37,14 @@ class Grid:
         return cls(scale, int(np.clip(np.rint(-low / scale), 0, STEPS)))
 
     def rounded(self, data: np.ndarray) -> np.ndarray:
-        """What the data stands for once it is quantised."""
+        """The values that the data stands for once it is quantised."""
         whole = np.clip(np.rint(data / self.scale) + self.zero, 0, STEPS)
         return (whole - self.zero) * self.scale  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of the data of a site."""
+    """Statistics of the data of a site."""
 
     low: float = 0.0
     high: float = 0.0

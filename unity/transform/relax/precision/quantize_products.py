@@ -55,7 +55,7 @@ def _site(value: Expr, known: dict[Var, Constant]) -> tuple[Site, np.ndarray] | 
 
 
 def sites(mod: IRModule) -> list[tuple[Var, Site, np.ndarray]]:
-    """What can be quantised in ``main``, in order: calls bound outside branches."""
+    """The sites in ``main`` that can be quantised, in order: calls bound outside branches."""
     known = constants_of(mod)
     fn = mod.functions.get(MAIN)
     if type(fn) is not Function:

@@ -69,7 +69,7 @@ def _is_wide(value: Expr) -> bool:
 
 
 class _Narrowing:
-    """What is known in 16 bits in one function."""
+    """The values of one function that are known in 16 bits."""
 
     def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
         self.dtype = options.dtype

@@ -1,1 +1,1 @@
-"""What every primitive works on: references to loops and blocks, the state of a schedule, the table, refusals."""
+"""The ground of every primitive: references to loops and blocks, the state of a schedule, the table, refusals."""

@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(slots=True, frozen=True)
 class Sampled:
-    """What a sampling primitive gives: its results and the decision that repeats them."""
+    """The result of a sampling primitive: its values and the decision that repeats them."""
 
     outputs: Any
     decision: Any
@@ -105,7 +105,7 @@ KINDS = {
     "LoopRef": ("a loop", "sch.get_loops(block) gives the loops around a block"),
     "ItemRef": ("a block or a loop", "sch.get_block(name) gives a block, sch.get_loops(block) the loops around it"),
 }
-"""What a reader calls the references, and where they come from."""
+"""The words for the references, and where a user gets them from."""
 
 ROWS: dict[str, Row] = {}
 """Every primitive by name, in the order of the docs page."""

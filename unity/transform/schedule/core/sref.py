@@ -13,7 +13,7 @@ from ....ir.node import Node
 from ....ir.stmt import AttrStmt, Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt, While
 
 Item = For | BlockRealize
-"""What an sref stands for: a loop, or a block with the values of its iterators."""
+"""The statements that an sref stands for: a loop, or a block with the values of its iterators."""
 
 
 class Sref:
@@ -57,7 +57,7 @@ class Sref:
 
     @property
     def key(self) -> Node:
-        """What the index knows it by: the loop variable or the block."""
+        """The key of the index: the loop variable or the block."""
         return key_of(self.node) if self.node is not None else self.node  # type: ignore[return-value]
 
     @property

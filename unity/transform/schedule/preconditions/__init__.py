@@ -1,1 +1,1 @@
-"""What primitives ask before they rewrite: conditions on blocks and loops, proved, refuted or tried."""
+"""Preconditions of primitives: conditions on blocks and loops, proved, refuted or tried."""

@@ -1,5 +1,5 @@
-"""What stands around a block besides loops: conditions, definitions, and loads outside of every block (in loop bounds,
-bindings and predicates).
+"""Statements around a block besides loops: conditions, definitions, and loads outside of every block (in loop bounds, bindings
+and predicates).
 
 Most primitives reason about loops and regions alone. Invariant: a block for which ``why_irregular`` is None runs for every
 iteration of its loops that its predicate lets through, and what decides that is no data.

@@ -315,7 +315,7 @@ class _Outer:
         return var
 
     def replacement(self, parts: _Parts) -> dict[Var, Expr]:
-        """What stands for each iterator of a block, inside the new one."""
+        """The value of each iterator of a block inside the new one."""
         ana = Analyzer()
         found: dict[Var, Expr] = {}
         for axis, d, inner in zip(parts.block.block.iter_vars, parts.divisions, parts.inner):

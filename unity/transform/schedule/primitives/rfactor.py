@@ -64,7 +64,7 @@ def rfactor(state: ScheduleState, loop: LoopRef, factor_axis: int, merge_loops: 
 
 @dataclass(slots=True)
 class _Plan:
-    """What is reduced: ``kind`` combines the cell with ``value``; ``axis`` is where the new axis goes."""
+    """The reduction: ``kind`` combines the cell with ``value``; ``axis`` is where the new axis goes."""
 
     store: BufferStore
     kind: type

@@ -139,7 +139,7 @@ def _view(formal: Buffer, place: Place) -> MatchBufferRegion:
 
 
 def _require_apart(block: Sref, desc: Block, formal: list[Buffer], places: Mapping[Buffer, Place], name: str) -> None:
-    """What the intrinsic writes must not be what another of its operands reads."""
+    """Refuse an intrinsic that writes what another of its operands reads."""
     written = {r.buffer for r in desc.writes or ()}
     for buffer in formal:
         for other in formal:

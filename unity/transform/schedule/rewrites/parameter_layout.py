@@ -22,7 +22,7 @@ from ..core.sref import Sref
 from ..core.state import ScheduleState
 
 Pad = int | float | IndexMap | None
-"""What cells hold that nothing maps to: a number, or one of their indices; None: what they held before."""
+"""The value of cells that nothing maps to: a number, or a function of their indices; None: what they held before."""
 
 
 def parameter_of(state: ScheduleState, func: str, buffer: Buffer) -> Var | None:

@@ -63,8 +63,8 @@ def loop_range(loop: For) -> Range:
 
 
 def analyzer_at(state: ScheduleState, at: Sref, inside: bool = True) -> Analyzer:
-    """What is known where an sref stands: sizes of the function's shapes, ranges of the enclosing loops and iterators
-    (with ``inside`` also of the loop itself)."""
+    """An analyzer with the facts where an sref stands: sizes of the function's shapes, ranges of the enclosing loops and
+    iterators (with ``inside`` also of the loop itself)."""
     ana = Analyzer(size_vars(state, at.func))
     chain = [at, *at.above()] if inside else list(at.above())
     for outer in reversed(chain):

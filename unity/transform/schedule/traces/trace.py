@@ -67,7 +67,7 @@ class Kind(str):
 
 
 class Replayer(Protocol):
-    """What a trace needs of a schedule."""
+    """The part of a schedule that a trace needs."""
 
     def run(self, row: Row, args: dict[str, Any], decision: Any = None) -> Any: ...
 
@@ -318,7 +318,7 @@ def _flat(made: Any) -> list[RandomVar]:
 
 
 def _symbol(rv: RandomVar) -> Any:
-    """What identifies a result: the variable of an ExprRV, else the random variable itself."""
+    """The identity of a result: the variable of an ExprRV, else the random variable itself."""
     return rv.expr if isinstance(rv, ExprRV) else rv
 
 

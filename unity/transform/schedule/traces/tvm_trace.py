@@ -63,7 +63,7 @@ _NAMES = {name: kind for kind, (name, _, _) in _KINDS.items()}
 
 
 def tvm_name(primitive: str) -> str:
-    """What TVM calls a kind of instruction."""
+    """The name of a kind of instruction in TVM."""
     return _NAMES.get(primitive) or "".join([word.capitalize() for word in primitive.split("_")])
 
 

@@ -121,12 +121,12 @@ JOINS: dict[type, Callable[[Expr, Expr], Expr]] = {Add: add, Mul: mul, Max: maxi
 
 
 def joined_value(update: Update) -> Expr | None:
-    """What is joined to the cell by ``cell = cell op value``, None for another form."""
+    """The value that is joined to the cell by ``cell = cell op value``, None for another form."""
     return joined_to(update.store, update.loads)
 
 
 def joined_to(store: BufferStore, loads: Sequence[BufferLoad]) -> Expr | None:
-    """What a store joins to its cell; ``loads`` are those of its value."""
+    """The value that a store joins to its cell; ``loads`` are those of its value."""
     value = store.value
     if type(value) not in JOINS:
         return None

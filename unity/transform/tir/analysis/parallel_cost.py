@@ -1,4 +1,5 @@
-"""What is worth sharing between threads: the work of one store, in multiply-adds of a product whose operands are at hand.
+"""The cost that makes loops worth sharing between threads: the work of one store, in multiply-adds of a product whose operands
+are at hand.
 
 Opening a region costs a fraction of a microsecond while the workers are awake; 2^18 multiply-adds of a product take two to five.
 Not here: who makes a loop parallel (the passes that order and tile loops; code generation for symbolic extents).

@@ -18,7 +18,7 @@ SHARED_TILES = 16
 """Tiles of a single row that threads can share evenly."""
 
 VARIANT = 0.02
-"""What a tile of another size costs on top, as a share: it is more code to compile and to keep in cache."""
+"""The further cost of a tile of another size, as a share: it is more code to compile and to keep in cache."""
 
 
 @dataclass(slots=True, frozen=True)

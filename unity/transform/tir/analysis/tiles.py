@@ -23,7 +23,7 @@ from .parallel_cost import SHARED_WORK, is_few, store_work
 from .tile_shape import Machine
 
 UNKNOWN = 64
-"""What a symbolic extent is taken for where sizes are weighed."""
+"""The number that a symbolic extent is taken for where sizes are weighed."""
 
 Corner = dict[Var, Expr]
 """Value of each loop variable at the first cell of a tile."""
@@ -68,7 +68,7 @@ def iterators_of(update: Update) -> dict[Var, Var]:
 
 
 def operands_of(update: Update) -> list[BufferLoad]:
-    """What an update reads besides the cell it updates."""
+    """The loads of an update besides the cell it updates."""
     return [load for load in update.loads if load.buffer is not update.store.buffer]
 
 

@@ -1,5 +1,5 @@
-"""What a statement touches of one buffer: each access with the loops and conditions around it, the box of cells it reaches,
-and whether every cell that is read was written before in the same run of the statement. Shared by passes.
+"""The accesses of a statement to one buffer: each with the loops and conditions around it, the box of cells it reaches, and
+whether every cell that is read was written before in the same run of the statement. Shared by passes.
 
 Statements hold no blocks any more (after `lower_opaque_block`). Not here: any rewriting.
 """

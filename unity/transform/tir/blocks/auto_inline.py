@@ -207,7 +207,7 @@ class _Program:
             self.readers.setdefault(buffer, set()).add(index)
 
     def candidate(self, index: int) -> Definition | None:
-        """What the statement computes, where it may and should be inlined."""
+        """The value that the statement computes, where it may and should be inlined."""
         blocks = self.blocks[index]
         store = blocks[0].block.body if len(blocks) == 1 else None
         if type(store) is not BufferStore or store.buffer not in self.own or store.buffer in self.blocked:

@@ -44,7 +44,7 @@ class Definition:
 
 
 def definition(realize: BlockRealize) -> Definition | str:
-    """What a block computes, or why it cannot be inlined."""
+    """The definition that a block computes, or why it cannot be inlined."""
     block = realize.block
     store = block.body
     if type(store) is not BufferStore or store.predicate is not None:

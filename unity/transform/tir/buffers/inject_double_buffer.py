@@ -112,7 +112,7 @@ def _loop(loop: For, whole: Stmt) -> Stmt:
 
 
 def _why_not(loop: For, whole: Stmt, alloc: AllocBuffer | None) -> str | None:
-    """What is against two copies of the buffer that the producer of a loop fills, None where nothing is."""
+    """The reason against two copies of the buffer that the producer of a loop fills, None where there is none."""
     before, producer, behind = _parts(loop)
     assert producer is not None
     if loop.kind != "serial" or loop.step is not None or not is_int(loop.min, 0):
@@ -162,7 +162,7 @@ def _defined(stmt: Stmt) -> list[Var]:
 
 
 def _deciding(fill: Stmt) -> list[Expr]:
-    """What decides which cells a statement writes: bounds, conditions, values that have names, indices."""
+    """The expressions that decide which cells a statement writes: bounds, conditions, values that have names, indices."""
     found: list[Expr] = []
     for node in collect(fill, (For, IfThenElse, Bind, BufferStore)):
         if type(node) is For:

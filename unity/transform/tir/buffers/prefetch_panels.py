@@ -65,7 +65,7 @@ def fetch_panels(loop: For) -> Stmt:
 
 
 class _Panel:
-    """What one innermost loop fetches: ``around`` are the loops between it and the loop over tiles, the outermost first."""
+    """The panel that one innermost loop fetches: ``around`` are the loops between it and the loop over tiles, outermost first."""
 
     def __init__(self, loop: For, tiles: int, around: Sequence[For], step: For) -> None:
         self.loop, self.tiles, self.around, self.step = loop, tiles, around, step

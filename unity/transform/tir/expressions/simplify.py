@@ -30,7 +30,7 @@ class _Simplify(Rewriter):
         self.indices = set(symbols)
         """Loop variables and shape symbols: arithmetic on these does not overflow. On data it wraps, and stays as written."""
         self.known: dict[Expr, bool] = {}
-        """What ``over_indices`` found for each compound expression."""
+        """The results of ``over_indices`` for each compound expression."""
         self.asked: dict[Expr, bool] = {}
 
     def enter(self, node: Any) -> Any | None:

@@ -213,7 +213,7 @@ class _Copies(StatementRewriter):
         return seq(*[self.cut(part, share) for part, share in zip(parts, (rest, budget - rest))])
 
     def cut_inside(self, loop: For, body: Stmt, budget: int) -> Stmt:
-        """What remains of a parallel loop's body in one branch: its own choices become branches in turn."""
+        """The body of a parallel loop in one branch: its own choices become branches in turn."""
         made = self.cut(replace(loop, body=body), budget)
         return fresh_copy(made.body if type(made) is For else body)  # type: ignore[no-any-return]
 

@@ -54,7 +54,7 @@ class _Plan:
     nest: Nest
     update: Update
     value: Expr
-    """What is joined to the cell at each step."""
+    """The value that is joined to the cell at each step."""
     loop: For
     """The reduction loop that is cut."""
     size: int

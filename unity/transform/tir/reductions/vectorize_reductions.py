@@ -77,7 +77,7 @@ class _Plan:
     along: For
     """The reduction loop that becomes vectors."""
     value: Expr
-    """What is joined to the cell at each step."""
+    """The value that is joined to the cell at each step."""
     sizes: dict[For, int]
     """Outputs of a tile along each of its loops."""
     side_by_side: int
@@ -260,7 +260,7 @@ class _Tile:
         return seq() if type(loop.extent) is IntImm and extent_of(loop) == 0 else replace(loop, body=body)
 
     def rest(self, strides: Expr) -> list[Stmt]:
-        """What is left of the contiguous axis after whole strides."""
+        """The statements for what whole strides leave of the contiguous axis."""
         plan, lanes, zero = self.plan, int_imm(self.plan.lanes, self.ty), int_imm(0, self.ty)
         if type(plan.along.extent) is IntImm:
             left = plan.along.extent.value % self.width

@@ -29,7 +29,7 @@ class _Lower(StatementRewriter):
 
 
 def _lowered(top: For) -> Stmt | None:
-    """What a nest becomes whose loops reduce over threads; None for another one."""
+    """The statements for a nest whose loops reduce over threads; None for another nest."""
     loops: list[For] = []
     at: Stmt = top
     while type(at) is For:

@@ -48,7 +48,7 @@ class Accesses:
     def __init__(self, scope: str, body: Stmt) -> None:
         self.scope = scope
         self.values: dict[Var, Expr] = {}
-        """What variables of indices stand for: block iterators, other names of a thread axis."""
+        """The values that variables of indices stand for: block iterators, other names of a thread axis."""
         self.viewed: dict[Var, Var] = {}
         for block in collect(body, Block):
             for match in block.match_buffers:
