@@ -99,7 +99,7 @@ def _view(call: Call) -> Type:
 
 
 def _implied(name: str, data: Any) -> Any:
-    """What an argument left out before a given one stands for: the shape, or the data type, of the tensor."""
+    """The value of an argument left out before a given one: the shape, or the data type, of the tensor."""
     ty = data.ty if isinstance(data, Expr) else None
     if not isinstance(ty, TensorType):
         return None

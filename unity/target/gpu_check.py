@@ -23,7 +23,7 @@ SHOWN = 10
 
 @dataclass(slots=True)
 class GpuReport:
-    """What came out of a run.
+    """The results of a run.
 
     ``value`` is what the function returned (None for tensor programs, which write into their arguments); ``findings`` are the
     faults, each with its place, threads and cell; ``sites`` the accesses of shared and global memory with their traffic.

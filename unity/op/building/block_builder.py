@@ -32,7 +32,7 @@ class _Inputs:
         self.known: dict[Expr, Any] = {}
 
     def convert(self, arg: Any) -> Any:
-        """What the TE function receives for an argument."""
+        """The value that the TE function receives for an argument."""
         if isinstance(arg, (list, tuple)):
             return [self.convert(a) for a in arg]
         if isinstance(arg, Mapping):

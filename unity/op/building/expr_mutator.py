@@ -102,7 +102,7 @@ class PyExprMutator(ExprFunctor):
         self._replacer.mapping[old_var] = new_var
 
     def get_var_remap(self, var: Var) -> Var:
-        """What stands for a variable now: itself if nothing else does."""
+        """The expression that stands for a variable now: itself if nothing else does."""
         return self._replacer.mapping.get(var, var)  # type: ignore[no-any-return]
 
     def lookup_binding(self, var: Var) -> Expr | None:
@@ -243,11 +243,11 @@ class PyExprMutator(ExprFunctor):
         return op if source is op.tuple_value else TupleGetItem(source, op.index, op.span)
 
     def visit_var_(self, op: Var) -> Expr:
-        """What stands for the variable."""
+        """The expression that stands for the variable."""
         return self.get_var_remap(op)
 
     def visit_dataflow_var_(self, op: DataflowVar) -> Expr:
-        """What stands for the variable."""
+        """The expression that stands for the variable."""
         return self.get_var_remap(op)
 
     def visit_shape_expr_(self, op: ShapeExpr) -> Expr:

@@ -47,7 +47,7 @@ class _Arguments:
         return value
 
     def to_te(self, value: Expr, scalars: bool) -> Any:
-        """What a lowering receives for an argument of the call."""
+        """The value that a lowering receives for an argument of the call."""
         if isinstance(value, Var) and value in self.tensors:
             return self.tensors[value]
         if type(value) is Tuple:

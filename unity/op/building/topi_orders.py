@@ -17,7 +17,7 @@ from ...support.errors import TypeRuleError
 Functions = Mapping[str, Callable[..., Any]]
 
 FIRST = ("a", "ary", "array", "data", "input", "x")
-"""What TVM calls a first argument."""
+"""The names that TVM gives a first argument."""
 ALIASES = {
     "a_max": "max", "a_min": "min", "a_tuple": "tensors", "axis": "axes", "filter": "weight", "lhs": "x1", "mode": "reduction",
     "newshape": "shape", "reps": "repeats", "rhs": "x2", "slope": "alpha", "stop": "end",

@@ -1,1 +1,1 @@
-"""What rows are made of: their table, type rules, lowerings and loop nests. Nothing here is an operator."""
+"""The parts of rows: their table, type rules, lowerings and loop nests. Nothing here is an operator."""

@@ -1,4 +1,4 @@
-"""What lowerings are made of: broadcasting loads, 16-bit floats computed in float32, names of results.
+"""Parts of lowerings: broadcasting loads, 16-bit floats computed in float32, names of results.
 
 A lowering is called as ``lower(call, *inputs)``: a te.Tensor for a tensor argument, a list of them for a tuple, a te.Value for a
 scalar, a tuple of dimensions for a shape. It returns a te.Tensor or a tuple of them.

@@ -1,4 +1,4 @@
-"""What factorisations of stacks of matrices share: operand types, shifted loops."""
+"""Parts that factorisations of stacks of matrices share: operand types, shifted loops."""
 
 from __future__ import annotations
 

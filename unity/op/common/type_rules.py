@@ -1,4 +1,4 @@
-"""What type rules are made of: arguments by kind, attributes by kind, broadcasting, and the errors they raise.
+"""Parts of type rules: arguments by kind, attributes by kind, broadcasting, and the errors they raise.
 
 Here: helpers that read a Call and raise TypeRuleError E21x. Not here: any operator. Invariant: a helper either returns a value
 of the promised kind or raises; unknown (dtype None, shape None) is passed on, never guessed.

@@ -174,7 +174,7 @@ def _plan(call: Call, rank: int) -> tuple[list[int], list[int], list[int]]:
 def _left_over(
     size: Sequence[int], out: Sequence[int], taps: Sequence[int], plan: tuple[list[int], list[int], list[int]]
 ) -> list[int]:
-    """What a transposed convolution must add to give the size back."""
+    """The padding that a transposed convolution must add to give the size back."""
     strides, dilation, border = plan
     rank = len(size)
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, taps, dilation)]

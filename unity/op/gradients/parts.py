@@ -1,4 +1,4 @@
-"""What rules of gradients ask of their operands: known shapes, constant sizes, fields of tuples. Not here: any rule."""
+"""Questions of gradient rules about their operands: known shapes, constant sizes, fields of tuples. Not here: any rule."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def mapped_shape(index_map: IndexMap, shape: Sequence[Expr]) -> tuple[Expr, ...]
 
 
 def _pad_value(call: Call, ty: TensorType) -> int | float:
-    """What the places hold that no element maps to. Raises E214."""
+    """The value of the places that no element maps to. Raises E214."""
     value = attr(call, "pad_value", None)
     if isinstance(value, (IntImm, FloatImm)):
         value = value.value

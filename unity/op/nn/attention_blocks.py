@@ -60,8 +60,8 @@ class Tensor4:
 
 @dataclass(slots=True, frozen=True)
 class Attention:
-    """What is computed. ``shift``: a row sees keys up to its own number plus this, None: all of them; ``bias``: added to the
-    scores, or bool: true where a key is seen; ``empty``: the value of a row that sees no key."""
+    """A computation of attention. ``shift``: a row sees keys up to its own number plus this, None: all of them; ``bias``: added
+    to the scores, or bool: true where a key is seen; ``empty``: the value of a row that sees no key."""
 
     query: Tensor4
     key: Tensor4

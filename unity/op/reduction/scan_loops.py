@@ -35,7 +35,7 @@ SHARED = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What is carried: types, the first values, the next ones, and what is stored of them (the values themselves).
+    """The carried state: types, the first values, the next ones, and the part of them that is stored (the values themselves).
 
     ``together`` is how many lines go together along the last axis: as many as hide the time a step takes (``LINES``), or the
     lanes of a vector where a step costs much (``LANES``)."""

@@ -53,7 +53,7 @@ class Selection:
 
     @property
     def counts(self) -> Expr:
-        """What was counted last."""
+        """The last count."""
         return build.cast(read(self.count, (ZERO,)), "int64")
 
     def find(self, rank: Expr) -> Stmt:

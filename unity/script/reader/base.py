@@ -1,4 +1,4 @@
-"""What reading a text shares: the errors collected, suggestions for misspelled names, argument binding.
+"""State that the readers of a text share: the errors collected, suggestions for misspelled names, argument binding.
 
 Not here: any form of script. Invariant: an error in one statement is recorded and reading goes on with the next;
 ``Silent`` leaves a statement that depends on an error already recorded.

@@ -23,7 +23,7 @@ FIELDS = (
 
 @dataclass(slots=True)
 class BufferSpec:
-    """What a program says about a buffer before it has a name."""
+    """The properties that a program gives a buffer before it has a name."""
 
     shape: tuple[Expr, ...]
     dtype: DataType

@@ -121,7 +121,7 @@ class ExprReader(ValueReader):
         return MISSING
 
     def unknown_name(self, node: s.Name) -> Any:
-        """What a name without value is: an error."""
+        """Raise the error of a name without a value."""
         if node.name in self.reading.lost:
             raise Silent
         outside = self.reading.scope

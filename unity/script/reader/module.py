@@ -35,7 +35,7 @@ from .tir_special import target
 _SILENT_IMPORTS = ("__future__", "typing", "typing_extensions")
 _MOST_ERRORS = 100
 _LINE_MARKS = re.compile(r"\A\ufeff|^[ \t]*\f+", re.M)
-"""What Python too overlooks: a byte order mark, and form feeds that begin a line."""
+"""Marks that Python overlooks too: a byte order mark, and form feeds that begin a line."""
 
 
 class ModuleReader(GraphExprReader):
@@ -224,7 +224,7 @@ class ModuleReader(GraphExprReader):
             self.functions[name] = replace(made, attrs=self._public(name, made.attrs), checked=checked)
 
     def returned(self, name: str) -> Type:
-        """What a tensor program of the module gives back; it may stand further down."""
+        """The type that a tensor program of the module returns; it may stand further down."""
         made = self.functions.get(name)
         if isinstance(made, PrimFunc):
             return made.ret_ty
@@ -423,7 +423,7 @@ def _parse(
 
 
 def _verify(reading: Reading, result: Any) -> None:
-    """What was read must hold the rules of the IR; violations are errors of the text."""
+    """Check the rules of the IR on the module that was read; violations are errors of the text."""
     if int_option("UNITY_VERIFY") < 1:
         return
     for problem in violations(result):

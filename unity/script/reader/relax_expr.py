@@ -59,7 +59,7 @@ _TYPE_FIELDS: dict[type, tuple[str, ...]] = {
     TensorType: ("shape", "dtype", "ndim"), ShapeType: ("values", "ndim"), TupleType: ("fields",), PrimType: ("dtype",),
     ShapeExpr: ("values",),
 }  # fmt: skip
-"""What ``x.ty`` says of a value, where the text asks for a part of it."""
+"""The fields of the type ``x.ty``, where the text asks for a part of it."""
 _PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
 _REFUSED = {
     "R.emit_te": "calls a Python function while reading; build the function with BlockBuilder.emit_te, or write the operator",

@@ -108,7 +108,7 @@ class Scope:
             scope = scope.parent
 
     def outside(self, name: str) -> Any:
-        """What the outermost scope says of a name it does not hold."""
+        """The outermost scope's answer to a name it does not hold."""
         return MISSING
 
     def all_names(self) -> list[str]:

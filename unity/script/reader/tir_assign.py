@@ -44,7 +44,7 @@ Wrap = Callable[[Stmt], Stmt]
 
 
 class BlockContext:
-    """What the statements of a block say about it."""
+    """The facts about a block that its statements give."""
 
     def __init__(self) -> None:
         self.late = False  # written T.sblock: the era in which T.alloc_buffer is a statement

@@ -266,5 +266,5 @@ class TensorExprReader(TensorValueReader):
         return super().call_value(callee, node)
 
     def returned(self, name: str) -> Type:
-        """What a tensor program of the module gives back."""
+        """The type that a tensor program of the module returns."""
         return VOID_TYPE

@@ -1,4 +1,4 @@
-"""What a value read must be where only some plain values fit: an integer, a text, a data type, parts to unpack.
+"""Values of one kind, where only some plain values fit: an integer, a text, a data type, parts to unpack.
 
 Not here: reading itself (``expr.py`` fills the table of handlers). Invariant: a value of another kind is an error with
 the place of its syntax.

@@ -93,7 +93,7 @@ def write_module(
 
 
 def special_nodes(func: PrimFunc) -> list[Any]:
-    """What the questions about a whole program are answered from, gathered in one walk: its calls, stores, loops, attributes."""
+    """The nodes that matter to questions about a whole program, gathered in one walk: calls, stores, loops, attributes."""
     return collect(func.body, (Call, BufferStore, For, AttrStmt))
 
 

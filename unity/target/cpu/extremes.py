@@ -12,7 +12,7 @@ from .writer import FunctionWriter
 
 _BOOL = DataType("bool")
 _RANGE = {True: 5, False: 4}
-"""What vrangeps takes: the larger or the smaller, with its own sign."""
+"""The immediate of vrangeps for the larger (True) or the smaller, with its own sign."""
 _CURRENT_ROUNDING = 4
 
 

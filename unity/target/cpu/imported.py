@@ -24,7 +24,7 @@ from ...support.errors import CodegenError, FFIError
 KEY = "pragma_import_llvm"
 
 Importer = AttrStmt | For
-"""What carries the text."""
+"""The statements that carry the text."""
 
 
 @dataclass(slots=True, frozen=True)

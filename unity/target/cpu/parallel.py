@@ -29,7 +29,7 @@ CHUNK_WORK = 1 << 15
 """Work that a chunk should have: taking it costs little beside that."""
 
 UNKNOWN_EXTENT = 16
-"""What an inner loop counts whose extent depends on the iteration."""
+"""The count of an inner loop whose extent depends on the iteration."""
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -125,7 +125,7 @@ def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
 
 
 def _parts(extent: Expr) -> list[Expr]:
-    """What an extent is at most: itself, or the operands of a minimum, and what is added to them."""
+    """The upper bounds of an extent: itself, or the operands of a minimum, and what is added to them."""
     if type(extent) is Add and type(extent.b) is IntImm:
         return [add(part, extent.b) for part in _parts(extent.a)]
     return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]

@@ -39,7 +39,7 @@ PURE = frozenset((
 
 @dataclass(slots=True)
 class Kernel:
-    """What is known of one tensor program while it is written, parallel bodies included."""
+    """The facts about one tensor program while it is written, parallel bodies included."""
 
     name: str
     func: PrimFunc
@@ -71,7 +71,7 @@ class ModuleWriter:
     metadata: list[str] = field(default_factory=lambda: ['!0 = !{!"branch_weights", i32 1048575, i32 1}'])
     externs: dict[str, None] = field(default_factory=dict)
     processor: Processor = field(default_factory=processor_in_use)
-    """What code is made for."""
+    """The processor that code is made for."""
     scales: bool = False
     """It multiplies by powers of two in one instruction."""
     converts_half: bool = False

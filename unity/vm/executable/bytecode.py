@@ -117,8 +117,8 @@ class Slot:
 
 @dataclass(slots=True, frozen=True)
 class RegType:
-    """What is known of a register. ``tensor``: dtype and every dimension known (formulas of the slots);
-    ``storage``: bytes; ``object``: anything else."""
+    """The known type of a register. ``tensor``: dtype and every dimension known (formulas of the slots); ``storage``: bytes;
+    ``object``: anything else."""
 
     kind: Annotated[str, one_of("tensor", "storage", "object")]
     dtype: str = ""

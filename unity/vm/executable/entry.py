@@ -16,7 +16,7 @@ from .bytecode import Bind, Call, Imm, Program, Reg, Size, VMFunction
 
 @dataclass(slots=True)
 class Param:
-    """What the prologue says about one parameter."""
+    """The prologue's facts about one parameter."""
 
     name: str
     kind: str = "object"

@@ -76,7 +76,7 @@ class Executable:
     describe: Callable[[], tuple[str, list[Tensor]]] | None = None
     """Gives the module as text, and the constants it calls ``const_0``, ..., when they are first needed."""
     model: bytes = b""
-    """What a torch model around this program needs (``frontend/torch/runtime/model.py``); empty for a program that stands alone."""
+    """The torch side of a model (``frontend/torch/runtime/model.py``); empty for a program that stands alone."""
     state: list[Tensor] = field(default_factory=list)
     """Tensors of that model which the program writes to."""
     count: Callable[[], dict[str, tuple[Dim, Dim]]] | None = None
@@ -239,7 +239,7 @@ def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
 
 
 def _buffers(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """What is written of arrays."""
+    """The bytes of arrays, to be written."""
     return [array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8) for array in arrays]
 
 

@@ -104,8 +104,8 @@ Bits = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _State:
-    """What holds at an instruction on every path: bits of registers and slots that are written, of parameters found writable.
-    ``seen`` (what checks said of registers) and ``equal`` (sizes compared) hold inside a block of instructions."""
+    """The facts that hold at an instruction on every path: bits of registers and slots that are written, of parameters found
+    writable. ``seen`` (what checks said of registers) and ``equal`` (sizes compared) hold inside a block of instructions."""
 
     alive: int
     slots: int = 0
@@ -114,7 +114,7 @@ class _State:
     equal: set[tuple[Dim, Dim]] = field(default_factory=set)
 
     def joined(self, other: Bits | None) -> Bits:
-        """What holds here and there."""
+        """The facts that hold both here and there."""
         a, b, c = other or (-1, -1, -1)
         return self.alive & a, self.slots & b, self.writable & c
 
@@ -141,7 +141,7 @@ class _Function:
             raise Misfit(f"{place}: {error}") from None
 
     def tables(self) -> None:
-        """What needs no order: registers, targets, the prologue."""
+        """Verify the parts that need no order: registers, targets, the prologue."""
         fn, self.at = self.fn, -1
         need(self.count <= len(fn.registers), "more parameters than registers")
         for index, known in enumerate(fn.registers):
@@ -320,7 +320,7 @@ class _Function:
         state.seen.pop(dst, None)
 
     def typed(self, name: str, args: tuple[bc.Arg, ...], dst: int, state: _State) -> None:
-        """What fills a typed register has its type."""
+        """Verify that a value that fills a typed register has its type."""
         need(dst >= 0, "a result is dropped")
         known = self.fn.registers[dst]
         if name == "move":
