@@ -11,8 +11,8 @@ from .version import VERSION
 __version__ = VERSION
 
 for _word, _module in {
-    "script": ".script", "passes": ".transform.all_passes", "tensor intrinsics": ".target.tensor_intrin",
-    "topi": ".op.building.topi",
+    "script": ".script", "passes": ".relax.transform", "tensor intrinsics": ".target.tensor_intrin", "topi": ".topi",
+    "names of script in Python": ".relax.script_names",
 }.items():  # fmt: skip
     LOADERS[_word] = partial(importlib.import_module, _module, __name__)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -115,3 +118,15 @@ def test_data_types_make_constants_outside_of_script() -> None:
     with pytest.raises(ScriptError, match="takes a number") as caught:
         T.float32("1")
     assert caught.value.code == "E694"
+
+
+@pytest.mark.parametrize(
+    ("module", "same"),
+    [
+        ("unity.s_tir", "unity.tir"), ("unity.tirx", "unity.tir"), ("unity.nd", "unity.runtime"),
+        ("unity.ir.transform", "unity.transform"), ("unity.ir.instrument", "unity.instrument"),
+    ],
+)  # fmt: skip
+def test_paths_of_other_versions_import(module: str, same: str) -> None:
+    code = f"import {module}; from {module} import *; import {same}; assert {module} is {same}"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,8 @@ import pytest
 
 import unity
 from unity import te
-from unity.op.building.relax import BlockBuilder, TensorType, Var, op, register_te_gradient
 from unity.op.te_gradients import TE_GRADIENTS
+from unity.relax import BlockBuilder, TensorType, Var, op, register_te_gradient
 from unity.script import parse
 from unity.support.errors import PassError, TypeRuleError
 from unity.transform import gradient

@@ -16,7 +16,7 @@ from amx_emulator import Tiles
 import unity
 from unity import relax
 from unity.ffi.llvm import CompileOptions, compile_ir
-from unity.op.building.relax import TensorStructInfo, Var
+from unity.relax import TensorStructInfo, Var
 from unity.script import parse
 from unity.support.errors import VerifyError
 from unity.target.cpu import codegen

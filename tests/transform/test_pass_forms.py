@@ -10,27 +10,22 @@ import numpy as np
 import pytest
 
 import unity
+from unity.instrument import DumpIR, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR, pass_instrument
 from unity.ir import Call, op, replace, rewrite, structural_equal
 from unity.script import parse
 from unity.support.errors import InternalError, PassError, VMError
 from unity.transform import (
     CheckInstrument,
     DumpInstrument,
-    DumpIR,
     Instrument,
     PassContext,
-    PassTimingInstrument,
     Pipeline,
-    PrintAfterAll,
-    PrintBeforeAll,
-    PrintIR,
     Sequential,
     dataflowblock_pass,
     fold_constant,
     function_pass,
     legalize_ops,
     module_pass,
-    pass_instrument,
     prim_func_pass,
 )  # fmt: skip
 from unity.transform.validation.dumps import main as run_dumps

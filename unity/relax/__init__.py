@@ -1,15 +1,65 @@
 """``unity.relax``: TVM's ``tvm.relax`` by its names: expressions, ``op``, ``BlockBuilder``, visitors, ``analysis``, ``transform``,
 ``dpl``, ``frontend``.
 
-Front door: nothing is defined here but names. Expressions are in ``unity.op.building.relax``, passes in ``unity.transform``.
-The packages below are loaded when they are first used.
+``relax.Var("x", relax.TensorType((n, 4), "float32"))``, ``relax.op.add(x, y)``, ``relax.const(1.0)``, ``relax.BlockBuilder()``.
+Passes are in ``unity.transform``. What runs programs is loaded when it is first used.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from ..op.building.relax import *  # noqa: F403
-from ..op.building.relax import __all__ as _EXPRESSIONS
+from typing import TYPE_CHECKING, Any
+
+from .. import te
+from ..ir.expr import ExternFunc, GlobalVar, MatchCast, StringImm, VarBinding
+from ..ir.module import IRModule
+from ..ir.op import similar_ops
+from ..ir.types import Expr, Type, prim_type
+from ..op import OPERATORS
+from ..op.building.block_builder import BlockBuilder
+from ..op.common.table import constant as const
+from ..op.composite import COMPOSITES
+from ..op.te_gradients import register_te_gradient
 from ..support.lazy import lazy_names
+from .calls import *  # noqa: F403
+from .calls import CALLS, __all__ as _CALLS
+from .mutator import PyExprMutator
+from .nodes import *  # noqa: F403
+from .nodes import __all__ as _NODES
+from .visitor import ExprFunctor, PyExprVisitor
+
+extern = ExternFunc
+
+
+def PrimValue(value: Any) -> Expr:
+    """A scalar as a value of the graph."""
+    return te.value.to_scalar(value, "int64" if isinstance(value, int) and not isinstance(value, bool) else None)
+
+
+prim_value = PrimValue
+
+
+class _Operators:
+    """Operators whose names begin with a prefix: ``relax.op.nn.relu``."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        full = f"{self._prefix}.{name}"
+        if self._prefix == "R" and name in CALLS:
+            return CALLS[name]
+        if full in OPERATORS or full in COMPOSITES:
+            return OPERATORS.get(full) or COMPOSITES[full]
+        if any([n.startswith(f"{full}.") for n in OPERATORS]):
+            return _Operators(full)
+        close = similar_ops(full)
+        raise AttributeError(f"there is no operator {full}" + (f"; did you mean {', '.join(close)}?" if close else ""))
+
+    def __dir__(self) -> list[str]:
+        return sorted({n[len(self._prefix) + 1 :].partition(".")[0] for n in OPERATORS if n.startswith(self._prefix)})
+
+
+op = _Operators("R")
 
 if TYPE_CHECKING:
     from ..vm.executable.executable import Executable, Executable as VMExecutable
@@ -17,29 +67,22 @@ if TYPE_CHECKING:
     from .transform import get_default_pipeline, get_pipeline, register_pipeline
     from .vm_build import build
 
-__getattr__, _ = lazy_names(
-    __name__,
-    {
-        "VirtualMachine": "..vm.virtual_machine",
-        "Executable": "..vm.executable.executable",
-        "VMExecutable": "..vm.executable.executable:Executable",
-        "build": ".vm_build",
-        "get_pipeline": ".transform",
-        "get_default_pipeline": ".transform",
-        "register_pipeline": ".transform",
-    },
-)
+_LATE = {
+    "VirtualMachine": "..vm.virtual_machine",
+    "Executable": "..vm.executable.executable",
+    "VMExecutable": "..vm.executable.executable:Executable",
+    "build": ".vm_build",
+    "get_pipeline": ".transform",
+    "get_default_pipeline": ".transform",
+    "register_pipeline": ".transform",
+}
+__getattr__, _ = lazy_names(__name__, _LATE)
 
 __all__ = [
-    *_EXPRESSIONS,
-    "Executable",
-    "VMExecutable",
-    "VirtualMachine",
-    "build",
-    "get_default_pipeline",
-    "get_pipeline",
-    "register_pipeline",
-]
+    *_CALLS, *_NODES, "BlockBuilder", "Expr", "ExprFunctor", "ExternFunc", "GlobalVar", "IRModule", "MatchCast", "PrimValue",
+    "PyExprMutator", "PyExprVisitor", "StringImm", "Type", "VarBinding", "const", "extern", "op", "prim_type", "prim_value",
+    "register_te_gradient", *_LATE,
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ A name with its arguments gives the pass of ``unity.transform`` with its options
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,9 +14,71 @@ from ..ir.module import IRModule
 from ..support.errors import PassError
 from ..transform import DEFAULT_PIPELINE, Pipeline
 from ..transform.all_passes import PASSES
+from ..transform.infra.context import OTHER_NAMES
 from ..transform.infra.passes import Pass, dataflowblock_pass, function_pass, module_pass
-from ..transform.infra.tvm_names import TVM_NAMES
 from ..transform.relax.fusion.fuse_ops_by_pattern import FusionPattern, PatternCheckContext
+from .legalize import Rules, customize_ops
+
+TVM_NAMES: dict[str, str] = {
+    "AdjustMatmulOrder": "adjust_matmul_order",
+    "AlterOpImpl": "alter_op_impl op_impl_map op_buffer_transforms",
+    "AnnotateTIROpPattern": "annotate_tir_op_pattern",
+    "AttachGlobalSymbol": "attach_global_symbol",
+    "BindParams": "bind_params func_name params",
+    "BindSymbolicVars": "bind_symbolic_vars binding_map=symbols func_name",
+    "BundleModelParams": "bundle_model_params param_tuple_name",
+    "CallTIRRewrite": "lower_call_dps",
+    "CanonicalizeBindings": "canonicalize",
+    "CombineParallelMatmul": "combine_parallel_matmul check only_weights=False",
+    "ComputePrimValue": "compute_prim_value",
+    "ConvertLayout": "convert_layout desired_layouts=desired layout_cb",
+    "ConvertToDataflow": "convert_to_dataflow min_size",
+    "DataflowUseInplaceCalls": "dataflow_use_inplace_calls",
+    "DeadCodeElimination": "dead_code entry_functions",
+    "DecomposeOpsForInference": "decompose_ops_for_inference func_name",
+    "DecomposeOpsForTraining": "decompose_ops_for_training func_name",
+    "EliminateCommonSubexpr": "eliminate_common_subexpr call_only",
+    "ExpandTupleArguments": "expand_tuple_arguments",
+    "ExpandMatmulOfSum": "expand_matmul_of_sum",
+    "FoldBatchnormToConv2D": "fold_batch_norm_to_conv2d",
+    "FoldConstant": "fold_constant",
+    "FuseOps": "fuse_ops fuse_opt_level",
+    "FuseOpsByPattern": "fuse_ops_by_pattern patterns bind_constants annotate_codegen entry_functions",
+    "FuseTIR": "fuse_tir",
+    "FuseTransposeMatmul": "fuse_transpose_matmul",
+    "Gradient": "gradient func_name require_grads target_index",
+    "InlinePrivateFunctions": "inline_private_functions",
+    "KillAfterLastUse": "kill_after_last_use",
+    "LambdaLift": "lambda_lift",
+    "LazyGetInput": "lazy_get_input",
+    "LazySetOutput": "lazy_set_output",
+    "LazyTransformParams": "lazy_transform_params fget_item=get_item fset_item=set_item extra_get_item_params "
+    "extra_set_item_params",
+    "LegalizeOps": "legalize_ops skip_ops=skip enable_warning=warn",
+    "LiftTransformParams": "lift_transform_params shared_transform=shared",
+    "LowerAllocTensor": "lower_alloc_tensor",
+    "MergeCompositeFunctions": "merge_composite_functions",
+    "Normalize": "normalize",
+    "NormalizeGlobalVar": "normalize_global_var",
+    "OptimizeLayoutTransform": "optimize_layout_transform",
+    "RemovePurityChecking": "remove_purity_checking",
+    "RemoveRedundantReshape": "remove_redundant_reshape",
+    "RemoveUnusedOutputs": "remove_unused_outputs",
+    "RemoveUnusedParameters": "remove_unused_parameters",
+    "ReorderPermuteDimsAfterConcat": "reorder_permute_dims_after_concat",
+    "ReorderTakeAfterMatmul": "reorder_take_after_matmul",
+    "RewriteDataflowReshape": "rewrite_reshape",
+    "RunCodegen": "run_codegen target_options entry_functions",
+    "SplitLayoutRewritePreproc": "split_layout_rewrite_preproc",
+    "StaticPlanBlockMemory": "plan_memory",
+    "ToMixedPrecision": "to_mixed_precision out_dtype=wide_results fp16_input_names=narrow_inputs dtype",
+    "ToNonDataflow": "to_non_dataflow",
+    "TopologicalSort": "topological_sort order direction",
+    "UpdateParamStructInfo": "update_param_type sinfo_func=update",
+    "UpdateParamType": "update_param_type ty_func=update",
+}
+"""TVM's name to the pass, and its arguments in TVM's order: ``theirs=option`` where they are called otherwise."""
+OTHER_NAMES |= {theirs: row.split()[0] for theirs, row in TVM_NAMES.items()}
 
 _BUILT_IN: dict[str, dict[str, Any]] = {
     "CombineParallelMatmul": {"only_weights": False},
@@ -110,6 +172,16 @@ def get_pipeline(name: str = "default", **options: Any) -> Any:
     )
 
 
+def LegalizeOps(
+    customize_legalize_map: Rules | None = None, skip_ops: Sequence[str] = (), enable_warning: bool = False
+) -> Pass | Pipeline:
+    """``unity.transform.legalize_ops``; before it functions of the map give what takes the place of an operator's call."""
+    step = find_pass("LegalizeOps", TVM_NAMES)(skip_ops, enable_warning)
+    return (
+        Pipeline((customize_ops.with_options(rules=customize_legalize_map), step)) if customize_legalize_map else step
+    )
+
+
 @module_pass(name="written_with_bytecode")
 def _written_with_bytecode(mod: IRModule) -> IRModule:
     """Nothing: what TVM's pass does here is done where bytecode is written (docs/vm.md)."""
@@ -139,6 +211,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "FusionPattern", "LowerRuntimeBuiltin", "PatternCheckContext", "VMBuiltinLower", "VMShapeLower", "dataflowblock_pass",
-    "function_pass", "get_default_pipeline", "get_pipeline", "register_pipeline",
+    "FusionPattern", "LegalizeOps", "LowerRuntimeBuiltin", "PatternCheckContext", "VMBuiltinLower", "VMShapeLower",
+    "dataflowblock_pass", "function_pass", "get_default_pipeline", "get_pipeline", "register_pipeline",
 ]  # fmt: skip

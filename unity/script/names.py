@@ -14,6 +14,7 @@ import numpy as np
 from ..ir.constant import cast, const
 from ..ir.types import Expr
 from ..support.errors import ScriptError
+from ..support.lazy import load
 from .reader.scope import SCRIPT_OBJECTS
 
 _HARMLESS = frozenset((
@@ -21,6 +22,9 @@ _HARMLESS = frozenset((
     "R.Any", "R.Tuple", "R.Callable", "I.module_attrs", "I.module_global_infos", "I.vdevice", "I.dummy_global_info", "I.target",
     "R.ExternFunc",
 ))  # fmt: skip
+
+IN_PYTHON: dict[str, Callable[[str, tuple[Any, ...], dict[str, Any]], Any]] = {}
+"""What calls of a namespace's names give in Python, from path and arguments; NotImplemented where they have no meaning there."""
 
 
 class ScriptName:
@@ -34,8 +38,11 @@ class ScriptName:
         SCRIPT_OBJECTS[id(self)] = path
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._harmless:
-            return self
+        load("names of script in Python")
+        call = IN_PYTHON.get(self._path[:1])
+        made = NotImplemented if call is None else call(self._path, args, kwargs)
+        if made is not NotImplemented or self._harmless:
+            return self if made is NotImplemented else made
         raise ScriptError(
             "E123",
             f"{self._path} has a meaning only inside script",
@@ -81,12 +88,10 @@ class DtypeName(ScriptName):
         )
 
 
-def make_name(
-    path: str, known: dict[str, str], module: str, make: Callable[[str, str], ScriptName] = ScriptName
-) -> ScriptName:
-    """The object that ``make`` gives for a name of a namespace. Raises AttributeError for a name the namespace does not have."""
+def make_name(path: str, known: dict[str, str], module: str) -> ScriptName:
+    """The object of a name of a namespace. Raises AttributeError for a name the namespace does not have."""
     letter = path.partition(".")[0]
     doc = known.get(path)
     if doc is None and not any([name.startswith(path + ".") for name in known]):
         raise AttributeError(f"module {module!r} has no attribute {path[len(letter) + 1 :]!r}")
-    return make(path, doc or "")
+    return ScriptName(path, doc or "")

@@ -11,7 +11,6 @@ from ..ir import OPS, Function
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
 from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
-from .relax_names import name_of
 from .spelling.spelling import CANONICAL
 
 
@@ -80,7 +79,7 @@ def _known() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> _Any:
-    made = make_name(f"R.{name}", _known(), __name__, name_of)
+    made = make_name(f"R.{name}", _known(), __name__)
     globals()[name] = made
     return made
 

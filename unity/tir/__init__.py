@@ -1,20 +1,217 @@
-"""``unity.tir``: TVM's ``tvm.tir`` (and ``tvm.s_tir``, ``tvm.tirx``) by its names, which are defined in
-``unity.transform.tensor_ir``; ``analysis``, ``stmt_functor`` and ``transform`` are modules beside this one."""
+"""``unity.tir``: the names with which programs handle tensor programs in Python, as TVM's ``tvm.tir`` has them (``tvm.s_tir`` and
+``tvm.tirx`` in later versions); ``analysis``, ``stmt_functor`` and ``transform`` are modules beside this one.
 
+``tir.Schedule(mod)``, ``tir.TensorIntrin.register(...)``, ``tir.Var("n", "int64")``. Programs themselves are written in script or
+with tensor expressions; nothing is defined here but what wraps a constructor. Functions of scalars (``tir.Select``, ``tir.all``,
+``tir.exp``, ...) take what stands in a te.compute, and IR expressions, and give the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
+from .. import te
+from ..arith.index_map import IndexMap
+from ..ffi.dtype import DataType
+from ..ir import build, expr as _expr, scalar
+from ..ir.buffer import Buffer, BufferRegion, Range
+from ..ir.build import call_extern, ceildiv
+from ..ir.expr import Call, StringImm
+from ..ir.function import PrimFunc
+from ..ir.scalar import Broadcast, BufferLoad, IterVar, Let, Ramp
+from ..ir.stmt import (
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+)  # fmt: skip
+from ..ir.types import Expr, PointerType, Type, prim_type
+from ..relax.nodes import makes
+from ..support.errors import ScheduleError
 from ..support.lazy import lazy_names
-from ..transform import tensor_ir as _names
-from ..transform.tensor_ir import *  # noqa: F403
-from ..transform.tensor_ir import __all__ as __all__
+from ..te.tensor import shape_of
+from ..transform import schedule
+from ..transform.schedule import Schedule, Trace
+from ..transform.schedule.core.tensor_intrin import TensorIntrin
 
-_MODULES = ("analysis", "stmt_functor", "transform")
-_module, _ = lazy_names(__name__, {name: f".{name}:" for name in _MODULES})
+
+@makes(_expr.IntImm)
+def IntImm(dtype: str | DataType, value: Any) -> Expr:
+    """A literal of an integral type."""
+    return _expr.IntImm(int(value), prim_type(dtype))
+
+
+@makes(_expr.FloatImm)
+def FloatImm(dtype: str | DataType, value: Any) -> Expr:
+    """A literal of a float type."""
+    return build.const(value, dtype)
+
+
+@makes(scalar.Cast)
+def Cast(dtype: str | DataType, value: Any) -> Expr:
+    """A scalar of another data type."""
+    return build.cast(te.to_scalar(value), dtype)
+
+
+@makes(_expr.Var)
+def Var(name: str, dtype: str | DataType | Type = "int32") -> _expr.Var:
+    """A scalar variable; integers are 32 bits wide unless ``dtype`` says otherwise, as in TVM."""
+    if isinstance(dtype, Type):
+        return _expr.Var(name, dtype)
+    return _expr.Var(name, prim_type(dtype))
+
+
+def SizeVar(name: str, dtype: str | DataType = "int64") -> _expr.Var:
+    """A variable that stands for a size."""
+    return _expr.Var(name, prim_type(dtype))
+
+
+def const(value: Any, dtype: str | DataType = "int32") -> Expr:
+    """A literal."""
+    return build.const(value, dtype)
+
+
+def decl_buffer(
+    shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: _expr.Var | None = None, strides: Any = (),
+    elem_offset: Any = None, scope: str = "global", data_alignment: int = 64, offset_factor: int = 1,
+) -> Buffer:  # fmt: skip
+    """A buffer of a shape, behind a pointer of its own unless ``data`` is given."""
+    pointer = data if data is not None else _expr.Var(name, PointerType(prim_type(dtype), scope))
+    offset = None if elem_offset is None else te.to_scalar(elem_offset, "int64")
+    return Buffer(
+        pointer, DataType(dtype), shape_of(shape), shape_of(strides or ()), offset, name, data_alignment, offset_factor
+    )
+
+
+def _scalar(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        made = te.unwrap(function(*[te.unwrap(a) for a in args]))
+        return te.Value(made) if any([isinstance(a, te.value.Operand) for a in args]) else made
+
+    call.__name__ = call.__qualname__ = function.__name__
+    call.__doc__ = function.__doc__
+    return call
+
+
+Select = makes(scalar.Select)(_scalar(te.select))
+if_then_else = _scalar(te.if_then_else)
+Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Max, Min, And, Or, EQ, NE, LT, LE, GT, GE = [
+    makes(kind)(_scalar(function))
+    for kind, function in (
+        (scalar.Add, build.add), (scalar.Sub, build.sub), (scalar.Mul, build.mul), (scalar.Div, build.div),
+        (scalar.Mod, build.truncmod), (scalar.FloorDiv, build.floordiv), (scalar.FloorMod, build.floormod),
+        (scalar.Max, build.maximum), (scalar.Min, build.minimum), (scalar.And, build.logical_and), (scalar.Or, build.logical_or),
+        (scalar.EQ, build.eq), (scalar.NE, build.ne), (scalar.LT, build.lt), (scalar.LE, build.le), (scalar.GT, build.gt),
+        (scalar.GE, build.ge),
+    )
+]  # fmt: skip
+Not = makes(scalar.Not)(_scalar(build.logical_not))
+div, floordiv, floormod, truncdiv, truncmod, indexdiv, indexmod = [
+    _scalar(f) for f in (te.div, te.floordiv, te.floormod, te.truncdiv, te.truncmod, te.indexdiv, te.indexmod)
+]
+min_value, max_value, infinity = _scalar(te.min_value), _scalar(te.max_value), _scalar(te.infinity)
+SBlock, SBlockRealize = Block, BlockRealize
+_FUNCTIONS = {
+    "all": te.all, "any": te.any, "max": te.maximum, "min": te.minimum,
+    **{name: found for name, found in vars(te.math).items() if name in te.__all__},
+}  # fmt: skip
+"""Functions of scalars whose names are Python's own, or many."""
+
+
+def call_packed(name: str, *args: Any) -> Expr:
+    """A call of a registered function from a tensor program, with buffers and scalars: the statement of a ``te.extern``."""
+    given = [a.data if isinstance(a, Buffer) else te.to_scalar(a) for a in args]
+    return build.intrinsic("call_packed", StringImm(name), *given, dtype="int32")
+
+
+_module, _ = lazy_names(__name__, {name: f".{name}:" for name in ("analysis", "stmt_functor", "transform")})
 
 
 def __getattr__(name: str) -> Any:
-    return _module(name) if name in _MODULES else getattr(_names, name)
+    return _scalar(_FUNCTIONS[name]) if name in _FUNCTIONS else _module(name)
+
+
+__all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "AssertStmt",
+    "AttrStmt",
+    "Block",
+    "BlockRealize",
+    "Broadcast",
+    "Buffer",
+    "BufferLoad",
+    "BufferRegion",
+    "BufferStore",
+    "Call",
+    "Cast",
+    "Div",
+    "Evaluate",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "For",
+    "IfThenElse",
+    "IndexMap",
+    "IntImm",
+    "IterVar",
+    "Let",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "Or",
+    "PrimFunc",
+    "Ramp",
+    "Range",
+    "SBlock",
+    "SBlockRealize",
+    "Schedule",
+    "ScheduleError",
+    "Select",
+    "SeqStmt",
+    "SizeVar",
+    "Stmt",
+    "StringImm",
+    "Sub",
+    "TensorIntrin",
+    "Trace",
+    "Var",
+    "While",
+    "call_extern",
+    "call_packed",
+    "ceildiv",
+    "const",
+    "decl_buffer",
+    "div",
+    "floordiv",
+    "floormod",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "max_value",
+    "min_value",
+    "schedule",
+    "truncdiv",
+    "truncmod",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_MODULES])
+    return sorted([*__all__, "analysis", "stmt_functor", "transform"])

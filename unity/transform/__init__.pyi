@@ -17,14 +17,6 @@ from .infra.passes import (
     prim_func_pass as prim_func_pass,
     traced_passes as traced_passes,
 )
-from .instrument import (
-    DumpIR as DumpIR,
-    PassTimingInstrument as PassTimingInstrument,
-    PrintAfterAll as PrintAfterAll,
-    PrintBeforeAll as PrintBeforeAll,
-    PrintIR as PrintIR,
-    pass_instrument as pass_instrument,
-)
 from .relax.algebra.adjust_matmul_order import adjust_matmul_order as adjust_matmul_order
 from .relax.algebra.canonicalize import canonicalize as canonicalize
 from .relax.algebra.combine_parallel_matmul import combine_parallel_matmul as combine_parallel_matmul

@@ -26,13 +26,14 @@ from .instruments import (
     VerifyInstrument,
     internal_error,
 )  # fmt: skip
-from .tvm_names import TVM_NAMES
 
 if TYPE_CHECKING:
     from .passes import Pass
 
 PASSES: dict[str, Pass] = {}
 """Every pass by name."""
+OTHER_NAMES: dict[str, str] = {}
+"""Other names of passes: TVM's, from ``unity.relax.transform``."""
 
 _check_from_options = late_function("unity.transform.validation.translation_validation", "check_from_options")
 
@@ -57,8 +58,10 @@ _DUMPS: dict[str, DumpInstrument] = {}
 
 
 def own_name(name: str) -> str:
-    """Our name of a pass that may be given by TVM's ("FuseOps")."""
-    return TVM_NAMES.get(name.removeprefix("relax."), name).split()[0]
+    """The name of a pass that may be given by another one ("FuseOps")."""
+    if name not in PASSES:
+        load("passes")
+    return OTHER_NAMES.get(name.removeprefix("relax."), name)
 
 
 class _Entered(threading.local):
@@ -98,10 +101,7 @@ class PassContext:
         """Those no context around has."""
         self.opt_level = opt_level
         self.required, self.disabled = [frozenset(map(own_name, n)) for n in (required_pass, disabled_pass)]
-        named = self.required | self.disabled
-        if not named <= PASSES.keys():
-            load("passes")
-        for name in sorted(named - PASSES.keys()):
+        for name in sorted((self.required | self.disabled) - PASSES.keys()):
             raise PassError("E502", f"no pass {name!r}", help=f"passes are: {', '.join(sorted(PASSES))}")
 
     @property

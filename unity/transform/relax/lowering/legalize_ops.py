@@ -1,15 +1,14 @@
 """Operators to tensor programs: ``R.exp(x)`` -> ``R.call_dps(exp, (x,), R.Tensor(...))`` with ``exp`` in the module.
 
 Equal kernels are shared. An operator without a lowering stays; one whose result shape is unknown raises E218. A
-rule of one's own for an operator goes into the options: ``custom``, a lowering as rows have it, or ``customize``, a function of a
-BlockBuilder and the call as TVM has it, whose result takes the call's place before the others are lowered.
+lowering of one's own for an operator, as rows have it, goes into the option ``custom``.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 from .... import te
@@ -18,9 +17,7 @@ from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
 from ....ir.types import Expr, TupleType
-from ....op.building.block_builder import BlockBuilder
 from ....op.building.call_inputs import CallInputs
-from ....op.building.expr_mutator import PyExprMutator
 from ....support.errors import UnityError
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
@@ -79,39 +76,17 @@ def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], value
 
 @dataclass(slots=True, frozen=True)
 class LegalizeOptions:
-    """``skip``: names of operators to leave; ``custom``: lowerings asked before the rows' own; ``customize``: functions
-    ``(bb, call) -> expression`` by operator; ``warn``: name operators that have no lowering."""
+    """``skip``: names of operators to leave; ``custom``: lowerings asked before the rows' own; ``warn``: operators without one are
+    named."""
 
     skip: tuple[str, ...] = ()
     custom: tuple[tuple[str, Callable[..., Any]], ...] = ()
-    customize: Mapping[str, Callable[[BlockBuilder, Call], Expr]] = field(default_factory=dict)
     warn: bool = False
-
-
-class _Customized(PyExprMutator):
-    """Calls of some operators replaced by what functions of a user make of them."""
-
-    def __init__(self, mod: IRModule, rules: Mapping[str, Callable[[BlockBuilder, Call], Expr]]) -> None:
-        super().__init__(mod)
-        self.rules = {op(name).name: rule for name, rule in rules.items()}
-
-    def visit_call_(self, call: Call) -> Expr:
-        made = self.visit_expr_post_order(call)
-        rule = self.rules.get(made.op.name) if type(made) is Call and type(made.op) is Op else None
-        return made if rule is None else rule(self.builder_, made)  # type: ignore[arg-type]
-
-    def module(self, mod: IRModule) -> IRModule:
-        """The module with its graph functions rewritten."""
-        for name, fn in mod.graph_functions().items():
-            self.builder_.update_func(name, self.visit_expr(fn))
-        return self.builder_.get()
 
 
 @module_pass(options=LegalizeOptions)
 def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
     """Replace operators by calls of tensor programs."""
-    if options.customize:
-        mod = _Customized(mod, options.customize).module(mod)
     kernels, lowered, left = KernelTable(mod), Lowered(), set[str]()
     custom = dict(options.custom)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ...ir.builder import UNKNOWN
-from ...ir.expr import (
+from ..ir.builder import UNKNOWN
+from ..ir.expr import (
     Binding,
     BindingBlock,
     Call,
@@ -31,18 +31,18 @@ from ...ir.expr import (
     Var,
     VarBinding,
 )  # fmt: skip
-from ...ir.function import Function
-from ...ir.infer import find_impure_call
-from ...ir.module import IRModule
-from ...ir.node import replace
-from ...ir.relation import Answer, erase, is_subtype
-from ...ir.structural import structural_equal
-from ...ir.types import Expr, Type
-from ...ir.walk import Rewriter, free_vars, used_vars
-from ...support.recursion import deep_recursion
-from ..common.table import to_expr
-from .block_builder import BlockBuilder
-from .expr_functor import METHODS, ExprFunctor, decorated, nothing_returned
+from ..ir.function import Function
+from ..ir.infer import find_impure_call
+from ..ir.module import IRModule
+from ..ir.node import replace
+from ..ir.relation import Answer, erase, is_subtype
+from ..ir.structural import structural_equal
+from ..ir.types import Expr, Type
+from ..ir.walk import Rewriter, free_vars, used_vars
+from ..op.building.block_builder import BlockBuilder
+from ..op.common.table import to_expr
+from ..support.recursion import deep_recursion
+from .visitor import METHODS, ExprFunctor, decorated, nothing_returned
 
 _N = TypeVar("_N")
 

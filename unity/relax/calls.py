@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...ir.builder import make_call
-from ...ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
-from ...ir.relation import dims
-from ...ir.types import Expr, Type
-from ...support.errors import TypeRuleError
-from ...te.tensor import shape_of
-from ..common.table import to_expr
-from ..core import shape_of as shape_call
+from ..ir.builder import make_call
+from ..ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
+from ..ir.relation import dims
+from ..ir.types import Expr, Type
+from ..op.common.table import to_expr
+from ..op.core import shape_of as shape_call
+from ..support.errors import TypeRuleError
+from ..te.tensor import shape_of
 
 Types = Type | Sequence[Type]
 

@@ -1,6 +1,6 @@
 """Functions of TVM's topi that are no operator of ours: kinds of pooling and convolution by layout, masks, shapes, sums of a list.
 
-Each is written with the functions of the operators. Not here: other orders of arguments (``topi_orders.py``).
+Each is written with the functions of the operators. Not here: other orders of arguments (``orders.py``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from ... import te
-from ...support.errors import TypeRuleError
-from .topi_orders import Functions, whole_number
+from .. import te
+from ..support.errors import TypeRuleError
+from .orders import Functions, whole_number
 
 
 def more(topi: Functions) -> dict[str, Callable[..., Any]]:

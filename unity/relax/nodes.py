@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...ffi.dtype import DataType
-from ...ir import expr as ir, function, relation, types
-from ...ir.builder import UNKNOWN, is_unknown, join_branches
-from ...ir.infer import find_impure_call, infer_call
-from ...ir.walk import free_vars
-from ...support.errors import TypeRuleError
-from ...support.source import Span
-from ...te.tensor import shape_of
-from ..common.table import constant, to_expr
-from .block_builder import BlockBuilder
+from ..ffi.dtype import DataType
+from ..ir import expr as ir, function, relation, types
+from ..ir.builder import UNKNOWN, is_unknown, join_branches
+from ..ir.infer import find_impure_call, infer_call
+from ..ir.walk import free_vars
+from ..op.building.block_builder import BlockBuilder
+from ..op.common.table import constant, to_expr
+from ..support.errors import TypeRuleError
+from ..support.source import Span
+from ..te.tensor import shape_of
 
 
 class _Front(type):

@@ -2,7 +2,7 @@
 
 ``topi.strided_slice(A, begin, end)``, ``topi.full(shape, dtype, value)``, ``topi.nn.conv2d_nchw(x, w, stride, padding, dilation)``.
 Each gives its arguments to the operator's function; nothing is computed here. Not here: names that TVM has and we have not
-(``topi_more.py``).
+(``more.py``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ... import te
-from ...ir.expr import IntImm
-from ...support.errors import TypeRuleError
+from .. import te
+from ..ir.expr import IntImm
+from ..support.errors import TypeRuleError
 
 Functions = Mapping[str, Callable[..., Any]]
 

@@ -2,7 +2,7 @@
 
 Every operator with a lowering is here under its own name (``R.nn.relu`` is ``topi.nn.relu``); nothing is written twice: a
 call is checked by the operator's type rule and computed by its lowering. Names of arguments are TVM's or the operator's. Where TVM
-has another order of arguments it holds (``topi_orders.py``); names of its library that are no operator stand in ``_EXTRA``.
+has another order of arguments it holds (``orders.py``); names of its library that are no operator stand in ``_EXTRA``.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from ... import te
-from ...ir.expr import Call, Constant, FloatImm, IntImm, ShapeExpr, Tuple, Var
-from ...ir.op import OPS
-from ...ir.relation import tensor_type
-from ...ir.types import Expr, PrimType, ShapeType
-from ...support.errors import TypeRuleError
-from ...te.tensor import OPERATIONS
-from .. import OPERATORS
-from ..common.table import Operator
-from .topi_more import more, pool_kind
-from .topi_orders import ALIASES, FIRST, orders, whole_number
+from .. import te
+from ..ir.expr import Call, Constant, FloatImm, IntImm, ShapeExpr, Tuple, Var
+from ..ir.op import OPS
+from ..ir.relation import tensor_type
+from ..ir.types import Expr, PrimType, ShapeType
+from ..op import OPERATORS
+from ..op.common.table import Operator
+from ..support.errors import TypeRuleError
+from ..te.tensor import OPERATIONS
+from .more import more, pool_kind
+from .orders import ALIASES, FIRST, orders, whole_number
 
 
 class _Arguments:

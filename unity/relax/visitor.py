@@ -11,9 +11,9 @@ import difflib
 import re
 from typing import Any, TypeVar
 
-from ...ir import scalar
-from ...ir.builder import is_graph_call
-from ...ir.expr import (
+from ..ir import scalar
+from ..ir.builder import is_graph_call
+from ..ir.expr import (
     Binding,
     BindingBlock,
     Call,
@@ -36,11 +36,11 @@ from ...ir.expr import (
     Var,
     VarBinding,
 )  # fmt: skip
-from ...ir.function import Function
-from ...ir.node import Node
-from ...ir.types import Expr
-from ...support.errors import PassError
-from ...support.recursion import deep_recursion
+from ..ir.function import Function
+from ..ir.node import Node
+from ..ir.types import Expr
+from ..support.errors import PassError
+from ..support.recursion import deep_recursion
 
 _SNAKE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _METHOD = re.compile(r"visit_\w+_")
