@@ -1,4 +1,5 @@
-"""TVM's names for what watches passes: ``@pass_instrument`` and its ready ones. The house's own are in ``instruments.py``.
+"""TVM's names for what watches passes: ``@pass_instrument`` and its ready ones. The house's own are in
+``transform/infra/instruments.py``.
 
 ``with PassContext(instruments=[PassTimingInstrument(), Mine()])``. Not here: contexts, passes.
 """

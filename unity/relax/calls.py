@@ -1,6 +1,6 @@
 """TVM's functions that call tensor programs and registered functions: ``relax.op.call_tir(gvar, [x], type)`` and its kin.
 
-Each makes a call of the operator that script has for it. Not here: operators, nodes (``relax_nodes.py``).
+Each makes a call of the operator that script has for it. Not here: operators, nodes (``nodes.py``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 a key of rules they stand for the class of ``unity.ir``.
 
 ``relax.Call(op, [x, y])``, ``isinstance(call, relax.Call)``, ``rewrite(func, {relax.Call: rule})``. Not here: operators, calls of
-tensor programs (``relax_calls.py``). Invariant: what is made is a node of ``unity.ir`` with its type.
+tensor programs (``calls.py``). Invariant: what is made is a node of ``unity.ir`` with its type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What names of ``R`` give in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a call.
 
 As TVM has it, programs that build functions in Python write types and operators with the names of script. Invariant: what stands
-in the annotation of a decorated function does nothing, whatever is written there (``names.py``).
+in the annotation of a decorated function does nothing, whatever is written there (``script/names.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``ExprFunctor`` and ``PyExprVisitor``: walks over graph functions written as methods, one per kind of node, as in TVM.
 
 A subclass overrides ``visit_call_``, ``visit_var_``, ``visit_var_binding_``, ... and goes on with ``super()``. Passes of the house
-use ``unity.ir.collect`` and ``GraphRewriter``; this is for those who think in visitors. Rewriting: ``expr_mutator.py``. Not here:
+use ``unity.ir.collect`` and ``GraphRewriter``; this is for those who think in visitors. Rewriting: ``mutator.py``. Not here:
 tensor programs. Invariant: a visitor changes nothing, and types are not entered.
 """
 
