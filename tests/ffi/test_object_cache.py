@@ -123,6 +123,32 @@ def test_damage_of_every_kind_is_noticed(tmp_path):
     assert store.load(key) is None and files(tmp_path) == [store.path(key).name]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
+def test_files_that_others_wrote_or_may_write_are_not_believed(tmp_path, monkeypatch):
+    store, key, other = ObjectCache(tmp_path), content_key("a"), content_key("b")
+    for mode in (0o620, 0o602, 0o666):
+        store.store(key, b"body")
+        assert store.load(key) == b"body"
+        store.path(key).chmod(mode)
+        assert store.load(key) is None and not store.path(key).exists()
+    store.store(key, b"body")
+    real, owner = os.fstat, [os.geteuid() + 1]
+
+    def stat(handle):
+        fields = list(real(handle))
+        fields[4] = owner[0]
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(cache_module.os, "fstat", stat)
+    assert store.load(key) is None
+    owner[0] = 0  # root may do anything
+    store.store(key, b"body")
+    assert store.load(key) == b"body"
+    store.path(other).parent.mkdir(exist_ok=True)
+    store.path(key).rename(store.path(other))  # a good entry of ours, in the place of another one
+    assert store.load(other) is None and not store.path(other).exists()
+
+
 def test_the_entries_used_longest_ago_go_first(tmp_path, monkeypatch):
     monkeypatch.setenv("UNITY_CACHE_BYTES", str(10 * (1000 + OVERHEAD)))
     store = ObjectCache(tmp_path)

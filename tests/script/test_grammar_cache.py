@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from unity.ffi import object_cache
 from unity.ffi.object_cache import cache_folder
 from unity.script.parser import read_text
 
@@ -18,33 +22,70 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+class Trap:
+    """What a pickle may do that is read: here, make a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+TEXTS = (
+    "x = 1\n",
+    "@T.prim_func\ndef f(x: T.handle, *, y=-2 ** 3):\n    for i, j in T.grid(4, 5):\n        with T.block('b'):\n            x[i, j:2] += f'{y}' if y else not z\n",
+    "class M:\n    @R.function\n    def g(x: R.Tensor((1, 2), 'float32')) -> R.Object:\n        return {1: (x, [y]), **z}\n",
+)
+
+
 def parser():
     return read_text._parser.__wrapped__()[0]
 
 
+def entries(folder):
+    return list((folder / "objects").glob("??/*"))
+
+
+def test_tables_are_plain_data_that_make_an_equal_parser(folder):
+    made = parser()
+    (entry,) = entries(folder)
+    data = entry.read_bytes()
+    assert isinstance(json.loads(data[data.index(b"[") :]), list)
+    before = entry.stat().st_ino
+    read = parser()
+    assert entries(folder) == [entry] and entry.stat().st_ino == before  # used, not written again
+    assert repr(read.terminals) == repr(made.terminals)
+    assert read.parser.parser._parse_table.states == made.parser.parser._parse_table.states
+    for text in TEXTS:
+        assert repr(read.parse(text)) == repr(made.parse(text))
+
+
 def test_damage_is_noticed_and_repaired(folder):
     parser()
-    file, digest = folder / "grammar.lark-cache", folder / "grammar.sha256"
+    (file,) = entries(folder)
     good = file.read_bytes()
-    for damaged in (
-        good[:-1],
-        b"",
-        good[: len(good) // 2],
-        good[:5000] + bytes([good[5000] ^ 1]) + good[5001:],
-        b"x" * 100,
-    ):
+    for damaged in (good[:-1], b"", good[:5000] + bytes([good[5000] ^ 1]) + good[5001:]):
         file.write_bytes(damaged)
         assert parser().parse("x\n") is not None
-        assert file.read_bytes() != damaged and digest.read_text() == read_text._digest(file)
-    digest.unlink()
-    assert parser() is not None and digest.exists()
-    before = file.stat().st_mtime_ns
+        assert file.read_bytes() != damaged
+
+
+def test_a_pickle_in_the_place_of_the_tables_is_not_read(folder):
     parser()
-    assert file.stat().st_mtime_ns == before  # used, not written again
+    (file,) = entries(folder)
+    key, data = file.parent.name + file.stem, pickle.dumps(Trap(folder / "sprung"))
+    for content in (data, object_cache._head(key, data) + data):  # with a right checksum too
+        file.write_bytes(content)
+        with suppress(ValueError):
+            parser()
+        assert not (folder / "sprung").exists()
+    pickle.loads(data)
+    assert (folder / "sprung").exists()
 
 
 def test_folders_that_cannot_hold_it(folder, monkeypatch):
-    (folder / "grammar.lark-cache").mkdir()
+    (folder / "objects").write_text("no folder")
     assert parser() is not None
     monkeypatch.setenv("UNITY_CACHE", "/dev/null/x")
     assert parser() is not None

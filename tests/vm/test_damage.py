@@ -1,4 +1,4 @@
-"""Files of strangers: edits with right checksums end in a UnityError or run, in this process or any other; names in a file run nothing."""
+"""Files of strangers: edits with right checksums end in a UnityError or run. What a file may do at all: ``test_trust.py``."""
 
 import hashlib
 import json
@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import unity
-from unity.frontend.torch.runtime.operators import register_torch_operator
 from unity.script import parse
-from unity.support.errors import ArtifactError, UnityError
+from unity.support.errors import ArtifactError
 from unity.vm.executable import artifact
 
 COUNT = int(os.environ.get("UNITY_DAMAGE", "40"))
@@ -117,80 +116,6 @@ def test_edits_are_refused_or_harmless(make, tmp_path) -> None:
     make(tmp_path / "file")
     found, _ = damaged(tmp_path / "file", 1, COUNT)
     assert sum(found.values()) == COUNT and found["E805"] > COUNT // 3
-
-
-def test_a_name_in_a_file_imports_and_calls_nothing(tmp_path) -> None:
-    make_model(tmp_path / "file")
-    (tmp_path / "trap.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nclass Trap(list): pass\n")
-    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
-    model = json.loads(sections["model"])
-    trap = ["trap:Trap", None, [None, None, None, None]]
-    objects = [{"object": [name, keys, [{"leaf": None}] * 4]} for name in ("trap:Trap", "os:system", "builtins:eval")
-               for keys in (None, list("abcd"), ["__class__", "b", "c", "d"])]  # fmt: skip
-    specs = [trap, *[["trap:Trap", context, [None] * 4] for context in objects],
-             ["collections:defaultdict", {"list": [{"class": "os:system"}, {"list": list("abcd")}]}, [None] * 4],
-             ["collections:defaultdict", {"list": [{"class": "trap:Trap"}, {"list": list("abcd")}]}, [None] * 4],
-             ["builtins:list", {"enum": ["trap:Trap", "x"]}, [None] * 4], ["builtins:list", {"dtype": "ops"}, [None] * 4]]  # fmt: skip
-    sys.path.insert(0, str(tmp_path))
-    try:
-        for spec in specs:
-            for trust in (True, False):
-                changed = json.dumps({**model, "out_spec": spec}).encode()
-                artifact.write_sections(tmp_path / "edited", {**sections, "model": changed})
-                with pytest.raises(ArtifactError) as caught:
-                    unity.load_model(tmp_path / "edited", trust=trust)
-                assert caught.value.code in ("E805", "E807")
-    finally:
-        sys.path.remove(str(tmp_path))
-    assert not (tmp_path / "sprung").exists() and "trap" not in sys.modules
-
-
-@pytest.mark.parametrize(
-    "name", ["load_library", "aten.from_file.default", "aten.save.default", "__class__.__init__", "aten.relu", "x.y.z"]
-)
-def test_operators_that_a_file_may_not_name(name) -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(UnityError) as caught:
-        register_torch_operator(f"torch.ops.{name}")
-    assert caught.value.code == "E630"
-
-
-LEAVES = {
-    "extern": 'T.evaluate(T.call_extern("int32", "system", T.int64(0)))',
-    "intrinsic": 'x[0] = T.call_llvm_pure_intrin("float32", "llvm.sqrt.f32", x[0])',
-    "address": 'T.evaluate(T.isnullptr(T.reinterpret("handle", T.int64(64))))',
-    "text": 'with T.attr(0, "pragma_import_llvm", "define i32 @f() { ret i32 0 }"):\n        x[0] = x[1]',
-}
-
-
-@pytest.mark.parametrize("kind", LEAVES)
-def test_untrusted_text_does_not_leave_its_tensor_programs(kind, tmp_path) -> None:
-    make_program(tmp_path / "file")
-    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
-    text = f'@T.prim_func\ndef f(x: T.Buffer((4,), "float32")):\n    {LEAVES[kind]}\n'
-    artifact.write_sections(tmp_path / "edited", {**sections, "module": text.encode()})
-    with pytest.raises(ArtifactError) as caught:
-        unity.load(tmp_path / "edited", trust=False)
-    assert caught.value.code == "E808"
-    assert (
-        unity.load(tmp_path / "edited")["main"](np.ones((1, 4), "float32"), np.ones((4, 1), "float32"))[0].numpy()
-        == 5.5
-    )
-
-
-def test_a_kernel_of_another_signature_finds_no_code(tmp_path) -> None:
-    make_program(tmp_path / "file")
-    sections = {name: bytes(data) for name, data in artifact.read_sections(tmp_path / "file").items()}
-    *_, kernels = json.loads(sections["bytecode"])
-    name, symbol, signature = kernels[0]
-    shorter = [signature[0], signature[1][:-1], *signature[2:]]
-    unknown = [signature[0], [["z", *p[1:]] for p in signature[1]], *signature[2:]]
-    for changed in (shorter, unknown):
-        edited = [[], [], [], [], [[name, symbol, changed]]]
-        artifact.write_sections(tmp_path / "edited", {**sections, "bytecode": json.dumps(edited).encode()})
-        for mode in ("native", "bytecode"):
-            with pytest.raises(UnityError):
-                unity.VirtualMachine(unity.load(tmp_path / "edited"), exec_mode=mode)
 
 
 @pytest.mark.parametrize("what", ["folder", "empty", "short", "sizes", "missing"])

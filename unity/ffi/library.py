@@ -101,6 +101,8 @@ def require_library(name: str) -> None:
         attrs = json.loads(rest[:-1]) if bracket else {}
     except ValueError as error:
         raise VMError("E985", f"the attributes of the library kernel {base!r} are not valid: {error}") from error
+    if type(attrs) is not dict:
+        raise VMError("E985", f"the attributes of the library kernel {base!r} are not valid: they have no names")
     _bind(name, kernel, attrs)
 
 

@@ -1,8 +1,9 @@
 """A folder of byte strings under content keys: compiled objects, kept between processes.
 
-Invariant: a read returns exactly the bytes that were stored under the key, or nothing. Files are written to a
-temporary name and renamed, so any number of processes may share a folder; a damaged file is noticed by its checksum,
-removed, and rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error. The folder's size
+Invariant: a read returns exactly the bytes that this user (or root) stored under the key, or nothing: entries are machine code, so
+nobody else's file is believed, nor one that others may write to. Files are written to a temporary name and renamed, so any number
+of processes may share a folder; a file that is damaged or was moved from another key is noticed by its checksum, removed, and
+rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error. The folder's size
 stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MOST_FILES`` (what other processes add is counted at the
 next look): entries used longest ago go first.
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from ..support.options import int_option, str_option
 
-_MAGIC = b"UNITYOBJ1\n"
+_MAGIC = b"UNITYOBJ2\n"
 _DIGEST = 32
 _STALE_SECONDS = 3600.0
 """Age after which a temporary file belongs to a writer that died."""
@@ -64,15 +65,15 @@ class ObjectCache:
         return self.folder / key[:2] / f"{key[2:]}.bin"
 
     def load(self, key: str) -> bytes | None:
-        """Bytes stored under a key, or None where there are none or the file is damaged."""
+        """Bytes stored under a key, or None where there are none, or the file is damaged or somebody else's."""
         path = self.path(key)
         try:
-            data = path.read_bytes()
+            with open(path, "rb") as file:
+                own, data = _is_own(os.fstat(file.fileno())), file.read()
         except OSError:
             return None
-        start = len(_MAGIC) + _DIGEST
-        body = data[start:]
-        if data.startswith(_MAGIC) and hashlib.sha256(body).digest() == data[len(_MAGIC) : start]:
+        body = data[len(_MAGIC) + _DIGEST :]
+        if own and data.startswith(_head(key, body)):
             with contextlib.suppress(OSError):  # the time of change is the time of the last use
                 os.utime(path)
             return body
@@ -83,11 +84,12 @@ class ObjectCache:
     def store(self, key: str, body: bytes) -> None:
         """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is no error."""
         limit = int_option("UNITY_CACHE_BYTES")
-        size = len(_MAGIC) + _DIGEST + len(body)
+        data = _head(key, body) + body
+        size = len(data)
         if size > limit:
             return
         try:
-            self._write(self.path(key), _MAGIC + hashlib.sha256(body).digest() + body)
+            self._write(self.path(key), data)
             known = self._size
             if known is None or known + size > limit or self._files >= MOST_FILES:
                 self._size, self._files = self._trim(limit)
@@ -139,6 +141,16 @@ class ObjectCache:
         for name in names:
             with os.scandir(name) as entries:
                 yield from entries
+
+
+def _head(key: str, body: bytes) -> bytes:
+    """What an entry begins with: its checksum counts the key."""
+    return _MAGIC + hashlib.sha256(key.encode() + body).digest()
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Did this user or root write a file, and may nobody else?"""
+    return not hasattr(os, "geteuid") or (status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022)
 
 
 _CACHES: dict[Path, ObjectCache] = {}

@@ -70,7 +70,7 @@ OPTIONS: dict[str, Option] = {
             "UNITY_CACHE",
             str,
             "",
-            "Folder of the object and grammar caches; 'off' disables them. Default: user cache folder.",
+            "Folder of the caches; 'off' disables them. Default: user cache folder.",
         ),
         Option(
             "UNITY_CACHE_BYTES",

@@ -5,37 +5,51 @@ Not here: what registered functions do, and accesses out of bounds, which are th
 
 from __future__ import annotations
 
-from ..ir.expr import Call, Op, StringImm
+from ..ir.expr import Call, Op, StringImm, Var
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.stmt import AttrStmt, For
-from ..ir.types import PointerType, PrimType
+from ..ir.types import Expr, PointerType, PrimType
 from ..ir.walk import collect
 from ..support.errors import ArtifactError
 from ..target.cpu.imported import imported_texts
 
 _CODE = ("T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.call_cpacked")
 _EXTERN = ("T.call_extern", "T.call_pure_extern")
+_DERIVED = (
+    "T.address_of",
+    "T.tvm_access_ptr",
+    "T.handle_add_byte_offset",
+    "T.ptr_byte_offset",
+    "T.tvm_stack_alloca",
+    "T.if_then_else",
+)
+"""What gives the address of a buffer, or one at a distance from it."""
 
 
 def check_confined(mod: IRModule) -> None:
-    """Raise ArtifactError E808 where a tensor program calls C or LLVM, brings LLVM IR along, or makes addresses."""
+    """Raise ArtifactError E808 where a tensor program calls C or LLVM, brings LLVM IR along, takes addresses or makes them."""
     for name, fn in mod.functions.items():
         if not isinstance(fn, PrimFunc):
             continue
-        nodes = collect(fn, (Call, AttrStmt, For))
-        if imported_texts([n for n in nodes if not isinstance(n, Call)]):
+        if any([_is_address(param) and param not in fn.buffer_map for param in fn.params]):
+            raise _refused(name, "takes an address")
+        nodes = collect(fn, (Expr, AttrStmt, For))
+        if imported_texts([n for n in nodes if isinstance(n, (AttrStmt, For))]):
             raise _refused(name, "brings LLVM IR along")
         for node in nodes:
-            if type(node) is not Call or type(node.op) is not Op:
-                continue
-            called = node.op.name
-            callee = node.args[0].value if node.args and type(node.args[0]) is StringImm else ""
-            if called in _CODE or (called in _EXTERN and callee not in mod.functions):
+            called = node.op.name if type(node) is Call and type(node.op) is Op else ""
+            callee = node.args[0].value if called and node.args and type(node.args[0]) is StringImm else ""
+            own = called in _EXTERN and callee in mod.functions
+            if called in _CODE or (called in _EXTERN and not own):
                 raise _refused(name, f"calls {called}({callee!r})")
-            handle = type(node.ty) is PrimType and node.ty.dtype.code == "handle"
-            if called == "T.reinterpret" and (handle or type(node.ty) is PointerType):
-                raise _refused(name, "makes an address of a number")
+            if _is_address(node) and not (own or called in _DERIVED or isinstance(node, Var)):
+                raise _refused(name, "makes an address of what is none")
+
+
+def _is_address(node: object) -> bool:
+    kind = node.ty if isinstance(node, Expr) else None
+    return type(kind) is PointerType or (type(kind) is PrimType and kind.dtype.code == "handle")
 
 
 def _refused(name: str, what: str) -> ArtifactError:

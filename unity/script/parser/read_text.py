@@ -6,21 +6,18 @@ the same length, so that offsets stay true and the rest of the text is still rea
 
 from __future__ import annotations
 
-import hashlib
 import re
-from contextlib import suppress
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from ...ffi.object_cache import cache_folder
 from ...support.errors import ScriptError
 from ...support.forking import fork_lock
 from ...support.source import Source, Span
 from . import syntax as s
 from .layout import Layout, TextError
+from .tables import parser_of
 from .tree import TreeBuilder
 
 MAX_ERRORS = 20
@@ -58,49 +55,11 @@ _LEADING = re.compile(r"[ \t\f]+(?=[^ \t\f\r\n#])")
 _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
 
 
-def _cache_path() -> str | bool:
-    """File of lark's cache. It holds a pickle without a checksum: one that is not what was written last is removed."""
-    base = cache_folder()
-    if base is None:
-        return False
-    path = base / "grammar.lark-cache"
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        if path.exists() and _digest(path) != path.with_suffix(".sha256").read_text(encoding="ascii"):
-            path.unlink()
-    except FileNotFoundError:  # without a digest: another process is about to write it
-        with suppress(OSError):
-            path.unlink()
-    except (OSError, ValueError):
-        return False
-    return str(path)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _remember(path: str) -> None:
-    """Write down what lark's cache is, so that damage is noticed."""
-    place = Path(path).with_suffix(".sha256")
-    with suppress(OSError):
-        text = _digest(Path(path))
-        if not place.exists() or place.read_bytes() != text.encode():
-            place.write_text(text, encoding="ascii")
-
-
 @cache
 def _parser() -> tuple[Lark, Layout]:
     layout = Layout()
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    path = _cache_path()
-    parser = Lark(
-        grammar, parser="lalr", lexer="contextual", postlex=layout, transformer=TreeBuilder(visit_tokens=False),
-        maybe_placeholders=False, cache=path,
-    )  # fmt: skip
-    if isinstance(path, str):
-        _remember(path)
-    return parser, layout
+    return parser_of(grammar, layout, TreeBuilder(visit_tokens=False)), layout
 
 
 def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:

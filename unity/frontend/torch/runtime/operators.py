@@ -20,8 +20,10 @@ from ....support.optional import require
 from .arguments import refuse_tensor
 
 PREFIX = "torch.ops."
-_FORBIDDEN = ("debugprims", "prim", "profiler", "inductor", "_c10d_functional", "c10d", "rpc")
+_FORBIDDEN = ("debugprims", "prim", "profiler", "inductor", "_c10d_functional", "c10d", "rpc", "symm_mem")
 """Namespaces of operators that are no computation on tensors."""
+_OUTSIDE = frozenset(("filename", "path", "file", "url", "uri", "group_name"))
+"""Names of arguments by which operators reach files and other processes."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,10 @@ def _operator(name: str) -> Any:
         raise VMError(
             "E630", f"{name[:200]!r} is no operator of torch", help="an operator of your own is registered first"
         )
-    if any([a.name == "filename" for a in target._schema.arguments]) or target.namespace in _FORBIDDEN:
+    schema = target._schema
+    tensors = ["Tensor" in str(part.type) for part in (*schema.arguments, *schema.returns)]
+    outside = any([a.name in _OUTSIDE for a in schema.arguments])
+    if outside or target.namespace in _FORBIDDEN or not any(tensors):
         raise VMError("E630", f"a program may not call the torch operator {name}: it is no computation")
     return target
 
