@@ -38,7 +38,7 @@ def _declaration(symbol: str, signature: KernelSignature) -> str:
 
 def function_ir(program: bc.Program, fn: bc.VMFunction, index: int, layout: EnvLayout, used: set[str]) -> str:
     """``body.F``, ``drive.F`` and ``call.F``."""
-    body = Frame(program, fn, index, layout, used).text()
+    body = Frame(FunctionWriter(program, fn, index, layout, used)).text()
     drive = f"""
 define ptr {quoted("drive." + fn.name)}(ptr %env, ptr %leaves, ptr %symbols) {{
   %limit = call i64 @unity.limit(ptr %env)

@@ -5,24 +5,29 @@ Invariant: every reference a frame holds is dropped at its one exit, and the are
 
 from __future__ import annotations
 
-from .body import BodyWriter
-from .ir import quoted
+from .body import instructions
+from .ir import FunctionWriter, quoted
+from .memory import references, row_name
 from .segments import Layout, Segment
+from .values import covered, leaf_record, normal, register_type
 
 
-class Frame(BodyWriter):
+class Frame:
     """``body.F``: registers and slots in the frame, parameters from their records, one exit."""
+
+    def __init__(self, writer: FunctionWriter) -> None:
+        self.w = writer
 
     def text(self) -> str:
         """The function, and its segments where it has several."""
         self.parameters()
-        self.instructions()
-        self.holding = [k for k in range(len(self.fn.registers)) if self.may_hold(k)]
-        self.places = [place for k in self.holding for place in self.references(k)]
+        instructions(self.w)
+        self.holding = [k for k in range(len(self.w.fn.registers)) if self.may_hold(k)]
+        self.places = [place for k in self.holding for place in references(self.w, k)]
         """Where references are held; one more, always null, is for registers that never hold any."""
-        if len(self.segments) > 1:
+        if len(self.w.segments) > 1:
             return self.segmented()
-        (only,) = self.segments
+        (only,) = self.w.segments
         lines = [self.definition(), *self.own_places(), *self.space(only), *self.clear(), *self.enter(), *only.lines]
         return self.written([*lines, *self.errors(), *self.leave()])
 
@@ -32,7 +37,7 @@ class Frame(BodyWriter):
 
     def definition(self) -> str:
         """The head of the function."""
-        name = quoted("body." + self.fn.name)
+        name = quoted("body." + self.w.fn.name)
         return f"define internal ptr {name}(ptr %env, ptr %leaves, ptr %symbols, i64 %limit) noinline {{\nentry:"
 
     def segmented(self) -> str:
@@ -45,8 +50,8 @@ class Frame(BodyWriter):
             f"  %refs = getelementptr i64, ptr %frame, i64 {self.first_reference}",
         ]
         lines += self.enter()
-        for number, segment in enumerate(self.segments):
-            name = quoted(f"segment.{number}.{self.fn.name}")
+        for number, segment in enumerate(self.w.segments):
+            name = quoted(f"segment.{number}.{self.w.fn.name}")
             parameters = ("ptr %env", "ptr %leaves", "ptr %symbols", "i64 %limit", "ptr %frame")
             body = [*segment.lines, *self.errors(), "exit:", "  ret i1 true", "next:", "  ret i1 false"]
             head = f"define internal i1 {name}({', '.join(parameters)}) noinline {{\nentry:"
@@ -58,12 +63,12 @@ class Frame(BodyWriter):
 
     def layout_of_frame(self) -> Layout:
         """The frame in memory."""
-        layout, registers = Layout(), self.fn.registers
+        layout, registers = Layout(), self.w.fn.registers
         for name in ("%at", "%result", "%value", "%code", "%first", "%second"):
             layout.add(name)
         layout.add("%arena", 4)
-        slots = layout.add("%slots", len(self.fn.slots) + 1)
-        layout.offsets |= {f"%s{k}": slots + k for k in range(len(self.fn.slots))}
+        slots = layout.add("%slots", len(self.w.fn.slots) + 1)
+        layout.offsets |= {f"%s{k}": slots + k for k in range(len(self.w.fn.slots))}
         for k, register in enumerate(registers):
             for letter in {"object": "", "storage": "pz"}.get(register.kind, "p"):
                 layout.add(f"%{letter}{k}")
@@ -78,13 +83,13 @@ class Frame(BodyWriter):
         """Where registers that never hold references would."""
         return [
             place
-            for k in sorted(set(range(len(self.fn.registers))) - set(self.holding))
-            for place in self.references(k)
+            for k in sorted(set(range(len(self.w.fn.registers))) - set(self.holding))
+            for place in references(self.w, k)
         ]
 
     def own_places(self) -> list[str]:
         """The places of a function of one segment, each by itself, so that most of them are no memory at all."""
-        fn = self.fn
+        fn = self.w.fn
         lines = ["  %at = alloca i64", "  %result = alloca ptr", "  %arena = alloca [4 x i64]"]
         lines += [f"  %slots = alloca [{len(fn.slots) + 1} x i64]", "  %value = alloca ptr"]
         lines += [f"  %s{k} = getelementptr i64, ptr %slots, i64 {k}" for k in range(len(fn.slots))]
@@ -104,7 +109,7 @@ class Frame(BodyWriter):
 
     def clear(self) -> list[str]:
         """The places at the start."""
-        slots, references = len(self.fn.slots), len(self.places) + 1
+        slots, references = len(self.w.fn.slots), len(self.places) + 1
         lines = [
             f"  call void @unity.clear(ptr %slots, i64 {slots})",
             f"  call void @unity.clear(ptr %refs, i64 {references})",
@@ -113,7 +118,7 @@ class Frame(BodyWriter):
 
     def uses_arena(self) -> bool:
         """Does storage lie in the arena."""
-        return not self.owned_storage and any([r.kind == "storage" for r in self.fn.registers])
+        return not self.w.owned_storage and any([r.kind == "storage" for r in self.w.fn.registers])
 
     def enter(self) -> list[str]:
         """Take the arena."""
@@ -130,12 +135,12 @@ class Frame(BodyWriter):
         """Where errors are raised and noted."""
         return [
             "explain:  ; a fast check that failed: the same check in Python raises",
-            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'recheck')}",
+            f"  %recheckp = getelementptr i8, ptr %env, i64 {self.w.layout.word('fixed', 'recheck')}",
             "  %recheck.f = load ptr, ptr %recheckp",
             "  %recheck.at = load i64, ptr %at",
             "  %recheck.v = load ptr, ptr %value",
-            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.index}, i64 %recheck.at, ptr %recheck.v, "
-            f"ptr %slots, i64 {len(self.fn.slots)})",
+            f"  %unexpected = call ptr @unity.recheck(ptr %recheck.f, i64 {self.w.index}, i64 %recheck.at, ptr %recheck.v, "
+            f"ptr %slots, i64 {len(self.w.fn.slots)})",
             "  store i64 9, ptr %code",
             "  store i64 0, ptr %first",
             "  %refused = icmp eq ptr %unexpected, null",
@@ -145,7 +150,7 @@ class Frame(BodyWriter):
             "  %raised = icmp slt i64 %status, 0",
             "  br i1 %raised, label %fail, label %report",
             "report:",
-            f"  %reportp = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'report')}",
+            f"  %reportp = getelementptr i8, ptr %env, i64 {self.w.layout.word('fixed', 'report')}",
             "  %report.f = load ptr, ptr %reportp",
             "  %code.v = load i64, ptr %code",
             "  %first.v = load i64, ptr %first",
@@ -153,39 +158,39 @@ class Frame(BodyWriter):
             "  call void @unity_raise_by(ptr %report.f, i64 %code.v, i64 %first.v, i64 %second.v)",
             "  br label %fail",
             "fail:",
-            f"  %notep = getelementptr i8, ptr %env, i64 {self.layout.word('fixed', 'note')}",
+            f"  %notep = getelementptr i8, ptr %env, i64 {self.w.layout.word('fixed', 'note')}",
             "  %note = load ptr, ptr %notep",
             "  %where = load i64, ptr %at",
-            f"  call void @unity.note(ptr %note, i64 {self.index}, i64 %where)",
+            f"  call void @unity.note(ptr %note, i64 {self.w.index}, i64 %where)",
             "  store ptr null, ptr %result",
             "  br label %exit",
         ]
 
     def may_hold(self, index: int) -> bool:
         """May the register hold references at the exit."""
-        if self.kind(index).kind != "tensor":
+        if register_type(self.w, index).kind != "tensor":
             return True
-        if self.covered(index):
+        if covered(self.w, index):
             return False
-        names = [self.row_name(i) for i in self.writers.get(index, ())]
-        return index < len(self.plan.params) or self.owned_storage or any([name != "tensor_in" for name in names])
+        names = [row_name(self.w, i) for i in self.w.writers.get(index, ())]
+        return index < len(self.w.plan.params) or self.w.owned_storage or any([name != "tensor_in" for name in names])
 
     def parameters(self) -> None:
         """Depth of recursion, slots, and parameters."""
-        here = self.emit("call ptr @llvm.frameaddress.p0(i32 0)")
-        place = self.emit(f"ptrtoint ptr {here} to i64")
-        self.report_unless(self.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.index))
-        for number, slot in enumerate(self.plan.slots):
-            self.set_slot_value(slot, self.load("%symbols", 8 * number, "i64"))
-        for index, param in enumerate(self.plan.params):
-            leaf = self.leaf(index)
+        here = self.w.emit("call ptr @llvm.frameaddress.p0(i32 0)")
+        place = self.w.emit(f"ptrtoint ptr {here} to i64")
+        self.w.report_unless(self.w.emit(f"icmp ugt i64 {place}, %limit"), 2, str(self.w.index))
+        for number, slot in enumerate(self.w.plan.slots):
+            self.w.set_slot_value(slot, self.w.load("%symbols", 8 * number, "i64"))
+        for index, param in enumerate(self.w.plan.params):
+            leaf = leaf_record(self.w, index)
             if param.kind == "tensor":
-                self.do(f"store ptr {self.load(leaf, 0)}, ptr %p{index}")
+                self.w.do(f"store ptr {self.w.load(leaf, 0)}, ptr %p{index}")
                 continue
-            obj = self.load(leaf, 8)
-            self.do(f"call void @unity_incref(ptr {obj})")
+            obj = self.w.load(leaf, 8)
+            self.w.do(f"call void @unity_incref(ptr {obj})")
             if param.kind == "object":
-                obj = self.normal(obj)
+                obj = normal(self.w, obj)
             elif param.slot is not None and param.dtype == "bool":
-                self.set_slot_value(param.slot, self.load(leaf, 0, "i64"))
-            self.do(f"store ptr {obj}, ptr %o{index}")
+                self.w.set_slot_value(param.slot, self.w.load(leaf, 0, "i64"))
+            self.w.do(f"store ptr {obj}, ptr %o{index}")

@@ -25,6 +25,7 @@ from ...ffi.layout import ALIGNED, C_CONTIGUOUS
 from ...ffi.runtime_table import DTYPE_INDEX, packed_dlpack_type, slot_offset
 from ..executable import bytecode as bc
 from ..executable.entry import EntryPlan, plan_entry
+from .segments import Segment
 
 ARENA_WORDS = 8
 """Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
@@ -95,6 +96,11 @@ class FunctionWriter:
         for instruction in fn.code:
             if isinstance(instruction, bc.Call):
                 self.writers.setdefault(instruction.dst, []).append(instruction)
+        self.current = 0
+        """Number of the instruction that is being written."""
+        self.records: dict[int, str] = {}
+        """Leaf record of each register whose tensor was read by a check."""
+        self.segments: list[Segment] = []
         self.known_dims: dict[Dim, str] = {}
         self.known_arrays: dict[tuple[Dim, ...], str] = {}
         self.known_sizes: dict[tuple[str, tuple[Dim, ...]], str] = {}
