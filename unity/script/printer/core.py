@@ -1,6 +1,6 @@
 """The printer's frame: pieces of text, indentation, names, underlines, and the tables that dispatch by node type.
 
-Not here: how any node is spelled (``show_scalar``, ``show_tir``, ``show_relax``). Invariant: text is a list of pieces that
+Not here: how any node is spelled (``scalar.py``, ``tir.py``, ``relax.py``). Invariant: text is a list of pieces that
 only grows, so printing is linear in the length of the text, however deep the tree.
 """
 

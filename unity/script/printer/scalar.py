@@ -1,4 +1,4 @@
-"""Printing of scalar expressions: literals, infix operators by level, memory reads. Intrinsics: ``show_intrinsic``.
+"""Printing of scalar expressions: literals, infix operators by level, memory reads. Intrinsics: ``intrinsic.py``.
 
 Invariant: what is written reads back to the same node. Where the infix spelling would fold or convert on reading, the
 raw node form (``T.Add(...)``) is written instead.

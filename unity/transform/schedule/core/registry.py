@@ -122,7 +122,7 @@ def primitive(
     normalize: dict[str, Normalize] | None = None,
 ) -> Callable[[_F], _F]:
     """Register a function as a primitive (see Row). ``example`` is Python over ``sch``, a schedule of
-    ``examples.EXAMPLES``'s program."""
+    the program at the head of docs/schedule.md."""
 
     def register(apply: _F) -> _F:
         own = name or apply.__name__

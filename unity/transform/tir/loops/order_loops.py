@@ -1,6 +1,6 @@
 """order_loops: a sane loop order where the program gives none.
 
-For a perfect nest over one block that computes independent cells (`nests.point_update`):
+For a perfect nest over one block that computes independent cells (``loop_nests.point_update``):
 
 - the loop along which most accesses step by one element goes innermost; loops over reduction iterators keep their order
   among themselves, so every cell is accumulated in the written order;

@@ -1,8 +1,9 @@
 """split_reductions: a long reduction to few cells is done in pieces, which threads can share, and the pieces are joined in order.
 
-For a perfect nest over one reduction block (`nests.point_update`) of constant extents that adds, multiplies or takes the least or
-greatest, where the cells themselves are too few for the threads. Its longest reduction loop is cut into pieces whose number
-depends on the extents alone, so the result does not depend on the number of threads. This reassociates, as reductions may.
+For a perfect nest over one reduction block (``loop_nests.point_update``) of constant extents that adds, multiplies or takes the
+least or greatest, where the cells themselves are too few for the threads. Its longest reduction loop is cut into pieces whose
+number depends on the extents alone, so the result does not depend on the number of threads. This reassociates, as reductions
+may.
 
 Rewrite: ``for k in 4096: [init C[()] = z]; C[()] += A[k]`` ->
 ``for p in 64: for k in 64: [init P[p] = 0]; P[p] += A[p * 64 + k]`` and ``for p in 64: [init C[()] = z]; C[()] += P[p]``;

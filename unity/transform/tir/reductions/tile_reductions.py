@@ -1,8 +1,8 @@
 """tile_reductions: outputs of a reduction are computed in tiles that stay in registers.
 
-For a perfect nest over one reduction block (`nests.point_update`) of constant output axes: one output axis along which memory
-is contiguous becomes vectors, another becomes rows; a tile of rows x vectors (``transform/tir/analysis/tile_shape.py``) is
-accumulated in a local buffer through all reduction loops and stored once. Every cell is accumulated in the written order; a
+For a perfect nest over one reduction block (``loop_nests.point_update``) of constant output axes: one output axis along which
+memory is contiguous becomes vectors, another becomes rows; a tile of rows x vectors (``transform/tir/analysis/tile_shape.py``)
+is accumulated in a local buffer through all reduction loops and stored once. Every cell is accumulated in the written order; a
 long sum of floats in chunks of it (``transform/tir/analysis/chunk_sizes.py``), whose sums are added to a tile of totals in
 float64. A consumer that does no more than compute cell by cell from the result follows at the tile (`epilogues.py`): the result
 is then never stored.

@@ -1,9 +1,9 @@
 """vectorize_reductions: a reduction along contiguous memory is accumulated lane by lane in vectors, joined at the end.
 
-For a perfect nest over one reduction block (`nests.point_update`) that adds, multiplies or takes the least or greatest of values
-read contiguously along its last reduction loop. A tile of outputs, or for a single output several vectors side by side, hides
-the latency of the additions; lanes beyond the end hold the operation's neutral value; the vectors are joined in halves. This
-reassociates, as reductions may.
+For a perfect nest over one reduction block (``loop_nests.point_update``) that adds, multiplies or takes the least or greatest
+of values read contiguously along its last reduction loop. A tile of outputs, or for a single output several vectors side by
+side, hides the latency of the additions; lanes beyond the end hold the operation's neutral value; the vectors are joined in
+halves. This reassociates, as reductions may.
 
 Rewrite: ``for i, k: [init C[i] = z]; C[i] += A[i, k]`` ->
 ``for i: { t[0:16] = 0; for ko: t[0:16] += A[i, ko * 16 : ..]; t[0:8] += t[8:16]; ..; C[i] = z + t[0] }``.
