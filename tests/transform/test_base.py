@@ -101,8 +101,9 @@ def test_edit_pipelines() -> None:
     pipeline = Pipeline((mark, nothing))
     assert str(pipeline.without("test_mark")) == "test_nothing"
     assert str(pipeline.insert_after("test_mark", nothing)) == "test_mark,test_nothing,test_nothing"
-    with pytest.raises(PassError):
-        pipeline.insert_after("zzz", nothing)
+    for change in (lambda: pipeline.insert_after("zzz", nothing), lambda: pipeline.without("test_mark", "zzz")):
+        with pytest.raises(PassError, match=r"E502.*'zzz'"):
+            change()
     assert PASSES["test_mark"] is mark
 
 

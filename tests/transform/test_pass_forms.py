@@ -135,12 +135,19 @@ def ill_formed(func):
     return replace(func, body=replace(func.body, blocks=()))
 
 
-def test_the_check_names_a_pass_that_breaks_the_form(tmp_path) -> None:
+@function_pass(name="test_forms.without_parameters")
+def without_parameters(func):
+    """Drops the parameters and keeps what reads them: no run can be compared."""
+    return replace(func, params=())
+
+
+@pytest.mark.parametrize("wrong", [ill_formed, without_parameters])
+def test_the_check_names_a_pass_that_breaks_the_form(tmp_path, wrong) -> None:
     with (
-        pytest.raises(InternalError, match=r"pass test_forms.ill_formed broke the module") as caught,
+        pytest.raises(InternalError, match=rf"pass {wrong.name} broke the module") as caught,
         PassContext(CheckInstrument(folder=tmp_path)),
     ):
-        Pipeline([fold_constant, ill_formed])(MOD)
+        Pipeline([fold_constant, wrong])(MOD)
     assert caught.value.code == "E904"
     saved = re.search(r"saved in (\S+\.py)", caught.value.help)
     assert saved is not None and "report" not in caught.value.help

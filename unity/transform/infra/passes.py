@@ -215,15 +215,22 @@ class Pipeline:
         return iter(self.passes)
 
     def without(self, *names: str) -> Pipeline:
-        """The pipeline with the passes of these names left out."""
+        """The pipeline with the passes of these names left out. Raises PassError E502 when it has none of a name."""
+        for name in names:
+            self._index(name)
         return Pipeline(tuple(p for p in self.passes if p.name not in names))
 
     def insert_after(self, name: str, *steps: Pass) -> Pipeline:
         """The pipeline with steps put behind the pass ``name``. Raises PassError E502 when it has none."""
+        index = self._index(name)
+        return Pipeline(self.passes[: index + 1] + steps + self.passes[index + 1 :])
+
+    def _index(self, name: str) -> int:
+        """Place of the first pass of a name. Raises PassError E502."""
         index = next((i for i, p in enumerate(self.passes) if p.name == name), -1)
         if index < 0:
             raise PassError("E502", f"the pipeline has no pass {name!r}", help=f"it is: {self}")
-        return Pipeline(self.passes[: index + 1] + steps + self.passes[index + 1 :])
+        return index
 
     @staticmethod
     def parse(text: str) -> Pipeline:

@@ -23,12 +23,13 @@ from ...ir.analysis.calls import called_functions
 from ...ir.expr import Call, ExternFunc, Op, StringImm
 from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
+from ...ir.verifier.verifier import verify
 from ...ir.walk import collect
 from ...script import parse
 from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
 from ...support.recursion import deep_recursion
-from ..infra.instruments import internal_error
+from ..infra.instruments import VerifyInstrument, internal_error
 from ..infra.passes import Instrument, Pass
 from .inputs import KINDS, Inputs, NoInput, make_inputs
 from .outcomes import Memo, Outcome, estimated_steps, outcome, outcomes_differ
@@ -113,6 +114,7 @@ class CheckInstrument(Instrument):
             return
         self._note_pure_calls(old)
         fresh: dict[tuple[str, int], Outcome] = {}
+        first = len(self.records)
         for name in self._calls.changed(old, new):
             start = time.process_time()
             record = CheckRecord(str(step), name, "skipped")
@@ -129,6 +131,10 @@ class CheckInstrument(Instrument):
             if failure is not None:
                 _require_program(step, old, new)
                 raise self._report(step, old, new, name, failure)
+        if any(
+            [record.verdict == "skipped" for record in self.records[first:]]
+        ):  # nothing ran that would have shown it
+            VerifyInstrument(verify).after(step, old, new, seconds)
         self._outcomes = (new, fresh)
 
     def _note_pure_calls(self, mod: IRModule) -> None:
