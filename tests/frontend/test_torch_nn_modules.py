@@ -203,8 +203,8 @@ def test_all_modules_of_torch_stand_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("first", range(0, len(CASES), GROUP))
-def test_modules(first: int) -> None:
-    """Groups of modules in one model; each result against torch, and nothing may run in torch."""
+def test_modules(first: int, tmp_path: Any) -> None:
+    """Groups of modules in one model; each result against torch, and nothing may run in torch; saved and loaded they are the same."""
     group = CASES[first : first + GROUP]
     names = [type(m).__name__ for m, _ in group]
     model = Modules([prepared(m, inputs) for m, inputs in group]).eval()
@@ -222,3 +222,6 @@ def test_modules(first: int) -> None:
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
     assert not wrong, "\n".join(wrong)
+    compiled.save(tmp_path / "modules")
+    loaded = unity.load_model(tmp_path / "modules")
+    torch.testing.assert_close(loaded(inputs), compiled(inputs), equal_nan=True, rtol=0, atol=0)
