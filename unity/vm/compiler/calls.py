@@ -29,6 +29,7 @@ from ...support.errors import VMError
 from ..builtins.builtins import INSPECTED
 from ..executable import bytecode as bc
 from ..executable.verifier import sizes_to_compare
+from .checks import settle
 from .function import FunctionCompiler, LowerCall
 
 
@@ -58,13 +59,13 @@ def vm_call(fc: FunctionCompiler, name: str, call: Call, var: Var | None) -> bc.
     dst = fc.register()
     row = fc.module.row("vm", name)
     fc.code.append(bc.Call(dst.index, row, tuple([fc.value(a) for a in call.args]), fc.where))
-    return fc.settle(dst, call.ty, f"result of {name}", var, call.span)
+    return settle(fc, dst, call.ty, f"result of {name}", var, call.span)
 
 
 def invoke(fc: FunctionCompiler, parts: list[Expr], call: Call, var: Var | None) -> bc.Arg:
     """A call of a closure or another function value."""
     reg = fc.result("invoke", *[fc.value(p) for p in parts])
-    return fc.settle(reg, _given(call), "result of a closure", var, call.span)
+    return settle(fc, reg, _given(call), "result of a closure", var, call.span)
 
 
 def packed_call(
@@ -74,7 +75,7 @@ def packed_call(
     dst = fc.register()
     row = fc.module.row("packed", name)
     fc.code.append(bc.Call(dst.index, row, (*first, *[fc.value(a) for a in args]), fc.where))
-    return fc.settle(dst, _given(call), f"result of {name}", var, call.span)
+    return settle(fc, dst, _given(call), f"result of {name}", var, call.span)
 
 
 def _given(call: Call) -> Type:
@@ -332,7 +333,7 @@ def _builtin(name: str) -> LowerCall:
         reg = fc.result(name, *[fc.value(a) for a in call.args], *attrs)
         ty = call.ty
         if isinstance(ty, (TensorType, PrimType)):
-            return fc.settle(reg, ty, f"result of {name}", var, call.span)
+            return settle(fc, reg, ty, f"result of {name}", var, call.span)
         return reg
 
     return lower
@@ -344,7 +345,7 @@ def _inspect(field: str) -> LowerCall:
         source = fc.boxed(fc.value(call.args[0]))
         fc.emit("check_tensor", source, ctx, bc.Imm(None), bc.Imm(-1))
         reg = fc.result("inspect", bc.Imm(field), source, *[fc.value(a) for a in call.args[1:]])
-        return fc.settle(reg, call.ty, f"result of R.inspect.tensor_{field}", var, call.span)
+        return settle(fc, reg, call.ty, f"result of R.inspect.tensor_{field}", var, call.span)
 
     return lower
 

@@ -32,9 +32,9 @@ from ...ir.scalar import Add, Cast, Div, Max, Min, Mul, Sub
 from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
 from ..executable import bytecode as bc
-from .checks import CheckCompiler
+from .checks import bind_parameters, check_bounds, settle
 from .dims import is_integral
-from .tables import ModuleCompiler
+from .tables import FunctionTables, ModuleCompiler
 from .type_text import type_text
 
 LowerCall = Callable[["FunctionCompiler", Call, "Var | None"], bc.Arg]
@@ -51,7 +51,7 @@ def shifted(instruction: bc.Instruction, by: int) -> bc.Instruction:
     return instruction
 
 
-class FunctionCompiler(CheckCompiler):
+class FunctionCompiler(FunctionTables):
     """Compiles one graph function."""
 
     def __init__(self, module: ModuleCompiler, name: str, fn: Function, lower_call: LowerCall) -> None:
@@ -60,9 +60,9 @@ class FunctionCompiler(CheckCompiler):
 
     def compile(self) -> bc.VMFunction:
         """The function's bytecode."""
-        self.bind_parameters()
+        bind_parameters(self)
         prologue = len(self.code)
-        self.check_bounds()
+        check_bounds(self)
         self.body(seq_body(self.fn))
         params = tuple([(p.name, type_text(p.ty)) for p in self.fn.params])
         hoisted: list[bc.Instruction] = []
@@ -94,8 +94,8 @@ class FunctionCompiler(CheckCompiler):
         self.where = self.module.place(span)
         if type(binding) is MatchCast:
             source = self.boxed(self.value(value))
-            self.values[binding.var] = self.settle(
-                source, binding.target, f"match_cast of {binding.var.name}", binding.var, span
+            self.values[binding.var] = settle(
+                self, source, binding.target, f"match_cast of {binding.var.name}", binding.var, span
             )
             return
         assert type(binding) is VarBinding
@@ -185,7 +185,7 @@ class FunctionCompiler(CheckCompiler):
             self.emit("move", reg, dst=moved)
             return moved
         if is_integral(expr.ty) and var is not None:
-            return self.settle(reg, expr.ty, f"field {expr.index}", var, expr.span)
+            return settle(self, reg, expr.ty, f"field {expr.index}", var, expr.span)
         return reg
 
     def conditional(self, expr: If) -> bc.Arg:
