@@ -14,7 +14,7 @@ from functools import partial
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 Reader = Callable[[Any], Any]
-_SCALARS = (str, int, float, bool, type(None))
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 _WIDEST = 1 << 64
 
 
@@ -63,6 +63,8 @@ class Schema:
     def __init__(self, tags: Mapping[type, str] | None = None, leaves: Mapping[Any, Reader] | None = None) -> None:
         self.tags = dict(tags or {})
         self.readers: dict[Any, Reader] = dict(leaves or {})
+        self.rows: dict[type, tuple[list[str], list[str]]] = {}
+        """Of classes that were written: the tag, and the names of the fields."""
 
     def read(self, kind: Any, data: Any) -> Any:
         """Data as a value of a type. Raises Misfit."""
@@ -88,9 +90,13 @@ class Schema:
         if kind is dict:
             return {key: self.write(v) for key, v in value.items()}
         if kind in (list, tuple):
-            return [self.write(v) for v in value]
-        row = [self.write(getattr(value, f.name)) for f in fields(value)]
-        return [self.tags[kind], *row] if kind in self.tags else row
+            return [v if type(v) in _SCALARS else self.write(v) for v in value]
+        row = self.rows.get(kind)
+        if row is None:
+            head = [self.tags[kind]] if kind in self.tags else []
+            row = self.rows[kind] = (head, [f.name for f in fields(kind)])
+        parts = [getattr(value, name) for name in row[1]]
+        return row[0] + [v if type(v) in _SCALARS else self.write(v) for v in parts]
 
     def _reader(self, kind: Any) -> Reader:
         found = self.readers.get(kind)
