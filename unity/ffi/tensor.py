@@ -186,6 +186,24 @@ class Tensor:
         return Tensor, (self._array,)
 
 
+def _numbers(value: object, dtype: DataType) -> np.ndarray:
+    """Python numbers and nested lists of them in a data type. Raises FFIError E704 where one is outside its range."""
+    what = f"cannot make a {dtype.name} tensor of this {type(value).__name__}"
+    try:
+        plain = np.asarray(value)
+        with np.errstate(all="ignore"):
+            made = np.array(value, dtype.numpy)
+            back = made.astype(plain.dtype) if plain.dtype.kind in "biuf" else plain
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FFIError("E704", f"{what}: {error}") from error
+    numbers = plain.dtype.kind in "biufc" or all([type(item) is int for item in plain.flat])
+    if not numbers or plain.dtype.kind in "US":
+        raise FFIError("E704", what, help="write numbers")
+    if dtype.is_integral and not np.array_equal(back, np.trunc(plain) if plain.dtype.kind == "f" else plain):
+        raise FFIError("E704", f"{what}: a number is outside the range of {dtype.name}")
+    return made
+
+
 def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
     """A tensor from numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
 
@@ -201,6 +219,8 @@ def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
         array = np.asarray(value)
     elif hasattr(value, "__dlpack__"):
         array = import_array(value)
+    elif wanted is not None and not hasattr(value, "__array__"):
+        array = _numbers(value, DataType(dtype))  # type: ignore[arg-type]
     else:
         try:
             array = np.asarray(value)

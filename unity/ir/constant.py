@@ -83,10 +83,17 @@ def size(value: object) -> Expr:
 
 
 def const(value: Any, dtype: DataType | str | None = None, span: Span | None = None) -> Expr:
-    """Constant of a data type; a vector type gives a broadcast. Without dtype: bool, int32 (int64 when needed), float32."""
+    """Constant of a data type; a vector type gives a broadcast. Without dtype: bool, int32 (int64 when needed), float32.
+
+    Raises TypeRuleError E201 for a value that the type does not have; ``int_imm`` wraps one.
+    """
     if isinstance(value, np.generic):
         dtype = dtype or str(value.dtype)
         value = value.item()
+    if not hasattr(value, "__index__") and not hasattr(value, "__float__"):
+        raise TypeRuleError(
+            "E201", f"a constant is made of a number, not of a value of type {type(value).__name__}", span
+        )
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"
@@ -102,16 +109,22 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
         try:
             return FloatImm(round_float(float(value), data_type), ty, span)
         except OverflowError:
-            raise TypeRuleError(
-                "E201", f"an integer of {value.bit_length()} bits has no {data_type.name} value", span
-            ) from None
+            raise _no_value(value, data_type, span) from None
     if data_type.code == "handle":
-        return Call(op("T.reinterpret"), (IntImm(int(value), prim_type("uint64")),), {}, (), ty, span)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise TypeRuleError("E201", f"{value} has no {data_type.name} value", span)
-        value = int(value)
-    return IntImm(wrap_int(int(value), data_type), ty, span)
+        return Call(op("T.reinterpret"), (const(value, "uint64"),), {}, (), ty, span)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _no_value(value, data_type, span)
+    number = int(value)
+    wrapped = wrap_int(number, data_type)
+    if wrapped != number and not data_type.is_bool:
+        raise _no_value(number, data_type, span)
+    return IntImm(wrapped, ty, span)
+
+
+def _no_value(value: int | float, dtype: DataType, span: Span | None) -> TypeRuleError:
+    wide = isinstance(value, int) and value.bit_length() > 128
+    shown = f"an integer of {int(value).bit_length()} bits" if wide else str(value)
+    return TypeRuleError("E201", f"{shown} has no {dtype.name} value", span, help="write a number that it can hold")
 
 
 def is_const(expr: Expr) -> bool:
@@ -197,7 +210,9 @@ def cast(value: Expr, dtype: DataType | str, span: Span | None = None) -> Expr:
             raise TypeRuleError("E201", f"cannot cast {source.name} to {target.name}", span)
         return Broadcast(cast(value, target.element), target.lanes, ty, span)
     if type(value) is IntImm:
-        return const(value.value if not target.is_bool else value.value != 0, target, span or value.span)
+        if target.is_bool or target.is_integral:
+            return IntImm(wrap_int(value.value, target), ty, span or value.span)
+        return const(value.value, target, span or value.span)
     if type(value) is FloatImm and target.is_float:
         return const(value.value, target, span or value.span)
     if type(value) is FloatImm and math.isfinite(value.value) and target.code != "handle":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..support.errors import InternalError
+from ..ffi.dtype import DataType
+from ..support.errors import InternalError, TypeRuleError
 from .expr import Call
+from .node import Node
 from .types import Type
 
 REQUIRED: Any = object()
@@ -51,6 +54,62 @@ class OpInfo:
     variadic: bool = False
     """True when one tuple argument may also be given as separate positional arguments."""
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+def usage(info: OpInfo) -> str:
+    """One line showing how the operator is called."""
+    parts = []
+    for p in info.params:
+        text = f"*{p.name}" if p.kind == "exprs" else p.name
+        parts.append(text if p.default is REQUIRED else f"{text}={p.default!r}")
+    return f"{info.name}({', '.join(parts)})"
+
+
+_INTEGER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
+
+
+def numbers_alone(message: str) -> str:
+    """A message with integers as numbers: the printer writes their types outside of shapes."""
+    return _INTEGER.sub(r"\1", message)
+
+
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "True or False"), int: ((int,), "an integer"), float: ((float, int), "a number"), str: ((str,), "a text"),
+    tuple: ((tuple, list, int), "integers"),
+}  # fmt: skip
+"""What may stand for an attribute whose default is of a type, and how it is called."""
+
+
+def check_attributes(info: OpInfo, call: Call) -> None:
+    """Raise TypeRuleError E214 for an attribute of another kind than its default; IR values are left to the type rule."""
+    for param in info.params:
+        value = call.attrs.get(param.name)
+        if param.kind != "attr" or value is None or value is param.default or isinstance(value, Node):
+            continue
+        kind = type(param.default)
+        fits, what = _KINDS.get(kind, ((), "a number, a text or a tuple"))
+        right = isinstance(value, fits) if fits else not isinstance(value, dict) or param.default is REQUIRED
+        right = right or param.name.endswith("kwargs")
+        if kind is bool:
+            right = right or value in (0, 1)
+        elif isinstance(value, bool) and fits:
+            right = False
+        elif kind is str:
+            right = right or isinstance(value, DataType)
+        if not right:
+            message = numbers_alone(f"{info.name}: {param.name} must be {what}, got {value!r}")
+            raise TypeRuleError("E214", message, call.span, help=usage(info))
+        if not within_int64(value):
+            raise TypeRuleError(
+                "E214", f"{info.name}: {param.name} is outside the range of int64", call.span, help=usage(info)
+            )
+
+
+def within_int64(value: Any) -> bool:
+    """True when the integers a value holds fit 64 bits."""
+    if isinstance(value, (tuple, list)):
+        return all([within_int64(item) for item in value])
+    return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
 OPS: dict[str, OpInfo] = {}

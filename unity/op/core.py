@@ -82,6 +82,13 @@ def inplace_type(call: Call) -> Type:
     return result
 
 
+def with_grad_type(call: Call) -> Type:
+    """As ``dps_type``; ``te_grad_name`` is the name of a gradient."""
+    if not isinstance(attr(call, "te_grad_name"), str):
+        raise fail(call, "E214", f"te_grad_name must be a text, got {attr(call, 'te_grad_name')!r}")
+    return dps_type(call)
+
+
 def _operands_tuple(call: Call) -> Type:
     operands = argument(call, 1, "args")
     if not isinstance(operands.ty, (TupleType, ObjectType)):
@@ -132,7 +139,7 @@ call_inplace = row(
 call_dps_with_grad = row(
     "call_dps_with_grad",
     (*_DPS, attribute("te_grad_name"), attribute("te_grad_kwargs", None)),
-    dps_type,
+    with_grad_type,
     "As call_dps, naming the registered gradient of the tensor program.",
 )
 call_packed = row(

@@ -35,7 +35,7 @@ from ..ir.stmt import (
 )  # fmt: skip
 from ..ir.types import Expr, PointerType, Type, prim_type
 from ..relax.nodes import makes
-from ..support.errors import ScheduleError
+from ..support.errors import ScheduleError, TypeRuleError
 from ..support.lazy import lazy_names
 from ..te.tensor import shape_of
 from ..transform import schedule
@@ -46,12 +46,16 @@ from ..transform.schedule.core.tensor_intrin import TensorIntrin
 @makes(_expr.IntImm)
 def IntImm(dtype: str | DataType, value: Any) -> Expr:
     """A literal of an integral type."""
-    return _expr.IntImm(int(value), prim_type(dtype))
+    if not DataType(dtype).is_integral and not DataType(dtype).is_bool:
+        raise TypeRuleError("E201", f"an integer literal of {DataType(dtype).name}", help="write FloatImm(dtype, value)")
+    return build.const(value, dtype)
 
 
 @makes(_expr.FloatImm)
 def FloatImm(dtype: str | DataType, value: Any) -> Expr:
     """A literal of a float type."""
+    if not DataType(dtype).is_float:
+        raise TypeRuleError("E201", f"a float literal of {DataType(dtype).name}", help="write IntImm(dtype, value)")
     return build.const(value, dtype)
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...arith.index_map import IndexMap
 from ...ffi.dtype import DataType, dtype_names
-from ...ffi.tensor import Tensor
+from ...ffi.tensor import Tensor, tensor
+from ...ir.buffer import Buffer, BufferRegion
 from ...ir.build import const, wrap_int
 from ...ir.builder import make_call
 from ...ir.expr import (
@@ -27,13 +29,13 @@ from ...ir.expr import (
     Tuple,
     op,
 )
-from ...ir.node import Node
-from ...ir.op import REQUIRED, OpInfo, Param, register_op
+from ...ir.function import Function, PrimFunc
+from ...ir.op import REQUIRED, OpInfo, Param, register_op, usage
 from ...ir.relation import tensor_type
+from ...ir.scalar import CommReducer, IterVar
 from ...ir.types import Expr, PrimType, TensorType, Type
-from ...support.errors import TypeRuleError, suggest
+from ...support.errors import FFIError, TypeRuleError, suggest
 from ...support.source import Span
-from .type_rules import usage as usage
 
 _SCALARS = {bool: "bool", int: "int64", float: "float32"}
 _ELEMENTS = {"int64": "int32", "float64": "float32"}
@@ -46,13 +48,13 @@ def constant(value: Any, dtype: str | DataType | None = None) -> Constant:
         data = value
     elif dtype and DataType(dtype).name not in dtype_names():
         raise TypeRuleError("E211", f"there is no constant of {dtype}", help="write for example int64, float32, bool")
-    elif dtype or isinstance(value, (np.ndarray, np.generic)):
+    elif dtype:
         try:
-            data = Tensor(np.array(value, dtype=DataType(dtype).numpy) if dtype else np.asarray(value))
-        except OverflowError as error:
-            raise TypeRuleError(
-                "E201", f"no {dtype} constant: {error}", help="write a number that it can hold"
-            ) from None
+            data = tensor(np.array(value) if isinstance(value, np.ndarray) else value, dtype)
+        except FFIError as error:
+            raise TypeRuleError("E201", error.message, help=error.help or "write a number that it can hold") from None
+    elif isinstance(value, (np.ndarray, np.generic)):
+        data = Tensor(np.asarray(value))
     else:
         data = Tensor(number_array(value))
     return Constant(data, tensor_type([const(n, "int64") for n in data.shape], data.dtype))
@@ -172,6 +174,12 @@ def bind_arguments(
     return exprs, attrs
 
 
+def is_attribute_node(value: Any) -> bool:
+    """True for the IR nodes that an attribute may hold: those with a spelling as a value."""
+    kinds = (Type, Expr, Buffer, BufferRegion, IterVar, CommReducer, IndexMap)
+    return isinstance(value, kinds) and not isinstance(value, (Function, PrimFunc))
+
+
 def frozen(value: Any, what: str = "an attribute") -> Any:
     """Lists become tuples and numpy values Python's, as a reader gives them: attributes are compared by value and never
     change. Raises TypeRuleError E214 for what no attribute holds."""
@@ -183,7 +191,7 @@ def frozen(value: Any, what: str = "an attribute") -> Any:
         return value.item()
     if isinstance(value, DataType):
         return value.name
-    if value is None or isinstance(value, (bool, int, float, str, dict, Node)):
+    if value is None or isinstance(value, (bool, int, float, str, dict)) or is_attribute_node(value):
         return value
     raise TypeRuleError(
         "E214",

@@ -6,32 +6,20 @@ of the promised kind or raises; unknown (dtype None, shape None) is passed on, n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from ...ffi.dtype import DataType
 from ...ir.build import const, eq, floordiv, mul, select
 from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
-from ...ir.op import OPS, REQUIRED, OpInfo
+from ...ir.op import OPS, numbers_alone, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.scalar import EQ, Mul, Select
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.errors import FFIError, Note, TypeRuleError
 
-_INTEGER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
-"""Integers as the printer writes them outside of shapes; messages show the number alone."""
 ONE = const(1, "int64")
 ZERO = const(0, "int64")
-
-
-def usage(info: OpInfo) -> str:
-    """One line showing how the operator is called."""
-    parts = []
-    for p in info.params:
-        text = f"*{p.name}" if p.kind == "exprs" else p.name
-        parts.append(text if p.default is REQUIRED else f"{text}={p.default!r}")
-    return f"{info.name}({', '.join(parts)})"
 
 
 def op_name(call: Call) -> str:
@@ -45,7 +33,7 @@ def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr
     if arg is not None:
         notes.append(Note(f"{getattr(arg, 'name', 'the argument')} has type {arg.ty}", getattr(arg, "span", None)))
     info = OPS.get(op_name(call))
-    shown = _INTEGER.sub(r"\1", f"{op_name(call)}: {message}")
+    shown = numbers_alone(f"{op_name(call)}: {message}")
     return TypeRuleError(code, shown, call.span, notes, help or (usage(info) if info is not None else None))
 
 

@@ -18,6 +18,7 @@ from ...ir.types import TensorType, Type
 from ..common.lowering import result_dims
 from ..common.table import attribute, optional, row
 from ..common.type_rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
+from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
 
@@ -54,6 +55,9 @@ def _attention_type(call: Call) -> Type:
         )
     if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
         raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
+    for name in ("scale", "empty"):
+        if attr(call, name) is not None:
+            float_attr(call, name)
     shapes = [dims(t) for t in (q, k, v)]
     a, b, c = [None if shape is None else _in_order(shape, order) for shape, order in zip(shapes, orders)]
     if a is None or b is None or c is None:

@@ -48,6 +48,14 @@ def quotient(total: te.Value, count: te.Value) -> te.Value:
     return (te.truncdiv if total.dtype.is_integral else operator.truediv)(total, count.astype(total.dtype))
 
 
+def kept_layout(call: Call, rank: int) -> tuple[int, ...]:
+    """Position of each axis in the layout of data and result. Raises E214 where the result should have another."""
+    layout, out = attr(call, "layout") or _layout(rank), attr(call, "out_layout")
+    if out and out != layout:
+        raise fail(call, "E214", f"out_layout must be that of the data, {layout}, got {out!r}", "transpose the result")
+    return layout_order(call, "layout", _layout(rank), _layout(rank))
+
+
 def pool_type(rank: int) -> Any:
     """Type rule of pooling over windows of a given size."""
 
@@ -55,7 +63,7 @@ def pool_type(rank: int) -> Any:
         x = tensor_arg(call, 0, "data") if "max" in op_name(call) else number_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
             raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
-        order = layout_order(call, "layout", _layout(rank), _layout(rank))
+        order = kept_layout(call, rank)
         kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
         before, after = pads(call, rank)
         ceil = bool_attr(call, "ceil_mode")
@@ -201,7 +209,7 @@ def adaptive_type(rank: int) -> Any:
         x = number_tensor(call, 0, "data")
         if x.ndim not in (-1, rank + 2):
             raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
-        order = layout_order(call, "layout", _layout(rank), _layout(rank))
+        order = kept_layout(call, rank)
         known = dims(x)
         if known is None or attr(call, "output_size") is None:
             return x if known is not None else TensorType(None, x.dtype, rank + 2, x.vdevice)

@@ -23,6 +23,8 @@ _RESERVED = frozenset((
     "global", "nonlocal", "yield", "try", "except", "finally", "async", "await",
 ))  # fmt: skip
 _MAX_PREFIX = 100
+MAX_BITS = 4096
+"""Integers while reading: wider ones are refused, so that no text makes the reader compute for long."""
 _ESCAPE = re.compile(r"\\(\r?\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.S)
 _SIMPLE_ESCAPES = {
     "n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v",
@@ -83,6 +85,8 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
         except ValueError:
             shown = text if len(text) < 40 else text[:40] + "..."
             raise TextError("E106", f"bad number {shown}", token.start_pos, token.end_pos, None) from None
+        if type(value) is int and value.bit_length() > MAX_BITS:
+            raise TextError("E106", "this number is too large", token.start_pos, token.end_pos, None)
         return s.Number(token.start_pos, token.end_pos, value)
 
     def string(self, c: list[Any]) -> s.Syntax:

@@ -63,7 +63,7 @@ class BufferSpec:
         scope = reader.text(bound.get("scope") or default_scope, node, 'a scope such as "shared"')
         align = reader.as_integer(bound.get("align", 64), node)
         factor = reader.as_integer(bound.get("offset_factor", 1), node)
-        separators = tuple([reader.as_integer(item, node) for item in bound.get("axis_separators") or ()])
+        separators = tuple([reader.as_integer(n, node) for n in reader.items(bound.get("axis_separators") or (), node)])
         return BufferSpec(
             shape,
             dtype,

@@ -14,10 +14,9 @@ from ...ffi.dtype import DataType, dtype_names
 from ...ffi.tensor import Tensor, tensor
 from ...ir import (
     IntImm,
-    Node,
     build as b,
 )  # fmt: skip
-from ...op.common.table import number_array
+from ...op.common.table import is_attribute_node, number_array
 from ...support.errors import FFIError, ScriptError
 from ..parser import syntax as s
 from .plain import is_number
@@ -61,7 +60,7 @@ def _plain_numbers(reader: Any, value: Any, node: s.Syntax) -> Any:
 def constant_bytes(reader: Any, bound: dict[str, Any], node: s.Syntax) -> Tensor:
     """A tensor from base64 text, shape and dtype."""
     text, dtype = reader.text(bound["data"], node), reader.dtype(bound["dtype"], node)
-    shape = tuple([reader.as_integer(item, node) for item in bound["shape"]])
+    shape = tuple([reader.as_integer(item, node) for item in reader.items(bound["shape"], node)])
     try:
         raw = base64.b64decode(text.encode("ascii"), validate=True)
     except (ValueError, UnicodeEncodeError):
@@ -84,6 +83,6 @@ def attribute_value(value: Any) -> Any:
         return value.text
     if isinstance(value, np.ndarray):
         return Tensor(np.ascontiguousarray(value))
-    if value is None or isinstance(value, (bool, int, float, str, DataType, Node, Tensor)):
+    if value is None or isinstance(value, (bool, int, float, str, DataType, Tensor)) or is_attribute_node(value):
         return value
     raise ScriptError("E113", "this value cannot stand in an attribute")

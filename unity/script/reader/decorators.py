@@ -70,6 +70,8 @@ def _options(reader: Any, path: str, call: s.Call | None) -> dict[str, bool]:
             known = ", ".join(_OPTIONS[path])
             raise reader.error("E112", f"{path} has no argument {keyword.name!r}", keyword, f"it has: {known}")
         value = reader.evaluate(keyword.value)
+        if value is None and keyword.name == "pure":
+            continue  # found out, as without it
         if type(value) is not bool:
             raise reader.error("E113", f"{keyword.name} must be True or False", keyword)
         options[keyword.name] = value

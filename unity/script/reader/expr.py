@@ -7,7 +7,6 @@ runs user code; plain numbers are folded with bounded operations only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ...ir import Call, Expr, GlobalVar, PrimType
 from ..parser import syntax as s
 from ..spelling.spelling import INFIX_BY_OP, MODULE_ALIASES, UNQUALIFIED
 from .base import Reading, Silent, suggest
-from .plain import MATH_CONSTANTS, PLAIN_COMPARE, fold_binary, fold_math, is_number
+from .plain import CONVERSIONS, MATH_CONSTANTS, PLAIN_COMPARE, convert, fold_binary, fold_math, is_number
 from .scope import (
     KNOWN_NAMES,
     MISSING,
@@ -35,7 +34,6 @@ _BUILTINS = frozenset(("range", "len", "sum", "min", "max", "abs", "int", "float
 _MAX_PATH = 12
 _CALLED = frozenset(row.text for row in INFIX_BY_OP.values())
 """Operators that are intrinsics in tensor programs."""
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "int": int, "float": float, "bool": bool}
 _REFUSED = {
     "f-string": "an f-string: script has no text formatting",
     "bytes": "a bytes literal",
@@ -151,10 +149,7 @@ class ExprReader(ValueReader):
 
     def sequence(self, node: s.Syntax) -> list[Any]:
         """A tuple or list value as list."""
-        value = self.evaluate(node)
-        if not isinstance(value, (tuple, list)):
-            raise self.error("E113", "expected a tuple or a list", node)
-        return list(value)
+        return self.items(self.evaluate(node), node)
 
     def _dict(self, node: s.DictLit) -> Any:
         made: dict[Any, Any] = {}
@@ -301,8 +296,8 @@ class ExprReader(ValueReader):
             return result
         if path == "float" and first in ("inf", "-inf", "nan") and len(args) == 1:
             return float(first)
-        if is_number(first) and path in ("abs", "int", "float", "bool"):
-            return _CONVERSIONS[path](first)
+        if is_number(first) and path in CONVERSIONS and len(args) == 1:
+            return convert(self.reading, path, first, node)
         if path == "range" and all([type(arg) is int for arg in args]) and len(args) <= 3:
             made = range(*args)
             if len(made) > 100_000:

@@ -353,6 +353,10 @@ class ModuleReader(GraphExprReader):
             or not isinstance(args[0], dict)
         ):
             raise self.error("E121", "a module holds functions, I.module_attrs, I.module_global_infos and names", call)
+        if path == "I.module_global_infos" and not all(
+            [isinstance(table, (tuple, list)) for table in args[0].values()]
+        ):
+            raise self.error("E113", "a table of a module is a list", call, 'write {"vdevice": [I.vdevice("llvm")]}')
         (self.attrs if path == "I.module_attrs" else self.global_infos).update(attribute_value(args[0]))
 
     def _module_assign(self, name: str, value_node: s.Syntax) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..parser import syntax as s
+from ..parser.tree import MAX_BITS
 from .base import Reading
 
 _NUMBERS = (int, float, bool)
-_MAX_BITS = 4096
 _PLAIN_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "|": operator.or_, "^": operator.xor, "&": operator.and_,
@@ -30,6 +30,7 @@ MATH: dict[str, Callable[..., Any]] = {
         "cosh", "tanh", "erf", "floor", "ceil", "trunc", "fabs", "fmod", "gcd", "isqrt", "isinf", "isnan",
     )
 }  # fmt: skip
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "int": int, "float": float, "bool": bool}
 MATH_CONSTANTS = {"math.pi": math.pi, "math.e": math.e, "math.inf": math.inf, "math.nan": math.nan}
 """Python's ``math`` of plain numbers: functions whose work and result are small for every argument."""
 
@@ -44,8 +45,8 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
     if op in ("and", "or"):
         return (left and right) if op == "and" else (left or right)
     if op in ("**", "<<", ">>"):
-        small = isinstance(right, int) and 0 <= right <= _MAX_BITS
-        if isinstance(left, int) and (not small or left.bit_length() * max(1, right) > _MAX_BITS):
+        small = isinstance(right, int) and 0 <= right <= MAX_BITS
+        if isinstance(left, int) and (not small or left.bit_length() * max(1, right) > MAX_BITS):
             raise reading.error("E106", "this number is too large", node)
         if op != "**" and not (isinstance(left, int) and isinstance(right, int)):
             raise reading.error("E113", f"{op} needs integers", node)
@@ -59,7 +60,7 @@ def fold_binary(reading: Reading, op: str, left: Any, right: Any, node: s.Syntax
     if op in ("|", "^", "&") and not (isinstance(left, int) and isinstance(right, int)):
         raise reading.error("E113", f"{op} needs integers", node)
     result = _computed(reading, fold, [left, right], node)
-    if isinstance(result, int) and result.bit_length() > _MAX_BITS:
+    if isinstance(result, int) and result.bit_length() > MAX_BITS:
         raise reading.error("E106", "this number is too large", node)
     return result
 
@@ -77,6 +78,14 @@ def fold_math(reading: Reading, path: str, args: list[Any], node: s.Syntax) -> A
         return _computed(reading, function, args, node)
     except (ValueError, TypeError) as problem:
         raise reading.error("E113", f"{path}: {problem}", node) from None
+
+
+def convert(reading: Reading, name: str, value: Any, node: s.Syntax) -> Any:
+    """``int(2.5)`` and the like of a plain number. Raises ScriptError E106, E113."""
+    try:
+        return _computed(reading, CONVERSIONS[name], [value], node)
+    except ValueError as problem:
+        raise reading.error("E113", f"{name}: {problem}", node) from None
 
 
 def _computed(reading: Reading, fold: Callable[..., Any], args: list[Any], node: s.Syntax) -> Any:

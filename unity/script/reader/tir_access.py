@@ -96,7 +96,7 @@ class TensorValueReader(TypeReader):
     def index(self, value: Any, node: s.Syntax) -> Expr:
         """A value as index: bare integers are int64."""
         if type(value) is int:
-            return IntImm(value, _INT64, self.reading.span(node))
+            return self.whole(value, node)
         return self.expr(value, node)
 
     def read(self, node: s.Syntax) -> Expr:

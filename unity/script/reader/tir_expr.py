@@ -156,8 +156,10 @@ class TensorExprReader(TensorValueReader):
             case "Broadcast":
                 return self._broadcast(values, node)
             case "Shuffle":
-                vectors = tuple([self.expr(item, node) for item in values[0]])
-                picks = tuple([self.expr(item, node) for item in values[1]])
+                vectors = tuple([self.expr(item, node) for item in self.items(values[0], node)])
+                picks = tuple([self.expr(item, node) for item in self.items(values[1], node)])
+                if not vectors or not picks:
+                    raise self.error("E113", "a shuffle takes vectors and picks some of their lanes", node)
                 lanes = len(picks)
                 element = b.dtype_of(vectors[0]).element
                 return Shuffle(vectors, picks, prim_type(element.with_lanes(lanes)), span)

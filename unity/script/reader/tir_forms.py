@@ -119,7 +119,7 @@ class FormReader(BlockReader):
             bound = bind_arguments(self.reading, node, path, ("data", "dtype", "shape"), args, keywords, 1)
             data = constant_data(self, bound["data"], bound.get("dtype"), node)
             if bound.get("shape") is not None:
-                shape = [self.as_integer(item, node) for item in bound["shape"]]
+                shape = [self.as_integer(item, node) for item in self.items(bound["shape"], node)]
                 if int(np.prod(shape, dtype=np.int64)) != data.size:
                     raise self.error("E113", f"{data.size} values for the shape {tuple(shape)}", node)
                 data = Tensor(data.numpy().reshape(shape))

@@ -109,7 +109,7 @@ def _limit(reader: Any, path: str, node: s.Call) -> Expr:
 
 def _var(reader: Any, path: str, node: s.Call) -> Any:
     args, keywords = reader.arguments(node)
-    keywords.pop("name", None)
+    reader.text(keywords.pop("name", ""), node)
     if len(args) == 2 and type(args[0]) is str:
         del args[0]  # T.Var("n", "int64"): the symbol is named by its target
     bound = bind_arguments(reader.reading, node, path, ("dtype",), args, keywords, 0)
@@ -203,6 +203,8 @@ def target(reader: Any, path: str, node: s.Call) -> Any:
     """``T.target("cuda", host="llvm")`` as plain data: the description alone, or a dict of both."""
     args, keywords = reader.arguments(node)
     bound = bind_arguments(reader.reading, node, path, ("target", "host"), args, keywords, 1)
+    if bound.get("host", ...) is None:
+        del bound["host"]
     if not all([isinstance(described, (str, dict)) for described in bound.values()]):
         raise reader.error("E113", f"{path} takes a text or a dict", node)
     return bound if "host" in bound else bound["target"]

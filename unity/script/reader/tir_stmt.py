@@ -241,8 +241,9 @@ class StatementReader(MacroReader):
             args.insert(0, keywords.pop("start"))
         length = keywords.pop("extent", None)
         for name in ("stop", "end"):
-            if name in keywords:
-                args.append(keywords.pop(name))
+            stop = keywords.pop(name, None)
+            if stop is not None:
+                args.append(stop)
         keywords.pop("dtype", None)
         if keywords:
             wrong = next(iter(keywords))

@@ -126,9 +126,7 @@ class TypeReader(ExprReader):
     def dimension(self, value: Any, node: s.Syntax) -> Expr:
         """A dimension: integer, integer expression, or quoted text."""
         if type(value) is int:
-            if not -(2**63) <= value < 2**63:
-                raise self.error("E106", "a dimension outside the range of int64", node)
-            return IntImm(value, _INT64, self.reading.span(node))
+            return self.whole(value, node)
         if type(value) is str:
             return self.dimension(self.quoted(value, node), node)
         if isinstance(value, Expr):
@@ -136,6 +134,12 @@ class TypeReader(ExprReader):
             if isinstance(ty, PrimType) and ty.dtype.is_integral:
                 return value
         raise self.error("E113", "a dimension must be an integer or an integer expression", node)
+
+    def whole(self, value: int, node: s.Syntax) -> Expr:
+        """A plain integer as a size or an index. Raises E106 outside int64."""
+        if not -(2**63) <= value < 2**63:
+            raise self.error("E106", "a size or index outside the range of int64", node)
+        return IntImm(value, _INT64, self.reading.span(node))
 
     def dimensions(self, value: Any, node: s.Syntax) -> tuple[Expr, ...]:
         """Dimensions of a shape: a tuple or list, or one integer."""
@@ -221,7 +225,8 @@ class TypeReader(ExprReader):
                 return self._tensor(bound, node)
             case "R.Shape":
                 if bound.get("values") is not None:
-                    values = self.extents(bound["values"], node)
+                    sizes = self.extents if self.param_name else self.dimensions  # R.shape([-1, 4]) is a value, too
+                    values = sizes(bound["values"], node)
                     return ShapeType(values, len(values))
                 return ShapeType(None, self._ndim(bound, node))
             case "R.Prim":

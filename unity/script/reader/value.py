@@ -62,6 +62,12 @@ class ValueReader:
             return int(value)
         raise self.error("E113", "expected an integer known while reading", node)
 
+    def items(self, value: Any, node: s.Syntax) -> list[Any]:
+        """A value as the items of a tuple or list. Raises E113."""
+        if isinstance(value, (tuple, list)):
+            return list(value)
+        raise self.error("E113", "expected a tuple or a list", node)
+
     def text(self, value: Any, node: s.Syntax, what: str = "a text") -> str:
         """A value as text. Raises E113."""
         if type(value) is str:

@@ -5,7 +5,7 @@ Invariant: ``extent_of(start, stop_of(start, extent))`` is structurally ``extent
 
 from __future__ import annotations
 
-from ...ir.build import sub
+from ...ir.build import int_imm, sub
 from ...ir.expr import FloatImm, IntImm
 from ...ir.node import Node
 from ...ir.scalar import Add, Let, Sub
@@ -66,12 +66,12 @@ def stop_of(start: Expr, extent: Expr) -> Expr | None:
         if start.value == 0:
             return extent
         if type(extent) is IntImm:
-            return IntImm(start.value + extent.value, ty)
+            return int_imm(start.value + extent.value, ty)
     candidates: list[Expr] = []
     if type(extent) is Sub:
         candidates.append(extent.a)
     if type(start) is Add and type(start.b) is IntImm and type(extent) is IntImm and start.b.value + extent.value:
-        candidates.append(Add(start.a, IntImm(start.b.value + extent.value, ty), ty))
+        candidates.append(Add(start.a, int_imm(start.b.value + extent.value, ty), ty))
     candidates.append(Add(start, extent, ty))
     for stop in candidates:
         if same_expr(extent_of(start, stop), extent):
