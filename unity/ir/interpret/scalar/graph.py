@@ -32,7 +32,9 @@ from ...expr import (
     VarBinding,
 )  # fmt: skip
 from ...function import Function
+from ...infer import infer_call
 from ...op import OPS
+from ...relation import requirements
 from ...types import Expr, PrimType, ShapeType, Type
 from .builtins import BUILTINS
 from .expressions import ExprCompiler
@@ -62,6 +64,8 @@ class GraphEvaluator:
         self.scalars = ExprCompiler(machine)
         self.compiled: dict[Expr, Callable[[Env], Any]] = {}
         self.constants: dict[Constant, View] = {}
+        self.required: dict[Call, list[tuple[Expr, Expr]]] = {}
+        """Dimensions that a call needs to be equal and that its type rule could not compare."""
         self.handlers: dict[type, Callable[[Any, Env], Any]] = {
             Var: self._var, DataflowVar: self._var, Constant: self._constant, Tuple: self._tuple,
             TupleGetItem: self._get_item, ShapeExpr: self._shape, If: self._if, SeqExpr: self._seq, Call: self._call,
@@ -205,6 +209,7 @@ class GraphEvaluator:
         if info is None or not callable(info.ref):
             reason = f": {info.ref}" if info is not None else ""
             raise InterpreterError("E318", f"{callee.name} has no reference meaning{reason}", expr.span)
+        self._check_sizes(expr, env)
         args = [self._reference_argument(a, env) for a in expr.args]
         if info.extra.get("typed_scalars"):
             args = [_typed(value, a.ty) for value, a in zip(args, expr.args)]
@@ -218,6 +223,19 @@ class GraphEvaluator:
                 "E321", f"the reference meaning of {callee.name} failed: {error}", expr.span
             ) from error
         return from_reference(result, expr.ty)
+
+    def _check_sizes(self, call: Call, env: Env) -> None:
+        """Raise InterpreterError E321 where sizes that the type rule of an operator needs to be equal are not."""
+        if call not in self.required:
+            with requirements() as found:
+                infer_call(call)
+            self.required[call] = found
+        for given, wanted in self.required[call]:
+            left, right = self._scalar(given, env), self._scalar(wanted, env)
+            if left != right:
+                name = getattr(call.op, "name", "")
+                message = f"{name} needs {given} and {wanted} to be equal, they are {left} and {right}"
+                raise InterpreterError("E321", message, call.span)
 
     def _reference_argument(self, arg: Expr, env: Env) -> Any:
         return _plain_value(self.visit(arg, env), arg.span if hasattr(arg, "span") else None)
