@@ -191,3 +191,16 @@ def test_conditions_behind_ones_that_hold_stay(ana):
     assert structural_equal(ana.simplify(failed), either)
     never = b.logical_and(b.logical_and(both, b.gt(i, 16)), b.lt(j, 4))
     assert b.is_int(ana.simplify(never), 0)
+
+
+@pytest.mark.parametrize(
+    "step", [lambda e: b.floordiv(e, 3), lambda e: b.floordiv(b.mul(e, -7), 5)], ids=["//3", "*-7//5"]
+)
+def test_numbers_wider_than_a_float(step):
+    """Divisors of a chain multiply to more than the largest float; every question is answered."""
+    x = e = Var("x", prim_type("int64"))
+    for _ in range(1000):
+        e = step(e)
+    ana = Analyzer()
+    assert not ana.can_prove(b.ge(e, 0)) and not ana.can_prove_less(e, x) and not ana.can_prove_equal(e, x)
+    assert ana.simplify(e) is not None and ana.modular_set(e).coeff >= 1 and 0 in ana.const_int_bound(e)

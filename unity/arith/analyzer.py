@@ -176,11 +176,13 @@ class Analyzer:
 
     def const_int_bound(self, expr: Expr) -> Interval:
         """Interval of an integer expression."""
-        return self.known.bound(self.poly(expr))
+        with deep_recursion():
+            return self.known.bound(self.canonical.poly(expr))
 
     def modular_set(self, expr: Expr) -> ModularSet:
         """Modular set of an integer expression."""
-        return self.known.modular_set(self.poly(expr))
+        with deep_recursion():
+            return self.known.modular_set(self.canonical.poly(expr))
 
     def can_prove(self, condition: Expr) -> bool:
         """Does the condition hold for every assignment allowed by what is known."""
@@ -196,16 +198,20 @@ class Analyzer:
         gap = plus(self.poly(a), self.poly(b), -1)
         if not gap:
             return True
-        gap = plus(self.poly(self.simplify(a)), self.poly(self.simplify(b)), -1)
-        return not gap or self.known.bound(gap) == Interval(0, 0)
+        with deep_recursion():
+            gap = plus(self.canonical.poly(self.simplify(a)), self.canonical.poly(self.simplify(b)), -1)
+            return not gap or self.known.bound(gap) == Interval(0, 0)
 
     def can_prove_less(self, a: Expr, b: Expr) -> bool:
         """``a < b``."""
-        return nonnegative(self.canonical, plus(plus(self.poly(b), self.poly(a), -1), constant(-1)))
+        with deep_recursion():
+            gap = plus(self.canonical.poly(b), self.canonical.poly(a), -1)
+            return nonnegative(self.canonical, plus(gap, constant(-1)))
 
     def can_prove_greater_equal(self, a: Expr, bound: int) -> bool:
         """``a >= bound``."""
-        return nonnegative(self.canonical, plus(self.poly(a), constant(-bound)))
+        with deep_recursion():
+            return nonnegative(self.canonical, plus(self.canonical.poly(a), constant(-bound)))
 
     def prove(self, condition: Expr) -> Proof:
         """Three-way answer, with a counter-example when the condition can fail."""

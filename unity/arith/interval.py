@@ -48,7 +48,7 @@ class Interval:
         return Interval(max(self.low, other.low), min(self.high, other.high))
 
     def __add__(self, other: Interval) -> Interval:
-        return Interval(self.low + other.low, self.high + other.high)
+        return Interval(plus(self.low, other.low), plus(self.high, other.high))
 
     def __neg__(self) -> Interval:
         return Interval(-self.high, -self.low)
@@ -90,8 +90,17 @@ class Interval:
         return Interval(max(self.low, other.low), max(self.high, other.high))
 
 
+def plus(a: Bound, b: Bound) -> Bound:
+    """Sum of two ends of one side. An integer of any size never meets a float: Python would convert it."""
+    return a if isinstance(a, float) else b if isinstance(b, float) else a + b
+
+
 def _times(a: Bound, b: Bound) -> Bound:
-    return 0 if a == 0 or b == 0 else a * b
+    if a == 0 or b == 0:
+        return 0
+    if isinstance(a, float) or isinstance(b, float):
+        return INF if (a > 0) == (b > 0) else -INF
+    return a * b
 
 
 def _floordiv(a: Bound, b: Bound) -> Bound:
