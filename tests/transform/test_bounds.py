@@ -127,6 +127,37 @@ def test_sizes_are_checked_when_called():
     assert caught.value.code == "E614"
 
 
+CALLED = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def copy(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        for i in range(m):
+            B[i] = A[i]
+
+    @R.function
+    def main(x: R.Tensor(("n",), "float32"), s: R.Shape(["m"])):
+        m = T.int64()
+        return R.call_dps(copy, (x,), R.Tensor((m,), "float32"))
+"""
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "native", "kernel"])
+def test_a_failed_condition_says_what_it_was_called_with(mode):
+    mod, x = parse(CALLED), np.ones(2, "float32")
+    if mode == "kernel":
+        call, args = unity.build(mod)["copy"], (x, np.zeros(3, "float32"))
+    else:
+        call = unity.VirtualMachine(unity.compile(mod, exec_mode=mode), exec_mode=mode)["main"]
+        args = (x, (3,))
+    with pytest.raises(unity.UnityError, match=r"unless m <= n \(called with (n = 2, m = 3|m = 3, n = 2)\)") as caught:
+        call(*args)
+    assert caught.value.code == "E614"
+
+
 def test_checks_at_run_time_by_an_option(monkeypatch):
     monkeypatch.setenv("UNITY_BOUNDS", "1")
     vm = unity.VirtualMachine(unity.compile(program(*REFUSED[0][:2])))

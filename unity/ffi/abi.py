@@ -14,7 +14,7 @@ A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``(
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -69,6 +69,15 @@ class KernelSignature:
     result: str | None = None
     packed_calls: tuple[str, ...] = ()
     """Names of registered functions the code calls back."""
+
+
+def check_failed(
+    name: str, messages: Sequence[str], status: int, symbols: Sequence[str] = (), values: Iterable[int] = ()
+) -> VMError:
+    """The error of check ``status`` of a kernel, with the values of the symbols it was called with."""
+    reason = messages[status - 1] if 0 < status <= len(messages) else f"failed with status {status}"
+    shown = ", ".join([f"{symbol} = {value}" for symbol, value in zip(symbols, values)])
+    return VMError("E614", f"{name}: {reason}" + (f" (called with {shown})" if shown else ""))
 
 
 def linkage_name(symbol: str, signature: KernelSignature) -> str:

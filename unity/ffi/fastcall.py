@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import VMError
 from ..support.forking import fork_lock
-from .abi import KernelSignature
+from .abi import KernelSignature, check_failed
 from .check import ArgumentChecker, OutHandler
 from .engine import CompileOptions, Engine
 from .entry_spec import EntrySpec, spec_of_kernel, validate
@@ -48,16 +47,15 @@ class EntryTable(np.ndarray):
 
 
 class StatusReporter:
-    """Raises the error of a kernel's positive status: the message with that number."""
+    """Raises the error of a kernel's positive status: the message with that number, and the symbols (``count`` at ``place``)."""
 
-    def __init__(self, name: str, messages: Sequence[str]) -> None:
-        self.name = name
+    def __init__(self, spec: EntrySpec, messages: Sequence[str]) -> None:
+        self.name, self.symbols = spec.name, spec.symbols
         self.messages = tuple(messages)
 
-    def __call__(self, status: int, first: int, second: int) -> None:
-        known = 1 <= status <= len(self.messages)
-        reason = self.messages[status - 1] if known else f"status {status}"
-        raise VMError("E614", f"{self.name}: {reason}")
+    def __call__(self, status: int, place: int, count: int) -> None:
+        values = (ctypes.c_int64 * count).from_address(place)
+        raise check_failed(self.name, self.messages, status, self.symbols, values)
 
 
 _ENGINES: dict[str, Engine] = {}
@@ -107,7 +105,7 @@ def kernel_function(
     """
     validate(spec)
     text = entry_ir(spec, release_gil=release_gil, result=result)
-    return _make(spec, text, address, 0, StatusReporter(spec.name, messages), keep)
+    return _make(spec, text, address, 0, StatusReporter(spec, messages), keep)
 
 
 def kernel_function_of(
@@ -130,4 +128,4 @@ def driver_function(
     Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
     """
     validate(spec)
-    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec.name, ()), keep, out)
+    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec, ()), keep, out)

@@ -261,7 +261,10 @@ class EntryWriter:
         self.lines += [f"  br i1 {positive}, label %report, label %raised", "report:"]
         wide = self.emit(f"sext i32 {status} to i64")
         reporter = self.at(table, 24)
-        self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 0, i64 0)")
+        for number, name in enumerate(symbols):
+            self.store("i64", name, "%symbols", 8 * number)
+        place = self.emit("ptrtoint ptr %symbols to i64")
+        self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 {place}, i64 {len(symbols)})")
         self.lines += ["  br label %raised", "raised:", "  ret ptr null"]
 
     def boxed(self) -> str:

@@ -47,7 +47,9 @@ from ..transform.schedule.core.tensor_intrin import TensorIntrin
 def IntImm(dtype: str | DataType, value: Any) -> Expr:
     """A literal of an integral type."""
     if not DataType(dtype).is_integral and not DataType(dtype).is_bool:
-        raise TypeRuleError("E201", f"an integer literal of {DataType(dtype).name}", help="write FloatImm(dtype, value)")
+        raise TypeRuleError(
+            "E201", f"an integer literal of {DataType(dtype).name}", help="write FloatImm(dtype, value)"
+        )
     return build.const(value, dtype)
 
 

@@ -299,7 +299,7 @@ def _parameter_mismatch(fn: PrimFunc, param: Var, ty: Type) -> str | None:
     if not isinstance(ty, TensorType):
         return f"is a buffer, got {ty}"
     if ty.dtype is not None and ty.dtype is not buffer.dtype.element:
-        return f"is {buffer.dtype.name}, got {ty.dtype.name}"
+        return f"holds elements of {buffer.dtype.element.name}, got {ty.dtype.name}"
     if ty.ndim not in (-1, len(buffer.shape)):
         return f"has rank {len(buffer.shape)}, got {ty.ndim}"
     for axis, (dim, given) in enumerate(zip(buffer.shape, dims(ty) or ())):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from ...ffi.abi import BufferParam, KernelSignature, ScalarParam
+from ...ffi.abi import BufferParam, KernelSignature, ScalarParam, check_failed
 from ...ffi.engine import Engine
 from ...ffi.tensor import Tensor
 from ...support.errors import VMError
@@ -52,16 +53,14 @@ class RawKernel:
             plain.append(ctypes.addressof(result))
         status = self._function(*plain)  # a pending Python exception is raised by ctypes itself
         if status != 0:
-            raise kernel_failure(self.signature, status)
+            raise kernel_failure(self.signature, status, values[len(self.signature.params) :])
         return None if result is None else result.value
 
 
-def kernel_failure(signature: KernelSignature, status: int) -> VMError:
-    """The error of a failed check inside a kernel."""
-    known = 0 < status <= len(signature.messages)
-    return VMError(
-        "E614", f"{signature.name}: {signature.messages[status - 1] if known else f'failed with status {status}'}"
-    )
+def kernel_failure(signature: KernelSignature, status: int, symbols: Sequence[int]) -> VMError:
+    """The error of a failed check inside a kernel that was called with these values of its symbols."""
+    names = [symbol.name for symbol in signature.symbols]
+    return check_failed(signature.name, signature.messages, status, names, symbols)
 
 
 def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:

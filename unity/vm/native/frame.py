@@ -6,7 +6,7 @@ Invariant: every reference a frame holds is dropped at its one exit, and the are
 from __future__ import annotations
 
 from .body import instructions
-from .ir import FunctionWriter, quoted
+from .ir import KERNEL_FAILED, FunctionWriter, quoted
 from .memory import references, row_name
 from .segments import Layout, Segment
 from .values import covered, leaf_record, normal, register_type
@@ -148,7 +148,16 @@ class Frame:
             "failed:  ; a kernel: a status below zero means that a Python error is set",
             "  %status = load i64, ptr %second",
             "  %raised = icmp slt i64 %status, 0",
-            "  br i1 %raised, label %fail, label %report",
+            "  br i1 %raised, label %fail, label %checked",
+            "checked:  ; where the call stands and the slots say what the symbols of the kernel are",
+            "  %checked.at = load i64, ptr %at",
+            "  %checked.status = shl i64 %status, 32",
+            "  %checked.first = or i64 %checked.status, %checked.at",
+            "  %checked.slots = ptrtoint ptr %slots to i64",
+            f"  store i64 {KERNEL_FAILED + self.w.index}, ptr %code",
+            "  store i64 %checked.first, ptr %first",
+            "  store i64 %checked.slots, ptr %second",
+            "  br label %report",
             "report:",
             f"  %reportp = getelementptr i8, ptr %env, i64 {self.w.layout.word('fixed', 'report')}",
             "  %report.f = load ptr, ptr %reportp",

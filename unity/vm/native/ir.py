@@ -31,6 +31,8 @@ ARENA_WORDS = 8
 """Words before the objects: arena address, its size, its lock, spare; the last thread, the lowest address of its stack."""
 FIXED = ("report", "recheck", "explain", "note", "value", "truth", "table", "closure_of", "function_offset")
 """Objects every program has: callbacks of ``Callbacks`` in ``run.py`` and the table of registered functions."""
+KERNEL_FAILED = 64
+"""Number of the error of a failed check in a kernel, plus that of the function which calls the kernel."""
 STACK_BYTES = 3 << 20
 """Depth of C stack that calls inside the program may use before E632."""
 

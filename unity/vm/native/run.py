@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...ffi import registry
+from ...ffi.abi import evaluate
 from ...ffi.check import OutHandler
 from ...ffi.elf import read_symbols
 from ...ffi.engine import CompileOptions, Engine, compile_ir
@@ -29,23 +30,26 @@ from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION
 from ..builtins.builtins import BUILTINS, truth
 from ..builtins.values import Closure, to_value
+from ..executable.bytecode import Call, Size, VMFunction
 from ..executable.codec import encode
 from ..executable.entry import plan_entry
 from ..executable.executable import Executable
 from ..interpreter.interpret import Interpreter, add_frame, find_packed, frame_text, run_check
 from ..interpreter.kernels import kernel_failure
 from .driver import driver_ir
-from .ir import ARENA_WORDS, FIXED
+from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED
 
 OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
+PROTOCOL = 2
+"""What machine code and ``Callbacks`` have agreed on: another number when it changes."""
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
                  "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip
 
 
 def driver_tag() -> str:
     """The versions that the driver's machine code depends on beside the processor."""
-    return f"{VERSION}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
+    return f"{VERSION}/{PROTOCOL}/{sys.implementation.cache_tag}/numpy{np.__version__.split('.')[0]}/{llvm_version()}"
 
 
 def add_driver(executable: Executable, processor: Processor | None = None) -> None:
@@ -170,8 +174,8 @@ class Callbacks:
     def report(self, code: int, first: int, second: int) -> None:
         """Raise the error with a number."""
         program = self.program
-        if code == 1:
-            raise kernel_failure(program.kernels[program.table[first].name], second)
+        if code >= KERNEL_FAILED:
+            raise self.failed(self.functions[code - KERNEL_FAILED], first & 0xFFFFFFFF, first >> 32, second)
         if code == 2:
             raise VMError("E632", f"{self.functions[first].name}: recursion too deep")
         if code == 3:
@@ -191,6 +195,15 @@ class Callbacks:
         if code == 10:
             raise VMError("E615", f"out of memory: {first} bytes of storage")
         raise InternalError("E904", f"native and Python checks disagree (code {code}, {first}, {second})")
+
+    def failed(self, fn: VMFunction, at: int, status: int, slots: int) -> VMError:
+        """The error of a check inside the kernel that instruction ``at`` calls; ``slots`` is their address."""
+        instruction = fn.code[at]
+        assert isinstance(instruction, Call)
+        signature = self.program.kernels[self.program.table[instruction.function].name]
+        known = (ctypes.c_int64 * len(fn.slots)).from_address(slots)
+        sizes = [arg for arg in instruction.args[len(signature.params) :] if isinstance(arg, Size)]
+        return kernel_failure(signature, status, [evaluate(size.dim, tuple(known)) for size in sizes])
 
     def recheck(self, function: int, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
         """Run one check instruction; the slots afterwards."""
