@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -41,9 +42,12 @@ def test_a_divisor_of_zero_is_a_condition_of_its_own() -> None:
         f(torch.randn(3, 0))
 
 
-def test_a_condition_without_words_is_told() -> None:
-    with pytest.warns(FallbackWarning, match=r"not checked: L\['x'\]\.size\(\)\[0\] \*\* 2 < 100"):
-        assert not conditions("L['x'].size()[0] ** 2 < 100")
+@pytest.mark.parametrize(
+    "text", ["L['x'].size()[0] ** 2 < 100", "math.trunc(0.7 * torch.sym_float(L['x'].size()[0])) == 2"]
+)
+def test_a_condition_without_words_is_told(text) -> None:
+    with pytest.warns(FallbackWarning, match="not checked: " + re.escape(text)):
+        assert not conditions(text)
 
 
 def test_a_condition_on_strides_says_nothing() -> None:

@@ -85,7 +85,7 @@ def compile(
         meant = {"strict": strict or None, "example_kwargs": example_kwargs, "dynamic_shapes": dynamic_shapes}
         if given := [f"{name}=" for name, value in meant.items() if value is not None]:
             raise FrontendError(
-                "E693", f"{', '.join(given)} are for torch models, got a {type(mod).__name__}",
+                "E693", f"{', '.join(given)}: for torch models alone, got the type {type(mod).__name__}",
                 help="the sizes of a module stand in its signature",
             )  # fmt: skip
         if reduction is not None:

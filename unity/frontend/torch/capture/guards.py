@@ -144,10 +144,11 @@ def _size_of(tree: ast.expr) -> tuple[ast.expr, int] | None:
 
 
 def _is_of_sizes(tree: ast.expr) -> bool:
-    """Does a condition speak of sizes, and of no strides?"""
+    """Does a condition speak of sizes, and of no strides? ``math.trunc`` and ``torch.sym_float`` are functions, no attributes."""
     nodes = list(ast.walk(tree))
     sizes = [n for n in nodes if isinstance(n, ast.expr) and _size_of(n) is not None]
-    return bool(sizes) and not any([isinstance(n, ast.Attribute) and n.attr != "size" for n in nodes])
+    asked = [n for n in nodes if isinstance(n, ast.Attribute) and n.attr != "size"]
+    return bool(sizes) and all([isinstance(n.value, ast.Name) and n.value.id in ("math", "torch") for n in asked])
 
 
 def _name(tree: ast.expr) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .... import op
 from ....ir import build
-from ....ir.expr import IntImm
+from ....ir.expr import IntImm, Var
 from ....ir.relation import dims
 from ....ir.types import Expr
 from ....op.common.type_rules import product
@@ -138,11 +138,12 @@ def _check(c: Context, x: Expr, size: Expr, wraps: bool, name: str) -> None:
     given = c.emit(c.cast(x, "int64"))
     low = op.negative(high) if wraps else number(0, "int64")
     inside = op.logical_and(op.greater_equal(given, low), op.less(given, high))
-    least = f"-{size}" if wraps else "0"
+    count = size.value if type(size) is IntImm else size if type(size) is Var else f"({size})"
+    least = f"-{count}" if wraps else "0"
     c.builder.emit(
         op.assert_op(
             c.emit(c.cast(op.min(c.cast(inside, "uint8")), "bool")),
-            format=f"an index in {name} is out of range: expected {least} <= index < {size}",
+            format=f"an index in {name} is out of range: expected {least} <= index < {count}",
         )
     )
 
