@@ -11,7 +11,7 @@ from ...support.errors import VerifyError
 from ..common_subtrees import check_size
 from ..expr import ShapeExpr
 from ..node import Node
-from ..types import Expr
+from ..types import Expr, ShapeType, TensorType
 from .report import Report
 
 Check = Callable[[Any], bool]
@@ -118,6 +118,10 @@ def check_fields(root: Node, report: Report) -> None:
                     "E330", f"field {name} of {type(node).__name__} at {_text(path)} holds {shown}, expected {hint_text(hint)}",
                     getattr(node, "span", None),
                 )  # fmt: skip
+        if type(node) is TensorType and not _shape_agrees(node):
+            report.add(
+                "E330", f"field shape of TensorType at {_text(path)} is no shape of {node.ndim} dimensions", None
+            )
         found: list[tuple[Node, tuple[Any, ...]]] = []
         for name, _ in node.walked:
             value = getattr(node, name)
@@ -131,6 +135,13 @@ def check_fields(root: Node, report: Report) -> None:
             check_size(root)
         except VerifyError as error:
             report.add("E348", error.message, error.span)
+
+
+def _shape_agrees(ty: TensorType) -> bool:
+    """Is the shape of a tensor type a list of as many sizes as it has dimensions, or a value that is a shape."""
+    if type(ty.shape) is ShapeExpr:
+        return type(ty.shape.values) is not tuple or ty.ndim in (-1, len(ty.shape.values))
+    return ty.shape is None or isinstance(getattr(ty.shape, "ty", None), ShapeType)
 
 
 def hint_text(hint: Any) -> str:

@@ -1,0 +1,85 @@
+"""Damaged modules made in Python: only UnityError leaves the compiler. A field of a node holds something else, one of its
+children is missing, doubled or replaced, a variable is bound nowhere. ``MODULE_FUZZ=5000`` in the environment tries that many,
+``MODULE_FUZZ_SEED`` others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import unity
+from unity.ir import Op, Var, prim_type
+from unity.ir.node import Node, set_field
+from unity.ir.types import PrimType
+from unity.script import parse
+from unity.support.errors import UnityError
+from unity.vm.build import as_module
+
+FORMS = json.loads((Path(__file__).parents[1] / "script" / "syntax_forms.json").read_text(encoding="utf-8"))
+TEXTS = [row["text"] for row in FORMS if not row["needs_python"]]
+COUNT = int(os.environ.get("MODULE_FUZZ", "160"))
+SEED = int(os.environ.get("MODULE_FUZZ_SEED", "0"))
+SHARED = (Op, PrimType)
+"""Nodes that other modules hold too."""
+
+
+def nodes(top: Any) -> list[Node]:
+    """Every node below a value, each once."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    stack = [top]
+    while stack:
+        at = stack.pop()
+        if isinstance(at, (tuple, list)):
+            stack += at
+        elif isinstance(at, dict):
+            stack += at.values()
+        elif isinstance(at, Node) and id(at) not in seen and not isinstance(at, SHARED):
+            seen.add(id(at))
+            found.append(at)
+            stack += [getattr(at, name) for name, _ in at.plan]
+    return found
+
+
+def damage(rng: random.Random, mod: Any) -> str:
+    """Change one field of one node; what was done."""
+    known = nodes(dict(mod.functions))
+    node = rng.choice([n for n in known if n.plan])
+    name = rng.choice([name for name, _ in node.plan])
+    old = getattr(node, name)
+    inside = [n for n in rng.sample(known, min(8, len(known))) if node not in nodes(n)]  # a tree stays one
+    dtype = rng.choice(["int8", "float16", "bool", "handle", "int32x4", "void"])
+    other = [None, "text", -1, 10**30, object(), (old, old), prim_type(dtype), Var("free", prim_type("int64")), *inside]
+    new = rng.choice(other)
+    if isinstance(old, tuple) and rng.random() < 0.6:
+        items = list(old)
+        at = rng.randrange(len(items) + 1)
+        items[at : at + 1] = rng.choice([[], [new], [*items[:1], *items[:1]]])
+        new = tuple(items)
+    set_field(node, name, new)
+    return f"{type(node).__name__}.{name} = {type(new).__name__}"
+
+
+def outcome(rng: random.Random) -> str:
+    """What becomes of a damaged module: compiled, or the code of the error."""
+    try:
+        mod = as_module(parse(rng.choice(TEXTS)))
+    except UnityError:
+        return "no module"
+    what = damage(rng, mod)
+    try:
+        unity.compile(mod)
+    except UnityError as problem:
+        return problem.code
+    except Exception as problem:
+        raise AssertionError(f"{what}: {type(problem).__name__} left the compiler") from problem
+    return "compiled"
+
+
+def test_damaged_modules() -> None:
+    found = [outcome(random.Random(f"{SEED}.{case}")) for case in range(COUNT)]
+    assert len(set(found)) > 4 and not [code for code in found if code.startswith("E9")]
