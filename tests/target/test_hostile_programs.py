@@ -187,9 +187,9 @@ def test_large_programs_compile_in_time() -> None:
         "sum": prim_func([a], store(a, total, 0)), "choice": prim_func([a], store(a, choice, 0)), "loops": prim_func([a], unrolled),
         "lanes": prim_func([wide], loop(m, 64, store(wide, lanes, m), "vectorized")),
     }  # fmt: skip
-    start = time.perf_counter()
+    start = time.process_time()  # other programs on the machine do not count
     Loaded(functions)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30
 
 
 def test_a_loop_that_cannot_be_unrolled_makes_no_noise(capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import unity
 from unity.ir import IRModule
 from unity.script import parse
-from unity.target.cpu.codegen import MANY_BRANCHES, compile_options, text_options
+from unity.target.cpu.codegen import MANY_BRANCHES, MANY_LINES, compile_options, text_options
 from unity.transform.tir.blocks.auto_inline import MOST_INLINED, auto_inline
 
 
@@ -79,6 +79,8 @@ def test_short_kernels_keep_their_options():
     ]
     assert text_options(few + "\n" + few, target) == compile_options(target)
     assert text_options(many, target).pipeline == "long"
+    long = "define i32 @f() {\n" + "  %x = add i32 1, 2\n" * MANY_LINES + "}\n"
+    assert text_options(long, target).pipeline == "long"
 
 
 def test_a_chain_of_blocks_is_inlined_in_pieces():

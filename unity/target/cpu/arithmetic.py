@@ -190,12 +190,10 @@ def guarded(w: FunctionWriter, condition: str, then: Expr, otherwise: Expr) -> s
     w.branch(condition, yes, no)
     w.start(yes)
     first = w.value(then)
-    yes_end = w.block
-    w.jump(join)
+    yes_end = w.jump(join)
     w.start(no)
     second = w.value(otherwise)
-    no_end = w.block
-    w.jump(join)
+    no_end = w.jump(join)
     w.start(join)
     return w.emit(f"phi {ty} [ {first}, %{yes_end} ], [ {second}, %{no_end} ]")
 
@@ -213,14 +211,12 @@ def guarded_lanes(w: FunctionWriter, condition: str, lanes: int, value: Expr) ->
     saved, saved_lanes = w.mask, w.mask_lanes
     run, join = w.label("lanes"), w.label("join")
     some = any_lane(w, condition, lanes)
-    before = w.block
-    w.branch(some, run, join)
+    before = w.branch(some, run, join)
     w.start(run)
     _narrow_mask(w, condition, lanes, saved, saved_lanes)
     computed = w.value(value)
     w.mask, w.mask_lanes = saved, saved_lanes
-    after = w.block
-    w.jump(join)
+    after = w.jump(join)
     w.start(join)
     return w.emit(f"phi {ty} [ {computed}, %{after} ], [ zeroinitializer, %{before} ]")
 
@@ -259,12 +255,10 @@ def _logic(w: FunctionWriter, expr: And | Or) -> str:
 
 def _guarded_bool(w: FunctionWriter, wanted: str, value: Expr) -> str:
     run, join = w.label("rhs"), w.label("join")
-    before = w.block
-    w.branch(wanted, run, join)
+    before = w.branch(wanted, run, join)
     w.start(run)
     computed = w.value(value)
-    after = w.block
-    w.jump(join)
+    after = w.jump(join)
     w.start(join)
     return w.emit(f"phi i1 [ {computed}, %{after} ], [ false, %{before} ]")
 

@@ -42,6 +42,8 @@ from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
 MANY_BRANCHES = 256
 """Branches of one function up to which LLVM's own pipeline is used."""
+MANY_LINES = 20_000
+"""The same of instructions."""
 RULE_MODULES = (expressions, intrinsics, memory, statements)
 """Imported for the rules they register."""
 
@@ -176,14 +178,17 @@ def compile_options(target: Target) -> CompileOptions:
 
 def text_options(text: str, target: Target) -> CompileOptions:
     """How LLVM is to compile a text. LLVM's passes take time quadratic in the branches of one function (instruction combining and
-    induction variables above all, then the code generator): a function of many gets passes that are linear."""
+    induction variables above all) and in the instructions of one block (scheduling, joining of registers): a function of many
+    gets passes that are linear."""
     options = compile_options(target)
-    if text.count("\n  br i1 ") <= MANY_BRANCHES:
+    if text.count("\n") <= MANY_LINES and text.count("\n  br i1 ") <= MANY_BRANCHES:
         return options
-    most = max([part.count("\n  br i1 ") for part in text.split("\ndefine ")])
-    if most <= MANY_BRANCHES:
+    parts = text.split("\ndefine ")
+    branches, lines = [max([part.count(mark) for part in parts]) for mark in ("\n  br i1 ", "\n")]
+    if branches <= MANY_BRANCHES and lines <= MANY_LINES:
         return options
-    return replace(options, pipeline="long", opt=1 if most <= 3 * MANY_BRANCHES else 0)
+    short = branches <= 3 * MANY_BRANCHES and lines <= MANY_LINES
+    return replace(options, pipeline="long", opt=1 if short else 0)
 
 
 def _check_triple(target: Target) -> None:

@@ -114,19 +114,17 @@ def _mended(w: FunctionWriter, a: str, b: str, quotient: str, remainder: str, dt
 
 
 def _check_divisor(w: FunctionWriter, b: str, dtype: DataType) -> str:
-    """Fail where the divisor is zero in a lane that counts; other lanes divide by one. Returns the divisor to use."""
+    """The divisor with ones for zeros. A zero in a lane that counts is a failure, which is looked at later (`late_checks.py`)."""
     ty, lanes = value_type(dtype), dtype.lanes
-    zero = w.emit(f"icmp eq {ty} {b}, {int_text(0, dtype)}")
-    if lanes == 1:
-        w.fail_unless(w.emit(f"xor i1 {zero}, true"), "integer division by zero")
-        return b
     mask = value_type(_BOOL.with_lanes(lanes))
+    zero = w.emit(f"icmp eq {ty} {b}, {int_text(0, dtype)}")
     counted = zero
-    if w.mask is not None and w.mask_lanes == lanes:
+    if w.mask is not None and w.mask_lanes == lanes > 1:
         counted = w.emit(f"and {mask} {zero}, {w.mask}")
-    some = any_lane(w, counted, lanes)
-    w.fail_unless(w.emit(f"xor i1 {some}, true"), "integer division by zero")
-    return w.emit(f"select {mask} {zero}, {ty} {int_text(1, dtype)}, {ty} {b}")
+    failed = any_lane(w, counted, lanes)
+    divisor = w.emit(f"select {mask} {zero}, {ty} {int_text(1, dtype)}, {ty} {b}")
+    w.fail_later(failed, divisor)
+    return divisor
 
 
 def any_lane(w: FunctionWriter, mask: str, lanes: int) -> str:

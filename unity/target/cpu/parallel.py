@@ -169,8 +169,7 @@ def _write_body(
     own, each = _own_memory(stmt.body)
     for alloc in own:
         inner.statement(alloc)
-    held, before = len(inner.heap), inner.block
-    inner.jump("head")
+    held, before = len(inner.heap), inner.jump("head")
     inner.start("head")
     inner.lines.append(f"  %at = phi i64 [ %begin, %{before} ], [ %after, %next ]")
     inner.branch(inner.emit("icmp slt i64 %at, %end"), "body", "done")

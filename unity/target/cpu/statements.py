@@ -90,8 +90,7 @@ def _for(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
     if stmt.step is not None and not (type(stmt.step) is IntImm and stmt.step.value > 0):
         w.fail_unless(w.emit(f"icmp sgt {ty} {step}, 0"), f"loop {stmt.loop_var.name}: the step must be positive")
     head, body, following, done = w.label("for"), w.label("body"), w.label("next"), w.label("done")
-    before = w.block
-    w.jump(head)
+    before = w.jump(head)
     w.start(head)
     count = w.name()
     advanced = w.name()

@@ -21,6 +21,7 @@ from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .imported import Imported
+from .late_checks import LateChecks
 from .lltypes import value_type
 
 EXPRESSIONS: dict[type, Callable[[Any, Any], str]] = {}
@@ -35,6 +36,9 @@ PURE = frozenset((
     "shufflevector", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "fptosi", "fptoui", "bitcast",
 ))  # fmt: skip
 """Instructions whose operands alone decide the result: a block has each text once."""
+
+MOST_WAITING = 16
+"""Checks that one branch tests. LLVM's time is quadratic in branches, and in the instructions between two of them."""
 
 
 @dataclass(slots=True)
@@ -154,6 +158,8 @@ class FunctionWriter:
     """Results of the pure instructions of the current block, by text."""
     holding: set[str] = field(default_factory=set)
     """Conditions that were checked on the way to here, in this block and those that only a check ends."""
+    late: LateChecks = field(default_factory=LateChecks)
+    """Checks of divisors that wait."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""
 
@@ -169,6 +175,8 @@ class FunctionWriter:
             return found
         self.counter += 1
         name = f"%x{self.counter}"
+        if self.late.failed and not self.late.is_harmless(name, instruction, PURE):
+            self.settle()
         self.lines.append(f"  {name} = {instruction}")
         if instruction[: instruction.find(" ")] in PURE:
             self.known[instruction] = name
@@ -176,6 +184,8 @@ class FunctionWriter:
 
     def do(self, instruction: str) -> None:
         """Append an instruction without result."""
+        if self.late.failed and not self.late.is_harmless("", instruction, PURE):
+            self.settle()
         self.lines.append("  " + instruction)
 
     def label(self, hint: str) -> str:
@@ -189,13 +199,17 @@ class FunctionWriter:
         self.block = label
         self.known, self.holding = {}, set()
 
-    def jump(self, label: str) -> None:
-        """End the block with a jump."""
+    def jump(self, label: str) -> str:
+        """End the block with a jump; returns the block's label."""
+        self.settle()
         self.lines.append(f"  br label %{label}")
+        return self.block
 
-    def branch(self, condition: str, then: str, otherwise: str) -> None:
-        """End the block with a conditional jump."""
+    def branch(self, condition: str, then: str, otherwise: str) -> str:
+        """End the block with a conditional jump; returns the block's label."""
+        self.settle()
         self.lines.append(f"  br i1 {condition}, label %{then}, label %{otherwise}")
+        return self.block
 
     def slot(self, type_text: str, align: int = 0, count: int = 1) -> str:
         """A stack slot made in the entry block."""
@@ -237,10 +251,10 @@ class FunctionWriter:
 
     def fail_unless(self, condition: str, message: str) -> None:
         """Leave the function with the status of ``message`` unless ``condition`` (an i1) holds. What the block has computed
-        and checked before stays known behind the check: repeated checks of one divisor are one (LLVM takes time quadratic in
-        the number of checks)."""
+        and checked before stays known behind the check."""
         if condition == "true" or condition in self.holding:
             return
+        self.settle()
         code = self.kernel.message(message)
         good, bad = self.label("ok"), self.label("fail")
         self.lines.append(f"  br i1 {condition}, label %{good}, label %{bad}, !prof !0")
@@ -251,8 +265,29 @@ class FunctionWriter:
         holding.add(condition)
         self.known, self.holding = known, holding
 
+    def fail_later(self, failed: str, wrong: str) -> None:
+        """Leave the function with "integer division by zero" where ``failed`` (an i1) holds, before ``wrong``, a value that is
+        wrong then, can do harm."""
+        if failed not in self.holding:
+            self.holding.add(failed)
+            self.late.failed.append(failed)
+            self.late.wrong.add(wrong)
+            if len(self.late.failed) == MOST_WAITING:
+                self.settle()
+
+    def settle(self) -> None:
+        """Test the checks that wait: one branch for all. The first that failed decides: those behind it saw wrong values."""
+        failed = self.late.forget()
+        if not failed:
+            return
+        while len(failed) > 1:  # a tree, not a chain: LLVM looks a few steps up
+            pairs = [self.emit(f"select i1 {a}, i1 true, i1 {b}") for a, b in zip(failed[::2], failed[1::2])]
+            failed = pairs + failed[len(failed) // 2 * 2 :]
+        self.fail_unless(self.emit(f"xor i1 {failed[0]}, true"), "integer division by zero")
+
     def leave(self, status: str) -> None:
         """Free what is held and return a status; ends the block."""
+        self.settle()
         self.free_down_to(0)
         self.lines.append(f"  ret i32 {status}")
 

@@ -20,7 +20,7 @@ from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad, Div, FloorDiv, FloorMod, Let, Mod, Mul
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
-from ....ir.structural import structural_equal
+from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
 from ....ir.walk import children, collect, used_vars
 from ...infra.passes import prim_func_pass
@@ -92,15 +92,25 @@ def readings(blocks: list[BlockRealize], only: Buffer | None = None) -> dict[Buf
         for load in collect(realize.block, BufferLoad):
             if only is not None and load.buffer is not only:
                 continue
-            loads = places.setdefault(load.buffer, [])
-            if not any([structural_equal(load.indices, known.indices) for known in loads]):
-                loads.append(load)
+            places.setdefault(load.buffer, []).append(load)
         extents = [i.dom.extent for i in realize.block.iter_vars if i.dom is not None]
         reduces = any([i.kind != "S" for i in realize.block.iter_vars])
         closed = type(realize.block.body) is not BufferStore
         for buffer, loads in places.items():
-            found.setdefault(buffer, []).append(Reading(realize, loads, Size(extents), reduces, closed))
+            found.setdefault(buffer, []).append(Reading(realize, _places(loads), Size(extents), reduces, closed))
     return found
+
+
+def _places(loads: list[BufferLoad]) -> list[BufferLoad]:
+    """One load for each different place."""
+    if len(loads) == 1:
+        return loads
+    found: dict[int, list[BufferLoad]] = {}
+    for load in loads:
+        same = found.setdefault(structural_hash(load.indices), [])
+        if not any([structural_equal(load.indices, known.indices) for known in same]):
+            same.append(load)
+    return [load for same in found.values() for load in same]
 
 
 def repeats(found: list[Reading], buffer: Buffer) -> bool:
