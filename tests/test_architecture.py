@@ -30,7 +30,7 @@ FRONT = (
 """The right end: TVM's names and argument orders, as modules to import from. No room imports them."""
 FOLDERS = {
     "ir": "ir < analysis < verifier < interpret.scalar < interpret.threads < interpret",
-    "op": "common < elementwise < manipulate < reduction < linalg < nn < op < gradients < building",
+    "op": "common < elementwise < manipulate < reduction < linalg < nn < op < building",
     "script": "spelling < parser < reader < printer < script",
     "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.reductions"
     " < tir.threads < tir < schedule.core < schedule.rewrites < schedule.traces < schedule.preconditions < schedule.primitives"

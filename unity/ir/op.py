@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..ffi.dtype import DataType
 from ..support.errors import InternalError, TypeRuleError
 from .expr import Call
 from .node import Node
-from .types import Type
+from .types import Expr, Type
 
 REQUIRED: Any = object()
 """Default of a parameter that must be given."""
@@ -38,8 +38,10 @@ class OpInfo:
     """A row. ``name`` is the script spelling (``R.nn.relu``).
 
     ``infer``: Call -> Type, raises TypeRuleError. ``pure``: bool or Call -> bool.
-    ``lower``: Call -> tensor expression (see op room), or a sentence saying why there is none. ``grad`` likewise.
+    ``lower``: Call -> tensor expression (see op room), or a sentence saying why there is none. ``grad``: call and gradient of its
+    result -> the gradient of each argument, None where there is none; or a sentence.
     ``ref``: the meaning in numpy, called as ``ref(*arrays, **attrs)``; or a sentence. ``doc``: the docstring.
+    The fields behind ``variadic`` are traits: what passes ask of a row instead of knowing it by name.
     """
 
     name: str
@@ -48,12 +50,37 @@ class OpInfo:
     doc: str
     pure: bool | Callable[[Call], bool] = True
     lower: Callable[..., Any] | str = "runs as a VM instruction or builtin"
-    grad: Callable[..., Any] | str = "not differentiable"
+    grad: Callable[[Call, Expr], list[Any]] | str = "not differentiable"
     ref: Callable[..., Any] | str = "defined by the interpreter"
     family: str = "core"
     variadic: bool = False
     """True when one tuple argument may also be given as separate positional arguments."""
-    extra: dict[str, Any] = field(default_factory=dict)
+    pointwise: bool = False
+    """Each element of the results comes from the elements at its place, of operands that are broadcast."""
+    view: bool = False
+    """The result is the first operand's elements in their order, in another shape: it may be its memory."""
+    aliases: bool = False
+    """The result is the memory of the first operand."""
+    layout: Callable[..., Any] | None = None
+    """How a call computes on tensors whose channels come last: a rule of ``op/common/channels_last.py``."""
+    mixed_precision: str = "never"
+    """Is it computed in 16-bit floats under mixed precision: "always", "follow" (where its operands are), "never"."""
+    narrow_argument: int | None = None
+    """The one argument that mixed precision gives in 16-bit floats."""
+    scalars_from: int | None = None
+    """Literals among the operands from this one on take the dtype of its tensors."""
+    typed_scalars: bool = False
+    """The dtype of the result is that of scalar operands."""
+    implied: Callable[[str, Expr], Any] | None = None
+    """The value of an optional expression that is left out before others."""
+    torch: tuple[str, ...] = ()
+    """Overloads of torch's ATen ("silu", "add.Tensor") that mean the row: their arguments are the row's, in its order."""
+    torch_operands: str = "result"
+    """The dtype in which torch takes the operands: that of the "result", the "promoted" one, or "float"."""
+    domain: tuple[float, float] = (-2.0, 2.0)
+    """Where the numbers of samples lie."""
+    samples: tuple[tuple[Any, ...], ...] | None = None
+    """Inputs of tests: shapes of tensors, see ``tests/op/row_samples.py``; None: what its parameters say."""
 
 
 def usage(info: OpInfo) -> str:
@@ -113,6 +140,8 @@ def within_int64(value: Any) -> bool:
 
 
 OPS: dict[str, OpInfo] = {}
+NO_ROW = OpInfo("", (), lambda call: call.ty, "No operator.", pure=False)
+"""What ``row_of`` gives for what is no call of an operator."""
 
 
 def register_op(info: OpInfo) -> OpInfo:
@@ -123,6 +152,11 @@ def register_op(info: OpInfo) -> OpInfo:
     return info
 
 
+def row_of(expr: Expr) -> OpInfo:
+    """The row of the operator that a call applies; one without traits for other expressions."""
+    return OPS.get(getattr(expr.op, "name", ""), NO_ROW) if type(expr) is Call else NO_ROW
+
+
 def similar_ops(name: str, count: int = 3) -> list[str]:
     """Names of the table close to a misspelled one."""
     return difflib.get_close_matches(name, OPS, n=count, cutoff=0.6)
@@ -130,13 +164,11 @@ def similar_ops(name: str, count: int = 3) -> list[str]:
 
 def is_pure_op(call: Call) -> bool:
     """Purity of a call to an Op by its row; an unknown operator counts as impure."""
-    info = OPS.get(getattr(call.op, "name", ""))
-    if info is None:
-        return False
+    info = row_of(call)
     return info.pure if isinstance(info.pure, bool) else info.pure(call)
 
 
 def shares_memory(call: Call) -> bool:
     """Is the result of an operator the memory of its first argument (a view, or the argument itself)."""
-    info = OPS.get(getattr(call.op, "name", ""))
-    return info is not None and bool(info.extra.get("aliases") or info.extra.get("view"))
+    info = row_of(call)
+    return info.aliases or info.view

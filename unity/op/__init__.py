@@ -10,7 +10,6 @@ from . import (
     core,
     elementwise as elements,
     grad,
-    gradients,
     linalg,
     manipulate as moves,
     memory,
@@ -40,7 +39,6 @@ __all__ = [
     "Operator",
     "bind_arguments",
     "constant",
-    "gradients",
     "to_expr",
     "usage",
 ]

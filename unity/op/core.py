@@ -5,6 +5,8 @@ Result types of calls are given by the program in ``ty_args``; the rules here ch
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..ffi.dtype import DataType
@@ -15,6 +17,7 @@ from ..ir.relation import Answer, dims, is_subtype, tensor_type
 from ..ir.types import (
     OBJECT,
     VOID_TYPE,
+    Expr,
     FuncType,
     ObjectType,
     PrimType,
@@ -24,7 +27,8 @@ from ..ir.types import (
     Type,
     prim_type,
 )  # fmt: skip
-from .common.table import attribute, optional, row
+from .common.gradients import same
+from .common.table import R, attribute, optional, row
 from .common.type_rules import argument, attr, fail, ints_attr, plain, shape_arg, tensor_arg
 
 
@@ -304,18 +308,33 @@ def _to_vdevice(call: Call) -> Type:
     return TensorType(ty.shape, ty.dtype, ty.ndim, _device_name(device))
 
 
-to_vdevice = row("to_vdevice", ("x", attribute("dst_vdevice")), _to_vdevice, "Copy to a virtual device.")
+def _device_grad(call: Call, g: Expr) -> list[Any]:
+    device = getattr(call.args[0].ty, "vdevice", None)
+    if device is None:
+        raise fail(call, "E218", "the gradient needs the device of the argument", "name it in its type")
+    return [R.to_vdevice(g, dst_vdevice=device)]
+
+
+to_vdevice = row(
+    "to_vdevice",
+    ("x", attribute("dst_vdevice")),
+    _to_vdevice,
+    "Copy to a virtual device.",
+    grad=_device_grad,
+)
 hint_on_device = row(
     "hint_on_device",
     ("x", attribute("device"), attribute("memory_scope", "global")),
     lambda c: tensor_arg(c, 0),
     "Says on which device the value should live; a copy where it does not.",
+    grad=same,
 )
 stop_lift_params = row(
     "builtin.stop_lift_params",
     ("x",),
     lambda c: argument(c, 0, "x").ty,
     "Identity that keeps weight computations behind it out of transform_params.",
+    grad=same,
 )
 
 

@@ -21,6 +21,7 @@ from ..ir.op import Param
 from ..ir.relation import dims, unequal_shapes
 from ..ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ..ir.types import Expr, Type
+from .common.gradients import SECOND_DERIVATIVE, Rule, nowhere, same
 from .common.loop_nests import loops, read
 from .common.lowering import SMALL_FLOATS, cast_tensor, short_name
 from .common.table import Operator, attribute, optional, row
@@ -44,7 +45,7 @@ from .reduction.reduce import reduce_tensor
 FAMILY = "grad"
 
 
-def _mark(name: str, doc: str) -> Operator:
+def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
     return row(
         f"grad.{name}",
         ("input",),
@@ -53,10 +54,11 @@ def _mark(name: str, doc: str) -> Operator:
         family=FAMILY,
         lower=lambda call, x: te.compute(x.shape, lambda *i: x[i], name),
         ref=lambda x: x.copy(),
+        grad=grad,
     )
 
 
-no_grad = _mark("no_grad", "The tensor itself; no gradient flows through it.")
+no_grad = _mark("no_grad", "The tensor itself; no gradient flows through it.", nowhere)
 start_checkpoint = _mark(
     "start_checkpoint", "The tensor itself; a segment that is computed again for the gradient begins."
 )
@@ -135,6 +137,7 @@ take_backward = row(
     family=FAMILY,
     lower=_take,
     ref=_take_ref,
+    grad=SECOND_DERIVATIVE,
 )
 
 
@@ -258,6 +261,7 @@ def _pool_row(largest: bool) -> Operator:
         family=FAMILY,
         lower=_max_back if largest else _mean_back,
         ref=_pool_ref(largest),
+        grad=SECOND_DERIVATIVE,
     )
 
 
@@ -336,4 +340,5 @@ nll_loss_backward = row(
     family=FAMILY,
     lower=_nll,
     ref=_nll_ref,
+    grad=SECOND_DERIVATIVE,
 )

@@ -1,7 +1,7 @@
 """Memory made explicit: storage, tensors in storage, views, kills (``R.memory``, ``R.builtin``, ``R.vm``).
 
-An allocation is pure in the sense that dropping an unused one is allowed; ``extra["allocates"]`` says two equal ones must not
-be merged. ``R.builtin.alloc_tensor`` is memory without a plan; the plan replaces it by ``R.memory`` operators.
+An allocation is pure in the sense that dropping an unused one is allowed. ``R.builtin.alloc_tensor`` is memory without a plan;
+the plan replaces it by ``R.memory`` operators.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from ..ir.relation import dims, tensor_type
 from ..ir.types import OBJECT, VOID_TYPE, Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
 from .common.table import optional, row
 from .common.type_rules import argument, dtype_value, fail, shape_arg, tensor_arg
-
-_ALLOCATES = {"allocates": True}
 
 
 def _dtype(call: Call, index: int) -> str:
@@ -115,21 +113,18 @@ builtin_alloc_tensor = row(
     (Param("shape"), Param("dtype"), optional("runtime_device_index", 0), optional("storage_scope", "global")),
     _alloc_tensor,
     "New memory of a shape and dtype, not planned.",
-    extra=_ALLOCATES,
 )
 alloc_storage = row(
     "memory.alloc_storage",
     ("size", "virtual_device_index", "storage_scope", "dtype"),
     _storage,
     "Memory of ``size`` elements that tensors are placed in.",
-    extra=_ALLOCATES,
 )
 alloc_tensor = row(
     "memory.alloc_tensor",
     ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
     _tensor_in_storage,
     "Tensor placed in a storage at a byte offset.",
-    extra=_ALLOCATES,
 )
 kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "The tensor is not used any more.", pure=False)
 kill_storage = row("memory.kill_storage", ("storage",), _kill, "The storage is not used any more.", pure=False)
@@ -138,28 +133,27 @@ view = row(
     ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")),
     _view,
     "The same memory with another shape, dtype and start; never a copy.",
-    extra={"aliases": True, "implied": _implied},
+    aliases=True,
+    implied=_implied,
 )
 ensure_zero_offset = row(
     "memory.ensure_zero_offset",
     ("x",),
     _same,
     "The tensor, copied if its data does not start at its memory.",
-    extra={"aliases": True},
+    aliases=True,
 )
 vm_alloc_storage = row(
     "vm.alloc_storage",
     ("shape", "runtime_device_index", "dtype", optional("storage_scope", "global")),
     _vm_storage,
     "Memory taken from the VM's allocator.",
-    extra=_ALLOCATES,
 )
 vm_alloc_tensor = row(
     "vm.alloc_tensor",
     ("storage", "offset", "shape", "dtype", optional("runtime_device_index", 0)),
     _tensor_in_storage,
     "Tensor placed in VM storage at a byte offset.",
-    extra=_ALLOCATES,
 )
 vm_call_tir_dyn = row(
     "vm.call_tir_dyn",

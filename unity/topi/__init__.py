@@ -73,7 +73,7 @@ def _function(operator: Operator) -> Callable[..., Any]:
             *[arguments.to_expr(a) for a in args], **{_own(names, k): arguments.to_expr(v) for k, v in kwargs.items()}
         )
         assert callable(info.lower)
-        scalars = bool(info.extra.get("scalars"))
+        scalars = info.scalars_from is not None
         return info.lower(made, *[arguments.to_te(a, scalars) for a in made.args])
 
     call.__name__ = call.__qualname__ = info.name.split(".")[-1]

@@ -57,7 +57,7 @@ class CallInputs:
 
     def tensor(self, arg: Expr, ty: TensorType, name: str) -> Any:
         """The placeholder of a tensor, or the number of a constant of rank 0."""
-        if type(arg) is Constant and arg.data.ndim == 0 and self.info.extra.get("scalars"):
+        if type(arg) is Constant and arg.data.ndim == 0 and self.info.scalars_from is not None:
             return te.const(arg.data.numpy()[()].item(), arg.data.dtype)
         shape = known_dims(self.call, ty)
         if ty.dtype is None:

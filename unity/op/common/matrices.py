@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...ir import build
-from ...ir.expr import Call, Var
-from ...ir.relation import dims, unequal
+from ...ir.expr import Call, IntImm, Var
+from ...ir.relation import Answer, dims, same_dim, unequal
 from ...ir.stmt import For, Stmt
 from ...ir.types import Expr, TensorType, prim_type
+from .gradients import dtype_of, operand_shape
+from .table import R
 from .type_rules import ZERO, fail, float_tensor
 
 FAMILY = "linear algebra"
@@ -40,3 +43,28 @@ def shifted(begin: Expr, end: Expr, body: Callable[[Var], Stmt], name: str) -> S
     """A loop from ``begin`` up to ``end``; never, where that is not above it."""
     index = Var(name, prim_type("int64"))
     return For(index, begin, build.maximum(build.sub(end, begin), ZERO), "serial", body(index))
+
+
+# ---- gradients
+
+
+def turned(call: Call, x: Expr) -> Expr:
+    """The matrices transposed."""
+    axes = list(range(len(operand_shape(call, x))))
+    axes[-1], axes[-2] = axes[-2], axes[-1]
+    return R.permute_dims(x, axes=axes)
+
+
+def identity_of(call: Call, shape: Any, x: Expr) -> Expr:
+    """Identity matrices of a shape, in the type of x."""
+    size = shape[-1]
+    if type(size) is not IntImm:
+        raise fail(
+            call, "E218", f"the gradient needs matrices of constant size, got {x.ty}", "name it with R.match_cast"
+        )
+    return R.broadcast_to(R.eye(size.value, dtype=dtype_of(x).name), shape)
+
+
+def is_square(shape: Any) -> bool:
+    """Are the last two sizes known to be one?"""
+    return same_dim(shape[-1], shape[-2]) is Answer.YES

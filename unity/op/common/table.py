@@ -162,7 +162,7 @@ def bind_arguments(
             pending.append(param.name)
         else:
             if pending:
-                rule = info.extra.get("implied")
+                rule = info.implied
                 implied = [rule(left_out, exprs[0]) for left_out in pending] if rule is not None else [None]
                 if any([meant is None for meant in implied]):
                     raise TypeRuleError(
@@ -210,11 +210,7 @@ class Operator:
         if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
             args = (Tuple(tuple(args)),)
         values, attrs = bind_arguments(self.info, args, kwargs, span)
-        exprs = [to_expr(v) for v in values]
-        if self.info.extra.get("scalars"):
-            skip = self.info.extra.get("scalars_from", 0)
-            exprs = [*exprs[:skip], *adopt_scalars(exprs[skip:])]
-        return make_call(op(self.info.name), exprs, attrs, ty_args, span)
+        return make_call(op(self.info.name), call_arguments(self.info, values), attrs, ty_args, span)
 
     def __repr__(self) -> str:
         return f"<operator {usage(self.info)}>"
@@ -228,30 +224,65 @@ OPERATORS: dict[str, Operator] = {}
 """Operators by script name, one for each row."""
 
 
-def adopt_scalars(exprs: Sequence[Expr]) -> list[Expr]:
-    """Literals among the operands of an elementwise operator become constants of the dtype of its tensors.
+class Builders:
+    """Operators by attribute, as script writes them: ``R.nn.relu(x)``.
 
-    A float among integers stays a literal (the type rule refuses it). Raises E211 for an integer the dtype cannot hold.
+    A name is looked up when it is asked for: the rows of all families may refer to each other, whichever is read first.
     """
-    dtype = next((e.ty.dtype for e in exprs if isinstance(e.ty, TensorType) and e.ty.dtype is not None), None)
+
+    info: OpInfo
+    """Of an operator, its row."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Builders:
+        path = f"{self._path}.{name}"
+        found: Any = OPERATORS.get(path)
+        if found is None:
+            if not any([known.startswith(f"{path}.") for known in OPERATORS]):
+                raise AttributeError(f"there is no operator {path}")
+            found = Builders(path)
+        setattr(self, name, found)
+        return found  # type: ignore[no-any-return]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Expr:
+        raise TypeError(f"{self._path} is no operator")
+
+
+R = Builders("R")
+"""All operators; for what gradients are written with."""
+
+
+def call_arguments(info: OpInfo, values: Sequence[Any]) -> list[Expr]:
+    """Expressions of Python values for the expression parameters of an operator.
+
+    Numbers among the operands that the row says so of become constants of the dtype of its tensors, with all their digits. A float
+    among integers stays a literal (the type rule refuses it). Raises E211 for an integer the dtype cannot hold.
+    """
+    first = len(values) if info.scalars_from is None else info.scalars_from
+    made: list[Any] = [v if type(v) is float and n >= first else to_expr(v) for n, v in enumerate(values)]
+    tensors = [v.ty for v in made[first:] if isinstance(v, Expr) and isinstance(v.ty, TensorType)]
+    dtype = next((ty.dtype for ty in tensors if ty.dtype is not None), None)
     if dtype is None:
-        return list(exprs)
-    return [_adopt(e, dtype) for e in exprs]
+        return [to_expr(v) for v in made]
+    return [*made[:first], *[_adopt(v, dtype) for v in made[first:]]]
 
 
-def _adopt(expr: Expr, dtype: DataType) -> Expr:
-    if type(expr) is FloatImm:
-        return constant(expr.value, dtype) if dtype.is_float else expr
-    if type(expr) is IntImm:
-        if dtype.is_integral and wrap_int(expr.value, dtype) != expr.value:
-            raise TypeRuleError(
-                "E211",
-                f"{expr.value} is no {dtype.name} value",
-                expr.span,
-                help="cast the tensor first: R.astype(x, ...)",
-            )
-        return constant(expr.value, dtype)
-    return expr
+def _adopt(value: Any, dtype: DataType) -> Expr:
+    number = value.value if type(value) in (FloatImm, IntImm) else value
+    if type(number) is float:
+        return constant(number, dtype) if dtype.is_float else to_expr(value)
+    if type(value) is not IntImm:
+        return value  # type: ignore[no-any-return]
+    if dtype.is_integral and wrap_int(number, dtype) != number:
+        raise TypeRuleError(
+            "E211",
+            f"{number} is no {dtype.name} value",
+            value.span,
+            help="cast the tensor first: R.astype(x, ...)",
+        )
+    return constant(number, dtype)
 
 
 def row(

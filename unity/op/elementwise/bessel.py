@@ -11,6 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ... import te
+from ...ir.types import Expr
+from ..common.gradients import slope
+from ..common.table import R
 from .error_functions import erfcx_positive
 from .special import bound, float_operand, in_float64, in_numpy, number, polynomial
 from .unary import unary
@@ -118,18 +121,25 @@ def _erfcx_ref(x: float) -> float:
     return (1 - inverse + 3 * inverse**2 - 15 * inverse**3) / (x * math.sqrt(math.pi))
 
 
-i0 = unary(
-    "i0", float_operand, in_numpy(_bessel_ref(0, True)), _bessel(0, True), "Modified Bessel function of order 0."
-)
-i0e = unary("i0e", float_operand, in_numpy(_bessel_ref(0, False)), _bessel(0, False), "exp(-|x|) times R.i0 of x.")
-i1 = unary(
-    "i1", float_operand, in_numpy(_bessel_ref(1, True)), _bessel(1, True), "Modified Bessel function of order 1."
-)
-i1e = unary("i1e", float_operand, in_numpy(_bessel_ref(1, False)), _bessel(1, False), "exp(-|x|) times R.i1 of x.")
-erfcx = unary(
-    "erfcx",
-    float_operand,
-    in_numpy(_erfcx_ref),
-    in_float64(_erfcx),
-    "exp(x^2) times R.erfc of x, which does not underflow.",
-)
+def _over(value: Expr, x: Expr) -> Expr:
+    """I1(x) / x, scaled or not: one half at 0."""
+    zero = R.equal(x, 0.0)
+    return R.where(zero, 0.5, value / R.where(zero, 1.0, x))
+
+
+# fmt: off
+i0 = unary("i0", float_operand, in_numpy(_bessel_ref(0, True)), _bessel(0, True), "Modified Bessel function of order 0.",
+           grad=slope(lambda g, x: g * R.i1(x)), torch=("i0", "special_i0", "special_modified_bessel_i0"))
+i0e = unary("i0e", float_operand, in_numpy(_bessel_ref(0, False)), _bessel(0, False), "exp(-|x|) times R.i0 of x.",
+            grad=slope(lambda g, x: g * (R.i1e(x) - R.sign(x) * R.i0e(x))), torch=("special_i0e",))
+i1 = unary("i1", float_operand, in_numpy(_bessel_ref(1, True)), _bessel(1, True), "Modified Bessel function of order 1.",
+           grad=slope(lambda g, x: g * (R.i0(x) - _over(R.i1(x), x))),
+           torch=("special_i1", "special_modified_bessel_i1"))
+i1e = unary("i1e", float_operand, in_numpy(_bessel_ref(1, False)), _bessel(1, False), "exp(-|x|) times R.i1 of x.",
+            grad=slope(lambda g, x: g * (R.i0e(x) - _over(R.i1e(x), x) - R.sign(x) * R.i1e(x))),
+            torch=("special_i1e",))
+erfcx = unary("erfcx", float_operand, in_numpy(_erfcx_ref), in_float64(_erfcx),
+              "exp(x^2) times R.erfc of x, which does not underflow.",
+              grad=slope(lambda g, x: g * (x * R.erfcx(x) * 2.0 - 2 / math.sqrt(math.pi))),
+              torch=("special_erfcx",))
+# fmt: on

@@ -14,15 +14,15 @@ from ... import te
 from ...ffi.dtype import DataType
 from ...ir.expr import Call, FloatImm, IntImm
 from ...ir.relation import tensor_type
-from ...ir.types import PrimType, TensorType, Type
+from ...ir.types import Expr, PrimType, TensorType, Type
+from ..common.gradients import pick, reduce_to, slopes, zeros
 from ..common.lowering import elementwise
-from ..common.table import Operator, row
+from ..common.table import Operator, R, row
 from ..common.type_rules import argument, broadcast_type, fail, like, same_dtype
 from .special import bound, bound_all
 from .unary import in_float32
 
 _BOOL = DataType("bool")
-SCALARS = {"scalars": True}
 
 
 def operand(call: Call, index: int, name: str) -> TensorType | None:
@@ -120,11 +120,34 @@ def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
 
 
 def _binary(
-    name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[..., Any], doc: str, family: str = "binary"
+    name: str, rule: Callable[[Call], Type], ref: Any, fn: Callable[..., Any], doc: str, *torch: str, **fields: Any
 ) -> Operator:
     return row(
-        name, ("x1", "x2"), rule, doc, family=family, ref=in_float32(ref), lower=lower_with_literals(fn), extra=SCALARS
+        name,
+        ("x1", "x2"),
+        rule,
+        doc,
+        ref=in_float32(ref),
+        lower=lower_with_literals(fn),
+        pointwise=True,
+        scalars_from=0,
+        torch=torch,
+        **{"family": "binary", **fields},
     )
+
+
+def _comparison(name: str, ref: Any, fn: Callable[..., Any], doc: str, torch: str) -> Operator:
+    names = (f"{torch}.Tensor", f"{torch}.Scalar")
+    return _binary(name, _compare, ref, fn, doc, *names, torch_operands="promoted", family="compare")
+
+
+def _both(name: str) -> tuple[str, ...]:
+    """The overloads of a torch function of a tensor and a tensor or number."""
+    return f"{name}.Tensor", f"{name}.Scalar"
+
+
+def _shifts(name: str, method: str) -> tuple[str, ...]:
+    return *_both(method), *[f"{name}.{form}" for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
 
 
 def _int_divide(a: te.Value, b: te.Value, divide: Callable[..., te.Value]) -> te.Value:
@@ -206,35 +229,66 @@ def _log_add_exp(a: te.Value, b: te.Value) -> te.Value:
     )
 
 
-add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "x1 + x2.")
-subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "x1 - x2.")
-multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "x1 * x2.")
-divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "x1 / x2 of floats.")
-floor_divide = _binary(
-    "floor_divide", _arithmetic, np.floor_divide, _floor_divide, "Quotient rounded down; integers by 0 give 0."
-)
-floor_mod = _binary(
-    "floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0."
-)
-mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.")
-atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.")
-maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Larger of two; NaN if either is NaN.")
-minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Smaller of two; NaN if either is NaN.")
-log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "log(exp(x1) + exp(x2)) without overflow.")
-bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Bits set in both.")
-bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Bits set in either.")
-bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b, "Bits set in one of two.")
-left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift, "Bits moved up; 0 from the width on.")
-right_shift = _binary("right_shift", _shift, np.right_shift, _right_shift, "Bits moved down, keeping the sign.")
-logical_and = _binary("logical_and", _logical, np.logical_and, lambda a, b: a & b, "Both hold.")
-logical_or = _binary("logical_or", _logical, np.logical_or, lambda a, b: a | b, "One holds.")
-logical_xor = _binary("logical_xor", _logical, np.logical_xor, lambda a, b: a ^ b, "Exactly one holds.")
-equal = _binary("equal", _compare, np.equal, lambda a, b: a == b, "x1 == x2.", "compare")
-not_equal = _binary("not_equal", _compare, np.not_equal, lambda a, b: a != b, "x1 != x2.", "compare")
-less = _binary("less", _compare, np.less, lambda a, b: a < b, "x1 < x2.", "compare")
-less_equal = _binary("less_equal", _compare, np.less_equal, lambda a, b: a <= b, "x1 <= x2.", "compare")
-greater = _binary("greater", _compare, np.greater, lambda a, b: a > b, "x1 > x2.", "compare")
-greater_equal = _binary("greater_equal", _compare, np.greater_equal, lambda a, b: a >= b, "x1 >= x2.", "compare")
+def _quotient_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    return R.divide(g, b), -R.divide(R.multiply(g, a), R.square(b))
+
+
+def _angle_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    share = g / (R.square(a) + R.square(b))
+    return R.multiply(share, b), -R.multiply(share, a)
+
+
+def _log_add_exp_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    total = R.log_add_exp(a, b)
+    return g * R.exp(R.subtract(a, total)), g * R.exp(R.subtract(b, total))
+
+
+# fmt: off
+add = _binary("add", _arithmetic, np.add, lambda a, b: a + b, "x1 + x2.", grad=slopes(lambda g, a, b: (g, g)),
+              mixed_precision="follow")
+subtract = _binary("subtract", _arithmetic, np.subtract, lambda a, b: a - b, "x1 - x2.",
+                   grad=slopes(lambda g, a, b: (g, -g)), mixed_precision="follow")
+multiply = _binary("multiply", _arithmetic, np.multiply, lambda a, b: a * b, "x1 * x2.",
+                   grad=slopes(lambda g, a, b: (R.multiply(g, b), R.multiply(g, a))), mixed_precision="follow")
+divide = _binary("divide", _floats, np.divide, lambda a, b: a / b, "x1 / x2 of floats.", grad=slopes(_quotient_slopes))
+floor_divide = _binary("floor_divide", _arithmetic, np.floor_divide, _floor_divide,
+                       "Quotient rounded down; integers by 0 give 0.", "floor_divide", "floor_divide.Scalar",
+                       grad=zeros)
+floor_mod = _binary("floor_mod", _arithmetic, np.remainder, _floor_mod, "Remainder with the sign of x2; integers by 0 give 0.",
+                    *_both("remainder"), "remainder.Scalar_Tensor",
+                    grad=slopes(lambda g, a, b: (g, -(g * R.floor_divide(a, b)))))
+mod = _binary("mod", _arithmetic, np.fmod, _mod, "Remainder with the sign of x1; integers by 0 give 0.", *_both("fmod"),
+              grad=slopes(lambda g, a, b: (g, -(g * R.trunc(R.divide(a, b))))))
+atan2 = _binary("atan2", _floats, np.arctan2, te.atan2, "Angle of the point (x2, x1), in radians.", "atan2",
+                grad=slopes(_angle_slopes))
+maximum = _binary("maximum", _ordered, np.maximum, te.maximum, "Larger of two; NaN if either is NaN.", "maximum", "max.other",
+                  grad=slopes(lambda g, a, b: (pick(g, R.greater_equal(a, b)), pick(g, R.greater(b, a)))),
+                  mixed_precision="follow")
+minimum = _binary("minimum", _ordered, np.minimum, te.minimum, "Smaller of two; NaN if either is NaN.", "minimum", "min.other",
+                  grad=slopes(lambda g, a, b: (pick(g, R.less_equal(a, b)), pick(g, R.greater(a, b)))),
+                  mixed_precision="follow")
+log_add_exp = _binary("log_add_exp", _floats, np.logaddexp, _log_add_exp, "log(exp(x1) + exp(x2)) without overflow.",
+                      "logaddexp", grad=slopes(_log_add_exp_slopes))
+bitwise_and = _binary("bitwise_and", _bits, np.bitwise_and, lambda a, b: a & b, "Bits set in both.",
+                      *_both("bitwise_and"), *_both("__and__"))
+bitwise_or = _binary("bitwise_or", _bits, np.bitwise_or, lambda a, b: a | b, "Bits set in either.",
+                     *_both("bitwise_or"), *_both("__or__"))
+bitwise_xor = _binary("bitwise_xor", _bits, np.bitwise_xor, lambda a, b: a ^ b, "Bits set in one of two.",
+                      *_both("bitwise_xor"), *_both("__xor__"))
+left_shift = _binary("left_shift", _shift, np.left_shift, _left_shift, "Bits moved up; 0 from the width on.",
+                     *_shifts("bitwise_left_shift", "__lshift__"))
+right_shift = _binary("right_shift", _shift, np.right_shift, _right_shift, "Bits moved down, keeping the sign.",
+                      *_shifts("bitwise_right_shift", "__rshift__"))
+logical_and = _binary("logical_and", _logical, np.logical_and, lambda a, b: a & b, "Both hold.", "logical_and")
+logical_or = _binary("logical_or", _logical, np.logical_or, lambda a, b: a | b, "One holds.", "logical_or")
+logical_xor = _binary("logical_xor", _logical, np.logical_xor, lambda a, b: a ^ b, "Exactly one holds.", "logical_xor")
+equal = _comparison("equal", np.equal, lambda a, b: a == b, "x1 == x2.", "eq")
+not_equal = _comparison("not_equal", np.not_equal, lambda a, b: a != b, "x1 != x2.", "ne")
+less = _comparison("less", np.less, lambda a, b: a < b, "x1 < x2.", "lt")
+less_equal = _comparison("less_equal", np.less_equal, lambda a, b: a <= b, "x1 <= x2.", "le")
+greater = _comparison("greater", np.greater, lambda a, b: a > b, "x1 > x2.", "gt")
+greater_equal = _comparison("greater_equal", np.greater_equal, lambda a, b: a >= b, "x1 >= x2.", "ge")
+# fmt: on
 
 
 def _fma_type(call: Call) -> Type:
@@ -248,9 +302,11 @@ ewise_fma = row(
     _fma_type,
     "x1 * x2 + x3.",
     family="binary",
-    extra=SCALARS,
+    scalars_from=0,
     ref=in_float32(lambda a, b, c: a * b + c),
     lower=lower_with_literals(lambda a, b, c: a * b + c),
+    grad=slopes(lambda g, a, b, c: (R.multiply(g, b), R.multiply(g, a), g)),
+    pointwise=True,
 )
 
 
@@ -280,6 +336,11 @@ def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
     return elementwise(call, te.if_then_else, cond, a, b)
 
 
+def _where_grad(call: Call, g: Expr) -> list[Any]:
+    cond, a, b = call.args
+    return [None, reduce_to(call, R.where(cond, g, 0.0), a), reduce_to(call, R.where(cond, 0.0, g), b)]
+
+
 where = row(
     "where",
     ("condition", "x1", "x2"),
@@ -288,5 +349,7 @@ where = row(
     family="binary",
     ref=np.where,
     lower=_where,
-    extra={"scalars": True, "scalars_from": 1},
+    grad=_where_grad,
+    pointwise=True,
+    scalars_from=1,
 )

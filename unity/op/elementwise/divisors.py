@@ -104,13 +104,13 @@ def _index(value: te.Value | Expr | int) -> Expr:
     return made
 
 
-def _row(name: str, program: Program, ref: np.ufunc, doc: str) -> Operator:
+def _row(name: str, program: Program, ref: np.ufunc, doc: str, torch: tuple[str, ...] = ()) -> Operator:
     def lower(call: Call, *inputs: te.Tensor) -> te.Tensor:
         kind = "uint64" if result_dtype(call).is_uint else "int64"
         return _iterated(call, inputs, ("rest", "held"), program, kind)
 
-    return row(name, ("x1", "x2"), _integers, doc, family="binary", lower=lower, ref=ref)
+    return row(name, ("x1", "x2"), _integers, doc, family="binary", lower=lower, ref=ref, pointwise=True, torch=torch)
 
 
-gcd = _row("gcd", _euclid, np.gcd, "Greatest common divisor of integers.")
+gcd = _row("gcd", _euclid, np.gcd, "Greatest common divisor of integers.", ("gcd",))
 lcm = _row("lcm", _multiple, np.lcm, "Least common multiple of integers; 0 with anything is 0.")

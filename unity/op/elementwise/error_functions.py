@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from ... import te
+from ..common.gradients import slope
+from ..common.table import R
 from .special import bound, bound_all, float_operand, in_numpy, number, polynomial
 from .unary import unary
 
@@ -160,7 +162,12 @@ def _erfinv_ref(value: float) -> float:
     return math.copysign(low, value)
 
 
-erfc = unary("erfc", float_operand, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc), "1 - erf(x), exact far from 0.")
-erfinv = unary(
-    "erfinv", float_operand, in_numpy(_erfinv_ref), _of_width(_erfinv_f32, _erfinv), "Inverse of the error function."
-)
+# fmt: off
+erfc = unary("erfc", float_operand, in_numpy(math.erfc), _of_width(_erfc_f32, _erfc), "1 - erf(x), exact far from 0.",
+             grad=slope(lambda g, x: g * (R.exp(-R.square(x)) * (-2 / math.sqrt(math.pi)))),
+             torch=("erfc", "special_erfc"))
+erfinv = unary("erfinv", float_operand, in_numpy(_erfinv_ref), _of_width(_erfinv_f32, _erfinv),
+               "Inverse of the error function.", domain=(-0.99, 0.99),
+               grad=slope(lambda g, x: g * (R.exp(R.square(R.erfinv(x))) * (math.sqrt(math.pi) / 2))),
+               torch=("erfinv", "special_erfinv"))
+# fmt: on

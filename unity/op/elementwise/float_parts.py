@@ -11,10 +11,11 @@ import numpy as np
 
 from ... import te
 from ...ffi.dtype import DataType
-from ...ir.expr import Call
-from ...ir.types import TensorType, TupleType, Type
+from ...ir.expr import Call, TupleGetItem
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import dtype_of, field_of
 from ..common.lowering import load, result_dims, widened
-from ..common.table import row
+from ..common.table import R, row
 from ..common.type_rules import broadcast_type, float_tensor, like, same_dtype
 from .special import bound
 
@@ -58,6 +59,8 @@ nextafter = row(
     family="binary",
     lower=_next,
     ref=lambda x1, x2: np.nextafter(x1, x2),
+    pointwise=True,
+    torch=("nextafter",),
 )
 
 
@@ -97,6 +100,12 @@ def _frexp_ref(x: np.ndarray) -> Any:
     return mantissa.astype(x.dtype), exponent.astype(np.int32)
 
 
+def _frexp_grad(call: Call, g: Expr) -> list[Any]:
+    """A number's fraction is the number over a power of two that stays the same around it."""
+    power = R.astype(TupleGetItem(R.frexp(call.args[0]), 1), dtype_of(call.args[0]))
+    return [field_of(g, 0) * R.exp2(-power)]
+
+
 frexp = row(
     "frexp",
     ("x",),
@@ -105,4 +114,6 @@ frexp = row(
     family="unary",
     lower=_frexp,
     ref=_frexp_ref,
+    grad=_frexp_grad,
+    pointwise=True,
 )

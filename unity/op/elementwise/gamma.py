@@ -14,7 +14,7 @@ from ... import te
 from ...ir.expr import Call
 from ...ir.types import Type
 from ..common.lowering import elementwise
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import fail, int_attr
 from .special import bound, float_operand, in_float64, in_numpy, number, polynomial
 from .unary import in_float32
@@ -122,6 +122,8 @@ polygamma = row(
     family="unary",
     ref=in_float32(_ref),
     lower=_lower,
+    grad=lambda call, g: [g * R.polygamma(call.args[0], n=_order(call) + 1)],
+    pointwise=True,
 )
 
 __all__ = ["cotangent_polynomial", "polygamma"]

@@ -16,11 +16,12 @@ from ...ir.buffer import Buffer
 from ...ir.expr import Call, FloatImm, IntImm, Var
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, Type
+from ..common.gradients import slopes
 from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, result_dtype
-from ..common.table import row
+from ..common.table import R, row
 from ..common.type_rules import broadcast_type, fail, same_dtype
-from .binary import SCALARS, lower_with_literals, operands
+from .binary import lower_with_literals, operands
 from .unary import in_float32
 
 
@@ -98,6 +99,11 @@ def _power_ref(x1: np.ndarray, x2: np.ndarray) -> np.ndarray:
     return np.where(x2 < 0, sign, made)
 
 
+def _power_slopes(g: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    first = R.multiply(g, R.multiply(b, R.power(a, R.subtract(b, 1.0))))
+    return first, R.multiply(g, R.multiply(R.power(a, b), R.log(a)))
+
+
 power = row(
     "power",
     ("x1", "x2"),
@@ -106,5 +112,7 @@ power = row(
     family="binary",
     ref=in_float32(_power_ref),
     lower=_power,
-    extra=SCALARS,
+    grad=slopes(_power_slopes),
+    pointwise=True,
+    scalars_from=0,
 )

@@ -15,6 +15,8 @@ from ... import te
 from ...ir.expr import Call, Var
 from ...ir.scalar import Let
 from ...ir.types import TensorType, prim_type
+from ..common.gradients import slope
+from ..common.table import R
 from ..common.type_rules import float_tensor
 from .unary import unary
 
@@ -153,22 +155,21 @@ def _digamma_ref(value: float) -> float:
     return total + math.log(value) - 0.5 / value - sum([t * inverse ** (n + 1) for n, t in enumerate(_DIGAMMA)])
 
 
-log1p = unary("log1p", float_operand, np.log1p, te.log1p, "Natural logarithm of 1 + x, exact near 0.")
-expm1 = unary("expm1", float_operand, np.expm1, _expm1, "exp(x) - 1, exact near 0.")
-log2 = unary("log2", float_operand, np.log2, te.log2, "Logarithm to base 2.")
-log10 = unary("log10", float_operand, np.log10, te.log10, "Logarithm to base 10.")
-exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "2 to the power x.")
-lgamma = unary(
-    "lgamma",
-    float_operand,
-    in_numpy(math.lgamma, math.inf),
-    in_float64(log_gamma),
-    "Logarithm of the absolute value of the gamma function.",
-)
-digamma = unary(
-    "digamma",
-    float_operand,
-    in_numpy(_digamma_ref),
-    in_float64(_digamma),
-    "Derivative of the logarithm of the gamma function.",
-)
+# fmt: off
+log1p = unary("log1p", float_operand, np.log1p, te.log1p, "Natural logarithm of 1 + x, exact near 0.",
+              grad=slope(lambda g, x: g / (x + 1.0)), torch=("log1p", "special_log1p"))
+expm1 = unary("expm1", float_operand, np.expm1, _expm1, "exp(x) - 1, exact near 0.",
+              grad=slope(lambda g, x: g * R.exp(x)), torch=("expm1", "special_expm1"))
+log2 = unary("log2", float_operand, np.log2, te.log2, "Logarithm to base 2.",
+             grad=slope(lambda g, x: g / (x * math.log(2))), domain=(0.1, 3))
+log10 = unary("log10", float_operand, np.log10, te.log10, "Logarithm to base 10.",
+              grad=slope(lambda g, x: g / (x * math.log(10))), domain=(0.1, 3))
+exp2 = unary("exp2", float_operand, np.exp2, lambda x: te.intrinsic("exp2", x), "2 to the power x.",
+             grad=slope(lambda g, x: g * (R.exp2(x) * math.log(2))), torch=("exp2", "special_exp2"))
+lgamma = unary("lgamma", float_operand, in_numpy(math.lgamma, math.inf), in_float64(log_gamma),
+               "Logarithm of the absolute value of the gamma function.", domain=(0.1, 3),
+               grad=slope(lambda g, x: g * R.digamma(x)), torch=("lgamma", "special_gammaln"))
+digamma = unary("digamma", float_operand, in_numpy(_digamma_ref), in_float64(_digamma),
+                "Derivative of the logarithm of the gamma function.", domain=(0.1, 3),
+                grad=slope(lambda g, x: g * R.polygamma(x, n=1)), torch=("digamma", "special_digamma", "special_psi"))
+# fmt: on

@@ -14,9 +14,10 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir.expr import Call
-from ...ir.types import TensorType
+from ...ir.types import Expr, TensorType
+from ..common.gradients import pick, slope, zeros
 from ..common.lowering import elementwise
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import attr, fail, float_tensor, like, tensor_arg
 
 _BOOL = DataType("bool")
@@ -88,7 +89,8 @@ def unary(
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Register a unary operator: type rule, numpy meaning, meaning per element."""
+    """Register a unary operator: type rule, numpy meaning, meaning per element. It has its name in torch unless ``torch`` says
+    otherwise."""
     return row(
         name,
         ("x",),
@@ -97,7 +99,8 @@ def unary(
         family="unary",
         ref=in_float32(ref),
         lower=lambda call, x: elementwise(call, fn, x),
-        **fields,
+        pointwise=True,
+        **{"torch": (name,), **fields},
     )
 
 
@@ -133,37 +136,54 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)
 
 
-abs_ = unary("abs", _number, np.abs, _abs, "Absolute value.")
-acos = unary("acos", _float, np.arccos, te.acos, "Inverse cosine, in radians.")
-acosh = unary("acosh", _float, np.arccosh, te.acosh, "Inverse hyperbolic cosine.")
-asin = unary("asin", _float, np.arcsin, te.asin, "Inverse sine, in radians.")
-asinh = unary("asinh", _float, np.arcsinh, te.asinh, "Inverse hyperbolic sine.")
-atan = unary("atan", _float, np.arctan, te.atan, "Inverse tangent, in radians.")
-atanh = unary("atanh", _float, np.arctanh, te.atanh, "Inverse hyperbolic tangent.")
+def _sigmoid_slope(g: Expr, x: Expr) -> Expr:
+    s = R.sigmoid(x)
+    return g * (s * (1.0 - s))
+
+
+# fmt: off
+abs_ = unary("abs", _number, np.abs, _abs, "Absolute value.", grad=slope(lambda g, x: g * R.sign(x)),
+             mixed_precision="follow")
+acos = unary("acos", _float, np.arccos, te.acos, "Inverse cosine, in radians.",
+             grad=slope(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
+acosh = unary("acosh", _float, np.arccosh, te.acosh, "Inverse hyperbolic cosine.",
+              grad=slope(lambda g, x: g * R.rsqrt(R.square(x) - 1.0)), domain=(1, 3))
+asin = unary("asin", _float, np.arcsin, te.asin, "Inverse sine, in radians.",
+             grad=slope(lambda g, x: g * R.rsqrt(1.0 - R.square(x))), domain=(-1, 1))
+asinh = unary("asinh", _float, np.arcsinh, te.asinh, "Inverse hyperbolic sine.",
+              grad=slope(lambda g, x: g * R.rsqrt(1.0 + R.square(x))))
+atan = unary("atan", _float, np.arctan, te.atan, "Inverse tangent, in radians.",
+             grad=slope(lambda g, x: g / (1.0 + R.square(x))))
+atanh = unary("atanh", _float, np.arctanh, te.atanh, "Inverse hyperbolic tangent.",
+              grad=slope(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
 bitwise_not = unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Complement of every bit; logical negation of bool.")
-ceil = unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Smallest integer not below x.")
-cos = unary("cos", _float, np.cos, te.cos, "Cosine of radians.")
-cosh = unary("cosh", _float, np.cosh, te.cosh, "Hyperbolic cosine.")
-erf = unary("erf", _float, _erf, te.erf, "Error function.")
-exp = unary("exp", _float, np.exp, te.exp, "e to the power x.")
-floor = unary("floor", _number, np.floor, _on_floats(te.floor), "Largest integer not above x.")
-isfinite = unary("isfinite", _test, np.isfinite, te.isfinite, "Neither infinite nor NaN.")
-isinf = unary("isinf", _test, np.isinf, te.isinf, "Infinite, of either sign.")
-isnan = unary("isnan", _test, np.isnan, te.isnan, "Not a number.")
-log = unary("log", _float, np.log, te.log, "Natural logarithm.")
+ceil = unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Smallest integer not below x.", grad=zeros)
+cos = unary("cos", _float, np.cos, te.cos, "Cosine of radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
+cosh = unary("cosh", _float, np.cosh, te.cosh, "Hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
+erf = unary("erf", _float, _erf, te.erf, "Error function.",
+            grad=slope(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
+exp = unary("exp", _float, np.exp, te.exp, "e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
+floor = unary("floor", _number, np.floor, _on_floats(te.floor), "Largest integer not above x.", grad=zeros)
+isfinite = unary("isfinite", _test, np.isfinite, te.isfinite, "Neither infinite nor NaN.", torch_operands="float")
+isinf = unary("isinf", _test, np.isinf, te.isinf, "Infinite, of either sign.", torch_operands="float")
+isnan = unary("isnan", _test, np.isnan, te.isnan, "Not a number.", torch_operands="float")
+log = unary("log", _float, np.log, te.log, "Natural logarithm.", grad=slope(lambda g, x: g / x), domain=(0.1, 3))
 logical_not = unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Logical negation of bool.")
-negative = unary("negative", _number, np.negative, lambda x: -x, "-x.")
-round_ = unary("round", _number, np.round, _on_floats(te.nearbyint), "Nearest integer, halves to even.")
-rsqrt = unary("rsqrt", _float, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x), "1 over the square root.")
-sigmoid = unary("sigmoid", _float, _sigmoid, te.sigmoid, "1 / (1 + exp(-x)).")
-sign = unary("sign", _number, _sign_ref, _sign, "-1, 0 or 1; NaN stays NaN.")
-sin = unary("sin", _float, np.sin, te.sin, "Sine of radians.")
-sinh = unary("sinh", _float, np.sinh, te.sinh, "Hyperbolic sine.")
-sqrt = unary("sqrt", _float, np.sqrt, te.sqrt, "Square root.")
-square = unary("square", _number, np.square, lambda x: x * x, "x * x.")
-tan = unary("tan", _float, np.tan, te.tan, "Tangent of radians.")
-tanh = unary("tanh", _float, np.tanh, te.tanh, "Hyperbolic tangent.")
-trunc = unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Integer part.")
+negative = unary("negative", _number, np.negative, lambda x: -x, "-x.", grad=slope(lambda g, x: -g),
+                 mixed_precision="follow", torch=("neg", "_neg_view"))
+round_ = unary("round", _number, np.round, _on_floats(te.nearbyint), "Nearest integer, halves to even.", grad=zeros, torch=())
+rsqrt = unary("rsqrt", _float, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x), "1 over the square root.",
+              grad=slope(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)), domain=(0.1, 3))
+sigmoid = unary("sigmoid", _float, _sigmoid, te.sigmoid, "1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
+sign = unary("sign", _number, _sign_ref, _sign, "-1, 0 or 1; NaN stays NaN.", grad=zeros, torch=())
+sin = unary("sin", _float, np.sin, te.sin, "Sine of radians.", grad=slope(lambda g, x: g * R.cos(x)))
+sinh = unary("sinh", _float, np.sinh, te.sinh, "Hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
+sqrt = unary("sqrt", _float, np.sqrt, te.sqrt, "Square root.", grad=slope(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
+square = unary("square", _number, np.square, lambda x: x * x, "x * x.", grad=slope(lambda g, x: g * (x * 2.0)), torch=())
+tan = unary("tan", _float, np.tan, te.tan, "Tangent of radians.", grad=slope(lambda g, x: g / R.square(R.cos(x))))
+tanh = unary("tanh", _float, np.tanh, te.tanh, "Hyperbolic tangent.", grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
+trunc = unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Integer part.", grad=zeros)
+# fmt: on
 
 
 def _clip_type(call: Call) -> TensorType:
@@ -198,6 +218,11 @@ def _clip_ref(x: np.ndarray, min: float, max: float) -> np.ndarray:
     return np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max))  # type: ignore[no-any-return]
 
 
+def _clip_grad(call: Call, g: Expr) -> list[Any]:
+    x = call.args[0]
+    return [pick(g, R.logical_and(R.greater_equal(x, attr(call, "min")), R.less_equal(x, attr(call, "max"))))]
+
+
 clip = row(
     "clip",
     ("x", attribute("min"), attribute("max")),
@@ -206,4 +231,7 @@ clip = row(
     family="unary",
     ref=in_float32(_clip_ref),
     lower=_clip,
+    grad=_clip_grad,
+    pointwise=True,
+    mixed_precision="follow",
 )

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ir.expr import Call
+from ...ir.expr import Call, Tuple
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import fields_of, operand_shape
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import attr, fail, is_one, same_dtype, same_vdevice, tensor_arg, tensor_tuple
 from ..elementwise.unary import in_float32
 
@@ -141,6 +142,30 @@ def _einsum_ref(operands: tuple[np.ndarray, ...], subscripts: str) -> np.ndarray
     return np.asarray(np.einsum(subscripts, *[x.astype(wide) for x in operands])).astype(dtype)
 
 
+def _einsum_grad(call: Call, g: Expr) -> list[Any]:
+    source = call.args[0]
+    operands = fields_of(source)
+    count = len(operands)
+    labels, output = parse_subscripts(call, [len(operand_shape(call, x)) for x in operands])
+    letters = {c: chr(ord("a") + n) for n, c in enumerate(dict.fromkeys([c for names in labels for c in names]))}
+    made = []
+    for k, x in enumerate(operands):
+        shape = operand_shape(call, x)
+        if len(set(labels[k])) != len(labels[k]) or any([getattr(d, "value", 0) == 1 for d in shape]):
+            raise fail(call, "E214", "the gradient needs different labels within an operand, and no axis of size 1")
+        others = [n for n in range(count) if n != k]
+        known = {c for n in others for c in labels[n]} | set(output)
+        terms = [output, *[labels[n] for n in others]]
+        kept = [c for c in labels[k] if c in known]
+        text = ",".join(["".join([letters[c] for c in names]) for names in terms])
+        part = R.einsum(
+            Tuple((g, *[operands[n] for n in others])), subscripts=f"{text}->{''.join([letters[c] for c in kept])}"
+        )
+        missing = [a for a, c in enumerate(labels[k]) if c not in known]
+        made.append(R.broadcast_to(R.expand_dims(part, axis=missing), shape) if missing else part)
+    return [Tuple(tuple(made))]
+
+
 einsum = row(
     "einsum",
     ("operands", attribute("subscripts")),
@@ -149,6 +174,8 @@ einsum = row(
     family=FAMILY,
     lower=_einsum,
     ref=_einsum_ref,
+    grad=_einsum_grad,
+    mixed_precision="always",
 )
 
 
@@ -174,4 +201,5 @@ outer = row(
     family=FAMILY,
     ref=in_float32(np.outer),
     lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),
+    grad=lambda call, g: [R.matmul(g, call.args[1]), R.matmul(call.args[0], g)],
 )

@@ -20,10 +20,11 @@ from ...ir.expr import Call, Var
 from ...ir.relation import dims, tensor_type, unequal_shapes
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read, serial_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.matrices import FAMILY, matrices, rank_bound, shifted, square_matrices
-from ..common.table import attribute, row
+from ..common.matrices import FAMILY, identity_of, is_square, matrices, rank_bound, shifted, square_matrices, turned
+from ..common.table import R, attribute, row
 from ..common.type_rules import ZERO, bool_attr, fail, like, same_dtype
 from ..manipulate.index import index_tensor
 
@@ -116,6 +117,27 @@ def _lu_ref(a: np.ndarray) -> Any:
     return lu.astype(a.dtype), pivots
 
 
+def _exchanged_back(call: Call, pivots: Expr, x: Expr, like: Expr) -> Expr:
+    """Rows exchanged in the reverse order: p^T x, with p made by solving the system of identity factors."""
+    ones = identity_of(call, operand_shape(call, like), like)
+    return R.matmul(turned(call, R.linalg.lu_solve(ones, pivots, ones)), x)
+
+
+def _lu_grad(call: Call, g: Expr) -> list[Any]:
+    """a' = p^T l^-T (tril(l^T l', -1) + triu(u' u^T)) u^-T (Walter and Lehmann 2010, section 4.1)."""
+    if not is_square(operand_shape(call, call.args[0])):
+        raise fail(call, "E218", "LU factors of matrices that are not square have no gradient")
+    lu, pivots = field_of(call, 0), field_of(call, 1)
+    flow = field_of(g, 0)
+    across = turned(call, lu)
+    lower = R.tril(R.matmul(R.triu(across, k=1), R.tril(flow, k=-1)), k=-1)
+    lower = lower + R.tril(flow, k=-1)
+    middle = lower + R.triu(R.matmul(R.triu(flow), R.tril(across)))
+    left = R.linalg.solve_triangular(across, middle, upper=True, unitriangular=True)
+    whole = turned(call, R.linalg.solve_triangular(R.triu(lu), turned(call, left), upper=True))
+    return [_exchanged_back(call, pivots, whole, lu)]
+
+
 lu_factor = row(
     "linalg.lu_factor",
     ("a",),
@@ -124,6 +146,7 @@ lu_factor = row(
     family=FAMILY,
     lower=_lu,
     ref=_lu_ref,
+    grad=_lu_grad,
 )
 
 
@@ -211,6 +234,16 @@ def _solve_rows(a: np.ndarray, b: np.ndarray, upper: bool, unit: bool) -> np.nda
     return x.astype(b.dtype)
 
 
+def _triangular_grad(call: Call, g: Expr) -> list[Any]:
+    """b' = a^-T g and a' = -b' x^T in the triangle that is read (Giles 2008, section 2.3.1)."""
+    a = call.args[0]
+    upper, unit = bool_attr(call, "upper"), bool_attr(call, "unitriangular")
+    right = R.linalg.solve_triangular(turned(call, a), g, upper=not upper, unitriangular=unit)
+    whole = -R.matmul(right, turned(call, call))
+    left = R.triu(whole, k=1 if unit else 0) if upper else R.tril(whole, k=-1 if unit else 0)
+    return [left, right]
+
+
 solve_triangular = row(
     "linalg.solve_triangular",
     ("a", "b", attribute("upper", False), attribute("unitriangular", False)),
@@ -219,6 +252,7 @@ solve_triangular = row(
     family=FAMILY,
     lower=_triangular,
     ref=lambda a, b, upper=False, unitriangular=False: _solve_rows(a, b, bool(upper), bool(unitriangular)),
+    grad=_triangular_grad,
 )
 
 
@@ -279,6 +313,20 @@ def _lu_solve_ref(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarr
     return _solve_rows(lu, _solve_rows(lu, x, False, True), True, False)
 
 
+def _lu_solve_grad(call: Call, g: Expr) -> list[Any]:
+    """With l c = p b and u x = c: c' = u^-T g, w = l^-T c', b' = p^T w, u' = -triu(c' x^T), l' = -tril(w c^T, -1).
+
+    The two triangular systems one after the other (Giles 2008, section 2.3.1); the pivots are fixed.
+    """
+    lu, pivots, _ = call.args
+    across = turned(call, lu)
+    middle = R.linalg.solve_triangular(across, g)
+    low = R.linalg.solve_triangular(across, middle, upper=True, unitriangular=True)
+    upper = R.triu(R.matmul(middle, turned(call, call)))
+    lower = R.tril(R.matmul(low, turned(call, R.matmul(R.triu(lu), call))), k=-1)
+    return [-(upper + lower), None, _exchanged_back(call, pivots, low, lu)]
+
+
 lu_solve = row(
     "linalg.lu_solve",
     ("a", "pivots", "b"),
@@ -287,6 +335,7 @@ lu_solve = row(
     family=FAMILY,
     lower=_lu_solve,
     ref=_lu_solve_ref,
+    grad=_lu_solve_grad,
 )
 
 
@@ -343,6 +392,19 @@ def _cholesky_ref(a: np.ndarray) -> np.ndarray:
     return made.astype(a.dtype)
 
 
+def _cholesky_grad(call: Call, g: Expr) -> list[Any]:
+    """s = l^-T phi(l^T l') l^-1, phi the lower triangle with half of the diagonal (Giles 2008, section 2.4.2, in closed form).
+
+    The gradient of the lower triangle alone is s + s^T below the diagonal and s on it.
+    """
+    across = turned(call, call)
+    inner = R.matmul(across, R.tril(g))
+    phi = (R.tril(inner) + R.tril(inner, k=-1)) * 0.5
+    left = R.linalg.solve_triangular(across, phi, upper=True)
+    mirrored = R.linalg.solve_triangular(across, turned(call, left), upper=True)
+    return [R.tril(turned(call, mirrored)) + R.tril(mirrored, k=-1)]
+
+
 cholesky = row(
     "linalg.cholesky",
     ("a",),
@@ -351,4 +413,5 @@ cholesky = row(
     family=FAMILY,
     lower=_cholesky,
     ref=_cholesky_ref,
+    grad=_cholesky_grad,
 )

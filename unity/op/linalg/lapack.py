@@ -16,13 +16,14 @@ from ...ffi import lapack
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, StringImm
+from ...ir.expr import Call, IntImm, StringImm
 from ...ir.relation import dims, exceeds, tensor_type, unequal_shapes
 from ...ir.stmt import Evaluate, Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
-from ..common.matrices import FAMILY, matrices, rank_bound, square_matrices
-from ..common.table import attribute, row
+from ..common.matrices import FAMILY, identity_of, is_square, matrices, rank_bound, square_matrices, turned
+from ..common.table import R, attribute, row
 from ..common.type_rules import attr, bool_attr, fail, float_tensor, like, same_dtype
 
 
@@ -68,6 +69,36 @@ def _eigh_type(call: Call) -> Type:
     return TupleType((_unknown(ty, 1) if known is None else _result(ty, known[:-1]), like(ty, ty.dtype)))
 
 
+def _symmetric_source(call: Call, flow: Expr) -> Expr:
+    """The gradient of the one triangle that is read, from that of a symmetric matrix."""
+    both = flow + turned(call, flow)
+    upper = attr(call, "UPLO", "L") == "U"
+    return R.triu(both, k=1) + R.triu(R.tril(flow)) if upper else R.tril(both, k=-1) + R.triu(R.tril(flow))
+
+
+def _apart(call: Call, values: Expr) -> Expr:
+    """``1 / (values[j] - values[i])``, 0 on the diagonal. Equal values give infinities: there is no derivative."""
+    away = R.expand_dims(values, axis=[-2]) - R.expand_dims(values, axis=[-1])
+    shape = operand_shape(call, values)
+    unit = identity_of(call, (*shape, shape[-1]), values)
+    return (1.0 - unit) / (away + unit)
+
+
+def _diagonal(call: Call, values: Expr) -> Expr:
+    """Diagonal matrices of vectors."""
+    shape = operand_shape(call, values)
+    return R.expand_dims(values, axis=[-1]) * identity_of(call, (*shape, shape[-1]), values)
+
+
+def _eigh_grad(call: Call, g: Expr) -> list[Any]:
+    """a' = v (diag(w') + f * (v^T v')) v^T, f = 1 / (w_j - w_i) off the diagonal (Giles 2008, section 3.1)."""
+    values, vectors = field_of(call, 0), field_of(call, 1)
+    spread = R.matmul(turned(call, vectors), field_of(g, 1)) * _apart(call, values)
+    inner = spread + _diagonal(call, field_of(g, 0))
+    whole = R.matmul(R.matmul(vectors, inner), turned(call, vectors))
+    return [_symmetric_source(call, (whole + turned(call, whole)) * 0.5)]
+
+
 eigh = row(
     "linalg.eigh",
     ("a", attribute("UPLO", "L")),
@@ -76,6 +107,7 @@ eigh = row(
     family=FAMILY,
     lower=lambda call, a: _called(f"eigh.{attr(call, 'UPLO', 'L')}", [a], [a.shape[:-1], a.shape]),
     ref=_rounded(lapack.eigh),
+    grad=_eigh_grad,
 )
 
 
@@ -98,6 +130,31 @@ def _svd(call: Call, a: te.Tensor) -> list[te.Tensor]:
     return _called(name, [a], _svd_shapes(call, a.shape))
 
 
+def _svd_grad(call: Call, g: Expr) -> list[Any]:
+    """a' = u ((skew(u^T u') / e) s + s (skew(v^T v') / e) + diag(s')) v^T and what of u' and v' lies outside of u and v.
+
+    skew(x) = x - x^T, e_ij = s_j^2 - s_i^2 (Giles 2008, section 3.2; J. Townsend, Differentiating the singular value decomposition,
+    2016).
+    """
+    u, s, vh = [field_of(call, n) for n in range(3)]
+    if bool_attr(call, "full_matrices", True) and not is_square(operand_shape(call, call.args[0])):
+        raise fail(call, "E218", "square factors of other matrices have no gradient", "write full_matrices=False")
+    gu, gs, gv = [field_of(g, n) for n in range(3)]
+    v, gv = turned(call, vh), turned(call, gv)
+    factor = _apart(call, s) / (R.expand_dims(s, axis=[-2]) + R.expand_dims(s, axis=[-1]))
+    inner = _diagonal(call, gs)
+    for x, flow, left in ((u, gu, False), (v, gv, True)):
+        mixed = R.matmul(turned(call, x), flow)
+        across = (mixed - turned(call, mixed)) * factor
+        inner = inner + R.expand_dims(s, axis=[-1 if left else -2]) * across
+    whole = R.matmul(R.matmul(u, inner), vh)
+    right = gu / R.expand_dims(s, axis=[-2])
+    whole = whole + R.matmul(right - R.matmul(u, R.matmul(turned(call, u), right)), vh)
+    below = gv / R.expand_dims(s, axis=[-2])
+    rest = below - R.matmul(v, R.matmul(vh, below))
+    return [whole + R.matmul(u, turned(call, rest))]
+
+
 svd = row(
     "linalg.svd",
     ("a", attribute("full_matrices", True)),
@@ -106,6 +163,7 @@ svd = row(
     family=FAMILY,
     lower=_svd,
     ref=_rounded(lapack.svd),
+    grad=_svd_grad,
 )
 
 
@@ -170,6 +228,34 @@ def _qr_type(call: Call) -> Type:
     return TupleType(tuple([_result(ty, s) for s in _qr_shapes(call, known)]))
 
 
+def _qr_grad(call: Call, g: Expr) -> list[Any]:
+    """With m = r r'^T - q'^T q: a' = (q' + q (tril(m) + tril(m, -1)^T)) r^-T; columns past the square add y r2'^T to q'.
+
+    (D. Roberts and L. Roberts, QR and LQ decomposition matrix backpropagation algorithms, 2020.)
+    """
+    q, r, gq, gr = field_of(call, 0), field_of(call, 1), field_of(g, 0), field_of(g, 1)
+    rows, columns = operand_shape(call, call.args[0])[-2:]
+    if type(rows) is IntImm and type(columns) is IntImm and rows.value < columns.value:
+
+        def columns_of(t: Expr, begin: int, end: int) -> Expr:
+            return R.strided_slice(t, axes=[-1], begin=[begin], end=[end])
+
+        first = [columns_of(t, 0, rows.value) for t in (r, gr)]
+        last, flow = [columns_of(t, rows.value, columns.value) for t in (call.args[0], gr)]
+        square = _square_qr(call, q, first[0], gq + R.matmul(last, turned(call, flow)), first[1])
+        return [R.concat([square, R.matmul(q, flow)], axis=-1)]
+    if attr(call, "mode", "reduced") == "complete" and not is_square((rows, columns)):
+        raise fail(call, "E218", "a square q of a matrix with more rows has no gradient", 'write mode="reduced"')
+    return [_square_qr(call, q, r, gq, gr)]
+
+
+def _square_qr(call: Call, q: Expr, r: Expr, gq: Expr, gr: Expr) -> Expr:
+    mixed = R.matmul(r, turned(call, gr)) - R.matmul(turned(call, gq), q)
+    both = R.tril(mixed) + turned(call, R.tril(mixed, k=-1))
+    inner = gq + R.matmul(q, both)
+    return turned(call, R.linalg.solve_triangular(r, turned(call, inner), upper=True))
+
+
 qr = row(
     "linalg.qr",
     ("a", attribute("mode", "reduced")),
@@ -178,12 +264,26 @@ qr = row(
     family=FAMILY,
     lower=lambda call, a: _called(f"qr.{attr(call, 'mode', 'reduced')}", [a], _qr_shapes(call, a.shape)),
     ref=_rounded(lapack.qr),
+    grad=_qr_grad,
 )
 
 
 def _exp_type(call: Call) -> Type:
     ty = square_matrices(call, 0, "a")
     return like(ty, ty.dtype)
+
+
+def _exp_grad(call: Call, g: Expr) -> list[Any]:
+    """The upper right block of the exponential of [[a^T, g], [0, a^T]] (R. Mathias, A chain rule for matrix functions, 1996)."""
+    across = turned(call, call.args[0])
+    lines = [R.concat([across, g], axis=-1), R.concat([R.zeros_like(across), across], axis=-1)]
+    size = operand_shape(call, across)[-1]
+    if type(size) is not IntImm:
+        raise fail(
+            call, "E218", f"the gradient needs matrices of constant size, got {across.ty}", "name it with R.match_cast"
+        )
+    whole = R.linalg.matrix_exp(R.concat(lines, axis=-2))
+    return [R.strided_slice(whole, axes=[-2, -1], begin=[0, size.value], end=[size.value, 2 * size.value])]
 
 
 matrix_exp = row(
@@ -194,4 +294,5 @@ matrix_exp = row(
     family=FAMILY,
     lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
     ref=_rounded(lapack.matrix_exp),
+    grad=_exp_grad,
 )

@@ -9,11 +9,13 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call
+from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import operand_shape, reduce_to
 from ..common.lowering import SMALL_FLOATS, result_dims, result_dtype
-from ..common.table import attribute, row
+from ..common.matrices import turned
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
     attr,
     broadcast_dims,
@@ -103,6 +105,25 @@ def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr],
     return x[[*picked, *tail]]
 
 
+def _matmul_grad(call: Call, g: Expr) -> list[Any]:
+    a, b = call.args
+    rank_a, rank_b = len(operand_shape(call, a)), len(operand_shape(call, b))
+    wide_a = R.expand_dims(a, [0]) if rank_a == 1 else a
+    wide_b = R.expand_dims(b, [1]) if rank_b == 1 else b
+    if rank_b == 1:
+        g = R.expand_dims(g, [-1])
+    if rank_a == 1:
+        g = R.expand_dims(g, [-2])
+    flows = [
+        reduce_to(call, R.matmul(g, turned(call, wide_b)), wide_a),
+        reduce_to(call, R.matmul(turned(call, wide_a), g), wide_b),
+    ]
+    return [
+        R.reshape(flow, ShapeExpr(operand_shape(call, x))) if rank == 1 else flow
+        for flow, x, rank in zip(flows, call.args, (rank_a, rank_b))
+    ]
+
+
 matmul = row(
     "matmul",
     ("x1", "x2", attribute("out_dtype", None)),
@@ -111,4 +132,6 @@ matmul = row(
     family="linalg",
     ref=_matmul_ref,
     lower=_matmul,
+    grad=_matmul_grad,
+    mixed_precision="always",
 )

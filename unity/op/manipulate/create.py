@@ -10,11 +10,12 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call
+from ...ir.expr import Call, ShapeExpr
 from ...ir.relation import tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
+from ..common.gradients import converted, nowhere, operand_shape
 from ..common.lowering import result_dims, result_dtype, short_name
-from ..common.table import Operator, attribute, optional, row
+from ..common.table import Operator, R, attribute, optional, row
 from ..common.type_rules import (
     argument,
     attr,
@@ -59,6 +60,14 @@ def _np(dtype: Any, default: str = "float32") -> np.dtype:
     return DataType(str(dtype or default)).numpy
 
 
+def _filled_grad(call: Call, g: Expr) -> list[Any]:
+    """Of the value, where it is a float tensor."""
+    ty = call.args[1].ty
+    if not isinstance(ty, TensorType) or ty.dtype is None or not ty.dtype.is_float:
+        return [None, None]
+    return [None, R.astype(R.reshape(R.sum(g), ShapeExpr(operand_shape(call, call.args[1]))), ty.dtype)]
+
+
 full = row(
     "full",
     ("shape", "fill_value", attribute("dtype", None)),
@@ -66,10 +75,11 @@ full = row(
     "A tensor of one value.",
     family=FAMILY,
     lower=lambda call, shape, value: _fill(call, value),
-    extra={"scalars": True},
+    scalars_from=0,
     ref=lambda shape, fill_value, dtype=None: np.full(
         tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))
     ),
+    grad=_filled_grad,
 )
 
 
@@ -86,8 +96,9 @@ full_like = row(
     "One value in the shape of a tensor.",
     family=FAMILY,
     lower=lambda call, x, value: _fill(call, value),
-    extra={"scalars": True},
+    scalars_from=0,
     ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
+    grad=_filled_grad,
 )
 
 
@@ -123,6 +134,7 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         family=FAMILY,
         lower=lower,
         ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
+        grad=nowhere,
     )
     return made, alike
 
@@ -256,6 +268,8 @@ astype = row(
     family="dtype",
     lower=_astype,
     ref=_astype_ref,
+    grad=converted,
+    pointwise=True,
 )
 wrap_param = row(
     "wrap_param",
@@ -265,4 +279,5 @@ wrap_param = row(
     family="dtype",
     lower=_astype,
     ref=_astype_ref,
+    grad=converted,
 )

@@ -13,11 +13,12 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, Tuple
 from ...ir.relation import dims, exceeds, tensor_type
 from ...ir.types import Expr, PrimType, TensorType, Type
+from ..common.gradients import dtype_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
-from ..common.table import attribute, row
+from ..common.table import R, attribute, constant, row
 from ..common.type_rules import ONE, argument, attr, fail, int_attr, normal_axis, product, tensor_arg
 
 FAMILY = "index"
@@ -116,6 +117,25 @@ def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = 
     return np.asarray(made)
 
 
+def _take_grad(call: Call, g: Expr) -> list[Any]:
+    x, indices = call.args
+    shape = operand_shape(call, x)
+    mode = attr(call, "mode", "fast")
+    if not isinstance(indices.ty, TensorType) or mode == "nan":
+        raise fail(call, "E214", "the gradient needs an index tensor and mode fast, clip or wrap")
+    axis = 0 if attr(call, "axis") is None else normal_axis(call, int_attr(call, "axis"), len(shape))
+    rank = len(operand_shape(call, indices))
+    if mode == "wrap":
+        indices = R.floor_mod(indices, constant(operand_sizes(call, x)[axis], dtype_of(indices)))
+    order = [axis, *[a for a in range(len(shape)) if a != axis]]
+    values = R.permute_dims(
+        g, axes=[*range(axis, axis + rank), *range(axis), *range(axis + rank, len(shape) - 1 + rank)]
+    )
+    base = R.zeros(tuple([shape[a] for a in order]), dtype=dtype_of(x).name)
+    made = R.index_put(base, Tuple((indices,)), values, accumulate=True)
+    return [R.permute_dims(made, axes=[order.index(a) for a in range(len(shape))]), None]
+
+
 take = row(
     "take",
     ("x", "indices", attribute("axis", None), attribute("mode", "fast")),
@@ -124,6 +144,7 @@ take = row(
     family=FAMILY,
     lower=_take,
     ref=_take_ref,
+    grad=_take_grad,
 )
 
 
@@ -161,6 +182,11 @@ def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndar
     return data[tuple(index)]  # type: ignore[no-any-return]
 
 
+def _gather_grad(call: Call, g: Expr) -> list[Any]:
+    x, indices = call.args
+    return [R.scatter_elements(R.zeros_like(x), indices, g, axis=int_attr(call, "axis", 0), reduction="add"), None]
+
+
 gather_elements = row(
     "gather_elements",
     ("data", "indices", attribute("axis", 0)),
@@ -169,6 +195,7 @@ gather_elements = row(
     family=FAMILY,
     lower=_gather,
     ref=_gather_ref,
+    grad=_gather_grad,
 )
 
 
@@ -215,5 +242,5 @@ one_hot = row(
     family=FAMILY,
     lower=_one_hot,
     ref=_one_hot_ref,
-    extra={"typed_scalars": True},  # the result has the type of the numbers
+    typed_scalars=True,  # the result has the type of the numbers
 )

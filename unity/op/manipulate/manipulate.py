@@ -12,11 +12,13 @@ import numpy as np
 
 from ... import te
 from ...ir import build
+from ...ir.build import const
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import operand_shape, reduce_to, reshaped
 from ..common.lowering import known_dims, load, result_dims, short_name
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
     ONE,
     attr,
@@ -67,18 +69,17 @@ def _flatten_type(call: Call) -> Type:
     return tensor_type((product(known),), ty.dtype, vdevice=ty.vdevice)
 
 
-VIEW = {"view": True}
-"""The result is the argument's memory with another shape."""
-
 flatten = row(
     "flatten",
     ("x",),
     _flatten_type,
     "All elements in one axis.",
     family=FAMILY,
-    extra=VIEW,
+    view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, -1),
+    grad=reshaped,
+    mixed_precision="follow",
 )
 
 
@@ -134,9 +135,11 @@ reshape = row(
     _reshape_type,
     "The same elements in another shape; one dimension may be -1.",
     family=FAMILY,
-    extra=VIEW,
+    view=True,
     lower=lambda call, x, shape: reorder(call, x),
     ref=_reshape_ref,
+    grad=reshaped,
+    mixed_precision="follow",
 )
 
 
@@ -165,9 +168,11 @@ expand_dims = row(
     _expand_type,
     "Axes of size 1 put in.",
     family=FAMILY,
-    extra=VIEW,
+    view=True,
     lower=reorder,
     ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+    grad=reshaped,
+    mixed_precision="follow",
 )
 
 
@@ -194,9 +199,11 @@ squeeze = row(
     _squeeze_type,
     "Axes of size 1 left out.",
     family=FAMILY,
-    extra=VIEW,
+    view=True,
     lower=reorder,
     ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
+    grad=reshaped,
+    mixed_precision="follow",
 )
 
 
@@ -216,9 +223,11 @@ batch_flatten = row(
     _batch_flatten_type,
     "All axes but the first in one.",
     family=FAMILY,
-    extra=VIEW,
+    view=True,
     lower=reorder,
     ref=lambda x: np.reshape(x, (x.shape[0], -1)),
+    grad=reshaped,
+    mixed_precision="follow",
 )
 
 
@@ -248,6 +257,11 @@ def _permute(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute([x.shape[a] for a in axes], lambda *i: x[[i[axes.index(a)] for a in range(x.ndim)]], "transpose")  # type: ignore[no-any-return]
 
 
+def _permute_grad(call: Call, g: Expr) -> list[Any]:
+    axes = permutation(call, len(operand_shape(call, call.args[0])))
+    return [R.permute_dims(g, axes=[axes.index(i) for i in range(len(axes))])]
+
+
 permute_dims = row(
     "permute_dims",
     ("x", attribute("axes", None)),
@@ -256,6 +270,8 @@ permute_dims = row(
     family=FAMILY,
     lower=_permute,
     ref=lambda x, axes=None: np.transpose(x, axes),
+    grad=_permute_grad,
+    mixed_precision="follow",
 )
 
 
@@ -289,6 +305,8 @@ broadcast_to = row(
     family=FAMILY,
     lower=_broadcast_to,
     ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
+    grad=lambda call, g: [reduce_to(call, g, call.args[0]), None],
+    mixed_precision="follow",
 )
 
 
@@ -312,6 +330,7 @@ flip = row(
     family=FAMILY,
     lower=_flip,
     ref=lambda x, axis: np.flip(x, axis).copy(),
+    grad=lambda call, g: [R.flip(g, axis=attr(call, "axis"))],
 )
 
 
@@ -345,6 +364,16 @@ def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")  # type: ignore[no-any-return]
 
 
+def _repeat_grad(call: Call, g: Expr) -> list[Any]:
+    shape, count = operand_shape(call, call.args[0]), int_attr(call, "repeats")
+    if attr(call, "axis") is None:
+        total = R.sum(R.reshape(g, ShapeExpr((product(shape), const(count, "int64")))), axis=[1])
+        return [R.reshape(total, ShapeExpr(shape))]
+    axis = normal_axis(call, int_attr(call, "axis"), len(shape))
+    apart = (*shape[: axis + 1], const(count, "int64"), *shape[axis + 1 :])
+    return [R.sum(R.reshape(g, ShapeExpr(apart)), axis=[axis + 1])]
+
+
 repeat = row(
     "repeat",
     ("data", attribute("repeats"), attribute("axis", None)),
@@ -353,6 +382,7 @@ repeat = row(
     family=FAMILY,
     lower=_repeat,
     ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
+    grad=_repeat_grad,
 )
 
 
@@ -374,6 +404,16 @@ def _tile(call: Call, x: te.Tensor) -> te.Tensor:
     return te.compute(shape, lambda *i: x[[i[offset + a] % te.Value(d) for a, d in enumerate(x.shape)]], "tile")  # type: ignore[no-any-return]
 
 
+def _tile_grad(call: Call, g: Expr) -> list[Any]:
+    shape, counts = operand_shape(call, call.args[0]), ints_attr(call, "repeats")
+    rank = max(len(shape), len(counts))
+    sizes = [const(1, "int64")] * (rank - len(shape)) + list(shape)
+    times = [1] * (rank - len(counts)) + list(counts)
+    apart = [part for size, count in zip(sizes, times) for part in (const(count, "int64"), size)]
+    total = R.sum(R.reshape(g, ShapeExpr(tuple(apart))), axis=list(range(0, 2 * rank, 2))) if rank else g
+    return [R.reshape(total, ShapeExpr(shape))]
+
+
 tile = row(
     "tile",
     ("data", attribute("repeats")),
@@ -382,6 +422,7 @@ tile = row(
     family=FAMILY,
     lower=_tile,
     ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
+    grad=_tile_grad,
 )
 
 
@@ -402,7 +443,16 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
 
         return te.compute(x.shape, body, name)  # type: ignore[no-any-return]
 
-    return row(name, ("x", attribute("k", 0)), infer, doc, family=FAMILY, lower=lower, ref=lambda x, k=0: ref(x, k))
+    return row(
+        name,
+        ("x", attribute("k", 0)),
+        infer,
+        doc,
+        family=FAMILY,
+        lower=lower,
+        ref=lambda x, k=0: ref(x, k),
+        grad=lambda call, g: [getattr(R, name)(g, k=int_attr(call, "k", 0))],
+    )
 
 
 tril = _triangle("tril", "Lower triangle of matrices, zero above diagonal k.", False, np.tril)

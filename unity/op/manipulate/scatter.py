@@ -5,18 +5,21 @@ Indices follow index.py: below 0 counts from the end, outside is clamped; of sev
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, IntImm, Var
+from ...ir.expr import Call, IntImm, ShapeExpr, Tuple, Var
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt
 from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ..common.gradients import field_of, operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims
-from ..common.table import attribute, optional, row
+from ..common.table import R, attribute, optional, row
 from ..common.type_rules import (
     attr,
     fail,
@@ -28,7 +31,7 @@ from ..common.type_rules import (
     tensor_tuple,
 )  # fmt: skip
 from .index import check_pick, in_range, index_tensor
-from .scatter_loops import COMBINE, clamped, copy_then, write_ref
+from .scatter_loops import COMBINE, adds, clamped, copy_then, write_ref
 
 FAMILY = "index"
 
@@ -85,6 +88,12 @@ def _gather_ref(data: np.ndarray, indices: np.ndarray, batch_dims: int = 0) -> n
     return made
 
 
+def _gather_grad(call: Call, g: Expr) -> list[Any]:
+    if int_attr(call, "batch_dims", 0):
+        raise fail(call, "E214", "the gradient needs batch_dims=0")
+    return [R.scatter_nd(R.zeros_like(call.args[0]), call.args[1], g, reduction="add"), None]
+
+
 gather_nd = row(
     "gather_nd",
     ("data", "indices", attribute("batch_dims", 0)),
@@ -93,6 +102,7 @@ gather_nd = row(
     family=FAMILY,
     lower=_gather,
     ref=_gather_ref,
+    grad=_gather_grad,
 )
 
 
@@ -139,6 +149,11 @@ def _scatter_ref(data: np.ndarray, indices: np.ndarray, updates: np.ndarray, red
     return made
 
 
+def _scatter_grad(call: Call, g: Expr) -> list[Any]:
+    _, indices, updates = call.args
+    return [g if adds(call) else R.scatter_nd(g, indices, R.zeros_like(updates)), None, R.gather_nd(g, indices)]
+
+
 scatter_nd = row(
     "scatter_nd",
     ("data", "indices", "updates", attribute("reduction", "update")),
@@ -147,6 +162,7 @@ scatter_nd = row(
     family=FAMILY,
     lower=_scatter,
     ref=_scatter_ref,
+    grad=_scatter_grad,
 )
 
 
@@ -204,6 +220,17 @@ def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int =
     return made
 
 
+def _slice_grad(call: Call, g: Expr) -> list[Any]:
+    _, source, *bounds = call.args
+    known = [b.value for b in bounds if type(b) is IntImm]
+    if len(known) != len(bounds):
+        raise fail(call, "E218", "the gradient needs constant bounds")
+    start, end, step = [*known, 1][:3]
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
+    cut = R.strided_slice(g, axes=[axis], begin=[start], end=[end], strides=[step])
+    return [R.slice_scatter(g, R.zeros_like(source), *bounds, axis=axis), cut, *[None] * len(bounds)]
+
+
 slice_scatter = row(
     "slice_scatter",
     ("input_tensor", "src", "start", "end", optional("step", 1), attribute("axis", 0)),
@@ -212,6 +239,7 @@ slice_scatter = row(
     family=FAMILY,
     lower=_slice,
     ref=_slice_ref,
+    grad=_slice_grad,
 )
 
 
@@ -256,6 +284,7 @@ reverse_sequence = row(
     family="manipulate",
     lower=_reverse,
     ref=_reverse_ref,
+    grad=lambda call, g: [R.reverse_sequence(g, call.args[1], **call.attrs), None],
 )
 
 
@@ -286,6 +315,22 @@ def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
     return tuple([spread(x, axes[n]) for n, x in enumerate(tensors)])
 
 
+def _grid_grad(call: Call, g: Expr) -> list[Any]:
+    source = call.args[0].ty
+    assert isinstance(source, TupleType)
+    count = len(source.fields)
+    places = list(range(count))
+    if attr(call, "indexing", "ij") == "xy" and count > 1:
+        places[0], places[1] = 1, 0
+    made = []
+    for n, place in enumerate(places):
+        flow, gone = field_of(g, n), [a for a in range(count) if a != place]
+        flow = R.sum(flow, axis=gone) if gone else flow
+        wanted = dims(source.fields[n])
+        made.append(R.reshape(flow, ShapeExpr(wanted)) if wanted is not None else flow)
+    return [Tuple(tuple(made))]
+
+
 meshgrid = row(
     "meshgrid",
     ("tensors", attribute("indexing", "ij")),
@@ -295,4 +340,5 @@ meshgrid = row(
     lower=_grid,
     ref=lambda tensors, indexing="ij": tuple([g.copy() for g in np.meshgrid(*tensors, indexing=indexing)]),
     variadic=True,
+    grad=_grid_grad,
 )

@@ -13,13 +13,14 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, Var
+from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import load, result_dims, short_name
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -116,6 +117,21 @@ def _scatter_ref(
     return made
 
 
+def adds(call: Call) -> bool:
+    """Whether updates are added; false where they are set."""
+    how = attr(call, "reduction", "update")
+    if how not in ("update", "add"):
+        raise fail(call, "E214", f"the gradient needs the reduction update or add, got {how}")
+    return bool(how == "add")
+
+
+def _scatter_grad(call: Call, g: Expr) -> list[Any]:
+    _, indices, updates = call.args
+    axis = int_attr(call, "axis", 0)
+    kept = g if adds(call) else R.scatter_elements(g, indices, R.zeros_like(updates), axis=axis)
+    return [kept, None, R.gather_elements(g, indices, axis=axis)]
+
+
 scatter_elements = row(
     "scatter_elements",
     ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")),
@@ -124,6 +140,7 @@ scatter_elements = row(
     family="index",
     lower=_scatter,
     ref=_scatter_ref,
+    grad=_scatter_grad,
 )
 
 
@@ -173,6 +190,7 @@ index_tensor_op: Operator = row(
     family="index",
     lower=_index,
     ref=_index_ref,
+    grad=lambda call, g: [R.index_put(R.zeros_like(call.args[0]), call.args[1], g, accumulate=True), None],
 )
 
 
@@ -236,6 +254,12 @@ def _put_ref(
     return made
 
 
+def _put_grad(call: Call, g: Expr) -> list[Any]:
+    _, indices, values = call.args
+    kept = g if bool_attr(call, "accumulate") else R.index_put(g, indices, R.zeros_like(values))
+    return [kept, None, R.collapse_sum_to(R.index_tensor(g, indices), ShapeExpr(operand_shape(call, values)))]
+
+
 index_put = row(
     "index_put",
     ("data", "indices", "values", attribute("accumulate", False)),
@@ -244,4 +268,5 @@ index_put = row(
     family="index",
     lower=_put,
     ref=_put_ref,
+    grad=_put_grad,
 )

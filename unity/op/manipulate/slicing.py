@@ -14,11 +14,13 @@ import numpy as np
 from ... import te
 from ...arith import Analyzer
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, Tuple, TupleGetItem
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
 from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ..common import channels_last
+from ..common.gradients import dtype_of, fields_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -95,6 +97,19 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     return te.compute(shape, body, "concat")  # type: ignore[no-any-return]
 
 
+def _concat_grad(call: Call, g: Expr) -> list[Any]:
+    fields = fields_of(call.args[0])
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, fields[0])))
+    cuts, at = [], 0
+    for item in fields[:-1]:
+        size = operand_shape(call, item)[axis]
+        if type(size) is not IntImm:
+            raise fail(call, "E218", "the gradient of R.concat needs constant sizes along its axis")
+        at += size.value
+        cuts.append(at)
+    return [Tuple(tuple(fields_of(R.split(g, cuts, axis=axis))))]
+
+
 concat = row(
     "concat",
     ("tensors", attribute("axis", 0)),
@@ -104,6 +119,9 @@ concat = row(
     lower=_concat,
     ref=lambda tensors, axis=0: np.concatenate(tensors, 0 if axis is None else axis),
     variadic=True,
+    grad=_concat_grad,
+    layout=channels_last.concat,
+    mixed_precision="follow",
 )
 
 
@@ -137,6 +155,14 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
     return te.compute(shape, body, "stack")  # type: ignore[no-any-return]
 
 
+def _stack_grad(call: Call, g: Expr) -> list[Any]:
+    source = call.args[0].ty
+    assert isinstance(source, TupleType)
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, g)))
+    parts = R.split(g, len(source.fields), axis=axis)
+    return [Tuple(tuple([R.squeeze(TupleGetItem(parts, n), axis=[axis]) for n in range(len(source.fields))]))]
+
+
 stack = row(
     "stack",
     ("tensors", attribute("axis", 0)),
@@ -146,6 +172,7 @@ stack = row(
     lower=_stack,
     ref=lambda tensors, axis=0: np.stack(tensors, axis),
     variadic=True,
+    grad=_stack_grad,
 )
 
 
@@ -226,6 +253,11 @@ def _split_ref(x: np.ndarray, indices_or_sections: Any, axis: int = 0) -> tuple[
     return tuple([p.copy() for p in np.split(x, list(indices_or_sections), axis)])
 
 
+def _split_grad(call: Call, g: Expr) -> list[Any]:
+    axis = normal_axis(call, int_attr(call, "axis", 0), len(operand_shape(call, call.args[0])))
+    return [R.concat(g, axis=axis)]
+
+
 split = row(
     "split",
     ("x", attribute("indices_or_sections"), attribute("axis", 0)),
@@ -234,6 +266,8 @@ split = row(
     family=FAMILY,
     lower=_split,
     ref=_split_ref,
+    grad=_split_grad,
+    layout=channels_last.split,
 )
 
 
@@ -328,6 +362,21 @@ def _slice_ref(
     return x[tuple(index)].copy()
 
 
+def _slice_grad(call: Call, g: Expr) -> list[Any]:
+    x = call.args[0]
+    sizes = operand_sizes(call, x)
+    made, before = g, operand_sizes(call, g)
+    for axis, (start, count, step) in enumerate(slice_plan(call, operand_shape(call, x))):
+        if step < 1 or type(start) is not IntImm or type(count) is not IntImm:
+            raise fail(call, "E214", "the gradient needs constant bounds and positive strides")
+        if count.value == sizes[axis]:
+            continue
+        before[axis] = sizes[axis]
+        end = start.value + (count.value - 1) * step + 1 if count.value else start.value
+        made = R.slice_scatter(R.zeros(tuple(before), dtype=dtype_of(x).name), made, start.value, end, step, axis=axis)
+    return [made]
+
+
 strided_slice = row(
     "strided_slice",
     (
@@ -343,4 +392,6 @@ strided_slice = row(
     family=FAMILY,
     lower=_slice,
     ref=_slice_ref,
+    grad=_slice_grad,
+    mixed_precision="follow",
 )

@@ -15,9 +15,11 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.op import Param
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
+from ..common.gradients import dtype_of, pick, slope
 from ..common.lowering import cast_tensor, elementwise, widened
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import attr, fail, float_tensor, int_attr, normal_axis, tensor_arg
 from ..elementwise.special import bound
 from ..elementwise.unary import in_float32
@@ -54,16 +56,18 @@ def _activation(
     fn: Callable[[Call, te.Value], te.Value],
     doc: str,
     *params: Param,
-    first: str = "data",
+    **fields: Any,
 ) -> Operator:
     return row(
         f"nn.{name}",
-        (first, *params),
+        ("data", *params),
         rule,
         doc,
         family=FAMILY,
         ref=in_float32(ref),
         lower=lambda call, x: elementwise(call, lambda v: fn(call, v), x),
+        pointwise=True,
+        **{"domain": (-8.0, 8.0), **fields},
     )
 
 
@@ -87,6 +91,11 @@ def _silu_ref(x: np.ndarray) -> np.ndarray:
     return (wide / (1 + np.exp(-wide))).astype(x.dtype)  # type: ignore[no-any-return]
 
 
+def _softplus_ref(x: np.ndarray, beta: float = 1.0, threshold: float = 20.0) -> np.ndarray:
+    soft = np.logaddexp(0, x.astype(np.float64) * beta) / beta
+    return np.where(x * beta > threshold, x, soft).astype(x.dtype)
+
+
 def _softplus(call: Call, x: te.Value) -> te.Value:
     beta, threshold = float_attr(call, "beta", 1.0), float_attr(call, "threshold", 20.0)
     scaled = x * beta
@@ -97,27 +106,37 @@ def _softplus(call: Call, x: te.Value) -> te.Value:
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _GELU_TANH = math.sqrt(2 / math.pi)
 
-relu = _activation(
-    "relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0)."
-)
-relu6 = _activation(
-    "relu6",
-    _number,
-    lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
-    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)),
-    "x limited to [0, 6].",
-)
-leakyrelu = _activation(
-    "leakyrelu",
-    _float,
-    lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
-    lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
-    "x for positive x, alpha * x below.",
-    attribute("alpha", 0.01),
-)
+
+def _relu6_slope(g: Expr, x: Expr) -> Expr:
+    return pick(g, R.logical_and(R.greater(x, 0.0), R.less(x, 6.0)))
+
+
+def _leaky_grad(call: Call, g: Expr) -> list[Any]:
+    return [R.where(R.greater(call.args[0], 0.0), g, g * float_attr(call, "alpha", 0.01))]
+
+
+# fmt: off
+relu = _activation("relu", _number, lambda x: np.maximum(x, x.dtype.type(0)), lambda c, x: te.maximum(x, _c(0, x)), "max(x, 0).",
+                   grad=slope(lambda g, x: pick(g, R.greater(x, 0.0))), mixed_precision="follow", torch=("relu",))
+relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)),
+                    lambda c, x: te.minimum(te.maximum(x, _c(0, x)), _c(6, x)), "x limited to [0, 6].",
+                    grad=slope(_relu6_slope), torch=("relu6",))
+leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
+                        lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
+                        "x for positive x, alpha * x below.", attribute("alpha", 0.01),
+                        grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
+# fmt: on
 _TAIL = (
-    -0.7978848404730516, -0.318306071234823, -0.036352563309197054, 0.00481657601891574, 1.679190632838598e-06,
-    -0.00019590703292425826, 5.3863776624268905e-05, -7.772237214403967e-06, 6.1043621610693e-07, -2.0442053249627464e-08,
+    -0.7978848404730516,
+    -0.318306071234823,
+    -0.036352563309197054,
+    0.00481657601891574,
+    1.679190632838598e-06,
+    -0.00019590703292425826,
+    5.3863776624268905e-05,
+    -7.772237214403967e-06,
+    6.1043621610693e-07,
+    -2.0442053249627464e-08,
 )  # fmt: skip
 """Polynomial of log(erfc(x / sqrt(2))) / x for 0 <= x <= 6.5, weighted by what the result adds to gelu (benchmarks/fit_gelu.py);
 it falls without end beyond."""
@@ -137,39 +156,47 @@ def _gelu(call: Call, x: te.Value) -> te.Value:
     return x * bound(te.abs(x), both)
 
 
-gelu = _activation(
-    "gelu",
-    _float,
-    lambda x: x * _phi(x),
-    _gelu,
-    "x times the normal distribution function of x.",
-)
-gelu_tanh = _activation(
-    "gelu_tanh",
-    _float,
-    _gelu_tanh_ref,
-    lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
-    "gelu approximated with tanh.",
-)
-silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "x times sigmoid of x.")
-selu = _activation(
-    "selu",
-    _float,
-    lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
-    lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
-    "Self-normalising unit.",
-)
-softplus = _activation(
-    "softplus",
-    _float,
-    lambda x, beta=1.0, threshold=20.0: np.where(
-        x * beta > threshold, x, np.logaddexp(0, x.astype(np.float64) * beta) / beta
-    ).astype(x.dtype),
-    _softplus,
-    "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
-    attribute("beta", 1.0),
-    attribute("threshold", 20.0),
-)
+def _gelu_slope(g: Expr, x: Expr) -> Expr:
+    density = R.exp(R.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return g * ((R.erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density)
+
+
+def _gelu_tanh_slope(g: Expr, x: Expr) -> Expr:
+    t = R.tanh(x * _GELU_TANH * (R.square(x) * 0.044715 + 1.0))
+    rising = x * (1.0 - R.square(t)) * ((R.square(x) * (3 * 0.044715) + 1.0) * _GELU_TANH)
+    return g * ((t + 1.0 + rising) * 0.5)
+
+
+def _silu_slope(g: Expr, x: Expr) -> Expr:
+    s = R.sigmoid(x)
+    return g * (s * (x * (1.0 - s) + 1.0))
+
+
+def _selu_slope(g: Expr, x: Expr) -> Expr:
+    above = R.astype(R.greater(x, 0.0), dtype_of(x))
+    return g * (R.where(R.greater(x, 0.0), above, R.exp(x) * _SELU_ALPHA) * _SELU_SCALE)
+
+
+def _softplus_grad(call: Call, g: Expr) -> list[Any]:
+    return [g * R.sigmoid(call.args[0] * float_attr(call, "beta", 1.0))]
+
+
+# fmt: off
+gelu = _activation("gelu", _float, lambda x: x * _phi(x), _gelu, "x times the normal distribution function of x.",
+                   grad=slope(_gelu_slope), mixed_precision="follow")
+gelu_tanh = _activation("gelu_tanh", _float, _gelu_tanh_ref,
+                        lambda c, x: x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _GELU_TANH) + 1.0),
+                        "gelu approximated with tanh.", grad=slope(_gelu_tanh_slope))
+silu = _activation("silu", _float, _silu_ref, lambda c, x: x * te.sigmoid(x), "x times sigmoid of x.",
+                   grad=slope(_silu_slope), mixed_precision="follow", torch=("silu",))
+selu = _activation("selu", _float,
+                   lambda x: (_SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(np.minimum(x, 0)))).astype(x.dtype),
+                   lambda c, x: te.select(x > _c(0, x), x, (te.exp(x) - 1.0) * _SELU_ALPHA) * _SELU_SCALE,
+                   "Self-normalising unit.", grad=slope(_selu_slope), torch=("selu",))
+softplus = _activation("softplus", _float, _softplus_ref, _softplus,
+                       "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
+                       attribute("beta", 1.0), attribute("threshold", 20.0), grad=_softplus_grad, torch=("softplus",))
+# fmt: on
 
 
 def _softmax_type(call: Call) -> Type:
@@ -210,6 +237,16 @@ def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
+def _softmax_grad(call: Call, g: Expr) -> list[Any]:
+    axis = int_attr(call, "axis", -1)
+    weighted = g * call
+    return [weighted - call * R.sum(weighted, axis=[axis], keepdims=True)]
+
+
+def _log_softmax_grad(call: Call, g: Expr) -> list[Any]:
+    return [g - R.exp(call) * R.sum(g, axis=[int_attr(call, "axis", -1)], keepdims=True)]
+
+
 softmax = row(
     "nn.softmax",
     ("data", attribute("axis", -1)),
@@ -218,6 +255,8 @@ softmax = row(
     family=FAMILY,
     lower=_softmax(False),
     ref=in_float32(_softmax_ref),
+    grad=_softmax_grad,
+    layout=channels_last.along(-1),
 )
 log_softmax = row(
     "nn.log_softmax",
@@ -227,4 +266,6 @@ log_softmax = row(
     family=FAMILY,
     lower=_softmax(True),
     ref=in_float32(_log_softmax_ref),
+    grad=_log_softmax_grad,
+    layout=channels_last.along(-1),
 )

@@ -11,12 +11,14 @@ import numpy as np
 from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call
+from ...ir.expr import Call, IntImm, ShapeExpr, Tuple
 from ...ir.relation import dims, exceeds, tensor_type, unequal
 from ...ir.stmt import Stmt
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
+from ..common.gradients import dtype_of, operand_shape
 from ..common.lowering import result_dims
-from ..common.table import attribute, optional, row
+from ..common.table import R, attribute, constant, optional, row
 from ..common.type_rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
 from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
@@ -147,6 +149,83 @@ _OPTIONS = (
     attribute("layout", "BSHD"),
     attribute("empty", None),
 )
+
+
+_HEADS_SECOND = [0, 2, 1, 3]
+_TURNED = [0, 1, 3, 2]
+
+
+def _heads(call: Call, sizes: Sequence[Expr]) -> int:
+    if type(sizes[1]) is not IntImm:
+        raise fail(call, "E218", f"the gradient needs a constant number of heads, got {sizes[1]}")
+    return sizes[1].value
+
+
+def _attention_grad(call: Call, g: Expr) -> list[Any]:
+    if attr(call, "window_size") is not None:
+        raise fail(call, "E214", "the gradient needs attention without a window")
+    orders = layouts(call)
+    q, k, v, flow = [_heads_first(t, order) for t, order in zip((*call.args[:3], g), orders)]
+    kept = [operand_shape(call, t) for t in (q, k, v)]
+    dtype = dtype_of(q)
+    group = _heads(call, kept[0]) // max(1, _heads(call, kept[1]))
+    if group != 1:
+        k, v = [R.repeat(t, group, axis=1) for t in (k, v)]
+    raw = attr(call, "scale")
+    scale = _scale(kept[0][3], dtype) if raw is None else constant(float(raw), dtype)
+    low = constant(-math.inf, dtype)
+    scores: Expr = R.matmul(q, R.permute_dims(k, axes=_TURNED)) * scale
+    bias = call.args[3] if len(call.args) > 3 else None
+    seen = bias is not None and dtype_of(bias).is_bool
+    if bias is not None:
+        scores = R.where(bias, scores, low) if seen else scores + bias
+    causal = attr(call, "causal_mask")
+    if causal:
+        scores = R.where(_visible(kept[0][2], kept[1][2], causal), scores, low)
+    share = R.nn.softmax(scores, axis=-1)
+    if attr(call, "empty") is not None:
+        nothing = R.less_equal(R.max(scores, axis=[-1], keepdims=True), low)
+        share = R.where(nothing, constant(0.0, dtype), share)
+    through = R.matmul(flow, R.permute_dims(v, axes=_TURNED))
+    weighted = share * through
+    inner = weighted - share * R.sum(weighted, axis=[-1], keepdims=True)
+    made: list[Expr] = [
+        R.matmul(inner, k) * scale,
+        R.matmul(R.permute_dims(inner, axes=_TURNED), q) * scale,
+        R.matmul(R.permute_dims(share, axes=_TURNED), flow),
+    ]
+    if group != 1:
+        made[1:] = [_summed(t, sizes, group) for t, sizes in zip(made[1:], kept[1:])]
+    found: list[Any] = [_heads_first(t, order) for t, order in zip(made, orders)]
+    if bias is not None:
+        found.append(None if seen else R.collapse_sum_to(inner, ShapeExpr(operand_shape(call, bias))))
+    return found
+
+
+def _heads_first(x: Expr, order: str) -> Expr:
+    """(batch, heads, sequence, width) of a tensor in some order, or back."""
+    return x if order == "BHSD" else R.permute_dims(x, axes=_HEADS_SECOND)
+
+
+def _scale(width: Expr, dtype: Any) -> Expr:
+    if type(width) is IntImm:
+        return constant(1 / math.sqrt(width.value) if width.value else 1.0, dtype)
+    return constant(1.0, dtype) / R.sqrt(R.full(ShapeExpr(()), build.cast(width, dtype), dtype))
+
+
+def _visible(rows: Expr, keys: Expr, causal: str) -> Expr:
+    """Which keys (columns) a row sees."""
+    first = build.sub(keys, rows) if causal == "BottomRight" else build.const(0, "int64")
+    last = R.arange(first, build.add(first, rows), 1, dtype="int64")
+    return R.less_equal(R.arange(0, keys, 1, dtype="int64"), R.expand_dims(last, axis=[1]))
+
+
+def _summed(x: Expr, sizes: Sequence[Expr], group: int) -> Expr:
+    """The sum over the heads that share a key."""
+    batch, heads, *rest = sizes
+    return R.sum(R.reshape(x, ShapeExpr((batch, heads, build.const(group, "int64"), *rest))), axis=[2], keepdims=False)
+
+
 attention = row(
     "nn.attention",
     ("query", "key", "value", optional("bias"), *_OPTIONS),
@@ -156,6 +235,7 @@ attention = row(
     family=FAMILY,
     lower=_attention,
     ref=_attention_ref,
+    grad=_attention_grad,
 )
 attention_bias = row(
     "nn.attention_bias",
@@ -165,6 +245,7 @@ attention_bias = row(
     family=FAMILY,
     lower=_attention,
     ref=_attention_ref,
+    grad=_attention_grad,
 )
 
 
@@ -249,6 +330,29 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
     return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
 
 
+def _pad_grad(call: Call, g: Expr) -> list[Any]:
+    """A constant border is cut off; of the others every element goes back to the one it repeats, axis after axis."""
+    shape, widths = operand_shape(call, call.args[0]), ints_attr(call, "pad_width")
+    mode = attr(call, "pad_mode", "constant")
+    rank = len(shape)
+    axes = [a for a in range(rank) if widths[2 * a] or widths[2 * a + 1]]
+    if mode == "constant":
+        ends = [-widths[2 * a + 1] or 2**31 - 1 for a in axes]
+        return [R.strided_slice(g, axes=axes, begin=[widths[2 * a] for a in axes], end=ends) if axes else g]
+    for axis in axes:
+        size = shape[axis]
+        if type(size) is not IntImm:
+            raise fail(call, "E218", f"the gradient needs constant sizes, got {call.args[0].ty}")
+        how: Any = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+        source = np.pad(np.arange(size.value), widths[2 * axis : 2 * axis + 2], mode=how)
+        order = [axis, *[a for a in range(rank) if a != axis]]
+        flow = R.permute_dims(g, axes=order)
+        base = R.zeros_like(R.strided_slice(flow, axes=[0], begin=[0], end=[size.value]))
+        flow = R.index_put(base, Tuple((constant(source),)), flow, accumulate=True)
+        g = R.permute_dims(flow, axes=[order.index(a) for a in range(rank)])
+    return [g]
+
+
 pad = row(
     "nn.pad",
     ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)),
@@ -257,4 +361,6 @@ pad = row(
     family=FAMILY,
     lower=_pad,
     ref=_pad_ref,
+    grad=_pad_grad,
+    layout=channels_last.pad,
 )

@@ -11,12 +11,17 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.build import const
+from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import dims, tensor_type, unequal
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
+from ..common.gradients import number_like, operand_shape, operand_sizes, sum_but
 from ..common.lowering import result_dims, widened
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
+    attr,
+    axes_attr,
     bool_attr,
     fail,
     float_tensor,
@@ -29,7 +34,7 @@ from ..common.type_rules import (
 from ..elementwise.unary import in_float32
 from ..reduction.reduce import mean_tensor, variance_tensor
 from .activations import float_attr
-from .norm import norm_axes
+from .norm import moments, norm_axes, through_moments
 
 FAMILY = "nn"
 
@@ -73,6 +78,17 @@ def _prelu_ref(x: np.ndarray, alpha: np.ndarray, axis: int = 1) -> np.ndarray:
     return np.where(x > 0, x, x * alpha.reshape(shape))
 
 
+def _prelu_grad(call: Call, g: Expr) -> list[Any]:
+    x, alpha = call.args
+    shape, (channels,) = operand_shape(call, x), operand_shape(call, alpha)
+    axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
+    wide = R.reshape(alpha, tuple([channels if a == axis else 1 for a in range(len(shape))]))
+    positive = R.greater(x, 0.0)
+    below = R.where(positive, number_like(0.0, x), g * x)
+    total = R.collapse_sum_to(below, ShapeExpr(operand_shape(call, wide)))
+    return [R.where(positive, g, g * wide), R.reshape(total, ShapeExpr((channels,)))]
+
+
 prelu = row(
     "nn.prelu",
     ("data", "alpha", attribute("axis", 1)),
@@ -81,6 +97,8 @@ prelu = row(
     family=FAMILY,
     lower=_prelu,
     ref=in_float32(_prelu_ref),
+    grad=_prelu_grad,
+    layout=channels_last.along(1),
 )
 
 
@@ -126,6 +144,30 @@ def _instance_ref(
     return (made + beta.reshape(shape) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
 
 
+def channel_norm_grad(call: Call, g: Expr) -> list[Any]:
+    """group_norm and instance_norm: the parameters belong to the channels, the moments to groups or axes."""
+    x, gamma, beta = call.args
+    shape = operand_shape(call, x)
+    rank = len(shape)
+    channel = normal_axis(call, int_attr(call, "channel_axis", 1), rank)
+    eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
+    spread = tuple([shape[a] if a == channel else 1 for a in range(rank)])
+    weighted = g * R.reshape(gamma, spread) if scale else g
+    if call.attrs.get("num_groups") is not None:
+        groups, sizes = int_attr(call, "num_groups"), operand_sizes(call, x)
+        parts = (*sizes[:channel], groups, sizes[channel] // groups, *sizes[channel + 1 :])
+        axes = [a for a in range(1, rank + 1) if a != channel]
+        normal, inverse = moments(R.reshape(x, parts), axes, eps, True)
+        data: Expr = R.reshape(through_moments(R.reshape(weighted, parts), normal, inverse, axes, True), shape)
+        normal = R.reshape(normal, shape)
+    else:
+        axes = sorted(axes_attr(call, "axes", rank) or ())
+        normal, inverse = moments(x, axes, eps, True)
+        data = through_moments(weighted, normal, inverse, axes, True)
+    first = sum_but(g * normal, [channel], rank) if scale else R.zeros_like(gamma)
+    return [data, first, sum_but(g, [channel], rank) if bool_attr(call, "center", True) else R.zeros_like(beta)]
+
+
 instance_norm = row(
     "nn.instance_norm",
     (
@@ -143,6 +185,8 @@ instance_norm = row(
     family=FAMILY,
     lower=_instance,
     ref=_instance_ref,
+    grad=channel_norm_grad,
+    layout=channels_last.channel_norm,
 )
 
 
@@ -184,6 +228,15 @@ def _shuffle_ref(x: np.ndarray, upscale_factor: int) -> np.ndarray:
     return parts.transpose(order).reshape(*batch, c // (r * r), h * r, w * r)
 
 
+def _shuffle_grad(call: Call, g: Expr) -> list[Any]:
+    shape, factor = operand_shape(call, call.args[0]), int_attr(call, "upscale_factor")
+    lead, (height, width) = len(shape) - 3, shape[-2:]
+    channels = operand_shape(call, g)[-3]
+    apart = (*shape[:lead], channels, height, const(factor, "int64"), width, const(factor, "int64"))
+    order = [*range(lead + 1), lead + 2, lead + 4, lead + 1, lead + 3]
+    return [R.reshape(R.permute_dims(R.reshape(g, ShapeExpr(apart)), axes=order), ShapeExpr(shape))]
+
+
 pixel_shuffle = row(
     "nn.pixel_shuffle",
     ("data", attribute("upscale_factor")),
@@ -192,4 +245,5 @@ pixel_shuffle = row(
     family=FAMILY,
     lower=_shuffle,
     ref=_shuffle_ref,
+    grad=_shuffle_grad,
 )

@@ -11,6 +11,7 @@ from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims
 from ...ir.types import Type
+from ..common import channels_last
 from ..common.lowering import widened
 from ..common.table import attribute, row
 from ..common.type_rules import (
@@ -25,6 +26,7 @@ from ..common.type_rules import (
     tensor_arg,
 )
 from .activations import float_attr
+from .channel import channel_norm_grad
 
 FAMILY = "nn"
 
@@ -130,4 +132,6 @@ group_norm = row(
     family=FAMILY,
     lower=_group_norm,
     ref=_group_norm_ref,
+    grad=channel_norm_grad,
+    layout=channels_last.channel_norm,
 )

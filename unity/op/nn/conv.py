@@ -6,7 +6,7 @@ Sums of 16-bit floats are taken in float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, Tuple
 from ...ir.op import Param
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.scalar import Add, Sub
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import Rule, dtype_of, fields_of, operand_sizes
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dims, result_dtype
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, constant, row
 from ..common.type_rules import (
     attr,
     dtype_value,
@@ -293,6 +294,87 @@ def _conv_ref(rank: int) -> Any:
     return ref
 
 
+Plan = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Strides, dilation and padding on all sides."""
+
+
+def backward_plan(call: Call, rank: int) -> Plan:
+    """How windows move in a call whose gradient is wanted. Raises E214: only the standard layouts have one."""
+    space = "DHW"[3 - rank :]
+    for name in ("data_layout", "layout", "out_layout"):
+        if attr(call, name) not in (None, "", "NC" + space):
+            raise fail(call, "E214", f"the gradient needs {name} NC{space}, got {attr(call, name)!r}")
+    before, after = pads(call, rank)
+    return spatial(call, "strides", rank), spatial(call, "dilation", rank), before + after
+
+
+def left_over(size: Sequence[int], out: Sequence[int], taps: Sequence[int], plan: Plan) -> list[int]:
+    """What a transposed convolution must add to give the size back."""
+    strides, dilation, border = plan
+    rank = len(size)
+    reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, taps, dilation)]
+    return [n + border[i] + border[rank + i] - r for i, (n, r) in enumerate(zip(size, reach))]
+
+
+def _weight_grad(x: Expr, g: Expr, taps: list[int], plan: Plan, groups: int) -> Expr:
+    """Gradient of the (O, I / groups, taps) weight: a convolution of the data by the gradient, batch and channels swapped."""
+    strides, dilation, border = plan
+    rank = len(taps)
+    swap = [1, 0, *range(2, rank + 2)]
+    sources, grads = [[t] if groups == 1 else fields_of(R.split(t, groups, axis=1)) for t in (x, g)]
+    made = []
+    for a, b in zip(sources, grads):
+        turned = [R.permute_dims(t, axes=swap) for t in (a, b)]
+        part = getattr(R.nn, f"conv{rank}d")(*turned, strides=dilation, dilation=strides, padding=border)
+        axes = list(range(2, rank + 2))
+        made.append(R.permute_dims(R.strided_slice(part, axes=axes, begin=[0] * rank, end=taps), axes=swap))
+    return made[0] if groups == 1 else R.concat(Tuple(tuple(made)), axis=0)
+
+
+def conv_grad(rank: int, transposed: bool) -> Rule:
+    """The gradient of a convolution over ``rank`` axes, or of a transposed one."""
+
+    def rule(call: Call, g: Expr) -> list[Any]:
+        x, w = call.args
+        plan, groups = backward_plan(call, rank), int_attr(call, "groups", 1)
+        wanted = ("IO" if transposed else "OI") + "DHW"[3 - rank :]
+        if attr(call, "kernel_layout", wanted) != wanted:
+            raise fail(call, "E214", f"the gradient needs kernel_layout {wanted}, got {attr(call, 'kernel_layout')!r}")
+        size, out, taps = operand_sizes(call, x)[2:], operand_sizes(call, g)[2:], operand_sizes(call, w)[2:]
+        options: dict[str, Any] = {"strides": plan[0], "dilation": plan[1], "padding": plan[2], "groups": groups}
+        if not transposed:
+            extra = left_over(size, out, taps, plan)
+            data = getattr(R.nn, f"conv{rank}d_transpose")(g, w, output_padding=extra, **options)
+            return [data, _weight_grad(x, g, taps, plan, groups)]
+        data = getattr(R.nn, f"conv{rank}d")(g, w, **options)
+        data = R.strided_slice(data, axes=list(range(2, rank + 2)), begin=[0] * rank, end=size)
+        return [data, _weight_grad(g, x, taps, plan, groups)]
+
+    return rule
+
+
+def _along(g: Expr, axis: int, rank: int, matrix: np.ndarray) -> Expr:
+    """An axis multiplied by a matrix (size, wanted)."""
+    order = [*[a for a in range(rank) if a != axis], axis]
+    weights = constant(np.ascontiguousarray(matrix), dtype_of(g))
+    return R.permute_dims(R.matmul(R.permute_dims(g, axes=order), weights), axes=[order.index(a) for a in range(rank)])
+
+
+def linear_along(space: str, matrix: Callable[[Call, int, int, int], np.ndarray]) -> Rule:
+    """The rule of an operator that multiplies axis n of the space by ``matrix(call, n, size, wanted)`` (wanted, size)."""
+    standard = "NC" + space
+
+    def rule(call: Call, g: Expr) -> list[Any]:
+        x = call.args[0]
+        before, after = operand_sizes(call, x), operand_sizes(call, g)
+        flow: Expr = R.astype(g, dtype_of(x))
+        for n, axis in enumerate(layout_order(call, "layout", standard, standard)[2:]):
+            flow = _along(flow, axis, len(before), matrix(call, n, before[axis], after[axis]))
+        return [flow, *[None] * (len(call.args) - 1)]
+
+    return rule
+
+
 def _conv_row(rank: int) -> Operator:
     return row(
         f"nn.conv{rank}d",
@@ -302,6 +384,8 @@ def _conv_row(rank: int) -> Operator:
         family=FAMILY,
         lower=_conv(rank),
         ref=_conv_ref(rank),
+        grad=conv_grad(rank, False),
+        mixed_precision="always",
     )
 
 

@@ -21,7 +21,18 @@ from ...ir.types import Expr, TensorType, Type
 from ..common.lowering import cast_tensor, result_dims, result_dtype
 from ..common.table import Operator, attribute, row
 from ..common.type_rules import fail, int_attr, ints_attr
-from .conv import conv_layouts, conv_operands, conv_params, many, pad_tensor, pads, spatial, wide_dtype, wide_product
+from .conv import (
+    conv_grad,
+    conv_layouts,
+    conv_operands,
+    conv_params,
+    many,
+    pad_tensor,
+    pads,
+    spatial,
+    wide_dtype,
+    wide_product,
+)
 
 
 def _extra(call: Call, rank: int, strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
@@ -244,6 +255,8 @@ def _row(rank: int) -> Operator:
         family="nn",
         lower=_lower(rank),
         ref=_ref(rank),
+        grad=conv_grad(rank, True),
+        mixed_precision="always",
     )
 
 

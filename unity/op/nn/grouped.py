@@ -6,14 +6,17 @@ Sums of 16-bit floats are taken in float32.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import dtype_of, operand_shape, pick
 from ..common.lowering import cast_tensor, result_dims
-from ..common.table import row
+from ..common.table import R, row
 from ..common.type_rules import fail, float_tensor, same_dtype
 from ..manipulate.index import index_tensor
 from ..reduction.reduce import accumulate
@@ -66,6 +69,22 @@ def _ref(x: np.ndarray, weight: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return made.astype(x.dtype)
 
 
+def _grad(call: Call, g: Expr) -> list[Any]:
+    """Of the matrices: the rows of each group, zeros elsewhere, times the gradient; as many products as there are matrices."""
+    x, weight, ends = call.args
+    rows, _ = operand_shape(call, x)
+    number = dtype_of(ends)
+    behind = R.less_equal(R.expand_dims(ends, axis=[1]), R.expand_dims(R.astype(R.arange(rows), number), axis=[0]))
+    group = R.sum(R.astype(behind, "int64"), axis=[0], keepdims=True)
+    own = R.equal(group, R.expand_dims(R.arange(operand_shape(call, weight)[0]), axis=[1]))
+    masked = pick(R.expand_dims(x, axis=[0]), R.expand_dims(own, axis=[2]))
+    return [
+        R.nn.grouped_matmul(g, R.permute_dims(weight, axes=[0, 2, 1]), ends),
+        R.matmul(R.permute_dims(masked, axes=[0, 2, 1]), g),
+        None,
+    ]
+
+
 grouped_matmul = row(
     "nn.grouped_matmul",
     ("x", "weight", "ends"),
@@ -74,4 +93,5 @@ grouped_matmul = row(
     family=FAMILY,
     lower=_lower,
     ref=_ref,
+    grad=_grad,
 )

@@ -14,9 +14,10 @@ from ... import te
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import dtype_of, number_like, operand_shape, operand_sizes
 from ..common.lowering import cast_tensor, result_dtype, widened
-from ..common.table import attribute, optional, row
+from ..common.table import R, attribute, constant, optional, row
 from ..common.type_rules import attr, fail, float_tensor, int_attr, same_dtype
 from ..elementwise.unary import in_float32
 from ..manipulate.index import check_pick, in_range, index_tensor
@@ -100,6 +101,24 @@ def _nll_ref(
     return np.asarray(made).astype(x.dtype)
 
 
+def _nll_grad(call: Call, g: Expr) -> list[Any]:
+    """Of the predictions; targets are taken to be in range, the class weights to be fixed."""
+    x, targets = call.args[0], call.args[1]
+    shape = operand_shape(call, x)
+    axis = 0 if len(shape) == 1 else 1
+    kind = dtype_of(targets)
+    spread = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
+    wide = R.expand_dims(targets, axis=[axis])
+    hit = R.equal(wide, R.reshape(R.astype(R.arange(shape[axis]), kind), spread))
+    hit = R.logical_and(hit, R.not_equal(wide, constant(int_attr(call, "ignore_index", -100), kind)))
+    weight = R.reshape(call.args[2], spread) if len(call.args) > 2 else number_like(1.0, x)
+    factor = R.where(hit, weight, 0.0)
+    reduction = attr(call, "reduction", "mean")
+    flow = R.expand_dims(g, axis=[axis]) if reduction == "none" else g
+    made = -(factor * flow)
+    return [made / R.sum(factor) if reduction == "mean" else made, *[None] * (len(call.args) - 1)]
+
+
 nll_loss = row(
     "nn.nll_loss",
     (
@@ -114,6 +133,7 @@ nll_loss = row(
     family=FAMILY,
     lower=_nll,
     ref=_nll_ref,
+    grad=_nll_grad,
 )
 
 
@@ -139,6 +159,12 @@ def _entropy_ref(predictions: np.ndarray, labels: np.ndarray) -> Any:
     return total / predictions.dtype.type(predictions.shape[0]) if predictions.ndim > 1 else total
 
 
+def _entropy_grad(call: Call, g: Expr) -> list[Any]:
+    x, labels = call.args
+    scale = -(g / float(operand_sizes(call, x)[0]) if len(operand_shape(call, x)) > 1 else g)
+    return [labels * scale, x * scale]
+
+
 cross_entropy_with_logits = row(
     "nn.cross_entropy_with_logits",
     ("predictions", "labels"),
@@ -147,4 +173,5 @@ cross_entropy_with_logits = row(
     family=FAMILY,
     lower=_entropy,
     ref=in_float32(_entropy_ref),
+    grad=_entropy_grad,
 )

@@ -13,10 +13,13 @@ import numpy as np
 from ... import te
 from ...ir.expr import Call
 from ...ir.relation import dims, unequal
-from ...ir.types import TensorType, TupleType, Type
+from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common import channels_last
+from ..common.gradients import Rule, field_of, fields_of, operand_shape, sum_but
 from ..common.lowering import widened
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
+    attr,
     axes_attr,
     bool_attr,
     fail,
@@ -108,6 +111,37 @@ def _layer_norm_ref(
     return (made + _spread_over(beta, x.ndim, axes) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
 
 
+def moments(x: Expr, axes: Sequence[int], eps: float, centred: bool) -> tuple[Expr, Expr]:
+    """The normalised tensor and 1 / deviation."""
+    away = x - R.mean(x, axis=list(axes), keepdims=True) if centred else x
+    inverse = R.rsqrt(R.mean(R.square(away), axis=list(axes), keepdims=True) + eps)
+    return away * inverse, inverse
+
+
+def through_moments(g: Expr, normal: Expr, inverse: Expr, axes: Sequence[int], centred: bool) -> Expr:
+    """The gradient of the data from that of the normalised tensor."""
+    part = normal * R.mean(g * normal, axis=list(axes), keepdims=True)
+    rest = g - part
+    return inverse * (rest - R.mean(g, axis=list(axes), keepdims=True) if centred else rest)
+
+
+def _norm_grad(centred: bool) -> Rule:
+    def rule(call: Call, g: Expr) -> list[Any]:
+        x, gamma = call.args[0], call.args[1]
+        shape = operand_shape(call, x)
+        axes = sorted(axes_attr(call, "axes", len(shape)) or ())
+        normal, inverse = moments(x, axes, float(attr(call, "epsilon", 1e-5)), centred)
+        scale = bool_attr(call, "scale", True)
+        wide = R.reshape(gamma, tuple([shape[a] if a in axes else 1 for a in range(len(shape))]))
+        made = [through_moments(g * wide if scale else g, normal, inverse, axes, centred)]
+        made.append(sum_but(g * normal, axes, len(shape)) if scale else R.zeros_like(gamma))
+        if centred:
+            made.append(sum_but(g, axes, len(shape)) if bool_attr(call, "center", True) else R.zeros_like(call.args[2]))
+        return made
+
+    return rule
+
+
 layer_norm = row(
     "nn.layer_norm",
     (
@@ -124,6 +158,7 @@ layer_norm = row(
     family=FAMILY,
     lower=_layer_norm,
     ref=_layer_norm_ref,
+    grad=_norm_grad(True),
 )
 
 
@@ -154,6 +189,7 @@ rms_norm = row(
     family=FAMILY,
     lower=_rms_norm,
     ref=_rms_norm_ref,
+    grad=_norm_grad(False),
 )
 
 
@@ -239,6 +275,48 @@ def _batch_norm_ref(
     return (made + b if center else made).astype(x.dtype), *handed_on
 
 
+def _batch_norm_grad(call: Call, g: Expr) -> list[Any]:
+    x, gamma, beta, center, spread = call.args
+    shape = operand_shape(call, x)
+    axis = normal_axis(call, int_attr(call, "axis", 1), len(shape))
+    wide = tuple([shape[a] if a == axis else 1 for a in range(len(shape))])
+    out, through_mean, through_spread = fields_of(g)
+    if bool_attr(call, "training", False):
+        return _batch_norm_in_training(call, out, through_mean, through_spread, wide)
+    inverse = R.rsqrt(spread + float(attr(call, "epsilon", 1e-5)))
+    away = x - R.reshape(center, wide)
+    scale = gamma * inverse if bool_attr(call, "scale", True) else inverse
+    total = sum_but(out, [axis], len(shape))
+    moved = sum_but(out * away, [axis], len(shape))
+    return [
+        out * R.reshape(scale, wide),
+        moved * inverse if bool_attr(call, "scale", True) else R.zeros_like(gamma),
+        total if bool_attr(call, "center", True) else R.zeros_like(beta),
+        through_mean - total * scale,
+        through_spread - moved * 0.5 * (scale * R.square(inverse)),
+    ]
+
+
+def _batch_norm_in_training(call: Call, g: Expr, through_mean: Expr, through_spread: Expr, wide: Any) -> list[Any]:
+    """The moments are those of the data; the given ones reach only the statistics handed on."""
+    x, gamma, beta = call.args[:3]
+    axes = other_axes(call, len(wide))
+    channel, share = [a for a in range(len(wide)) if a not in axes], float(attr(call, "momentum", 0.1))
+    eps, scale = float(attr(call, "epsilon", 1e-5)), bool_attr(call, "scale", True)
+    normal, inverse = moments(x, axes, eps, True)
+    data = through_moments(g * R.reshape(gamma, wide) if scale else g, normal, inverse, axes, True)
+    each = share / sum_but(R.ones_like(x), channel, len(wide))
+    away = normal / inverse * 2.0
+    moved = R.reshape(through_mean * each, wide) + R.reshape(through_spread * each, wide) * away
+    return [
+        data + moved,
+        sum_but(g * normal, channel, len(wide)) if scale else R.zeros_like(gamma),
+        sum_but(g, channel, len(wide)) if bool_attr(call, "center", True) else R.zeros_like(beta),
+        through_mean * (1 - share),
+        through_spread * (1 - share),
+    ]
+
+
 batch_norm = row(
     "nn.batch_norm",
     (
@@ -260,6 +338,8 @@ batch_norm = row(
     family=FAMILY,
     lower=_batch_norm,
     ref=_batch_norm_ref,
+    grad=_batch_norm_grad,
+    layout=channels_last.along(1),
 )
 
 
@@ -281,4 +361,5 @@ dropout = row(
     family=FAMILY,
     lower=_dropout,
     ref=lambda x, rate=0.5: (x, np.ones_like(x)),
+    grad=lambda call, g: [field_of(g, 0)],
 )

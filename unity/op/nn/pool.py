@@ -7,6 +7,8 @@ at the border is an attribute.
 
 from __future__ import annotations
 
+import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +17,28 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, Tuple
 from ...ir.op import Param
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
+from ..common.gradients import Rule, dtype_of, operand_sizes
 from ..common.lowering import known_dims, result_dims
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, constant, row
 from ..common.type_rules import attr, bool_attr, fail, float_tensor, op_name, tensor_arg
 from ..reduction.reduce import accumulate
-from .conv import layout_order, many, pad_tensor, pads, spatial, window_size, windows
+from .conv import (
+    backward_plan,
+    layout_order,
+    left_over,
+    linear_along,
+    many,
+    pad_tensor,
+    pads,
+    spatial,
+    window_size,
+    windows,
+)
 
 FAMILY = "nn"
 
@@ -173,6 +188,43 @@ def _pool_ref(largest: bool, rank: int) -> Any:
     return ref
 
 
+def _pool_grad(rank: int, largest: bool) -> Rule:
+    def rule(call: Call, g: Expr) -> list[Any]:
+        """The maximum's gradient is shared equally between the places that attain it."""
+        x = call.args[0]
+        plan = backward_plan(call, rank)
+        strides, dilation, border = plan
+        if bool_attr(call, "ceil_mode"):
+            raise fail(call, "E214", "the gradient needs ceil_mode=False")
+        sizes, out, taps = operand_sizes(call, x), operand_sizes(call, g)[2:], spatial(call, "pool_size", rank)
+        batch, dtype = sizes[0] * sizes[1], dtype_of(x)
+        options: dict[str, Any] = {"strides": strides, "dilation": dilation, "padding": border}
+        extra = left_over(sizes[2:], out, taps, plan)
+        lines, flow = R.reshape(x, (batch, 1, *sizes[2:])), R.reshape(g, (batch, 1, *out))
+        if largest:
+            kernel: Expr = constant(np.eye(math.prod(taps)).reshape(-1, 1, *taps).astype(dtype.numpy))
+            widths = [0, 0, 0, 0, *[v for i in range(rank) for v in (border[i], border[rank + i])]]
+            padded = R.nn.pad(lines, pad_width=widths, pad_value=-math.inf)
+            best, axes, hits = R.reshape(call, (batch, 1, *out)), list(range(2, rank + 2)), []
+            for tap in itertools.product(*[range(k) for k in taps]):
+                begin = [t * d for t, d in zip(tap, dilation)]
+                end = [b + (o - 1) * s + 1 for b, o, s in zip(begin, out, strides)]
+                part = R.strided_slice(padded, axes=axes, begin=begin, end=end, strides=strides)
+                hits.append(R.astype(R.equal(part, best), dtype))
+            hit = R.concat(Tuple(tuple(hits)), axis=1)
+            flow = hit * (flow / R.sum(hit, axis=[1], keepdims=True))
+        else:
+            kernel = R.ones((1, 1, *taps), dtype=dtype.name)
+            count: Any = float(math.prod(taps))
+            if not bool_attr(call, "count_include_pad") and any(border):
+                count = getattr(R.nn, f"conv{rank}d")(R.ones((1, 1, *sizes[2:]), dtype=dtype.name), kernel, **options)
+            flow = flow / count
+        made = getattr(R.nn, f"conv{rank}d_transpose")(flow, kernel, output_padding=extra, **options)
+        return [R.reshape(made, tuple(sizes))]
+
+    return rule
+
+
 def _pool_row(largest: bool, rank: int) -> Operator:
     params: list[Param | str] = [
         "data",
@@ -195,6 +247,9 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         family=FAMILY,
         lower=_pool(largest, rank),
         ref=_pool_ref(largest, rank),
+        grad=_pool_grad(rank, largest),
+        layout=channels_last.pool,
+        mixed_precision="follow" if largest else "never",
     )
 
 
@@ -289,6 +344,15 @@ def _adaptive_ref(rank: int) -> Any:
     return ref
 
 
+def _pool_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
+    """The mean over a window per line."""
+    made = np.zeros((wanted, size))
+    for place in range(wanted):
+        begin, end = place * size // wanted, -(-(place + 1) * size // wanted)
+        made[place, begin:end] = 1 / (end - begin)
+    return made
+
+
 def _adaptive_row(rank: int) -> Operator:
     return row(
         f"nn.adaptive_avg_pool{rank}d",
@@ -298,6 +362,8 @@ def _adaptive_row(rank: int) -> Operator:
         family=FAMILY,
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
+        grad=linear_along("DHW"[3 - rank :], _pool_matrix),
+        layout=channels_last.pool,
     )
 
 

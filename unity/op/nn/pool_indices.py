@@ -15,12 +15,13 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call
+from ...ir.expr import Call, ShapeExpr
 from ...ir.op import Param
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import field_of, operand_shape
 from ..common.lowering import known_dims
-from ..common.table import Operator, attribute, row
-from ..common.type_rules import like
+from ..common.table import Operator, R, attribute, constant, row
+from ..common.type_rules import like, product
 from ..manipulate.manipulate import ravel
 from .conv import many, pads, spatial
 from .pool import adaptive_reach, adaptive_type, pool_type, window_divisor
@@ -171,6 +172,17 @@ def _adaptive_ref(rank: int) -> Callable[..., Any]:
     return ref
 
 
+def _grad(call: Call, g: Expr) -> list[Any]:
+    """Pooling with indices: every gradient goes to the element its window chose, that of a window without any nowhere."""
+    x, values, places = call.args[0], field_of(g, 0), field_of(call, 1)
+    lead, spans = operand_shape(call, x)[:2], operand_shape(call, x)[2:]
+    values = R.where(R.equal(places, constant(-1, "int64")), R.zeros_like(values), values)
+    flat = R.reshape(R.zeros_like(x), ShapeExpr((*lead, product(spans))))
+    out = ShapeExpr((*lead, product(operand_shape(call, values)[2:])))
+    made = R.scatter_elements(flat, R.reshape(places, out), R.reshape(values, out), axis=2, reduction="add")
+    return [R.reshape(made, ShapeExpr(operand_shape(call, x)))]
+
+
 def _pool_row(rank: int) -> Operator:
     params: list[Param | str] = ["data", attribute("pool_size", (1,) * rank), attribute("strides", (1,) * rank)]
     params += [attribute("padding", (0,) * rank), attribute("dilation", (1,) * rank), attribute("ceil_mode", False)]
@@ -182,6 +194,7 @@ def _pool_row(rank: int) -> Operator:
         family=FAMILY,
         lower=_pool,
         ref=_pool_ref(rank),
+        grad=_grad,
     )
 
 
@@ -194,6 +207,7 @@ def _adaptive_row(rank: int) -> Operator:
         family=FAMILY,
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
+        grad=_grad,
     )
 
 

@@ -11,13 +11,15 @@ from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, Var
+from ...ir.build import const
+from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, seq
-from ...ir.types import TensorType, Type
+from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import dtype_of, nowhere, operand_shape
 from ..common.loop_nests import loops, read
 from ..common.lowering import result_dims, result_dtype
-from ..common.table import attribute, row
+from ..common.table import R, attribute, row
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -126,7 +128,33 @@ quantize = row(
     family="dtype",
     lower=_quantize,
     ref=_quantize_ref,
+    grad="it rounds to integers",
 )
+
+
+def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
+    """Of the scale: the gradient times how far the integers are from the zero point, summed over what shares it."""
+    data, scale, zero = call.args
+    shape, dtype = operand_shape(call, data), dtype_of(g)
+    axis = normal_axis(call, int_attr(call, "axis", -1), len(shape)) if shape else 0
+
+    def spread(param: Expr) -> Expr:
+        own = operand_shape(call, param)
+        wide = [own[0] if a == axis else const(1, "int64") for a in range(len(shape))] if own else []
+        return R.astype(R.reshape(param, ShapeExpr(tuple(wide))), dtype)
+
+    def gathered(value: Expr, param: Expr) -> Expr | None:
+        if not dtype_of(param).is_float:
+            return None
+        own = operand_shape(call, param)
+        keeps = bool(own) and not is_one(own[0])
+        rest = [a for a in range(len(shape)) if not (keeps and a == axis)]
+        return R.astype(R.reshape(R.sum(value, axis=rest) if rest else value, ShapeExpr(own)), dtype_of(param))
+
+    away = R.astype(data, dtype) - spread(zero)
+    return [None, gathered(g * away, scale), gathered(-(g * spread(scale)), zero)]
+
+
 dequantize = row(
     "dequantize",
     ("data", "scale", "zero_point", attribute("axis", -1), attribute("out_dtype", "float32")),
@@ -135,6 +163,7 @@ dequantize = row(
     family="dtype",
     lower=_dequantize,
     ref=_dequantize_ref,
+    grad=_dequantize_grad,
 )
 
 
@@ -275,4 +304,5 @@ eye_like = row(
     family="create",
     lower=_eye,
     ref=_eye_ref,
+    grad=nowhere,
 )

@@ -17,14 +17,15 @@ from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, ShapeExpr, Var
+from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem, Var
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import Rule, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read, reduced, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
-from ..common.table import Operator, attribute, optional, row
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, same_dtype
+from ..common.table import Operator, R, attribute, optional, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, product, same_dtype
 
 FAMILY = "nn"
 
@@ -230,7 +231,112 @@ def in_wide(ref: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
-def _row(name: str, names: Sequence[str], count: int, update: Update, ref: Any, doc: str, *extra: Any) -> Operator:
+def _gates(x: Expr, count: int) -> list[Expr]:
+    parts = R.split(x, count, axis=2)
+    return [TupleGetItem(parts, n) for n in range(count)]
+
+
+def _joined(parts: list[Expr]) -> Expr:
+    return R.concat(Tuple(tuple(parts)), axis=2)
+
+
+def _before(call: Call, states: Expr, first: Expr) -> Expr:
+    """The state before each step, in the order of time."""
+    begin = R.expand_dims(first, axis=[0])
+    if bool_attr(call, "reverse"):
+        return R.strided_slice(R.concat(Tuple((states, begin)), axis=0), axes=[0], begin=[1], end=[2**31 - 1])
+    return R.strided_slice(R.concat(Tuple((begin, states)), axis=0), axes=[0], begin=[0], end=[-1])
+
+
+def _like(value: Expr, like: Expr) -> Expr:
+    """A value in the dtype of another: rounding a weight has the slope one."""
+    same = dtype_of(value) is dtype_of(like)
+    return value if same else R.astype(value, dtype_of(like))
+
+
+def _weight(call: Call, weight: Expr, before: Expr, flow: Expr) -> Expr:
+    """Sum over steps and samples of state^T flow."""
+    steps, batch, size = operand_shape(call, call.args[0])[:2] + operand_shape(call, call.args[1])[1:]
+    width = operand_shape(call, call.args[0])[2]
+    rows = product((steps, batch))
+    states = R.permute_dims(R.reshape(before, ShapeExpr((rows, size))), axes=[1, 0])
+    return _like(R.matmul(states, R.reshape(flow, ShapeExpr((rows, width)))), weight)
+
+
+def _turned(weight: Expr, gates: Expr) -> Expr:
+    return R.permute_dims(_like(weight, gates), axes=[1, 0])
+
+
+def _rnn_grad(call: Call, g: Expr) -> list[Any]:
+    gates, first, weight = call.args
+    out = TupleGetItem(call, 0)
+    if attr(call, "nonlinearity", "tanh") == "tanh":
+        slope: Expr = 1.0 - R.square(out)
+    else:
+        slope = R.astype(R.greater(out, 0.0), dtype_of(gates))
+    reverse = bool_attr(call, "reverse")
+    made = R.grad.recurrent_backward(
+        field_of(g, 0), field_of(g, 1), R.zeros_like(slope), slope, _turned(weight, gates), reverse=reverse
+    )
+    flow = TupleGetItem(made, 0) * slope
+    return [flow, TupleGetItem(made, 1), _weight(call, weight, _before(call, out, first), flow)]
+
+
+def _gru_grad(call: Call, g: Expr) -> list[Any]:
+    """h = n + z (h' - n), n = tanh(x + r a), with a = h' w + b what the state adds to the new gate."""
+    gates, first, weight, *bias = call.args
+    before = _before(call, TupleGetItem(call, 0), first)
+    added = R.matmul(before, _like(weight, gates))
+    added = added + bias[0] if bias else added
+    given, inner = _gates(gates, 3), _gates(added, 3)
+    r, z = [R.sigmoid(given[n] + inner[n]) for n in (0, 1)]
+    new = R.tanh(given[2] + r * inner[2])
+    to_new = (1.0 - z) * (1.0 - R.square(new))
+    to_reset = to_new * inner[2] * (r * (1.0 - r))
+    to_update = (before - new) * (z * (1.0 - z))
+    factors = _joined([to_reset, to_update, to_new * r])
+    reverse = bool_attr(call, "reverse")
+    made = R.grad.recurrent_backward(
+        field_of(g, 0), field_of(g, 1), z, factors, _turned(weight, gates), reverse=reverse
+    )
+    flow = TupleGetItem(made, 0)
+    inside = _joined([flow, flow, flow]) * factors
+    result = [_joined([flow * part for part in (to_reset, to_update, to_new)]), TupleGetItem(made, 1)]
+    result.append(_weight(call, weight, before, inside))
+    return [*result, R.sum(inside, axis=[0, 1])] if bias else result
+
+
+def _lstm_grad(call: Call, g: Expr) -> list[Any]:
+    """c = f c' + i n, h = o tanh(c); the cells of all steps are computed again from the gates."""
+    gates, first, first_cell, weight = call.args
+    reverse = bool_attr(call, "reverse")
+    before = _before(call, TupleGetItem(call, 0), first)
+    raw = _gates(gates + R.matmul(before, _like(weight, gates)), 4)
+    i, f, o = [R.sigmoid(raw[n]) for n in (0, 1, 3)]
+    new = R.tanh(raw[2])
+    cells = R.grad.linear_recurrence(f, i * new, first_cell, reverse=reverse)
+    squashed = R.tanh(cells)
+    factors = _joined(
+        [
+            new * (i * (1.0 - i)),
+            _before(call, cells, first_cell) * (f * (1.0 - f)),
+            i * (1.0 - R.square(new)),
+            squashed * (o * (1.0 - o)),
+        ]
+    )
+    through = o * (1.0 - R.square(squashed))
+    flows = [field_of(g, n) for n in range(3)]
+    made = R.grad.lstm_backward(
+        flows[0], flows[1], f, factors, _turned(weight, gates), flows[2], through, reverse=reverse
+    )
+    flow, cell_flow = TupleGetItem(made, 0), TupleGetItem(made, 1)
+    inside = _joined([cell_flow, cell_flow, cell_flow, flow]) * factors
+    return [inside, TupleGetItem(made, 2), TupleGetItem(made, 3), _weight(call, weight, before, inside)]
+
+
+def _row(
+    name: str, names: Sequence[str], count: int, update: Update, ref: Any, doc: str, *extra: Any, grad: Rule
+) -> Operator:
     return row(
         f"nn.{name}",
         (*[optional(n) if n == "bias" else n for n in names], *extra, attribute("reverse", False)),
@@ -239,13 +345,15 @@ def _row(name: str, names: Sequence[str], count: int, update: Update, ref: Any, 
         family=FAMILY,
         lower=_layer(count, update),
         ref=in_wide(ref),
+        grad=grad,
+        narrow_argument=names.index("weight"),
     )
 
 
 lstm = _row("lstm", ("gates", "hidden", "cell", "weight"), 4, _lstm_update, _lstm_ref,
-            "LSTM layer: outputs of all steps, last hidden state, last cell state.")  # fmt: skip
+            "LSTM layer: outputs of all steps, last hidden state, last cell state.", grad=_lstm_grad)  # fmt: skip
 gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_ref,
-           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.")  # fmt: skip
+           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.", grad=_gru_grad)  # fmt: skip
 rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
            "Recurrent layer with tanh or relu: outputs of all steps and last hidden state.",
-           attribute("nonlinearity", "tanh"))  # fmt: skip
+           attribute("nonlinearity", "tanh"), grad=_rnn_grad)  # fmt: skip

@@ -1,8 +1,8 @@
 """Backward steps of the recurrent layers: the loops over time that the gradients of recurrent.py are made of.
 
 Only what depends on the step after it is here; gates, their derivatives and the gradient of the weight are computed for all
-steps at once by the rules (``op/gradients/recurrent.py``). ``reverse`` means the direction of the forward layer; the gradients
-flow against it. Any number of steps, known or not. 16-bit floats are computed in float32.
+steps at once by the rules of recurrent.py. ``reverse`` means the direction of the forward layer; the gradients flow against it.
+Any number of steps, known or not. 16-bit floats are computed in float32.
 
 Source: P. J. Werbos, Backpropagation through time: what it does and how to do it, 1990.
 """
@@ -22,6 +22,7 @@ from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import SECOND_DERIVATIVE
 from ..common.loop_nests import read, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
 from ..common.table import attribute, row
@@ -114,6 +115,7 @@ linear_recurrence = row(
     family=FAMILY,
     lower=_recurrence,
     ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
+    grad=SECOND_DERIVATIVE,
 )
 
 
@@ -236,6 +238,7 @@ recurrent_backward = row(
     family=FAMILY,
     lower=_backward,
     ref=in_wide(_backward_ref),
+    grad=SECOND_DERIVATIVE,
 )
 lstm_backward = row(
     "grad.lstm_backward",
@@ -245,4 +248,5 @@ lstm_backward = row(
     family=FAMILY,
     lower=_backward,
     ref=in_wide(_lstm_ref),
+    grad=SECOND_DERIVATIVE,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from ...ir import build
 from ...ir.expr import Call, IntImm
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
 from ..common.lowering import result_dims, result_dtype, widened
 from ..common.table import Operator, attribute, row
 from ..common.type_rules import attr, bool_attr, dtype_value, fail, shape_arg, tensor_arg
 from ..manipulate.index import check_pick
 from .activations import float_attr
-from .conv import layout_order
+from .conv import layout_order, linear_along
 
 FAMILY = "image"
 _METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -290,6 +291,15 @@ def _resize_ref(rank: int) -> Callable[..., np.ndarray]:
     return ref
 
 
+def _resize_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
+    """The weights of an axis, by resizing the identity."""
+    options = {k: v for k, v in call.attrs.items() if k not in ("layout", "out_dtype", "scales")}
+    scales: Sequence[float] | None = attr(call, "scales")
+    meaning = resize1d.info.ref
+    assert callable(meaning)
+    return meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)[0].T  # type: ignore[no-any-return]
+
+
 def _row(rank: int) -> Operator:
     what = {1: "Signals in another length", 2: "Images in another height and width", 3: "Volumes in another size"}[rank]
     return row(
@@ -313,6 +323,8 @@ def _row(rank: int) -> Operator:
         family=FAMILY,
         lower=_resize(rank),
         ref=_resize_ref(rank),
+        grad=linear_along("DHW"[3 - rank :], _resize_matrix),
+        layout=channels_last.pool,
     )
 
 

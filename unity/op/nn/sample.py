@@ -15,12 +15,14 @@ import numpy as np
 
 from ... import te
 from ...ir import build
-from ...ir.expr import Call
+from ...ir.build import const
+from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import dims, tensor_type, unequal
 from ...ir.types import Expr, TensorType, Type
+from ..common.gradients import dtype_of, number_like, operand_shape, pick
 from ..common.lowering import result_dims, result_dtype, widened
-from ..common.table import attribute, row
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, same_dtype, shape_arg
+from ..common.table import R, attribute, constant, row
+from ..common.type_rules import attr, bool_attr, fail, float_tensor, product, same_dtype, shape_arg
 from ..elementwise.special import bound, bound_all
 from .resize import cubic_weights
 
@@ -75,6 +77,18 @@ def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.n
     return (data.astype(np.float64) @ points).reshape(data.shape[0], 2, *size).astype(data.dtype)  # type: ignore[no-any-return]
 
 
+def _affine_grad(call: Call, g: Expr) -> list[Any]:
+    """The grid is linear in the matrix: the gradient is that of the places times the places of the identity."""
+    data, size = call.args
+    batch, _, height, width = operand_shape(call, g)
+    pixels, two = product((height, width)), const(2, "int64")
+    unit = constant(np.eye(2, 3)[None], dtype_of(data))
+    places = R.image.affine_grid(unit, size, align_corners=bool_attr(call, "align_corners", True))
+    lines = R.permute_dims(R.reshape(places, ShapeExpr((two, pixels))), axes=[1, 0])
+    lines = R.concat(Tuple((lines, R.ones_like(R.strided_slice(lines, axes=[1], begin=[0], end=[1])))), axis=1)
+    return [R.matmul(R.reshape(g, ShapeExpr((batch, two, pixels))), lines), None]
+
+
 affine_grid = row(
     "image.affine_grid",
     ("data", "size", attribute("align_corners", True)),
@@ -83,6 +97,7 @@ affine_grid = row(
     family=FAMILY,
     lower=_affine,
     ref=_affine_ref,
+    grad=_affine_grad,
 )
 
 
@@ -226,6 +241,84 @@ def _sample_ref(
     return made.astype(x.dtype)
 
 
+def _padded(call: Call, at: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """A coordinate brought into the image, and the derivative of that."""
+    padding = attr(call, "padding_mode", "zeros")
+    slope: Expr = R.ones_like(at)
+    if padding == "zeros":
+        return at, slope
+    last = size - 1.0
+    if padding == "reflection":
+        corners = bool_attr(call, "align_corners", True)
+        low, span = (0.0, last) if corners else (-0.5, size)
+        turn = R.maximum(span * 2.0, 1.0)
+        phase = R.floor_mod(at - low, turn)
+        rising = R.less_equal(phase, span)
+        slope = R.where(rising, number_like(1.0, at), -1.0)
+        at = R.where(rising, phase, turn - phase) + low
+    inside = R.logical_and(R.greater_equal(at, 0.0), R.less_equal(at, last))
+    slope = pick(R.broadcast_to(slope, ShapeExpr(operand_shape(call, inside))), inside)
+    return R.minimum(R.maximum(at, 0.0), last), slope
+
+
+def _sample_grad(call: Call, g: Expr) -> list[Any]:
+    x, grid = call.args
+    method = attr(call, "method", "bilinear")
+    if method == "bicubic":
+        raise fail(call, "E214", "the gradient needs the method bilinear or nearest")
+    batch, channels, *space = operand_shape(call, x)
+    places = operand_shape(call, grid)[2:]
+    rank, pixels, count = len(space), product(space), product(places)
+    corners = bool_attr(call, "align_corners", True)
+    dtype = dtype_of(x)
+    lines = R.reshape(x, ShapeExpr((batch, channels, pixels)))
+    flow = R.reshape(g, ShapeExpr((batch, channels, count)))
+    points = R.reshape(grid, ShapeExpr((batch, const(rank, "int64"), count)))
+    sizes, taps = [R.astype(R.sum(R.ones_like(R.arange(s))), dtype) for s in space], []
+    parts = R.split(points, rank, axis=1)
+    scales = []
+    for n, size in enumerate(sizes):
+        scale = (size - 1.0 if corners else size) * 0.5
+        place = (TupleGetItem(parts, rank - 1 - n) + 1.0) * scale
+        at, slope = _padded(call, place if corners else place - 0.5, size)
+        scales.append(slope * scale)
+        if method == "nearest":
+            taps.append([(R.round(at), R.ones_like(at), R.zeros_like(at))])
+        else:
+            low = R.floor(at)
+            away = at - low
+            taps.append([(low, 1.0 - away, -R.ones_like(at)), (low + 1.0, away, R.ones_like(at))])
+    image: Expr = R.zeros_like(lines)
+    moved: list[Expr | None] = [None] * rank
+    for picked in itertools.product(*taps):
+        index: Expr = R.zeros_like(R.astype(picked[0][0], "int64"))
+        inside: Expr | None = None
+        for (pixel, _, _), size, extent in zip(picked, sizes, space):
+            held = R.logical_and(R.greater_equal(pixel, 0.0), R.less_equal(pixel, size - 1.0))
+            inside = held if inside is None else R.logical_and(inside, held)
+            step = R.astype(pick(pixel, held), "int64")
+            index = index * R.sum(R.ones_like(R.arange(extent))) + step
+        assert inside is not None
+        wide = R.broadcast_to(index, ShapeExpr((batch, channels, count)))
+        weight: Expr = pick(number_like(1.0, x), inside)
+        for _, factor, _ in picked:
+            weight = weight * factor
+        image = R.scatter_elements(image, wide, flow * weight, axis=2, reduction="add")
+        value: Expr = R.sum(flow * R.gather_elements(lines, wide, axis=2), axis=[1], keepdims=True)
+        value = pick(value, inside)
+        for n in range(rank):
+            part = value * picked[n][2]
+            for k in range(rank):
+                part = part if k == n else part * picked[k][1]
+            held_sum = moved[n]
+            moved[n] = part if held_sum is None else held_sum + part
+    turned = [part * scale for part, scale in zip(moved, scales) if part is not None][::-1]
+    return [
+        R.reshape(image, ShapeExpr(operand_shape(call, x))),
+        R.reshape(R.concat(Tuple(tuple(turned)), axis=1), ShapeExpr(operand_shape(call, grid))),
+    ]
+
+
 grid_sample = row(
     "image.grid_sample",
     (
@@ -241,4 +334,5 @@ grid_sample = row(
     family=FAMILY,
     lower=_sample,
     ref=_sample_ref,
+    grad=_sample_grad,
 )

@@ -19,8 +19,10 @@ from ...ir import build
 from ...ir.expr import Call, IntImm, ShapeExpr
 from ...ir.relation import Answer, dims, exceeds, same_dims, tensor_type, unequal_shapes
 from ...ir.types import Expr, TensorType, Type
+from ..common import channels_last
+from ..common.gradients import Rule, dtype_of, kept_reduction, operand_shape, reduced_axes, repeated, spread_back
 from ..common.lowering import SMALL_FLOATS, cast_tensor, known_dims, result_dtype, short_name
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import (
     ONE,
     attr,
@@ -201,9 +203,11 @@ def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def _reduction(
-    name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str
+    name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str, grad: Rule
 ) -> Operator:
-    return row(name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower)
+    return row(
+        name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower, grad=grad, layout=channels_last.reduce
+    )
 
 
 def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
@@ -221,19 +225,66 @@ def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
     return ref
 
 
-sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes; of bool int64.")
-prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes; of bool int64.")
-max_ = _reduction(
-    "max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable), "Largest over axes; NaN if any is NaN."
-)
-min_ = _reduction(
-    "min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable), "Smallest over axes; NaN if any is NaN."
-)
-mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.")
-variance = _reduction(
-    "variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes."
-)
-std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True), "Square root of the variance.")
+def _count(call: Call) -> Expr:
+    """How many elements each result is made of."""
+    return kept_reduction(call, R.sum, R.ones_like(call.args[0]))
+
+
+def _mean_grad(call: Call, g: Expr) -> list[Any]:
+    return [spread_back(call, g) / _count(call)]
+
+
+def _variance_grad(call: Call, g: Expr) -> list[Any]:
+    away = call.args[0] - kept_reduction(call, R.mean)
+    return [_mean_grad(call, g)[0] * (away * 2.0)]
+
+
+def _std_grad(call: Call, g: Expr) -> list[Any]:
+    """(x - mean) / (n std); NaN where all elements are equal, as in torch."""
+    away = (call.args[0] - kept_reduction(call, R.mean)) / (_count(call) * kept_reduction(call, R.std))
+    return [spread_back(call, g) * away]
+
+
+def shared_by(extreme: Expr, call: Call, g: Expr) -> list[Any]:
+    """The gradient of a reduction that chooses a value, shared equally between the elements that attain it."""
+    hit = R.astype(R.equal(call.args[0], extreme), dtype_of(call.args[0]))
+    return [spread_back(call, g) * hit / kept_reduction(call, R.sum, hit)]
+
+
+def _others(x: Expr) -> Expr:
+    """Product of the other elements along the last axis, exact also where elements are 0."""
+    behind = R.flip(R.cumprod(R.flip(x, axis=-1), axis=-1, exclusive=True), axis=-1)
+    return R.cumprod(x, axis=-1, exclusive=True) * behind
+
+
+def _prod_grad(call: Call, g: Expr) -> list[Any]:
+    x, gone = call.args[0], reduced_axes(call)
+    shape = operand_shape(call, x)
+    if not gone:
+        return [g]
+    kept = [a for a in range(len(shape)) if a not in gone]
+    order = [*kept, *gone]
+    moved = R.permute_dims(x, axes=order)
+    lines = ShapeExpr((*[shape[a] for a in kept], product([shape[a] for a in gone])))
+    back = R.reshape(_others(R.reshape(moved, lines)), ShapeExpr(tuple([shape[a] for a in order])))
+    return [spread_back(call, g) * R.permute_dims(back, axes=[order.index(a) for a in range(len(shape))])]
+
+
+# fmt: off
+sum_ = _reduction("sum", _numbers, np.sum, _lower(te.sum), "Sum over axes; of bool int64.",
+                  grad=lambda call, g: [spread_back(call, g)])
+prod = _reduction("prod", _numbers, np.prod, _lower(te.prod, exact), "Product over axes; of bool int64.", grad=_prod_grad)
+max_ = _reduction("max", _ordered, _extreme(np.max, True), _lower(te.max, _comparable),
+                  "Largest over axes; NaN if any is NaN.",
+                  grad=lambda call, g: shared_by(kept_reduction(call, R.max), call, g))
+min_ = _reduction("min", _ordered, _extreme(np.min, False), _lower(te.min, _comparable),
+                  "Smallest over axes; NaN if any is NaN.",
+                  grad=lambda call, g: shared_by(kept_reduction(call, R.min), call, g))
+mean = _reduction("mean", _floats, np.mean, _statistic(mean_tensor), "Mean over axes.", grad=_mean_grad)
+variance = _reduction("variance", _floats, np.var, _statistic(_exact_variance), "Mean squared distance from the mean over axes.",
+                      grad=_variance_grad)
+std = _reduction("std", _floats, np.std, _statistic(_exact_variance, True), "Square root of the variance.", grad=_std_grad)
+# fmt: on
 
 
 def _arg_type(call: Call) -> Type:
@@ -357,6 +408,7 @@ collapse_sum_to = row(
     family="reduce",
     lower=_collapse,
     ref=_collapse_ref,
+    grad=repeated,
 )
 
 
@@ -374,4 +426,5 @@ collapse_sum_like = row(
     family="reduce",
     lower=lambda call, x, like: _collapse(call, x, like.shape),
     ref=lambda data, target: _collapse_ref(data, target.shape),
+    grad=repeated,
 )

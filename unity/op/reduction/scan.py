@@ -14,13 +14,15 @@ from ... import te
 from ...ffi.dtype import BOOL, INT64, DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call
+from ...ir.build import const
+from ...ir.expr import Call, ShapeExpr, Tuple
 from ...ir.relation import dims, tensor_type
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import dtype_of, field_of, operand_shape
 from ..common.loop_nests import read
 from ..common.lowering import SMALL_FLOATS, cast_tensor, result_dtype, short_name
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -109,6 +111,44 @@ def _scan_ref(fn: Any, start: int) -> Any:
 
 
 _SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
+
+
+def _cumsum_grad(call: Call, g: Expr) -> list[Any]:
+    x = call.args[0]
+    axis = attr(call, "axis")
+    made = R.cumsum(R.flip(g, axis=axis or 0), axis=axis or 0, exclusive=bool_attr(call, "exclusive"))
+    back = R.flip(made, axis=axis or 0)
+    return [R.astype(R.reshape(back, operand_shape(call, x)) if axis is None else back, dtype_of(x))]
+
+
+def _cumprod_grad(call: Call, g: Expr) -> list[Any]:
+    """The product before i times r[i], r[i] = g[i] + x[i + 1] r[i + 1]: without division, so zeros are no exception."""
+    x = call.args[0]
+    shape = operand_shape(call, x)
+    whole = attr(call, "axis") is None
+    axis = 0 if whole else normal_axis(call, int_attr(call, "axis"), len(shape))
+    order = [0] if whole else [axis, *[a for a in range(len(shape)) if a != axis]]
+    sizes = [product(shape)] if whole else [shape[a] for a in order]
+    lines = ShapeExpr((sizes[0], const(1, "int64"), product(sizes[1:])))
+    flat: Expr = R.reshape(x, ShapeExpr((sizes[0],))) if whole else R.permute_dims(x, axes=order)
+    values = R.reshape(flat, lines)
+    flow = R.reshape(R.permute_dims(R.astype(g, dtype_of(x)), axes=order), lines)
+    nothing = R.zeros_like(R.strided_slice(values, axes=[0], begin=[0], end=[1]))
+    start = R.reshape(R.zeros_like(R.sum(values, axis=[0])), ShapeExpr((const(1, "int64"), product(sizes[1:]))))
+
+    def following(t: Expr) -> Expr:
+        return R.concat(Tuple((R.strided_slice(t, axes=[0], begin=[1], end=[2**31 - 1]), nothing)), axis=0)
+
+    if bool_attr(call, "exclusive"):
+        behind = following(R.grad.linear_recurrence(values, flow, start, reverse=True))
+    else:
+        behind = R.grad.linear_recurrence(following(values), flow, start, reverse=True)
+    made = R.reshape(R.cumprod(values, axis=0, exclusive=True) * behind, ShapeExpr(tuple(sizes)))
+    if whole:
+        return [R.reshape(made, ShapeExpr(shape))]
+    return [R.permute_dims(made, axes=[order.index(a) for a in range(len(shape))])]
+
+
 cumsum = row(
     "cumsum",
     _SCAN,
@@ -117,6 +157,7 @@ cumsum = row(
     family="reduce",
     lower=_scan(build.add, 0),
     ref=_scan_ref(np.cumsum, 0),
+    grad=_cumsum_grad,
 )
 cumprod = row(
     "cumprod",
@@ -126,6 +167,7 @@ cumprod = row(
     family="reduce",
     lower=_scan(build.mul, 1),
     ref=_scan_ref(np.cumprod, 1),
+    grad=_cumprod_grad,
 )
 
 
@@ -205,6 +247,12 @@ def _extreme_ref(largest: bool) -> Callable[..., Any]:
     return ref
 
 
+def _extreme_grad(call: Call, g: Expr) -> list[Any]:
+    """Every gradient goes to the element its value came from."""
+    base = R.zeros_like(call.args[0])
+    return [R.scatter_elements(base, field_of(call, 1), field_of(g, 0), axis=int_attr(call, "axis"), reduction="add")]
+
+
 def _extreme_row(largest: bool) -> Operator:
     name, what = ("cummax", "Largest") if largest else ("cummin", "Smallest")
     return row(
@@ -215,6 +263,7 @@ def _extreme_row(largest: bool) -> Operator:
         family=FAMILY,
         lower=_extreme(largest),
         ref=_extreme_ref(largest),
+        grad=_extreme_grad,
     )
 
 
@@ -257,6 +306,15 @@ def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     return cast_tensor(made, result_dtype(call), "cast")
 
 
+def _log_grad(call: Call, g: Expr) -> list[Any]:
+    """exp(x) times the sum from here on of g exp(-y), shifted by the largest x."""
+    x, axis = call.args[0], int_attr(call, "axis")
+    high = R.max(x, axis=[axis], keepdims=True)
+    away = g * R.exp(high - R.logcumsumexp(x, axis=axis))
+    behind = R.flip(R.cumsum(R.flip(away, axis=axis), axis=axis), axis=axis)
+    return [R.exp(x - high) * behind]
+
+
 logcumsumexp = row(
     "logcumsumexp",
     ("data", attribute("axis")),
@@ -265,4 +323,5 @@ logcumsumexp = row(
     family=FAMILY,
     lower=_logcumsumexp,
     ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
+    grad=_log_grad,
 )

@@ -14,12 +14,14 @@ from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
-from ...ir.expr import Call, Var
+from ...ir.build import cast, const
+from ...ir.expr import Call, ShapeExpr, Var
 from ...ir.relation import dims, unequal_shapes
 from ...ir.stmt import BufferStore, IfThenElse, Stmt, While, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
+from ..common.gradients import dtype_of, operand_shape
 from ..common.loop_nests import loops, read
-from ..common.table import attribute, row
+from ..common.table import R, attribute, constant, row
 from ..common.type_rules import (
     ZERO,
     attr,
@@ -221,6 +223,29 @@ def _dynamic_ref(x: np.ndarray, begin: np.ndarray, end: np.ndarray, strides: np.
     return x[tuple([slice(b, None if s < 0 and e < -n else e, s) for (b, e, s), n in zip(bounds, x.shape)])].copy()
 
 
+def _dynamic_grad(call: Call, g: Expr) -> list[Any]:
+    """Every gradient goes back to its place, one axis after the other."""
+    x, begin, _, strides = call.args
+    extents, made = operand_shape(call, x), g
+    shape = list(operand_shape(call, g))
+    for axis, extent in enumerate(extents):
+        first, step = [
+            R.astype(R.strided_slice(t, axes=[0], begin=[axis], end=[axis + 1], strides=[1]), "int64")
+            for t in (begin, strides)
+        ]
+        size, zero = R.full(ShapeExpr((const(1, "int64"),)), cast(extent, "int64"), "int64"), constant(0, "int64")
+        first = R.where(R.less(first, zero), first + size, first)
+        last = R.where(R.less(step, zero), size - 1, size)
+        first = R.maximum(R.minimum(first, last), R.where(R.less(step, zero), -1, zero))
+        line = first + R.arange(0, shape[axis], 1, dtype="int64") * step
+        row = R.reshape(line, ShapeExpr(tuple([d if a == axis else const(1, "int64") for a, d in enumerate(shape)])))
+        places = R.broadcast_to(row, ShapeExpr(tuple(shape)))
+        shape[axis] = extent
+        area = R.zeros(ShapeExpr(tuple(shape)), dtype=dtype_of(x))
+        made = R.scatter_elements(area, places, made, axis=axis)
+    return [made, None, None, None]
+
+
 dynamic_strided_slice = row(
     "dynamic_strided_slice",
     ("x", "begin", "end", "strides"),
@@ -229,4 +254,5 @@ dynamic_strided_slice = row(
     family=FAMILY,
     lower=_RUN_TIME,
     ref=_dynamic_ref,
+    grad=_dynamic_grad,
 )

@@ -12,10 +12,11 @@ import numpy as np
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call, IntImm
+from ...ir.expr import Call, IntImm, TupleGetItem
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, TupleType, Type
-from ..common.table import attribute, row
+from ..common.gradients import field_of
+from ..common.table import R, attribute, row
 from ..common.type_rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .selection import first_sorted
 from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
@@ -66,6 +67,12 @@ def _sort_ref(x: np.ndarray, axis: int = -1, descending: bool = False) -> np.nda
     return np.take_along_axis(x, _argsort_ref(x, axis, descending, "int64"), axis)
 
 
+def _sort_grad(call: Call, g: Expr) -> list[Any]:
+    x, axis = call.args[0], int_attr(call, "axis", -1)
+    order = R.argsort(x, axis=axis, descending=bool_attr(call, "descending"), dtype="int64")
+    return [R.scatter_elements(R.zeros_like(x), order, g, axis=axis)]
+
+
 sort = row(
     "sort",
     ("data", attribute("axis", -1), attribute("descending", False)),
@@ -74,6 +81,7 @@ sort = row(
     family=FAMILY,
     lower=_sort,
     ref=_sort_ref,
+    grad=_sort_grad,
 )
 argsort = row(
     "argsort",
@@ -136,6 +144,15 @@ def _topk_ref(
     return {"values": values, "indices": indices, "both": (values, indices)}[ret_type]
 
 
+def _topk_grad(call: Call, g: Expr) -> list[Any]:
+    x, axis, kind = call.args[0], int_attr(call, "axis", -1), attr(call, "ret_type", "both")
+    if kind == "indices":
+        return [None]
+    chosen = call if kind == "both" else R.topk(x, **{**call.attrs, "ret_type": "both"})
+    flow = field_of(g, 0) if kind == "both" else g
+    return [R.scatter_elements(R.zeros_like(x), TupleGetItem(chosen, 1), flow, axis=axis)]
+
+
 topk = row(
     "topk",
     (
@@ -151,4 +168,5 @@ topk = row(
     family=FAMILY,
     lower=_topk,
     ref=_topk_ref,
+    grad=_topk_grad,
 )

@@ -11,13 +11,14 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.expr import Call
 from ...ir.relation import dims
-from ...ir.types import TupleType, Type
+from ...ir.types import Expr, TupleType, Type
+from ..common.gradients import field_of, kept_reduction, operand_shape, spread_back
 from ..common.lowering import cast_tensor, result_dtype, short_name
-from ..common.table import Operator, attribute, row
+from ..common.table import Operator, R, attribute, row
 from ..common.type_rules import axes_attr, bool_attr, fail, float_tensor, product, tensor_arg
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import unravel
-from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type
+from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_type, shared_by
 from .selection import median_place
 
 FAMILY = "reduce"
@@ -90,6 +91,10 @@ def _logsumexp_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> n
     )
 
 
+def _logsumexp_grad(call: Call, g: Expr) -> list[Any]:
+    return [spread_back(call, g) * R.exp(call.args[0] - kept_reduction(call, R.logsumexp))]
+
+
 logsumexp = row(
     "logsumexp",
     _AXES,
@@ -98,6 +103,7 @@ logsumexp = row(
     family=FAMILY,
     lower=_logsumexp,
     ref=in_float32(_logsumexp_ref),
+    grad=_logsumexp_grad,
 )
 
 
@@ -157,6 +163,18 @@ def _median_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
     return (values, index) if axis is not None and len(axes) == 1 else values
 
 
+def _median_grad(call: Call, g: Expr) -> list[Any]:
+    """To the chosen element; over several axes shared between the elements of that value."""
+    x = call.args[0]
+    axes = axes_attr(call, "axis", len(operand_shape(call, x)))
+    if axes is None or len(axes) != 1:
+        return shared_by(kept_reduction(call, R.median), call, g)
+    flow, place = field_of(g, 0), field_of(call, 1)
+    if not bool_attr(call, "keepdims"):
+        flow, place = R.expand_dims(flow, axis=list(axes)), R.expand_dims(place, axis=list(axes))
+    return [R.scatter_elements(R.zeros_like(x), place, flow, axis=axes[0])]
+
+
 median = row(
     "median",
     _AXES,
@@ -165,4 +183,5 @@ median = row(
     family=FAMILY,
     lower=_median,
     ref=_median_ref,
+    grad=_median_grad,
 )

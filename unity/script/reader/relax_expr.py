@@ -42,7 +42,7 @@ from ...ir import (
 )  # fmt: skip
 from ...ir.op import similar_ops
 from ...ir.relation import tensor_type
-from ...op.common.table import adopt_scalars, bind_arguments as bind_operator, constant
+from ...op.common.table import bind_arguments as bind_operator, call_arguments, constant
 from ..parser import syntax as s
 from ..spelling.spelling import INFIX, KEYWORDS, PREFIX_GRAPH
 from .base import bind_arguments, suggest
@@ -266,9 +266,7 @@ class GraphExprReader(TensorExprReader):
             values[1] = Tuple(
                 tuple([self.expr(item, node) for item in values[1]]), span
             )  # scalars among them are no shape
-        exprs = [self.expr(value, node) for value in values]
-        if info.extra.get("scalars"):
-            exprs = adopt_scalars(exprs)
+        exprs = call_arguments(info, [self.expr(value, node) for value in values])
         made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
         return make_call(op(path), exprs, made, ty_args, span)
 

@@ -211,7 +211,7 @@ class GraphEvaluator:
             raise InterpreterError("E318", f"{callee.name} has no reference meaning{reason}", expr.span)
         self._check_sizes(expr, env)
         args = [self._reference_argument(a, env) for a in expr.args]
-        if info.extra.get("typed_scalars"):
+        if info.typed_scalars:
             args = [_typed(value, a.ty) for value, a in zip(args, expr.args)]
         attrs = {k: self._attribute(v, env) for k, v in expr.attrs.items()}
         try:

@@ -14,6 +14,7 @@ from ....ir.expr import Call, Tuple
 from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
+from ....op.common.channels_last import rank_of
 from ....op.common.type_rules import int_attr, normal_axis
 from ....op.elementwise.binary import add
 from ....op.linalg.products import matmul
@@ -21,7 +22,6 @@ from ....op.manipulate.index import take
 from ....op.manipulate.manipulate import permutation, permute_dims
 from ....op.manipulate.slicing import concat
 from ...infra.passes import function_pass
-from ..analysis.layout_rules import rank_of
 from ..analysis.liveness import op_called
 from ..analysis.use_def import Source, calls_of, rewrite_with_sources
 from ..rewriting.graph_rewriter import GraphRewriter

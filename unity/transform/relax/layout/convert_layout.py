@@ -22,12 +22,12 @@ from ....ir.expr import BindingBlock, Call, Constant, IntImm, Op, Tuple, TupleGe
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType
+from ....op.common.channels_last import Plain, first_layout, last_layout, rank_of, rule_of
 from ....op.common.type_rules import int_attr, is_one
 from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims, reshape
 from ....support.errors import PassError
 from ...default_schedule.base import machine_in_use
 from ...infra.passes import function_pass
-from ..analysis.layout_rules import RULES, Plain, first_layout, last_layout, rank_of
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility
 from ..normalize.dead_code import clean_function
@@ -223,8 +223,8 @@ class _Converter:
     def call(self, call: Call) -> Expr:
         """The value to bind in place of a call."""
         assert self.rewriter is not None
-        name, var = op_called(call), self.rewriter.var
-        if name not in CONVOLUTIONS and name not in TRANSPOSED and name not in RULES:
+        name, var, follow = op_called(call), self.rewriter.var, rule_of(call)
+        if name not in CONVOLUTIONS and name not in TRANSPOSED and follow is None:
             return call
         operands = [v for a in call.args for v in (a.fields if type(a) is Tuple else (a,))]
         if var is None or any([v in self.fixed for v in (*operands, var) if isinstance(v, Var)]):
@@ -233,9 +233,9 @@ class _Converter:
             known = isinstance(call.ty, TensorType) and call.ty.ndim > 2
             made = None if not known else self.convolution(call) if name in CONVOLUTIONS else self.transposed(call)
         else:
-            if not any([self.known(v) is not None for v in operands]):
+            if follow is None or not any([self.known(v) is not None for v in operands]):
                 return call
-            given = RULES[name](call, self)
+            given = follow(call, self)
             if isinstance(given, Plain):
                 return given.value
             made = given

@@ -16,16 +16,14 @@ from ....ir.build import is_int
 from ....ir.builder import make_call
 from ....ir.expr import Call, Op, ShapeExpr, Var, VarBinding
 from ....ir.function import Function
+from ....ir.op import row_of
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
+from ....op.linalg.products import matmul
 from ....op.manipulate.manipulate import reshape
 from ...infra.passes import function_pass
-from ..analysis.layout_rules import BY_ELEMENT
-from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Visibility, changed_vars
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
-
-_RESHAPES = ("R.reshape", "R.flatten", "R.squeeze", "R.expand_dims", "R.nn.batch_flatten")
 
 
 @dataclass(slots=True)
@@ -59,7 +57,7 @@ def keep_unit_axes(fn: Function) -> Function:
         var = rewriter.var
         if var not in wanted or type(value) is not Call or type(value.op) is not Op:
             return value
-        if op_called(value) in _RESHAPES:
+        if row_of(value).view:
             if visible.allows(value.args[0], var):
                 whole[var] = value.args[0]
             return value
@@ -79,19 +77,19 @@ def keep_unit_axes(fn: Function) -> Function:
 
 def _flat_of(value: Call, flat: dict[Var, _Flat], changed: set[Var]) -> _Flat | None:
     """The result of a call as a matrix without unit axes, if it is one."""
-    name, shape = op_called(value), dims(value.ty)
+    row, shape = row_of(value), dims(value.ty)
     if shape is None or len(shape) != 2:
         return None
-    if name in _RESHAPES:
+    if row.view:
         given = dims(value.args[0].ty)
         plain = isinstance(value.args[0], Var) and value.args[0] not in changed
         return _Flat(given) if plain and given is not None and len(given) > 2 and _same_rows(given, shape) else None
     parts = [a for a in value.args if isinstance(a, Var) and a in flat]
-    if name == "R.matmul":
+    if row is matmul.info:
         if len(parts) != 1 or parts[0] is not value.args[0] or _rank(value.args[1]) != 2:
             return None
         return _Flat((*flat[parts[0]].shape[:-1], shape[-1]), parts)
-    if name not in BY_ELEMENT or not parts or any([_rank(a) > 1 for a in value.args if a not in flat]):
+    if not row.pointwise or not parts or any([_rank(a) > 1 for a in value.args if a not in flat]):
         return None
     first = flat[parts[0]]
     agree = [same_dims(flat[a].shape, first.shape) for a in parts[1:]] + [same_dims(first.shape[-1:], shape[-1:])]
@@ -113,7 +111,7 @@ def _same_rows(whole: Sequence[Expr], shape: Sequence[Expr]) -> bool:
 
 def _back(value: Call, flat: dict[Var, _Flat]) -> bool:
     """Does a call give a matrix the axes that it has dropped."""
-    known = flat.get(value.args[0]) if op_called(value) in _RESHAPES else None  # type: ignore[call-overload]
+    known = flat.get(value.args[0]) if row_of(value).view else None  # type: ignore[call-overload]
     shape = dims(value.ty)
     return known is not None and known.of != [] and shape is not None and same_dims(shape, known.shape) is Answer.YES
 

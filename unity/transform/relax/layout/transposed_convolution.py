@@ -14,12 +14,12 @@ from ....ir.builder import make_call
 from ....ir.expr import Call, IntImm, Var, op
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
+from ....op.common.channels_last import first_layout, last_layout
 from ....op.common.type_rules import int_attr
 from ....op.manipulate.manipulate import flip, permute_dims, reshape
 from ....op.manipulate.slicing import strided_slice
 from ....op.nn.attention import pad
 from ....op.nn.conv_transpose import Phases, phases
-from ..analysis.layout_rules import first_layout, last_layout
 
 Emit = Callable[[Expr], Var]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .... import te
@@ -97,9 +97,7 @@ def legalize_ops(mod: IRModule, options: LegalizeOptions) -> IRModule:
         if info is None or value.op.name in options.skip:
             return value
         if value.op.name in custom:
-            info = OpInfo(
-                info.name, info.params, info.infer, info.doc, info.pure, custom[value.op.name], extra=info.extra
-            )
+            info = replace(info, lower=custom[value.op.name])
         if not callable(info.lower):
             left.add(info.name)
             return value

@@ -30,7 +30,7 @@ def _is_kernel(value: Expr) -> bool:
 
 def _is_view(value: Expr) -> bool:
     info = OPS.get(op_called(value))
-    return info is not None and bool(info.extra.get("view"))
+    return info is not None and info.view
 
 
 class _Origins:

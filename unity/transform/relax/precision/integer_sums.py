@@ -18,6 +18,7 @@ from ....ir.builder import make_call
 from ....ir.expr import Call, Constant, IntImm, Op, Var
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
+from ....op.common.channels_last import rank_of
 from ....op.common.table import constant
 from ....op.common.type_rules import attr, int_attr, ints_attr
 from ....op.elementwise.binary import multiply, subtract
@@ -25,7 +26,6 @@ from ....op.manipulate.create import astype
 from ....op.manipulate.manipulate import reshape
 from ....op.nn.attention import pad
 from ....op.reduction.reduce import sum_
-from ..analysis.layout_rules import rank_of
 from ..analysis.liveness import op_called
 
 GROUP = 4

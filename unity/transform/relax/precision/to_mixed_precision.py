@@ -22,9 +22,10 @@ from typing import Any
 from ....ffi.dtype import DataType
 from ....ffi.tensor import Tensor
 from ....ir.builder import make_call
-from ....ir.expr import Call, Constant, Op, SeqExpr, Tuple, Var, VarBinding, op
+from ....ir.expr import Call, Constant, SeqExpr, Tuple, Var, VarBinding
 from ....ir.function import Function
 from ....ir.node import replace
+from ....ir.op import row_of
 from ....ir.types import Expr, TensorType
 from ....op.common.table import constant
 from ....op.manipulate.create import astype
@@ -34,21 +35,6 @@ from ..analysis.mutable_vars import Visibility, changed_vars
 from ..params.bundle_model_params import with_head
 from ..rewriting.graph_rewriter import GraphRewriter
 
-ALWAYS = {
-    "R.matmul", "R.einsum", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv1d_transpose", "R.nn.conv2d_transpose",
-    "R.nn.conv3d_transpose",
-}  # fmt: skip
-"""Operators computed in 16 bits."""
-FOLLOW = {
-    "R.add", "R.subtract", "R.multiply", "R.maximum", "R.minimum", "R.negative", "R.abs", "R.nn.relu", "R.nn.gelu", "R.nn.silu",
-    "R.nn.leakyrelu", "R.reshape", "R.flatten", "R.nn.batch_flatten", "R.permute_dims", "R.expand_dims", "R.squeeze",
-    "R.broadcast_to", "R.concat", "R.strided_slice", "R.nn.max_pool1d", "R.nn.max_pool2d", "R.nn.max_pool3d", "R.clip",
-}  # fmt: skip
-"""Operators computed in 16 bits where their operands are."""
-RECURRENT = {"R.nn.lstm": 3, "R.nn.gru": 2, "R.nn.rnn": 2}
-"""Layers whose products are computed in 16 bits where their weight, the argument at this position, is; their states stay wide."""
-WITH_OUT_DTYPE = frozenset([name for name in ALWAYS if name != "R.einsum"])
-"""Operators whose result type can be asked for."""
 _SMALL = ("float16", "bfloat16")
 
 
@@ -74,9 +60,7 @@ class _Narrowing:
     def __init__(self, fn: Function, options: MixedPrecisionOptions) -> None:
         self.dtype = options.dtype
         self.wide = options.wide_results
-        self.weight = {name: place for name, place in RECURRENT.items() if name not in options.keep}
-        self.always = (WITH_OUT_DTYPE if self.wide else ALWAYS) - set(options.keep)
-        self.follow = set() if self.wide else FOLLOW - set(options.keep)
+        self.keep = frozenset(options.keep)
         self.visible = Visibility(fn)
         self.fixed = changed_vars(fn)
         self.narrow: dict[Var, tuple[Any, Expr]] = {}
@@ -137,11 +121,17 @@ class _Narrowing:
 
     def call(self, call: Call, rewriter: GraphRewriter) -> Expr:
         """The call in 16 bits with its result in float32, or as it is."""
-        name = call.op.name if type(call.op) is Op else ""
-        if name in self.weight:
-            return self.layer(call, self.weight[name], rewriter)
-        force = name in self.always
-        if not _is_wide(call) or not (force or name in self.follow) or call.attrs.get("out_dtype"):
+        row = row_of(call)
+        if row.name in self.keep:
+            return call
+        if row.narrow_argument is not None:
+            return self.layer(call, row.narrow_argument, rewriter)
+        force = row.mixed_precision == "always"
+        if self.wide:
+            possible = force and "out_dtype" in [p.name for p in row.params]
+        else:
+            possible = force or row.mixed_precision == "follow"
+        if not possible or not _is_wide(call) or call.attrs.get("out_dtype"):
             return call
         operands = [
             v for a in call.args for v in (a.fields if type(a) is Tuple else (a,)) if isinstance(v.ty, TensorType)
@@ -153,8 +143,8 @@ class _Narrowing:
             return call
         args = [a for a in [self.to_narrow(a, rewriter, force) for a in call.args] if a is not None]
         if self.wide:
-            return make_call(op(name), args, {**call.attrs, "out_dtype": "float32"}, (), call.span)
-        made = make_call(op(name), args, call.attrs, (), call.span)
+            return make_call(call.op, args, {**call.attrs, "out_dtype": "float32"}, (), call.span)
+        made = make_call(call.op, args, call.attrs, (), call.span)
         low = rewriter.emit(made)
         if rewriter.var is not None:
             self.narrow[rewriter.var] = (self._here(rewriter), low)
@@ -180,4 +170,4 @@ def to_mixed_precision(fn: Function, options: MixedPrecisionOptions) -> Function
     return replace(made, params=params, body=with_head(tuple(casts), made.body))
 
 
-__all__ = ["ALWAYS", "FOLLOW", "MixedPrecisionOptions", "to_mixed_precision"]
+__all__ = ["MixedPrecisionOptions", "to_mixed_precision"]

@@ -1,4 +1,4 @@
-"""How operators compute on tensors whose channels come last: one row per operator, attributes with axes moved along.
+"""How operators compute on tensors whose channels come last: rules that rows name, attributes with axes moved along.
 
 A rule gets a call on tensors (batch, channels, spatial axes...) and gives the same call on tensors (batch, spatial axes...,
 channels), or None where it has none. Not here: where such calls are worth it (``convert_layout``).
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ....ir.builder import make_call
-from ....ir.expr import Call, Op, Tuple
-from ....ir.op import OPS
-from ....ir.types import Expr, TensorType
-from ....op.common.type_rules import axes_attr, int_attr, ints_attr, normal_axis
+from ...ir.builder import make_call
+from ...ir.expr import Call, Op, Tuple
+from ...ir.op import row_of
+from ...ir.types import Expr, TensorType
+from .type_rules import axes_attr, int_attr, ints_attr, normal_axis
 
 
 class Forms(Protocol):
@@ -65,7 +65,8 @@ def _again(call: Call, args: list[Expr], **attrs: Any) -> Call:
     return make_call(call.op, args, {**call.attrs, **attrs}, call.ty_args, call.span)
 
 
-def _elementwise(call: Call, forms: Forms) -> Made:
+def elementwise(call: Call, forms: Forms) -> Made:
+    """Operands and results alike."""
     rank = rank_of(call)
     args: list[Expr] = []
     for value in call.args:
@@ -76,7 +77,8 @@ def _elementwise(call: Call, forms: Forms) -> Made:
     return _again(call, args)
 
 
-def _pool(call: Call, forms: Forms) -> Made:
+def pool(call: Call, forms: Forms) -> Made:
+    """Windows: the layout is an attribute."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     layouts = {call.attrs.get(name) for name in ("layout", "out_layout")} - {None, first_layout(rank)}
     if data is None or layouts:
@@ -85,7 +87,8 @@ def _pool(call: Call, forms: Forms) -> Made:
     return _again(call, [data, *call.args[1:]], **attrs)
 
 
-def _concat(call: Call, forms: Forms) -> Made:
+def concat(call: Call, forms: Forms) -> Made:
+    """Joined along the axis where it went."""
     parts, rank = call.args[0], rank_of(call)
     axis = call.attrs.get("axis")
     if type(parts) is not Tuple or not isinstance(axis, int):
@@ -97,7 +100,8 @@ def _concat(call: Call, forms: Forms) -> Made:
     return _again(call, [made], axis=moved_axis(normal_axis(call, axis, rank), rank))
 
 
-def _split(call: Call, forms: Forms) -> Made:
+def split(call: Call, forms: Forms) -> Made:
+    """Cut along the axis where it went."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
@@ -105,7 +109,7 @@ def _split(call: Call, forms: Forms) -> Made:
     return _again(call, [data, *call.args[1:]], axis=moved_axis(axis, rank))
 
 
-def _axis(default: int) -> LayoutRule:
+def along(default: int) -> LayoutRule:
     """Operators along one axis of their first operand."""
 
     def rule(call: Call, forms: Forms) -> Made:
@@ -118,7 +122,8 @@ def _axis(default: int) -> LayoutRule:
     return rule
 
 
-def _reduce(call: Call, forms: Forms) -> Made:
+def reduce(call: Call, forms: Forms) -> Made:
+    """Reduced over the axes where they went; without them, if the others keep their order."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     axes = axes_attr(call, "axis", rank)
     if data is None or axes is None:
@@ -130,7 +135,8 @@ def _reduce(call: Call, forms: Forms) -> Made:
     return Plain(made) if left == sorted(left) else None
 
 
-def _pad(call: Call, forms: Forms) -> Made:
+def pad(call: Call, forms: Forms) -> Made:
+    """Borders of the axes where they went."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     widths = ints_attr(call, "pad_width")
     if data is None or len(widths) != 2 * rank:
@@ -139,7 +145,8 @@ def _pad(call: Call, forms: Forms) -> Made:
     return _again(call, [data, *call.args[1:]], pad_width=tuple([w for a in range(rank) for w in pairs[a]]))
 
 
-def _channel_norm(call: Call, forms: Forms) -> Made:
+def channel_norm(call: Call, forms: Forms) -> Made:
+    """The axis of the channels is an attribute."""
     rank, data = rank_of(call.args[0]), forms.known(call.args[0])
     if data is None:
         return None
@@ -149,23 +156,8 @@ def _channel_norm(call: Call, forms: Forms) -> Made:
     return _again(call, [data, *call.args[1:]], channel_axis=channel, axes=moved)
 
 
-_POINTWISE = (
-    "R.nn.relu", "R.nn.relu6", "R.nn.leakyrelu", "R.nn.gelu", "R.nn.gelu_tanh", "R.nn.silu", "R.nn.selu", "R.nn.softplus",
-    "R.astype", "R.clip",
-)  # fmt: skip
-
-BY_ELEMENT = frozenset([name for name, info in OPS.items() if info.family in ("unary", "binary", "compare")]) | {
-    *_POINTWISE
-}
-"""Operators whose results are computed element by element, of operands that are broadcast."""
-
-RULES: dict[str, LayoutRule] = {
-    **dict.fromkeys(BY_ELEMENT, _elementwise),
-    **{f"R.nn.{kind}_pool{rank}d": _pool for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)},
-    **{f"R.image.resize{rank}d": _pool for rank in (1, 2, 3)},
-    **{f"R.{name}": _reduce for name in ("sum", "prod", "max", "min", "mean", "variance", "std")},
-    "R.concat": _concat, "R.split": _split, "R.nn.pad": _pad,
-    "R.nn.batch_norm": _axis(1), "R.nn.prelu": _axis(1), "R.nn.softmax": _axis(-1), "R.nn.log_softmax": _axis(-1),
-    "R.nn.instance_norm": _channel_norm, "R.nn.group_norm": _channel_norm,
-}  # fmt: skip
-"""By operator. The first result of those that give a tuple (all results of ``R.split``) has channels last."""
+def rule_of(call: Call) -> LayoutRule | None:
+    """How an operator computes with channels last. The first result of those that give a tuple (all results of ``R.split``) has
+    channels last."""
+    info = row_of(call)
+    return info.layout or (elementwise if info.pointwise else None)
