@@ -16,23 +16,20 @@ from . import (
     nn,
     reduction as lines,
 )
-from .common.table import OPERATORS, Operator, bind_arguments, constant, to_expr, usage
+from .common.table import OPERATORS, Operator, R, bind_arguments, constant, to_expr, usage
 
 
 def __getattr__(name: str) -> Operator:
     """``unity.op.add``; the part after ``R.`` with dots as underscores (``unity.op.nn_relu``)."""
-    found = _BY_ATTRIBUTE.get(name)
-    if found is None:
-        raise AttributeError(f"module 'unity.op' has no operator {name!r}")
-    return found
+    for path, operator in OPERATORS.items():
+        if path[2:].replace(".", "_") == name:
+            globals()[name] = operator
+            return operator
+    raise AttributeError(f"module 'unity.op' has no operator {name!r}")
 
 
-GRAPH.update(
-    {"add": OPERATORS["R.add"], "sub": OPERATORS["R.subtract"], "mul": OPERATORS["R.multiply"], "divide": OPERATORS["R.divide"],
-     "floordiv": OPERATORS["R.floor_divide"], "floormod": OPERATORS["R.mod"], "power": OPERATORS["R.power"],
-     "negative": OPERATORS["R.negative"], "astype": OPERATORS["R.astype"], "item": TupleGetItem}
-)  # fmt: skip
-_BY_ATTRIBUTE = {name[2:].replace(".", "_"): value for name, value in OPERATORS.items()}
+GRAPH.update(add=R.add, sub=R.subtract, mul=R.multiply, divide=R.divide, floordiv=R.floor_divide, floormod=R.mod)
+GRAPH.update(power=R.power, negative=R.negative, astype=R.astype, item=TupleGetItem)
 
 __all__ = [
     "OPERATORS",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.builder import make_call
-from ..ir.expr import Call, DataTypeImm, ExternFunc, GlobalVar, op
+from ..ir.expr import Call, DataTypeImm, ExternFunc, GlobalVar
 from ..ir.op import Param
 from ..ir.relation import dims, tensor_type
 from ..ir.types import OBJECT, VOID_TYPE, Expr, ObjectType, PrimType, ShapeType, TensorType, TupleType, Type
-from .common.table import optional, row
+from .common.table import R, optional, row
 from .common.type_rules import argument, dtype_value, fail, shape_arg, tensor_arg
 
 
@@ -101,7 +101,7 @@ def _implied(name: str, data: Any) -> Any:
     ty = data.ty if isinstance(data, Expr) else None
     if not isinstance(ty, TensorType):
         return None
-    return (ty.shape or make_call(op("R.shape_of"), [data])) if name == "shape" else ty.dtype and DataTypeImm(ty.dtype)
+    return (ty.shape or make_call(R.shape_of.op, [data])) if name == "shape" else ty.dtype and DataTypeImm(ty.dtype)
 
 
 def _same(call: Call) -> Type:

@@ -12,7 +12,7 @@ from ..ir.builder import make_call
 from ..ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
 from ..ir.relation import dims
 from ..ir.types import Expr, Type
-from ..op.common.table import to_expr
+from ..op.common.table import R, to_expr
 from ..op.core import shape_of as shape_call
 from ..support.errors import TypeRuleError
 from ..te.tensor import shape_of
@@ -52,14 +52,14 @@ def call_tir(
     gvar: GlobalVar, args: Any, out_ty: Types | None = None, tir_vars: Any = None, *, out_sinfo: Types | None = None
 ) -> Call:
     """Call of a tensor program that writes its results, of types ``out_ty``, into memory given to it."""
-    return _dps("R.call_dps", gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, {})
+    return _dps(R.call_dps.name, gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, {})
 
 
 def call_dps_packed(
     func: Expr | str, args: Any, out_ty: Types | None = None, *, out_sinfo: Types | None = None
 ) -> Call:
     """Call of a registered function that writes its results into memory given to it."""
-    return _dps("R.call_dps", func, args, out_ty if out_ty is not None else out_sinfo, None, {})
+    return _dps(R.call_dps.name, func, args, out_ty if out_ty is not None else out_sinfo, None, {})
 
 
 def call_tir_inplace(
@@ -69,7 +69,7 @@ def call_tir_inplace(
     """As ``call_tir``; result i takes the memory of argument ``inplace_indices[i]`` (-1: new memory)."""
     indices = [inplace_indices] if isinstance(inplace_indices, int) else list(inplace_indices)
     out = out_ty if out_ty is not None else out_sinfo
-    return _dps("R.call_inplace", gvar, args, out, tir_vars, {"inplace_indices": tuple(indices)})
+    return _dps(R.call_inplace.name, gvar, args, out, tir_vars, {"inplace_indices": tuple(indices)})
 
 
 def call_tir_with_grad(
@@ -78,7 +78,7 @@ def call_tir_with_grad(
 ) -> Call:  # fmt: skip
     """As ``call_tir``, naming the gradient of the program."""
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
-    return _dps("R.call_dps_with_grad", gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, attrs)
+    return _dps(R.call_dps_with_grad.name, gvar, args, out_ty if out_ty is not None else out_sinfo, tir_vars, attrs)
 
 
 def _packed(name: str) -> Callable[..., Call]:
@@ -92,7 +92,7 @@ def _packed(name: str) -> Callable[..., Call]:
     return call
 
 
-call_packed, call_pure_packed = _packed("R.call_packed"), _packed("R.call_pure_packed")
+call_packed, call_pure_packed = _packed(R.call_packed.name), _packed(R.call_pure_packed.name)
 
 
 def get_shape_of(expr: Expr) -> Expr:

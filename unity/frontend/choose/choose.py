@@ -38,7 +38,6 @@ from ...ir.expr import (
     Tuple,
     Var,
     VarBinding,
-    op,
 )
 from ...ir.function import Function
 from ...ir.module import IRModule
@@ -46,6 +45,7 @@ from ...ir.node import replace
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType
 from ...ir.walk import collect, free_vars, fresh_copy
+from ...op.common.table import R
 from ...support.errors import FrontendError, UnityError
 from ...target.target import Target
 from ...transform.relax.fusion.fuse_ops import FunctionTable
@@ -62,7 +62,7 @@ Candidate = LibraryKernel | Tiles | None
 WAYS = ("analytic", "measured", "measured+winograd")
 """The values of ``choose``."""
 
-ANCHORS = frozenset(["R.matmul", "R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d", "R.nn.conv2d_transpose"])
+ANCHORS = frozenset([R.matmul.name, R.nn.conv1d.name, R.nn.conv2d.name, R.nn.conv3d.name, R.nn.conv2d_transpose.name])
 """Operators that are decided about, beside those somebody registers a kernel for."""
 BUCKETS = (1, 16, 64, 256)
 """Sizes at which symbolic dimensions are measured."""
@@ -166,7 +166,7 @@ def _module(site: _Site, anchor: Anchor, values: list[Tensor], library: str | No
             made: Expr = make_call(site.call.op, args, site.call.attrs)
         else:
             out = _tensor_of(anchor.out_shape, anchor.out_dtype)
-            made = make_call(op("R.call_dps"), [ExternFunc(library), Tuple(tuple(args))], {}, (out,))
+            made = make_call(R.call_dps.op, [ExternFunc(library), Tuple(tuple(args))], {}, (out,))
         with bb.dataflow():
             result = bb.emit_output(made)
         bb.emit_func_output(result)
@@ -267,7 +267,7 @@ def _computed(call: Call, kernel: Candidate) -> Call:
     if not isinstance(kernel, LibraryKernel):
         return call
     attrs = {k: v.name if isinstance(v, DataType) else v for k, v in call.attrs.items()}
-    return make_call(op("R.call_dps"), [ExternFunc(packed_name(kernel, attrs)), Tuple(call.args)], {}, (call.ty,))
+    return make_call(R.call_dps.op, [ExternFunc(packed_name(kernel, attrs)), Tuple(call.args)], {}, (call.ty,))
 
 
 def _switch(call: Call, kernels: tuple[Candidate, ...], symbol: Var) -> Function:
@@ -331,7 +331,7 @@ def choose_measured(
 def _work(anchor: Anchor) -> tuple[float, float]:
     """Operations and bytes of a call: every result is a sum of products along the reduced axes."""
     out = float(np.prod(anchor.out_shape, dtype="float64"))
-    depth = anchor.shapes[0][-1] if anchor.op == "R.matmul" else np.prod(anchor.shapes[-1], dtype="float64") / max(
+    depth = anchor.shapes[0][-1] if anchor.op == R.matmul.name else np.prod(anchor.shapes[-1], dtype="float64") / max(
         1, anchor.shapes[-1][0])  # fmt: skip
     tensors = [*zip(anchor.shapes, anchor.dtypes), (anchor.out_shape, anchor.out_dtype)]
     return 2.0 * out * float(depth), float(

@@ -12,14 +12,14 @@ from typing import Any
 
 from ... import te
 from ...ir import builder
-from ...ir.expr import Call, FloatImm, GlobalVar, IntImm, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, op
+from ...ir.expr import Call, FloatImm, GlobalVar, IntImm, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
 from ...ir.module import IRModule
 from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 from ...support.errors import TypeRuleError
 from ...te.kernel_table import KernelTable
 from .. import core as _core  # noqa: F401 - the row of R.call_dps
-from ..common.table import to_expr
+from ..common.table import R, to_expr
 
 
 class _Inputs:
@@ -165,7 +165,7 @@ class BlockBuilder(builder.BlockBuilder):
             call_args = (*call_args, ShapeExpr(tuple(symbols)))
         types = tuple([tensor_type(t.shape, t.data_type) for t in outputs])
         ty = TupleType(types) if several else types[0]
-        return Call(op("R.call_dps"), call_args, {}, types if len(types) > 1 else (ty,), ty)
+        return Call(R.call_dps.op, call_args, {}, types if len(types) > 1 else (ty,), ty)
 
     def emit_te(
         self,
@@ -190,7 +190,7 @@ class BlockBuilder(builder.BlockBuilder):
         """As ``call_te``, naming the gradient of the program (``register_te_gradient``) and what that takes beside the inputs."""
         made = self.call_te(func, *args, **kwargs)
         attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs) if te_grad_kwargs else None}
-        return Call(op("R.call_dps_with_grad"), made.args, attrs, made.ty_args, made.ty)
+        return Call(R.call_dps_with_grad.op, made.args, attrs, made.ty_args, made.ty)
 
     def emit_te_with_grad(self, func: Callable[..., Any], *args: Any, **options: Any) -> Var:
         """Bind ``call_te_with_grad(func, ...)`` to a fresh variable and return it."""

@@ -6,7 +6,7 @@ Here: binding of arguments to parameters, conversion of Python values to express
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ...ir.expr import (
     ExternFunc,
     FloatImm,
     IntImm,
+    Op,
     ShapeExpr,
     StringImm,
     Tuple,
@@ -200,17 +201,25 @@ def frozen(value: Any, what: str = "an attribute") -> Any:
     )
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Operator:
     """Builds calls of one row: ``unity.op.add(x, y)`` -> Call with its type."""
 
     info: OpInfo
+    name: str = field(init=False)
+    """The script name, ``R.add``."""
+    op: Op = field(init=False)
+    """What calls of it apply."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.info.name)
+        object.__setattr__(self, "op", op(self.info.name))
 
     def __call__(self, *args: Any, ty_args: Sequence[Type] = (), span: Span | None = None, **kwargs: Any) -> Call:
         if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
             args = (Tuple(tuple(args)),)
         values, attrs = bind_arguments(self.info, args, kwargs, span)
-        return make_call(op(self.info.name), call_arguments(self.info, values), attrs, ty_args, span)
+        return make_call(self.op, call_arguments(self.info, values), attrs, ty_args, span)
 
     def __repr__(self) -> str:
         return f"<operator {usage(self.info)}>"
@@ -230,8 +239,10 @@ class Builders:
     A name is looked up when it is asked for: the rows of all families may refer to each other, whichever is read first.
     """
 
+    name: str
+    op: Op
     info: OpInfo
-    """Of an operator, its row."""
+    """What an operator has."""
 
     def __init__(self, path: str) -> None:
         self._path = path

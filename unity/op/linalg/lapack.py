@@ -210,6 +210,7 @@ householder_product = row(
     grad="no gradient of its own: R.linalg.qr has one",
     lower=lambda call, a, tau: _called("householder_product", [a, tau], [a.shape])[0],
     ref=_rounded(lapack.householder_product),
+    torch=("linalg_householder_product", "orgqr"),
 )
 
 
@@ -294,5 +295,6 @@ matrix_exp = row(
     family=FAMILY,
     lower=lambda call, a: _called("matrix_exp", [a], [a.shape])[0],
     ref=_rounded(lapack.matrix_exp),
+    torch=("linalg_matrix_exp", "matrix_exp"),
     grad=_exp_grad,
 )

@@ -134,4 +134,5 @@ matmul = row(
     lower=_matmul,
     grad=_matmul_grad,
     mixed_precision="always",
+    torch=("matmul", "bmm", "mm", "mv", "dot"),
 )

@@ -16,12 +16,13 @@ import numpy as np
 
 from ...arith.cost import keep_cost
 from ...ir.build import const
-from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple, op
+from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
+from ...op.common.table import R
 from ...support.options import bool_option
 from ..infra.constant_lifetime import replaced
 from ..infra.constant_provenance import derive, peek, recipe
@@ -36,7 +37,7 @@ from .windows import WINDOWS
 
 RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS, REPEATED)
 """In the order in which they are tried."""
-_CALL = op("R.call_dps")
+_CALL = R.call_dps.op
 
 
 @dataclass(slots=True, frozen=True)

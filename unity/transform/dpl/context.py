@@ -13,6 +13,7 @@ from ...ir.expr import BindingBlock, Call, DataflowVar, SeqExpr, Tuple, Var, Var
 from ...ir.function import Function
 from ...ir.types import VOID_TYPE, Expr
 from ...ir.walk import used_vars
+from ...op.common.table import R
 from .match import Matcher
 from .pattern import CONTEXTS, CallPattern, Constraints, DFPattern, PatternSeq
 
@@ -108,7 +109,7 @@ class _Search:
         if index < 0 or type(value) is not Call:
             return source in used_vars(value)
         args = list(value.args)
-        if getattr(value.op, "name", "") == "R.call_dps" and len(args) > 1 and type(args[1]) is Tuple:
+        if getattr(value.op, "name", "") == R.call_dps.name and len(args) > 1 and type(args[1]) is Tuple:
             args = list(args[1].fields) if index < len(args[1].fields) and args[index] is not source else args
         return index < len(args) and args[index] is source
 

@@ -15,6 +15,7 @@ from typing import Any
 from ...ffi.dtype import DataType
 from ...ir.expr import ExternFunc, op
 from ...ir.types import Expr, Type
+from ...op.common.table import R
 from ...support.errors import PassError
 
 Constraints = list[tuple["DFPattern", "DFPattern", int, bool]]
@@ -304,9 +305,9 @@ def is_shape(shape: Sequence[Expr | int]) -> DFPattern:
 def _call_dps(callee: DFPattern, args: DFPattern | Sequence[DFPattern] | None, tir_vars: DFPattern | None) -> DFPattern:
     given = wildcard() if args is None else args if isinstance(args, DFPattern) else TuplePattern(tuple(args))
     if tir_vars is not None:
-        return CallPattern(is_op("R.call_dps"), (callee, given, tir_vars))
-    bare = CallPattern(is_op("R.call_dps"), (callee, given))
-    return bare | CallPattern(is_op("R.call_dps"), (callee, given, wildcard())) if args is None else bare
+        return CallPattern(is_op(R.call_dps.name), (callee, given, tir_vars))
+    bare = CallPattern(is_op(R.call_dps.name), (callee, given))
+    return bare | CallPattern(is_op(R.call_dps.name), (callee, given, wildcard())) if args is None else bare
 
 
 def is_call_tir(
@@ -329,7 +330,7 @@ def is_call_dps(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPa
 def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> DFPattern:
     """``R.call_packed`` of a registered function."""
     callee = is_expr(ExternFunc(func_name))
-    return CallPattern(is_op("R.call_packed"), None if args is None else (callee, *args))
+    return CallPattern(is_op(R.call_packed.name), None if args is None else (callee, *args))
 
 
 def make_fused_bias_activation_pattern(
@@ -338,5 +339,5 @@ def make_fused_bias_activation_pattern(
     """``op(x, w)``, then adding a bias, then an activation, as asked for."""
     out: DFPattern = is_op(op_name)(wildcard(), wildcard())
     if with_bias:
-        out = is_op("R.add")(out, wildcard())
+        out = is_op(R.add.name)(out, wildcard())
     return is_op(activation)(out) if activation else out

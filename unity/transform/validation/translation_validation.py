@@ -25,6 +25,7 @@ from ...ir.function import Function, PrimFunc, has_global_symbol
 from ...ir.module import IRModule
 from ...ir.verifier.verifier import verify
 from ...ir.walk import collect
+from ...op.common.table import R
 from ...script import parse
 from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
@@ -36,8 +37,14 @@ from .outcomes import Memo, Outcome, estimated_steps, outcome, outcomes_differ
 from .reproducer import save_failure
 from .shrink import shrink
 
-_PURE_CALLS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad", "R.call_pure_packed", "R.call_inplace_packed"}
-_EFFECTS = {"R.call_packed", "R.call_py_func", "R.call_builtin_with_ctx"}
+_PURE_CALLS = {
+    R.call_dps.name,
+    R.call_inplace.name,
+    R.call_dps_with_grad.name,
+    R.call_pure_packed.name,
+    R.call_inplace_packed.name,
+}
+_EFFECTS = {R.call_packed.name, R.call_py_func.name, R.call_builtin_with_ctx.name}
 _PASS_FAILURES = (UnityError, AssertionError, LookupError, TypeError, ValueError, AttributeError)
 """The errors that a wrong pass may raise on a smaller module: that is another failure."""
 _ATTEMPTS = (2, 6)
@@ -158,7 +165,7 @@ class CheckInstrument(Instrument):
             for call in collect(fn, Call):
                 if type(call.op) is not Op:
                     continue
-                if call.op.name == "R.print":
+                if call.op.name == R.print.name:
                     return "it prints"
                 unknown = [n for n in _callee_names(call) if n not in self._pure]
                 if call.op.name in _EFFECTS and unknown:

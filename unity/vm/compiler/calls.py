@@ -25,6 +25,7 @@ from ...ir.expr import (
 from ...ir.function import Function
 from ...ir.relation import dims
 from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ...op.common.table import R
 from ...support.errors import VMError
 from ..builtins.builtins import INSPECTED
 from ..executable import bytecode as bc
@@ -226,7 +227,7 @@ def _builtin_alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> 
 
 def _alloc_storage(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     size = call.args[0]
-    at = 2 if getattr(call.op, "name", "") == "R.vm.alloc_storage" else 3
+    at = 2 if getattr(call.op, "name", "") == R.vm.alloc_storage.name else 3
     dtype = DataType(_dtype_name(attribute(call, at, "dtype")) or "uint8")
     values = size.values if isinstance(size, ShapeExpr) else (size,)
     total = product((dtype.itemsize, *[fc.dim(v) for v in values]))
@@ -351,39 +352,38 @@ def _inspect(field: str) -> LowerCall:
 
 
 OPERATORS: dict[str, LowerCall] = {
-    "R.builtin.alloc_tensor": _builtin_alloc_tensor,
-    "R.vm.alloc_storage": _alloc_storage,
-    "R.vm.alloc_tensor": _alloc_tensor,
-    "R.vm.kill_object": _kill,
-    "R.memory.alloc_storage": _alloc_storage,
-    "R.memory.alloc_tensor": _alloc_tensor,
-    "R.memory.kill_storage": _kill,
-    "R.memory.kill_tensor": _kill,
-    "R.memory.view": _view,
-    "R.memory.ensure_zero_offset": _same,
-    "R.hint_on_device": _same,
-    "R.to_vdevice": _same,
-    "R.builtin.stop_lift_params": _same,
-    "R.prim_value": _same,
-    "R.call_packed": _call_packed,
-    "R.call_pure_packed": _call_packed,
-    "R.call_inplace_packed": _call_packed,
-    "R.call_py_func": _call_py_func,
-    "R.call_builtin_with_ctx": _call_with_ctx,
-    "R.call_dps": _call_dps,
-    "R.make_closure": _make_closure,
-    "R.invoke_closure": _invoke_closure,
-    "R.invoke_pure_closure": _invoke_closure,
-    "R.shape_of": _shape_of,
-    "R.tensor_to_shape": _builtin("tensor_to_shape"),
-    "R.shape_to_tensor": _builtin("shape_to_tensor"),
-    "R.print": _builtin("print"),
-    "R.assert_op": _builtin("assert_op"),
-    "R.null_value": _builtin("null_value"),
-    "R.size": _builtin("size"),
-    "R.nonzero": _builtin("nonzero"),
-    "R.unique": _builtin("unique"),
-    "R.dynamic_strided_slice": _builtin("dynamic_strided_slice"),
+    R.builtin.alloc_tensor.name: _builtin_alloc_tensor,
+    R.vm.alloc_storage.name: _alloc_storage,
+    R.vm.alloc_tensor.name: _alloc_tensor,
+    R.vm.kill_object.name: _kill,
+    R.memory.alloc_storage.name: _alloc_storage,
+    R.memory.alloc_tensor.name: _alloc_tensor,
+    R.memory.kill_storage.name: _kill,
+    R.memory.kill_tensor.name: _kill,
+    R.memory.view.name: _view,
+    R.memory.ensure_zero_offset.name: _same,
+    R.hint_on_device.name: _same,
+    R.to_vdevice.name: _same,
+    R.builtin.stop_lift_params.name: _same,
+    R.call_packed.name: _call_packed,
+    R.call_pure_packed.name: _call_packed,
+    R.call_inplace_packed.name: _call_packed,
+    R.call_py_func.name: _call_py_func,
+    R.call_builtin_with_ctx.name: _call_with_ctx,
+    R.call_dps.name: _call_dps,
+    R.make_closure.name: _make_closure,
+    R.invoke_closure.name: _invoke_closure,
+    R.invoke_pure_closure.name: _invoke_closure,
+    R.shape_of.name: _shape_of,
+    R.tensor_to_shape.name: _builtin("tensor_to_shape"),
+    R.shape_to_tensor.name: _builtin("shape_to_tensor"),
+    R.print.name: _builtin("print"),
+    R.assert_op.name: _builtin("assert_op"),
+    R.null_value.name: _builtin("null_value"),
+    R.size.name: _builtin("size"),
+    R.nonzero.name: _builtin("nonzero"),
+    R.unique.name: _builtin("unique"),
+    R.dynamic_strided_slice.name: _builtin("dynamic_strided_slice"),
     **{f"R.inspect.tensor_{field}": _inspect(field) for field in INSPECTED},
 }
 """Operators the VM executes itself, by name."""

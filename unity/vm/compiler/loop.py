@@ -10,12 +10,13 @@ from __future__ import annotations
 from ...ir.expr import Binding, Call, GlobalVar, If, Op, SeqExpr, VarBinding
 from ...ir.function import Function, seq_body
 from ...ir.types import Expr
+from ...op.common.table import R
 from ...support.errors import VMError
 from ..executable import bytecode as bc
 from .function import FunctionCompiler, LowerCall
 from .tables import ModuleCompiler
 
-_KILLS = ("R.memory.kill_tensor", "R.memory.kill_storage", "R.vm.kill_object")
+_KILLS = (R.memory.kill_tensor.name, R.memory.kill_storage.name, R.vm.kill_object.name)
 """The calls that may stand between the last call and the return: the step's memory dies with its frame."""
 
 

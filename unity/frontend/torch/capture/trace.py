@@ -18,6 +18,7 @@ from ....support.forking import fork_lock
 from ....support.gc_pause import no_collection
 from ....support.optional import require
 from ....support.source import Source, Span
+from ..operators.rows import enter_rows
 from ..runtime.arguments import overlap
 from ..runtime.structures import known_results, register_classes
 from ..translate.control import READS
@@ -212,6 +213,7 @@ def functional(exported_program: Any) -> Any:
     if not isinstance(exported_program, torch.export.ExportedProgram):
         raise FrontendError("E013", f"expected a torch.export.ExportedProgram, got {type(exported_program).__name__}",
                             help="export the model first: torch.export.export(model, args)")  # fmt: skip
+    enter_rows()
     exported_program = without_grad_modes(exported_program)
     exported_program = _without_doubles(exported_program)
     tried: set[Any] = set()

@@ -35,12 +35,16 @@ ATEN: dict[str, Translate] = {}
 """THE table: overload name ("aten.add.Tensor") to its translation."""
 
 
+def overload(name: str) -> str:
+    """The whole name of an overload: ``aten.`` and ``.default`` may be left out (the former only where it is meant)."""
+    return f"aten.{name}.default" if "." not in name else f"aten.{name}" if name.count(".") == 1 else name
+
+
 def aten(*names: str) -> Callable[[Translate], Translate]:
-    """Enter a translation under overload names, without ``aten.`` (but with other namespaces)."""
+    """Enter a translation under overload names: ``"add.Tensor"``, ``"silu"``, ``"prims.convert_element_type.default"``."""
 
     def enter(fn: Translate) -> Translate:
-        for name in names:
-            key = name if name.startswith(("prims.", "torch_nn.")) else f"aten.{name}"
+        for key in [overload(name) for name in names]:
             if key in ATEN:
                 raise UnityError("E901", f"{key} stands twice in the torch table")
             ATEN[key] = fn

@@ -18,6 +18,7 @@ from ....ffi.registry import get_global_func, register_func
 from ....ir.builder import make_call
 from ....ir.expr import Call, ExternFunc, StringImm, op
 from ....ir.types import Expr, TensorType, TupleType, Type
+from ....op.common.table import R
 from ....support.optional import require
 from ..runtime.operators import PREFIX, torch_function
 from .report import Gap
@@ -45,7 +46,7 @@ def call_torch(
     name = PREFIX + str(target)
     if get_global_func(name, allow_missing=True) is None:
         register_func(name, torch_function(target))
-    kind = op("R.call_pure_packed" if pure else "R.call_packed")
+    kind = op(R.call_pure_packed.name if pure else R.call_packed.name)
     return make_call(kind, [ExternFunc(name), StringImm(template), *operands], None, (ty,))
 
 

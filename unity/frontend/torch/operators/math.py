@@ -11,42 +11,6 @@ from ....ir.types import Expr
 from ..context.context import Args, Context, aten, is_float, number
 from .rounding import exact_numbers, rounded_once
 
-_SAME = {
-    "abs": op.abs, "ceil": op.ceil, "floor": op.floor, "trunc": op.trunc,
-    "neg": op.negative, "relu": op.nn_relu, "bitwise_not": op.bitwise_not,
-}  # fmt: skip
-_FLOAT = {
-    "acos": op.acos, "acosh": op.acosh, "asin": op.asin, "asinh": op.asinh, "atan": op.atan, "atanh": op.atanh,
-    "cos": op.cos, "cosh": op.cosh, "erf": op.erf, "exp": op.exp, "log": op.log, "rsqrt": op.rsqrt, "sin": op.sin,
-    "sinh": op.sinh, "sqrt": op.sqrt, "tan": op.tan, "tanh": op.tanh, "sigmoid": op.sigmoid,
-}  # fmt: skip
-_TESTS = {"isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfinite}
-
-
-def _unary(fn: Callable[..., Expr], floats: bool) -> Callable[[Context, Args], Expr]:
-    def translate(c: Context, a: Args) -> Expr:
-        return fn(c.cast(a.self, c.dtype) if floats else a.self)
-
-    return translate
-
-
-for _name, _fn in _SAME.items():
-    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, False))
-for _name, _fn in _FLOAT.items():
-    aten(f"{_name}.default", f"{_name}_.default")(_unary(_fn, True))
-
-
-aten("_neg_view.default")(lambda c, a: op.negative(a.self))
-aten("logical_not.default")(lambda c, a: op.logical_not(c.cast(a.self, "bool")))
-
-
-def _test(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: fn(a.self if is_float(a.self) else c.cast(a.self, "float32"))
-
-
-for _name, _fn in _TESTS.items():
-    aten(f"{_name}.default")(_test(_fn))
-
 
 @aten("sign.default", "sgn.default")
 def _sign(c: Context, a: Args) -> Expr:
@@ -141,42 +105,6 @@ def _div_mode(c: Context, a: Args) -> Expr:
         x, y = c.emit(x), c.emit(y)  # truncated = (x - remainder of the sign of x) / y, exactly divisible
         return op.floor_divide(op.subtract(x, op.mod(x, y)), y)
     return op.divide(x, y)
-
-
-def _plain(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
-
-
-def _compare(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    def translate(c: Context, a: Args) -> Expr:
-        dtype = c.promoted(a.self, a.other)
-        return fn(c.cast(a.self, dtype), c.cast(a.other, dtype))
-
-    return translate
-
-
-def _logical(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: fn(c.cast(a.self, "bool"), c.cast(a.other, "bool"))
-
-
-_FORMS = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
-for _names, _fn in (
-    (("floor_divide.default", "floor_divide.Scalar"), op.floor_divide), (("fmod.Tensor", "fmod.Scalar"), op.mod),
-    (("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"), op.floor_mod),
-    (("maximum.default", "max.other"), op.maximum), (("minimum.default", "min.other"), op.minimum),
-    (("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"), op.bitwise_and),
-    (("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"), op.bitwise_or),
-    (("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"), op.bitwise_xor),
-    (("__lshift__.Scalar", "__lshift__.Tensor", *[f"bitwise_left_shift.{form}" for form in _FORMS]), op.left_shift),
-    (("__rshift__.Scalar", "__rshift__.Tensor", *[f"bitwise_right_shift.{form}" for form in _FORMS]), op.right_shift),
-    (("atan2.default",), op.atan2), (("logaddexp.default",), op.log_add_exp), (("gcd.default",), op.gcd),
-):  # fmt: skip
-    aten(*_names)(_plain(_fn))
-for _name, _fn in (("eq", op.equal), ("ne", op.not_equal), ("lt", op.less), ("le", op.less_equal),
-                   ("gt", op.greater), ("ge", op.greater_equal)):  # fmt: skip
-    aten(f"{_name}.Tensor", f"{_name}.Scalar")(_compare(_fn))
-for _name, _fn in (("and", op.logical_and), ("or", op.logical_or), ("xor", op.logical_xor)):
-    aten(f"logical_{_name}.default")(_logical(_fn))
 
 
 @aten("lcm.default")

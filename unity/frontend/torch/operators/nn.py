@@ -29,12 +29,6 @@ from .shape import cut, swap
 # ---- products
 
 
-@aten("matmul.default", "bmm.default", "mm.default", "mv.default", "dot.default")
-def _matmul(c: Context, a: Args) -> Expr:
-    other = next(v for v in (getattr(a, n, None) for n in ("other", "mat2", "vec", "tensor")) if v is not None)
-    return op.matmul(a.self, other)
-
-
 @aten("_int_mm.default")
 def _int_mm(c: Context, a: Args) -> Expr:
     return op.matmul(a.self, a.mat2, out_dtype="int32")
@@ -82,19 +76,10 @@ def _outer(c: Context, a: Args) -> Expr:
 
 # ---- activations
 
-aten("silu.default")(lambda c, a: op.nn_silu(a.self))
-aten("relu6.default")(lambda c, a: op.nn_relu6(a.self))
-aten("selu.default")(lambda c, a: op.nn_selu(a.self))
-
 
 @aten("gelu.default")
 def _gelu(c: Context, a: Args) -> Expr:
     return op.nn_gelu_tanh(a.self) if a.approximate == "tanh" else op.nn_gelu(a.self)
-
-
-@aten("leaky_relu.default")
-def _leaky_relu(c: Context, a: Args) -> Expr:
-    return op.nn_leakyrelu(a.self, alpha=float(a.negative_slope))
 
 
 @aten("prelu.default")
@@ -107,11 +92,6 @@ def _prelu(c: Context, a: Args) -> Expr:
         weight = c.reshape(weight, [])
     x = a.self
     return op.where(op.greater(x, number(0, c.dtype)), x, op.multiply(x, weight))
-
-
-@aten("softplus.default")
-def _softplus(c: Context, a: Args) -> Expr:
-    return op.nn_softplus(a.self, beta=float(a.beta), threshold=float(a.threshold))
 
 
 @aten("mish.default")

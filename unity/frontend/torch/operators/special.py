@@ -23,27 +23,9 @@ from ..context.context import (
 )
 from .rounding import rounded_once
 
-_FLOAT = {
-    "log1p": op.log1p, "expm1": op.expm1, "log2": op.log2, "log10": op.log10, "exp2": op.exp2, "erfc": op.erfc,
-    "erfinv": op.erfinv, "lgamma": op.lgamma, "digamma": op.digamma, "special_erfc": op.erfc, "special_erfinv": op.erfinv,
-    "special_expm1": op.expm1, "special_exp2": op.exp2, "special_log1p": op.log1p, "special_digamma": op.digamma,
-    "special_gammaln": op.lgamma, "special_psi": op.digamma, "i0": op.i0, "special_i0": op.i0, "special_i0e": op.i0e,
-    "special_i1": op.i1, "special_i1e": op.i1e, "special_modified_bessel_i0": op.i0, "special_modified_bessel_i1": op.i1,
-    "special_erfcx": op.erfcx,
-}  # fmt: skip
-
 
 def _float(c: Context, a: Args, name: str = "self") -> Expr:
     return c.emit(c.cast(getattr(a, name), c.dtype))
-
-
-def _unary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    """An operator of one tensor, which torch calls self or x."""
-    return lambda c, a: fn(c.cast(a.self if hasattr(a, "self") else a.x, c.dtype))
-
-
-for _name, _fn in _FLOAT.items():
-    aten(f"{_name}.default")(_unary(_fn))
 
 
 @aten("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", "special_xlog1py.default", "special_xlogy.default",
@@ -199,11 +181,6 @@ def _mvlgamma(c: Context, a: Args) -> Expr:
     return made
 
 
-@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
-def _float_power(c: Context, a: Args) -> Expr:
-    return op.power(c.cast(a.self, c.dtype), c.cast(a.exponent, c.dtype))
-
-
 @aten("isclose.default")
 def _isclose(c: Context, a: Args) -> Expr:
     dtype = c.promoted(a.self, a.other)
@@ -278,13 +255,6 @@ def _spherical(c: Context, a: Args) -> Expr:
     x = _float(c, a, "x")
     made = op.where(op.equal(x, number(0, c.dtype)), number(1, c.dtype), op.divide(op.sin(x), x))
     return op.where(op.isinf(x), number(0, c.dtype), made)
-
-
-def _binary(fn: Callable[..., Expr]) -> Callable[[Context, Args], Expr]:
-    return lambda c, a: fn(c.cast(a.self, c.dtype), c.cast(a.other, c.dtype))
-
-
-aten("nextafter.default")(_binary(op.nextafter))
 
 
 @aten("frexp.Tensor")

@@ -53,11 +53,6 @@ def _geqrf(c: Context, a: Args) -> Result:
     return made
 
 
-@aten("linalg_householder_product.default", "orgqr.default")
-def _product(c: Context, a: Args) -> Expr:
-    return op.linalg_householder_product(*((a.input, a.tau) if hasattr(a, "tau") else (a.self, a.input2)))
-
-
 @aten("ormqr.default")
 def _ormqr(c: Context, a: Args) -> Expr:
     """Products with the square matrix of the reflections, whose vectors get columns of zeros up to it."""
@@ -156,6 +151,3 @@ def _cond(c: Context, a: Args) -> Expr:
     axis = rank_of(values) - 1
     first, last = [cut(values, axis, place, to_dim(1)) for place in (to_dim(0), sub(shape_of(values)[-1], 1))]
     return c.reshape(op.divide(last, first) if a.p == -2 else op.divide(first, last))
-
-
-aten("linalg_matrix_exp.default", "matrix_exp.default")(lambda c, a: op.linalg_matrix_exp(a.self))

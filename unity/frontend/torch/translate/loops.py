@@ -26,7 +26,6 @@ from ....ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    op,
 )
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -34,6 +33,7 @@ from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr, FuncType, PrimType, ShapeType, Type, prim_type
 from ....ir.walk import fresh_copy, rewrite
 from ....op import add, less, reshape, take, tensor_to_shape
+from ....op.common.table import R
 from ....op.memory import builtin_alloc_tensor
 from ....script.reader.module import parse
 from ..context.context import Context, dtype_name, dtype_of, number, rank_of, shape_of, to_dim
@@ -146,7 +146,7 @@ def _written(c: Context, rows: Var, row: Expr, at: Var) -> Expr:
         program = c.builder.add_func(_write_row(rank_of(row), dtype), "write_row")
         c.programs["write_row", rank_of(row), dtype] = program
     operands = Tuple((rows, row, at))
-    return Call(op("R.call_inplace"), (program, operands), {"inplace_indices": (0,)}, (rows.ty,), rows.ty)
+    return Call(R.call_inplace.op, (program, operands), {"inplace_indices": (0,)}, (rows.ty,), rows.ty)
 
 
 @cache

@@ -21,6 +21,7 @@ from ..operators import (
     reduce,
     resize,
     rnn,
+    rows,
     scatter,
     shape,
     special,
@@ -32,7 +33,7 @@ from ..operators import (
 
 SOURCES = (
     columns, complex_math, complex_products, counts, factors, fourier, index, linalg, loss, math, memory, nn, norm, pad,
-    reduce, resize, rnn, scatter, shape, special, spectral, unique, view, window,
+    reduce, resize, rnn, rows, scatter, shape, special, spectral, unique, view, window,
 )  # fmt: skip
 """The files the table is made of."""
 

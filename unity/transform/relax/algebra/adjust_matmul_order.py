@@ -13,6 +13,7 @@ from ....ir.expr import Call, ShapeExpr
 from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr
+from ....op.common.table import R
 from ....op.common.type_rules import product
 from ....op.linalg.products import matmul
 from ...infra.passes import function_pass
@@ -45,7 +46,7 @@ def _cheaper(x: Expr, a: Expr, b: Expr, x_first: bool) -> bool:
 
 def is_product(value: Expr) -> bool:
     """A product of matrices in the type of its operands."""
-    return type(value) is Call and op_called(value) == "R.matmul" and not value.attrs.get("out_dtype")
+    return type(value) is Call and op_called(value) == R.matmul.name and not value.attrs.get("out_dtype")
 
 
 @function_pass()

@@ -19,6 +19,7 @@ from ....ir.expr import BindingBlock, Call, Constant, IntImm, TupleGetItem, Var,
 from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dim
 from ....ir.types import Expr, TensorType
+from ....op.common.table import R
 from ....op.linalg.products import matmul
 from ....op.manipulate.slicing import concat, split
 from ...infra.passes import function_pass
@@ -66,7 +67,7 @@ def _groups(fn: Function, options: CombineParallelMatmulOptions) -> dict[Var, _G
     ready: dict[Var, set[Expr]] = {}
     for block, binding in each_binding(fn):
         value = getattr(binding, "value", None)
-        if isinstance(binding, VarBinding) and type(value) is Call and op_called(value) == "R.matmul":
+        if isinstance(binding, VarBinding) and type(value) is Call and op_called(value) == R.matmul.name:
             left, right = value.args[0], value.args[1]
             weight = right in params or type(right) is Constant
             usable = (

@@ -17,7 +17,7 @@ from ....ir.module import IRModule
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.lowering import SMALL_FLOATS
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.common.type_rules import bool_attr, int_attr, normal_axis
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
@@ -124,8 +124,12 @@ def rms_norm(call: Call) -> Expr | None:
     return _narrow(multiply(divide(x, root), _along(weight, ty.ndim, axes)), dtype)
 
 
-INFERENCE: dict[str, Rule] = {"R.nn.batch_norm": batch_norm, "R.nn.dropout": dropout, "R.tensor_to_shape": _shape}
-TRAINING: dict[str, Rule] = {**INFERENCE, "R.nn.layer_norm": layer_norm, "R.nn.rms_norm": rms_norm}
+INFERENCE: dict[str, Rule] = {
+    R.nn.batch_norm.name: batch_norm,
+    R.nn.dropout.name: dropout,
+    R.tensor_to_shape.name: _shape,
+}
+TRAINING: dict[str, Rule] = {**INFERENCE, R.nn.layer_norm.name: layer_norm, R.nn.rms_norm.name: rms_norm}
 
 
 @dataclass(slots=True, frozen=True)

@@ -16,12 +16,13 @@ from ....ir.infer import is_pure_call
 from ....ir.op import OPS
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
+from ....op.common.table import R
 from ...infra.constant_provenance import OPEN_BYTES, peek
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import changed_vars, returned_vars
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
-_CALLS = {"R.call_dps", "R.call_dps_with_grad", "R.call_pure_packed", "R.shape_of", "R.size"}
+_CALLS = {R.call_dps.name, R.call_dps_with_grad.name, R.call_pure_packed.name, R.shape_of.name, R.size.name}
 """Single numbers and a few integers are compared by value; others, which may be weights, by identity of their data."""
 Scope = dict[int, list[tuple[Expr, Var]]]
 

@@ -16,7 +16,7 @@ from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.lowering import SMALL_FLOATS
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.common.type_rules import bool_attr, int_attr, is_one, normal_axis
 from ....op.elementwise import unary as elementwise
 from ....op.elementwise.binary import add, divide, multiply, subtract
@@ -71,13 +71,13 @@ class _Folder:
         """The value that takes the place of the first result of a batch_norm bound to ``at``; None where it stands alone."""
         x = call.args[0]
         bias: Expr | None = None
-        conv = self.once(x, "R.nn.conv2d")
+        conv = self.once(x, R.nn.conv2d.name)
         if conv is None:
-            shifted = self.once(x, "R.add")
+            shifted = self.once(x, R.add.name)
             if shifted is None:
                 return None
             for value, other in ((shifted.args[0], shifted.args[1]), (shifted.args[1], shifted.args[0])):
-                conv = self.once(value, "R.nn.conv2d")
+                conv = self.once(value, R.nn.conv2d.name)
                 bias = other
                 if conv is not None:
                     break
@@ -121,12 +121,12 @@ class _Folder:
 @function_pass(options=FoldBatchNormOptions)
 def fold_batch_norm_to_conv2d(fn: Function, options: FoldBatchNormOptions) -> Function:
     """Scale convolution weights instead of normalising their results."""
-    if not any([op_called(b.value) == "R.nn.batch_norm" for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
+    if not any([op_called(b.value) == R.nn.batch_norm.name for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
         return fn
     folder = _Folder(fn, options)
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or op_called(value) != "R.nn.batch_norm":
+        if type(value) is not Call or op_called(value) != R.nn.batch_norm.name:
             return value
         made = folder.fold(value, rewriter.var)
         if made is None:

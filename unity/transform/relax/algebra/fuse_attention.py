@@ -25,6 +25,7 @@ from ....ir.node import replace
 from ....ir.relation import Answer, dims, same_dim, same_dims
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
+from ....op.common.table import R
 from ....op.elementwise.unary import logical_not
 from ....op.manipulate.manipulate import expand_dims, permutation, squeeze
 from ....op.nn.attention import attention, layouts
@@ -33,8 +34,8 @@ from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility
 from ..rewriting.graph_rewriter import GraphRewriter
 
-ATTENTION = ("R.nn.attention", "R.nn.attention_bias")
-_RESHAPES = ("R.reshape", "R.expand_dims")
+ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
+_RESHAPES = (R.reshape.name, R.expand_dims.name)
 
 
 @function_pass()
@@ -48,7 +49,7 @@ def fuse_attention(fn: Function) -> Function:
             return value
         if name in ATTENTION:
             return chains.with_shared_heads(value, rewriter.var)
-        made = chains.attention(value, rewriter) if name == "R.matmul" else None
+        made = chains.attention(value, rewriter) if name == R.matmul.name else None
         if made is None or not structural_equal(made.ty, value.ty):
             return value
         return chains.with_shared_heads(made, rewriter.var) if op_called(made) in ATTENTION else made
@@ -89,7 +90,7 @@ class _Chains:
         """The attention that replaces the second product of a chain; None where there is none."""
         weights, value = product.args
         weights, narrow = self.without_cast(weights)
-        softmax = self.inner(weights, "R.nn.softmax")
+        softmax = self.inner(weights, R.nn.softmax.name)
         rank = product.ty.ndim if isinstance(product.ty, TensorType) else -1
         if softmax is None or rank not in (3, 4) or softmax.attrs.get("axis", -1) not in (-1, rank - 1):
             return None
@@ -97,13 +98,13 @@ class _Chains:
         bias, seen, scores = self.biased(scores)
         scores, scale = self.scaled(scores)
         inside, widened_inside = self.without_cast(scores)
-        first = self.inner(inside, "R.matmul")
+        first = self.inner(inside, R.matmul.name)
         if first is None or first.attrs.get("out_dtype") or product.attrs.get("out_dtype"):
             return None
         if not self.casts_agree(first, product, narrow, widened or widened_inside):
             return None
         query, turned = first.args
-        swap = self.call(turned, "R.permute_dims")
+        swap = self.call(turned, R.permute_dims.name)
         if swap is None or not isinstance(swap.ty, TensorType) or swap.ty.ndim != rank:
             return None  # a product with a matrix that all rows share
         if tuple(permutation(swap, rank)) != (*range(rank - 2), rank - 1, rank - 2):
@@ -125,7 +126,7 @@ class _Chains:
 
     def without_cast(self, value: Expr) -> tuple[Expr, str]:
         """The operand of a cast, and the type it makes ("" where there is no cast)."""
-        cast = self.inner(value, "R.astype")
+        cast = self.inner(value, R.astype.name)
         return (value, "") if cast is None else (cast.args[0], cast.ty.dtype.name)  # type: ignore[attr-defined]
 
     @staticmethod
@@ -141,7 +142,7 @@ class _Chains:
 
     def biased(self, scores: Expr) -> tuple[Expr | None, bool | None, Expr]:
         """(bias or mask, is a mask true where a key is seen, scores without it)."""
-        added, chosen = self.inner(scores, "R.add"), self.inner(scores, "R.where")
+        added, chosen = self.inner(scores, R.add.name), self.inner(scores, R.where.name)
         if added is not None:
             for this, other in ((0, 1), (1, 0)):
                 if self.is_scores(added.args[this]):
@@ -155,11 +156,11 @@ class _Chains:
     def is_scores(self, value: Expr) -> bool:
         """Is a value a product, perhaps scaled or cast."""
         inside = self.without_cast(self.scaled(value)[0])[0]
-        return self.inner(inside, "R.matmul") is not None
+        return self.inner(inside, R.matmul.name) is not None
 
     def scaled(self, scores: Expr) -> tuple[Expr, float]:
         """The scores without their factor, and the factor."""
-        times, over = self.inner(scores, "R.multiply"), self.inner(scores, "R.divide")
+        times, over = self.inner(scores, R.multiply.name), self.inner(scores, R.divide.name)
         if times is not None:
             for this, other in ((0, 1), (1, 0)):
                 factor = _scalar(times.args[other])
@@ -179,7 +180,7 @@ class _Chains:
 
     def before_idle(self, value: Expr) -> Expr:
         """The value before reshapes and broadcasts that change nothing."""
-        while (idle := self.call(value, "R.broadcast_to", *_RESHAPES)) is not None:
+        while (idle := self.call(value, R.broadcast_to.name, *_RESHAPES)) is not None:
             own, given = dims(idle.ty), dims(idle.args[0].ty)
             if own is None or given is None or same_dims(own, given) is not Answer.YES:
                 break
@@ -189,7 +190,7 @@ class _Chains:
     def unrepeated(self, value: Expr) -> Expr | None:
         """k of (batch, heads, sequence, width) where the value has each of its heads several times, one after the other."""
         joined = self.call(self.before_idle(value), *_RESHAPES)
-        wide = self.call(joined.args[0], "R.broadcast_to") if joined is not None else None
+        wide = self.call(joined.args[0], R.broadcast_to.name) if joined is not None else None
         apart = self.call(wide.args[0], *_RESHAPES) if wide is not None else None
         if joined is None or wide is None or apart is None:
             return None

@@ -12,6 +12,7 @@ from ....ir.expr import Call, Tuple, Var, VarBinding
 from ....ir.function import Function
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
+from ....op.common.table import R
 from ....op.linalg.contraction import einsum
 from ....op.manipulate.manipulate import permutation
 from ...infra.passes import function_pass
@@ -39,14 +40,14 @@ def fuse_transpose_matmul(fn: Function) -> Function:
         for _, b in each_binding(fn)
         if isinstance(b, VarBinding)
         and type(b.value) is Call
-        and op_called(b.value) == "R.permute_dims"
+        and op_called(b.value) == R.permute_dims.name
         and b.value.args[0] not in fixed
     }
     if not source:
         return fn
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is not Call or op_called(value) != "R.matmul" or value.attrs.get("out_dtype"):
+        if type(value) is not Call or op_called(value) != R.matmul.name or value.attrs.get("out_dtype"):
             return value
         weight, left = _transposed(value.args[1], source), value.args[0].ty
         if (

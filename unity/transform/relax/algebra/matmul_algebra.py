@@ -15,6 +15,7 @@ from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
 from ....op.common.channels_last import rank_of
+from ....op.common.table import R
 from ....op.common.type_rules import int_attr, normal_axis
 from ....op.elementwise.binary import add
 from ....op.linalg.products import matmul
@@ -44,7 +45,7 @@ def expand_matmul_of_sum(fn: Function) -> Function:
         parts = [rewriter.emit(matmul(call.args[0], part)) for part in total.args]
         return add(*parts)
 
-    return rewrite_with_sources(fn, calls_of("R.add"), change)
+    return rewrite_with_sources(fn, calls_of(R.add.name), change)
 
 
 @function_pass()
@@ -60,7 +61,7 @@ def reorder_take_after_matmul(fn: Function) -> Function:
         whole = rewriter.emit(matmul(call.args[0], taken.args[0]))
         return take(whole, taken.args[1], axis=rank_of(whole) - 1, mode=taken.attrs.get("mode", "fast"))
 
-    return rewrite_with_sources(fn, calls_of("R.take"), change)
+    return rewrite_with_sources(fn, calls_of(R.take.name), change)
 
 
 @function_pass()
@@ -68,7 +69,7 @@ def reorder_permute_dims_after_concat(fn: Function) -> Function:
     """Tensors transposed alike and joined, as the transposition of the joined ones."""
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Expr | None:
-        if op_called(call) != "R.concat" or type(call.args[0]) is not Tuple or not call.args[0].fields:
+        if op_called(call) != R.concat.name or type(call.args[0]) is not Tuple or not call.args[0].fields:
             return None
         turned = [source(field) for field in call.args[0].fields]
         found = [t for t in turned if t is not None]
@@ -83,4 +84,4 @@ def reorder_permute_dims_after_concat(fn: Function) -> Function:
         joined = rewriter.emit(concat([t.args[0] for t in found], axis=order[axis]))
         return permute_dims(joined, axes=list(order))
 
-    return rewrite_with_sources(fn, calls_of("R.permute_dims"), change)
+    return rewrite_with_sources(fn, calls_of(R.permute_dims.name), change)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, DataflowVar, ShapeExpr, Var, op
+from ....ir.expr import Call, DataflowVar, ShapeExpr, Var
 from ....ir.function import Function
 from ....ir.node import replace
+from ....ir.op import row_of
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr, TensorType
+from ....op.common.table import R
 from ....op.manipulate.manipulate import permutation, permute_dims
 from ....op.nn.attention import layouts
 from ...infra.passes import function_pass
@@ -21,9 +23,7 @@ from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Visibility, changed_vars, returned_vars
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
-_RESHAPES = ("R.reshape", "R.flatten", "R.expand_dims", "R.squeeze", "R.nn.batch_flatten")
-_SAME_ELEMENTS = (*_RESHAPES, "R.broadcast_to")
-_ATTENTION = ("R.nn.attention", "R.nn.attention_bias")
+_ATTENTION = (R.nn.attention.name, R.nn.attention_bias.name)
 _HEADS_SWAPPED = (0, 2, 1, 3)
 
 
@@ -43,7 +43,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
         orders, args = list(layouts(call)), list(call.args)
         for place in range(3):
             inner = source.get(args[place])  # type: ignore[call-overload]
-            if inner is None or op_called(inner) != "R.permute_dims" or inner.args[0] in changed:
+            if inner is None or op_called(inner) != R.permute_dims.name or inner.args[0] in changed:
                 continue
             if permutation(inner, 4) == _HEADS_SWAPPED:
                 args[place] = inner.args[0]
@@ -57,17 +57,18 @@ def remove_redundant_reshape(fn: Function) -> Function:
         var, name = rewriter.var, op_called(value)
         if type(value) is Call and name in _ATTENTION:
             return in_place(value)
-        if type(value) is not Call or var is None or (name not in _SAME_ELEMENTS and name != "R.permute_dims"):
+        views = row_of(value).view
+        if type(value) is not Call or var is None or not (views or name in (R.broadcast_to.name, R.permute_dims.name)):
             return value
         made = value
         inner = source.get(value.args[0]) if isinstance(value.args[0], Var) else None
         if inner is not None and (inner.args[0] in changed or not visible.allows(inner.args[0], var)):
             inner = None
-        if name in _SAME_ELEMENTS:
+        if name != R.permute_dims.name:
             shape = dims(value.ty)
-            chain = name in _RESHAPES and inner is not None and op_called(inner) in _RESHAPES
+            chain = views and inner is not None and row_of(inner).view
             if inner is not None and chain and shape is not None:
-                made = Call(op("R.reshape"), (inner.args[0], ShapeExpr(shape)), {}, (), value.ty, value.span)
+                made = Call(R.reshape.op, (inner.args[0], ShapeExpr(shape)), {}, (), value.ty, value.span)
             given = dims(made.args[0].ty)
             if shape is not None and given is not None and same_dims(shape, given) is Answer.YES:
                 if same_value(made.args[0], var):
@@ -75,7 +76,7 @@ def remove_redundant_reshape(fn: Function) -> Function:
         elif isinstance(value.args[0].ty, TensorType) and value.args[0].ty.ndim >= 0:
             rank = value.args[0].ty.ndim
             axes = list(permutation(value, rank))
-            if inner is not None and op_called(inner) == "R.permute_dims":
+            if inner is not None and op_called(inner) == R.permute_dims.name:
                 first = list(permutation(inner, rank))
                 axes = [first[a] for a in axes]
                 made = permute_dims(inner.args[0], axes=axes)

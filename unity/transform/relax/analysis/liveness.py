@@ -13,13 +13,12 @@ from ....ir.module import IRModule
 from ....ir.op import OPS
 from ....ir.types import Expr, ObjectType, TensorType, TupleType, Type
 from ....ir.walk import collect, free_vars
+from ....op.common.table import R
 
-ALLOCATIONS = ("R.builtin.alloc_tensor", "R.memory.alloc_tensor", "R.memory.alloc_storage")
-_KEEPS = {
-    "R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func", "R.call_builtin_with_ctx", "R.make_closure",
-    "R.invoke_closure", "R.invoke_pure_closure",
-}  # fmt: skip
-KILLS = ("R.memory.kill_tensor", "R.memory.kill_storage", "R.vm.kill_object")
+ALLOCATIONS = (R.builtin.alloc_tensor.name, R.memory.alloc_tensor.name, R.memory.alloc_storage.name)
+_CALLS = (R.call_packed, R.call_pure_packed, R.call_inplace_packed, R.call_py_func, R.call_builtin_with_ctx)
+_KEEPS = {operator.name for operator in (*_CALLS, R.make_closure, R.invoke_closure, R.invoke_pure_closure)}
+KILLS = (R.memory.kill_tensor.name, R.memory.kill_storage.name, R.vm.kill_object.name)
 
 
 def op_called(expr: Expr) -> str:

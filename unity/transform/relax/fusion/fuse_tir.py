@@ -14,6 +14,7 @@ from ....ir.function import Function, PrimFunc, seq_body
 from ....ir.module import IRModule
 from ....ir.types import Expr
 from ....ir.walk import collect
+from ....op.common.table import R
 from ...infra.passes import module_pass
 from ...tir.blocks.auto_inline import auto_inline
 from ...tir.blocks.simplify_blocks import simplify_blocks
@@ -40,7 +41,7 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
         for binding in block.bindings:
             value = getattr(binding, "value", None)
             if type(value) is Call:
-                callee = value.args[0] if getattr(value.op, "name", "") == "R.call_dps" else None
+                callee = value.args[0] if getattr(value.op, "name", "") == R.call_dps.name else None
                 func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
                 if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
                     return False

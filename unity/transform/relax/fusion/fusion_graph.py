@@ -29,6 +29,7 @@ from ....ir.module import IRModule
 from ....ir.relation import Answer, dims, same_dim
 from ....ir.types import Expr, TensorType, TupleType, Type
 from ....ir.walk import substitute, used_vars
+from ....op.common.table import R
 from ...tir.blocks.auto_inline import SMALL_WORK
 from ...tir.blocks.op_pattern import OPAQUE_EDGE, Edge, KernelPattern, OpPatternKind, analyze_pattern
 
@@ -63,7 +64,7 @@ class Patterns:
 
     def of(self, value: Expr) -> KernelPattern | None:
         """Pattern behind ``R.call_dps(f, (args...), ...)`` of a tensor program, else None."""
-        if type(value) is not Call or type(value.op) is not Op or value.op.name != "R.call_dps":
+        if type(value) is not Call or type(value.op) is not Op or value.op.name != R.call_dps.name:
             return None
         callee = value.args[0]
         if type(callee) is not GlobalVar or type(value.args[1]) is not Tuple or value.attrs:

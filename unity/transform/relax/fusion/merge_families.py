@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.build import add, int_imm, mul
-from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var, op
+from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var
 from ....ir.function import PrimFunc, has_global_symbol
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -24,13 +24,14 @@ from ....ir.stmt import AttrStmt, Block, BufferStore, For
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
+from ....op.common.table import R
 from ...default_schedule.apply import schedule_function
 from ...default_schedule.base import SCHEDULED, machine_in_use
 from ...infra.passes import module_pass
 
 FAMILY = 8
 """Programs from which on one is made of them."""
-_CALL = op("R.call_dps")
+_CALL = R.call_dps.op
 _INDEX = prim_type("int64")
 
 

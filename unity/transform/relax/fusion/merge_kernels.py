@@ -18,6 +18,7 @@ from ....ir.relation import dims
 from ....ir.stmt import AllocBuffer, Block, Stmt, seq
 from ....ir.types import VOID_TYPE, Expr, PointerType, PrimType, ShapeType, TensorType, TupleType, Type, prim_type
 from ....ir.walk import fresh_copy, rewrite
+from ....op.common.table import R
 from ....support.errors import PassError
 
 
@@ -117,7 +118,7 @@ class KernelMerger:
             return []
         if (
             type(value) is not Call
-            or getattr(value.op, "name", "") != "R.call_dps"
+            or getattr(value.op, "name", "") != R.call_dps.name
             or type(value.args[0]) is not GlobalVar
         ):
             raise self._error("something else than calls of tensor programs")

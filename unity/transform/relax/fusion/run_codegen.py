@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....ffi.registry import register_func
-from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
+from ....ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import Node, replace
 from ....ir.types import Expr, ShapeType, TupleType
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..normalize.dead_code import reachable, require_functions
@@ -68,7 +69,7 @@ def as_call_dps(value: Call, callee: Expr, fn: Function) -> Call:
     if scalars:
         args = (*args, ShapeExpr(tuple(scalars)))
     types = value.ty.fields if isinstance(value.ty, TupleType) else (value.ty,)
-    return Call(op("R.call_dps"), args, {}, types, value.ty, value.span)
+    return Call(R.call_dps.op, args, {}, types, value.ty, value.span)
 
 
 def _target(name: str, made: Any) -> Expr | PrimFunc | Function:

@@ -25,7 +25,7 @@ from ....ir.types import Expr, TensorType, TupleType, Type
 from ....ir.walk import free_vars, fresh_copy
 from ....op.building.block_builder import BlockBuilder
 from ....op.common.gradients import field_of
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.common.type_rules import plain
 from ....op.elementwise.binary import add
 from ....op.manipulate.create import zeros
@@ -125,7 +125,7 @@ class _Adjoint:
             raise PassError(
                 "E559", f"the call of {name} has no gradient", call.span, help="run inline_private_functions first"
             )
-        if info.name == "R.call_dps_with_grad":
+        if info.name == R.call_dps_with_grad.name:
             self.kernel(call, self.whole(grad, call.ty))
             return
         if not callable(info.grad):

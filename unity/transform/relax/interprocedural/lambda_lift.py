@@ -17,6 +17,7 @@ from ....ir.module import IRModule
 from ....ir.relation import shape_type
 from ....ir.types import OBJECT, Expr, PrimType, Type
 from ....ir.walk import collect, free_vars, fresh_copy, substitute
+from ....op.common.table import R
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced, each_binding
 
@@ -53,12 +54,12 @@ class _Lifter:
                     return Replaced(target) if not captured else None
                 if not captured:
                     return Replaced(target)
-                return Call(op("R.make_closure"), (target, Tuple(captured)), {}, (), OBJECT, value.span)
+                return Call(R.make_closure.op, (target, Tuple(captured)), {}, (), OBJECT, value.span)
             if type(value) is Call and isinstance(value.op, Var):
                 if value.op in lifted:
                     target, captured, _ = lifted[value.op]
                     return Call(target, (*captured, *value.args), value.attrs, value.ty_args, value.ty, value.span)
-                name = "R.invoke_pure_closure" if var in pure else "R.invoke_closure"
+                name = R.invoke_pure_closure.name if var in pure else R.invoke_closure.name
                 return Call(op(name), (value.op, Tuple(value.args)), {}, (value.ty,), value.ty, value.span)
             return value
 

@@ -12,15 +12,16 @@ from ....ir.expr import Call, op
 from ....ir.function import Function
 from ....ir.node import replace
 from ....ir.types import Expr
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter
 
 _UNWRAPPED = {
-    "R.call_pure_packed": "R.call_packed",
-    "R.call_inplace_packed": "R.call_packed",
-    "R.invoke_pure_closure": "R.invoke_closure",
+    R.call_pure_packed.name: R.call_packed.name,
+    R.call_inplace_packed.name: R.call_packed.name,
+    R.invoke_pure_closure.name: R.invoke_closure.name,
 }
 
 

@@ -17,6 +17,7 @@ from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType, TupleType, Type
+from ....op.common.table import R
 from ....op.manipulate.layout import layout_transform, mapped_shape
 from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
@@ -80,7 +81,7 @@ def alter_op_impl(mod: IRModule, options: AlterOpImplOptions) -> IRModule:
     kernels, programs = KernelTable(mod), mod.prim_funcs()
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != "R.call_dps":
+        if op_called(value) != R.call_dps.name:
             return value
         assert type(value) is Call
         callee, operands = value.args[0], value.args[1]

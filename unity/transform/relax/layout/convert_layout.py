@@ -23,6 +23,7 @@ from ....ir.function import Function
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType, TupleType
 from ....op.common.channels_last import Plain, first_layout, last_layout, rank_of, rule_of
+from ....op.common.table import R
 from ....op.common.type_rules import int_attr, is_one
 from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims, reshape
 from ....support.errors import PassError
@@ -34,8 +35,8 @@ from ..normalize.dead_code import clean_function
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 from .transposed_convolution import as_convolution, phase_features
 
-CONVOLUTIONS = ("R.nn.conv1d", "R.nn.conv2d", "R.nn.conv3d")
-TRANSPOSED = ("R.nn.conv1d_transpose", "R.nn.conv2d_transpose", "R.nn.conv3d_transpose")
+CONVOLUTIONS = (R.nn.conv1d.name, R.nn.conv2d.name, R.nn.conv3d.name)
+TRANSPOSED = (R.nn.conv1d_transpose.name, R.nn.conv2d_transpose.name, R.nn.conv3d_transpose.name)
 PAYS = 700
 """Multiply-adds that pay for transposing one element: the share of their time that channels last save, measured."""
 THIN = 6
@@ -243,7 +244,7 @@ class _Converter:
             return call
         form = self.rewriter.emit(made)
         if isinstance(call.ty, TupleType):
-            every = name == "R.split"
+            every = name == R.split.name
             self.tuples[var] = (self.here(), form, every)
             fields = [self.rewriter.emit(TupleGetItem(form, k)) for k in range(len(call.ty.fields))]
             return Tuple(
@@ -277,7 +278,7 @@ def _transposed(fn: Function) -> int:
             continue
         if all([type(a) is Constant or a in fixed for a in value.args]):
             fixed.add(binding.var)
-        elif op_called(value) == "R.permute_dims" and permutation(value, rank_of(value)) != tuple(
+        elif op_called(value) == R.permute_dims.name and permutation(value, rank_of(value)) != tuple(
             range(rank_of(value))
         ):
             moved += _count(value)

@@ -19,6 +19,7 @@ from ....ir.function import Function
 from ....ir.relation import Answer, dims, same_dims
 from ....ir.types import Expr
 from ....ir.walk import substitute
+from ....op.common.table import R
 from ....op.common.type_rules import attr
 from ....op.manipulate.layout import layout_transform
 from ....support.errors import TypeRuleError
@@ -64,7 +65,7 @@ def _pads(mapping: IndexMap, shape: Sequence[Expr]) -> bool:
 def _pair(call: Call, source: Source) -> tuple[Expr, IndexMap, IndexMap, Sequence[Expr]] | None:
     """(x, first map, second map, shape of x) of two layouts that follow each other."""
     inner = source(call.args[0])
-    if inner is None or op_called(inner) != "R.layout_transform":
+    if inner is None or op_called(inner) != R.layout_transform.name:
         return None
     first, second, shape = _map_of(inner), _map_of(call), dims(inner.args[0].ty)
     return None if first is None or second is None or shape is None else (inner.args[0], first, second, shape)
@@ -84,8 +85,8 @@ def optimize_layout_transform(fn: Function) -> Function:
 
     def change(call: Call, source: Source, rewriter: GraphRewriter) -> Any:
         name = op_called(call)
-        outer = source(call.args[0]) if name == "R.strided_slice" else call
-        if outer is None or op_called(outer) != "R.layout_transform":
+        outer = source(call.args[0]) if name == R.strided_slice.name else call
+        if outer is None or op_called(outer) != R.layout_transform.name:
             return None
         found = _pair(outer, source)
         if found is None:
@@ -104,7 +105,7 @@ def optimize_layout_transform(fn: Function) -> Function:
             return None
         return made if _same(dims(made.ty), dims(call.ty)) else None
 
-    return rewrite_with_sources(fn, lambda value: op_called(value) == "R.layout_transform", change)
+    return rewrite_with_sources(fn, lambda value: op_called(value) == R.layout_transform.name, change)
 
 
 __all__ = ["optimize_layout_transform"]

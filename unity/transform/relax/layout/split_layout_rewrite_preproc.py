@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.buffer import Buffer
-from ....ir.expr import Call, GlobalVar, IntImm, Tuple, Var, op
+from ....ir.expr import Call, GlobalVar, IntImm, Tuple, Var
 from ....ir.function import PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -22,6 +22,7 @@ from ....ir.scalar import BufferLoad
 from ....ir.stmt import AllocBuffer, Block, BufferStore, SeqStmt, Stmt, seq
 from ....ir.types import VOID_TYPE, Expr, prim_type
 from ....ir.walk import collect, free_vars, fresh_copy, rewrite
+from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
@@ -122,7 +123,7 @@ def split_layout_rewrite_preproc(mod: IRModule) -> IRModule:
         return mod
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if op_called(value) != "R.call_dps":
+        if op_called(value) != R.call_dps.name:
             return value
         assert type(value) is Call
         callee, operands = value.args[0], value.args[1]
@@ -134,7 +135,7 @@ def split_layout_rewrite_preproc(mod: IRModule) -> IRModule:
             ty = tensor_type(buffer.shape, buffer.dtype)
             prepack = kernels.add(program, f"{callee.name}_weight_prepack")
             fields[place] = rewriter.emit(
-                Call(op("R.call_dps"), (prepack, Tuple((fields[place],))), {}, (ty,), ty), "packed"
+                Call(R.call_dps.op, (prepack, Tuple((fields[place],))), {}, (ty,), ty), "packed"
             )
         target = kernels.add(found.rest, f"{callee.name}_prepacked")
         return replace(value, args=(target, Tuple(tuple(fields)), *value.args[2:]))

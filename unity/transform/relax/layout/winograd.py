@@ -19,12 +19,12 @@ import numpy as np
 
 from ....ffi.tensor import Tensor
 from ....ir.build import const, mul
-from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Tuple, Var, op
+from ....ir.expr import Call, Constant, IntImm, ShapeExpr, Tuple, Var
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.common.type_rules import int_attr
 from ....op.linalg.products import matmul
 from ....op.manipulate.manipulate import permute_dims, reshape
@@ -40,7 +40,7 @@ from ..precision.integer_sums import Emit, dtype_of_tensor
 from ..precision.quantize_weights import constants_of
 from ..rewriting.graph_rewriter import GraphRewriter
 
-CONVOLUTION = "R.nn.conv2d"
+CONVOLUTION = R.nn.conv2d.name
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,7 +96,7 @@ def _computed(call: Call, tile: int, kernels: KernelTable, emit: Emit) -> Expr:
     def program(made: Any, hint: str, value: Expr, result: Sequence[Expr]) -> Expr:
         ty, (func, symbols) = tensor_type(result, "float32"), made
         given: tuple[Expr, ...] = (kernels.add(func, hint), Tuple((value,)))
-        return emit(Call(op("R.call_dps"), (*given, ShapeExpr(tuple(symbols))) if symbols else given, {}, (ty,), ty))
+        return emit(Call(R.call_dps.op, (*given, ShapeExpr(tuple(symbols))) if symbols else given, {}, (ty,), ty))
 
     places = (shape[0], high, wide)
     apart = (edge, edge, *places, shape[3])

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .... import te
-from ....ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple, op
+from ....ir.expr import Call, GlobalVar, Op, ShapeExpr, Tuple
 from ....ir.function import Function
 from ....ir.module import IRModule
 from ....ir.op import OPS, OpInfo
 from ....ir.types import Expr, TupleType
 from ....op.building.call_inputs import CallInputs
+from ....op.common.table import R
 from ....support.errors import UnityError
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
@@ -56,9 +57,7 @@ def lower_call(call: Call, info: OpInfo, rewriter: GraphRewriter, kernels: Kerne
         lowered.known[key] = (target, tuple(symbols))
         return _call_kernel(call, target, tuple(symbols), inputs.values)
     ty = TupleType(outs) if len(outs) > 1 else outs[0]
-    held = rewriter.emit(
-        Call(op("R.call_dps"), _dps_args(target, tuple(symbols), inputs.values), {}, outs, ty, call.span)
-    )
+    held = rewriter.emit(Call(R.call_dps.op, _dps_args(target, tuple(symbols), inputs.values), {}, outs, ty, call.span))
     parts = iter([held] if len(outs) == 1 else [rewriter.field(held, i) for i in range(len(outs))])
     return Tuple(tuple([inputs.by_tensor[r] if r in inputs.by_tensor else next(parts) for r in results]), call.span)
 
@@ -71,7 +70,7 @@ def _dps_args(target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) 
 def _call_kernel(call: Call, target: GlobalVar, symbols: tuple[Expr, ...], values: list[Expr]) -> Call:
     """The call of a kernel that computes all results of an operator."""
     types = call.ty.fields if isinstance(call.ty, TupleType) else (call.ty,)
-    return Call(op("R.call_dps"), _dps_args(target, symbols, values), {}, types, call.ty, call.span)
+    return Call(R.call_dps.op, _dps_args(target, symbols, values), {}, types, call.ty, call.span)
 
 
 @dataclass(slots=True, frozen=True)

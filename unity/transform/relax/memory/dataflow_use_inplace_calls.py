@@ -15,7 +15,7 @@ from typing import Any
 
 from ....ir.buffer import Buffer
 from ....ir.build import is_int
-from ....ir.expr import Binding, Call, Constant, DataflowBlock, DataflowVar, GlobalVar, Tuple, Var, VarBinding, op
+from ....ir.expr import Binding, Call, Constant, DataflowBlock, DataflowVar, GlobalVar, Tuple, Var, VarBinding
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -24,6 +24,7 @@ from ....ir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer
 from ....ir.structural import structural_equal
 from ....ir.types import Expr, TensorType
 from ....ir.walk import Rewriter, collect, free_vars, fresh_copy
+from ....op.common.table import R
 from ....te.kernel_table import KernelTable
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
@@ -87,7 +88,7 @@ class _InPlace(Rewriter):
             if (
                 type(binding.var) is DataflowVar
                 and isinstance(value.ty, TensorType)
-                and op_called(value) == "R.call_dps"
+                and op_called(value) == R.call_dps.name
             ):
                 own.add(binding.var)
         made: list[Binding] = []
@@ -101,7 +102,7 @@ class _InPlace(Rewriter):
     def operands(self, binding: Binding) -> tuple[Expr, ...] | None:
         """Arguments of a call of a tensor program, None for any other binding."""
         value = getattr(binding, "value", None)
-        if not isinstance(binding, VarBinding) or type(value) is not Call or op_called(value) != "R.call_dps":
+        if not isinstance(binding, VarBinding) or type(value) is not Call or op_called(value) != R.call_dps.name:
             return None
         callee, given = value.args[0], value.args[1]
         kernel = type(callee) is GlobalVar and type(self.mod.functions.get(callee.name)) is PrimFunc
@@ -125,7 +126,7 @@ class _InPlace(Rewriter):
                 continue
             ref = self.kernels.add(program, f"{callee.name}_inplace")
             args = (GlobalVar(ref.name), *call.args[1:])
-            made = Call(op("R.call_inplace"), args, {"inplace_indices": (index,)}, call.ty_args, call.ty, call.span)
+            made = Call(R.call_inplace.op, args, {"inplace_indices": (index,)}, call.ty_args, call.ty, call.span)
             return replace(binding, value=made)
         return binding
 

@@ -15,13 +15,14 @@ from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.types import VOID_TYPE
 from ....ir.walk import used_vars
+from ....op.common.table import R
 from ...infra.passes import module_pass
 from ..analysis.liveness import KILLS, Liveness, op_called
 
 _KILLS = {
-    "R.builtin.alloc_tensor": "R.memory.kill_tensor",
-    "R.memory.alloc_tensor": "R.memory.kill_tensor",
-    "R.memory.alloc_storage": "R.memory.kill_storage",
+    R.builtin.alloc_tensor.name: R.memory.kill_tensor.name,
+    R.memory.alloc_tensor.name: R.memory.kill_tensor.name,
+    R.memory.alloc_storage.name: R.memory.kill_storage.name,
 }
 
 
@@ -39,7 +40,7 @@ class _Killer:
         for binding in live.bindings:
             kill = _KILLS.get(op_called(binding.value))  # type: ignore[attr-defined]
             if binding.var in live.references:
-                kill = "R.vm.kill_object"
+                kill = R.vm.kill_object.name
             if kill is not None and binding.var not in live.escapes and binding.var not in killed:
                 ends.setdefault(live.last_use[binding.var], []).append((kill, binding.var))
         index, changed = 0, False

@@ -11,18 +11,19 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import const
-from ....ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, op
+from ....ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
 from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
 from ....ir.node import replace
 from ....ir.relation import dims
 from ....ir.types import OBJECT, Expr, ShapeType, TensorType, TupleType, Type
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..rewriting.graph_rewriter import GraphRewriter, Replaced
 
-_KINDS = {"R.call_dps", "R.call_inplace", "R.call_dps_with_grad"}
+_KINDS = {R.call_dps.name, R.call_inplace.name, R.call_dps_with_grad.name}
 
 
 def alloc_tensor(ty: TensorType) -> Call:
@@ -34,7 +35,7 @@ def alloc_tensor(ty: TensorType) -> Call:
     if shape is None or ty.dtype is None:
         raise PassError("E542", f"an output of type {ty} cannot be allocated: its shape is unknown")
     args = (shape, DataTypeImm(DataType(ty.dtype)), const(0, "int64"), StringImm("global"))
-    return Call(op("R.builtin.alloc_tensor"), args, {}, (), ty)
+    return Call(R.builtin.alloc_tensor.op, args, {}, (), ty)
 
 
 def _fields(value: Expr, rewriter: GraphRewriter) -> list[Expr]:
@@ -87,7 +88,7 @@ def lower(call: Call, rewriter: GraphRewriter) -> Any:
         fresh.append(outputs[-1])
     arguments = [*operands, *fresh, *scalars]
     if type(callee) is ExternFunc:
-        made = Call(op("R.call_packed"), (callee, *arguments), {}, (), OBJECT, call.span)
+        made = Call(R.call_packed.op, (callee, *arguments), {}, (), OBJECT, call.span)
     else:
         made = Call(callee, tuple(arguments), {}, (), OBJECT, call.span)
     rewriter.emit(made, "_")
@@ -101,7 +102,7 @@ def lower_dyn(call: Call, rewriter: GraphRewriter) -> Any:
     for field in [given] if isinstance(given.ty, ShapeType) else _fields(given, rewriter):
         arguments += _scalars(field) if isinstance(field.ty, ShapeType) else [field]
     if type(callee) is ExternFunc:
-        rewriter.emit(Call(op("R.call_packed"), (callee, *arguments), {}, (), OBJECT, call.span), "_")
+        rewriter.emit(Call(R.call_packed.op, (callee, *arguments), {}, (), OBJECT, call.span), "_")
     else:
         rewriter.emit(Call(callee, tuple(arguments), {}, (), OBJECT, call.span), "_")
     return Replaced(Tuple(()))
@@ -126,7 +127,7 @@ def lower_call_dps(mod: IRModule) -> IRModule:
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
         if type(value) is Call and type(value.op) is Op and value.op.name in _KINDS:
             return lower(value, rewriter)
-        if type(value) is Call and type(value.op) is Op and value.op.name == "R.vm.call_tir_dyn":
+        if type(value) is Call and type(value.op) is Op and value.op.name == R.vm.call_tir_dyn.name:
             return lower_dyn(value, rewriter)
         if type(value) is TupleGetItem and type(value.tuple_value) is Tuple:
             return value.tuple_value.fields[value.index]

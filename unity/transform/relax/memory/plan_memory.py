@@ -29,7 +29,6 @@ from ....ir.expr import (
     StringImm,
     Var,
     VarBinding,
-    op,
 )  # fmt: skip
 from ....ir.function import Function
 from ....ir.module import IRModule
@@ -39,6 +38,7 @@ from ....ir.relation import Answer, dims, same_dim
 from ....ir.structural import structural_equal
 from ....ir.types import OBJECT, Expr, TensorType
 from ....ir.walk import used_vars
+from ....op.common.table import R
 from ....op.common.type_rules import product
 from ...infra.passes import module_pass
 from ..analysis.liveness import Liveness, op_called
@@ -118,7 +118,7 @@ class _Planner:
         homes: dict[Var, Storage] = {}
         for index, binding in enumerate(live.bindings):
             value = getattr(binding, "value", None)
-            if op_called(value) == "R.builtin.alloc_tensor" and binding.var not in live.escapes:  # type: ignore[arg-type]
+            if op_called(value) == R.builtin.alloc_tensor.name and binding.var not in live.escapes:  # type: ignore[arg-type]
                 assert type(value) is Call and isinstance(value.ty, TensorType)
                 size = bytes_of(value.ty, self.bounds)
                 if size is not None:
@@ -177,7 +177,7 @@ class _Planner:
 def alloc_storage(storage: Storage) -> Call:
     """``R.memory.alloc_storage`` in bytes."""
     args = (ShapeExpr((storage.size,)), storage.place[0], storage.place[1], DataTypeImm(DataType("uint8")))
-    return Call(op("R.memory.alloc_storage"), args, {}, (), OBJECT)
+    return Call(R.memory.alloc_storage.op, args, {}, (), OBJECT)
 
 
 def alloc_in(storage: Storage, binding: VarBinding) -> Call:
@@ -185,7 +185,7 @@ def alloc_in(storage: Storage, binding: VarBinding) -> Call:
     old = binding.value
     assert type(old) is Call
     args = (storage.var, const(0, "int64"), old.args[0], old.args[1], storage.place[0])
-    return Call(op("R.memory.alloc_tensor"), args, {}, (), old.ty, old.span)
+    return Call(R.memory.alloc_tensor.op, args, {}, (), old.ty, old.span)
 
 
 @dataclass(slots=True, frozen=True)

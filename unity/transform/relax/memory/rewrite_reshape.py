@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, If, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var, op
+from ....ir.expr import Call, If, MatchCast, Op, SeqExpr, ShapeExpr, Tuple, Var
 from ....ir.function import Function
 from ....ir.op import OPS
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
+from ....op.common.table import R
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding
 
-_CALLS = {"R.call_dps", "R.call_dps_with_grad"}
+_CALLS = {R.call_dps.name, R.call_dps_with_grad.name}
 
 
 def _is_kernel(value: Expr) -> bool:
     """Does a call only read its arguments and make new memory for its results."""
     name = op_called(value)
     info = OPS.get(name)
-    return name in _CALLS or name == "R.memory.view" or (info is not None and callable(info.lower))
+    return name in _CALLS or name == R.memory.view.name or (info is not None and callable(info.lower))
 
 
 def _is_view(value: Expr) -> bool:
@@ -70,7 +71,7 @@ class _Origins:
         seen = 0
         while isinstance(value, Var) and value in self.source and seen < 100_000:
             made = self.source[value]
-            if op_called(made) == "R.memory.view" or _is_view(made):
+            if op_called(made) == R.memory.view.name or _is_view(made):
                 assert type(made) is Call
                 value, seen = made.args[0], seen + 1
                 continue
@@ -99,7 +100,7 @@ def rewrite_reshape(fn: Function) -> Function:
             return value
         if rewriter.var in origins.leaving and not origins.is_local(value.args[0]):
             return value
-        return Call(op("R.memory.view"), (value.args[0], ShapeExpr(known)), {}, (), ty, value.span)
+        return Call(R.memory.view.op, (value.args[0], ShapeExpr(known)), {}, (), ty, value.span)
 
     made: Function = GraphRewriter(rule).function(fn)
     return made

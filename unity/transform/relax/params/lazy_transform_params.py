@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.build import const
-from ....ir.expr import BindingBlock, Call, ExternFunc, SeqExpr, StringImm, Tuple, Var, VarBinding, op
+from ....ir.expr import BindingBlock, Call, ExternFunc, SeqExpr, StringImm, Tuple, Var, VarBinding
 from ....ir.function import Function, seq_body
 from ....ir.module import IRModule
 from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.types import OBJECT, VOID_TYPE, Expr, TupleType
 from ....ir.walk import used_vars
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..algebra.canonicalize import canonicalize
@@ -59,7 +60,7 @@ def _argument(value: Any) -> Expr:
 
 def _call(name: str, arguments: tuple[Any, ...], last: tuple[Expr, ...], ty: Any) -> Call:
     args = (ExternFunc(name), *[_argument(a) for a in arguments], *last)
-    return Call(op("R.call_packed"), args, {}, (ty,), ty)
+    return Call(R.call_packed.op, args, {}, (ty,), ty)
 
 
 def _flat_weights(fn: Function, count: int, names: NameSupply) -> tuple[Function, list[Var]]:

@@ -33,6 +33,7 @@ from ....ir.node import replace
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import TensorType, TupleType
 from ....ir.walk import Rewriter, free_vars, fresh_copy
+from ....op.common.table import R
 from ....support.errors import PassError
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
@@ -80,7 +81,7 @@ class _Lifted:
         if not isinstance(binding, VarBinding) or binding.var in fixed or not _static(binding.var):
             return False
         value = binding.value
-        if isinstance(value, (If, Function, SeqExpr, MatchCast)) or op_called(value) == "R.builtin.stop_lift_params":
+        if isinstance(value, (If, Function, SeqExpr, MatchCast)) or op_called(value) == R.builtin.stop_lift_params.name:
             return False
         if isinstance(value, Call) and not is_pure_call(value):
             return False

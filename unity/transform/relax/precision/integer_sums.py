@@ -19,7 +19,7 @@ from ....ir.expr import Call, Constant, IntImm, Op, Var
 from ....ir.relation import dims
 from ....ir.types import Expr, TensorType
 from ....op.common.channels_last import rank_of
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.common.type_rules import attr, int_attr, ints_attr
 from ....op.elementwise.binary import multiply, subtract
 from ....op.manipulate.create import astype
@@ -32,7 +32,7 @@ GROUP = 4
 """Neighbours along the reduction that one instruction takes."""
 FEATURES = 16
 """Columns from which on they fill a vector of sums."""
-SPACE = {"R.nn.conv1d": "W", "R.nn.conv2d": "HW", "R.nn.conv3d": "DHW"}
+SPACE = {R.nn.conv1d.name: "W", R.nn.conv2d.name: "HW", R.nn.conv3d.name: "DHW"}
 """Spatial axes of convolutions."""
 Emit = Callable[[Expr], Var]
 
@@ -60,13 +60,13 @@ def site_of(value: Expr) -> Site | None:
     if type(value) is not Call or type(value.op) is not Op:
         return None
     name = value.op.name
-    if name != "R.matmul" and name not in SPACE:
+    if name != R.matmul.name and name not in SPACE:
         return None
     data, known = value.args[0], dims(value.args[1].ty)
     if known is None or not all([type(n) is IntImm for n in known]) or not dims(data.ty) or rank_of(value) < 1:
         return None
     sizes, rank = tuple([n.value for n in known if type(n) is IntImm]), rank_of(data)
-    if name == "R.matmul":
+    if name == R.matmul.name:
         return Site(value, sizes, 1, 0, rank - 1, rank - 1) if len(sizes) == 2 else None
     space = SPACE[name]
     layout, kernel = attr(value, "data_layout", "NC" + space), attr(value, "kernel_layout", "OI" + space)

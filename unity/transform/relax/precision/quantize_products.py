@@ -30,7 +30,7 @@ from ....ir.names import NameSupply
 from ....ir.node import replace
 from ....ir.types import Expr, TupleType
 from ....ir.walk import used_vars
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.elementwise.binary import add, multiply
 from ....op.elementwise.unary import clip, round_
 from ....op.manipulate.create import astype
@@ -80,7 +80,7 @@ def observed(mod: IRModule, whole: bool = False) -> IRModule:
         for binding in block.bindings:
             bindings.append(binding)
             if binding.var in data:
-                for name in ("R.min", "R.max"):
+                for name in (R.min.name, R.max.name):
                     value = make_call(op(name), [data[binding.var]])
                     var = Var(names.fresh("seen"), value.ty)
                     bindings.append(VarBinding(var, value))

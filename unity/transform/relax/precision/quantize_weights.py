@@ -19,11 +19,11 @@ import numpy as np
 from .... import te
 from ....ffi.tensor import Tensor
 from ....ir.build import const
-from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBinding, op
+from ....ir.expr import Call, Constant, IntImm, Op, ShapeExpr, Tuple, Var, VarBinding
 from ....ir.module import IRModule
 from ....ir.relation import dims, tensor_type
 from ....ir.types import Expr, TensorType
-from ....op.common.table import constant
+from ....op.common.table import R, constant
 from ....op.manipulate.manipulate import reshape
 from ....op.manipulate.slicing import strided_slice
 from ....support.errors import PassError
@@ -76,7 +76,7 @@ def finite_weights(value: Call, known: dict[Var, Constant]) -> np.ndarray | None
 
 def product_of(value: Expr, known: dict[Var, Constant]) -> Product | None:
     """A float32 product with a constant finite matrix on its right; None for anything else."""
-    if type(value) is not Call or type(value.op) is not Op or value.op.name != "R.matmul":
+    if type(value) is not Call or type(value.op) is not Op or value.op.name != R.matmul.name:
         return None
     weights, extents = finite_weights(value, known), dims(value.args[0].ty)
     if weights is None or weights.ndim != 2 or not extents:
@@ -183,7 +183,7 @@ def quantize_weights(mod: IRModule, options: QuantizeWeightsOptions) -> IRModule
         values = (rewriter.leaf(found.data), constant(Tensor(stored)), constant(Tensor(scales)))
         args: tuple[Expr, ...] = (target, Tuple(values))
         ty = tensor_type((*found.lead, const(len(stored), "int64"), const(width, "int64")), "float32")
-        call = Call(op("R.call_dps"), (*args, ShapeExpr(tuple(symbols))) if symbols else args, {}, (ty,), ty)
+        call = Call(R.call_dps.op, (*args, ShapeExpr(tuple(symbols))) if symbols else args, {}, (ty,), ty)
         whole = reshape(rewriter.emit(call), ShapeExpr((*found.lead, const(len(stored) * width, "int64"))))
         if columns % width == 0:
             return whole
