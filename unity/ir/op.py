@@ -80,7 +80,7 @@ class OpInfo:
     domain: tuple[float, float] = (-2.0, 2.0)
     """Where the numbers of samples lie."""
     samples: tuple[tuple[Any, ...], ...] | None = None
-    """Inputs of tests: shapes of tensors, see ``tests/op/row_samples.py``; None: what its parameters say."""
+    """Inputs of tests: shapes of tensors; None: what its parameters say."""
 
 
 def usage(info: OpInfo) -> str:

@@ -5,6 +5,7 @@ One row = name, parameters, type rule, lowering, gradient, numpy meaning, doc. `
 """
 
 from ..ir.expr import TupleGetItem
+from ..ir.op import usage
 from ..ir.types import GRAPH
 from . import (
     core,
@@ -16,7 +17,7 @@ from . import (
     nn,
     reduction as lines,
 )
-from .common.table import OPERATORS, Operator, R, bind_arguments, constant, to_expr, usage
+from .common.table import OPERATORS, Operator, R, bind_arguments, constant, to_expr
 
 
 def __getattr__(name: str) -> Operator:
