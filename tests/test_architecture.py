@@ -31,7 +31,7 @@ FRONT = (
 FOLDERS = {
     "ir": "ir < analysis < verifier < interpret.scalar < interpret.threads < interpret",
     "op": "common < elementwise < manipulate < reduction < linalg < nn < op < building",
-    "script": "spelling < parser < reader < printer < script",
+    "script": "spelling < parser < reader.common < reader.tir < reader.relax < reader < printer < script",
     "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.reductions"
     " < tir.threads < tir < schedule.core < schedule.rewrites < schedule.traces < schedule.preconditions < schedule.primitives"
     " < schedule < default_schedule < relax.rewriting < relax.analysis < relax.normalize < relax.lowering < relax.memory < dpl"

@@ -21,8 +21,8 @@ from ..support.errors import ScriptError
 from ..support.source import Source
 from .parser.read_text import read_tree
 from .parser.syntax import FunctionDef
+from .reader.common.scope import Macro, OutsideScope
 from .reader.module import parse
-from .reader.scope import Macro, OutsideScope
 
 
 def _lines(filename: str, names: Mapping[str, Any]) -> list[str]:

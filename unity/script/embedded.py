@@ -14,7 +14,7 @@ from ..support.errors import ScriptError
 from ..support.source import Source, Span
 from .parser import syntax as s
 from .parser.read_text import read_tree
-from .reader.scope import canonical_path
+from .reader.common.scope import canonical_path
 from .spelling.spelling import MODULE_ALIASES
 
 _TOKEN = re.compile(

@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..ir import IRModule
 from .decorator import decorate, decorate_later
 from .names import make_name
-from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
+from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 
 
 @overload

@@ -15,7 +15,7 @@ from ..ir.constant import cast, const
 from ..ir.types import Expr
 from ..support.errors import ScriptError
 from ..support.lazy import load
-from .reader.scope import SCRIPT_OBJECTS
+from .reader.common.scope import SCRIPT_OBJECTS
 
 _HARMLESS = frozenset((
     "T.Buffer", "T.handle", "T.Ptr", "T.match_buffer", "T.let", "T.Let", "R.Tensor", "R.Shape", "R.Prim", "R.Object",

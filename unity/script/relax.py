@@ -10,7 +10,7 @@ from .. import op as _operators  # noqa: F401 - fills the operator table
 from ..ir import OPS, Function
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import make_name
-from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
+from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
 from .spelling.spelling import CANONICAL
 
 

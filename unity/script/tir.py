@@ -10,11 +10,10 @@ from ..ir import PrimFunc
 from ..ir.intrinsic import INTRINSICS
 from .decorator import decorate, decorate_later, macro_decorator
 from .names import DtypeName, make_name
-from .reader.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS
-from .reader.tir_forms import FORM_NAMES
-from .reader.tir_frames import FRAME_NAMES
-from .reader.tir_special import SPECIAL_NAMES
-from .reader.types import dtype_name
+from .reader.common.scope import KNOWN_NAMES, NAMESPACES, SCRIPT_OBJECTS, dtype_name
+from .reader.tir.forms import VALUE_FORMS
+from .reader.tir.frames import FRAMES
+from .reader.tir.statement_forms import STATEMENT_FORMS
 from .spelling.spelling import AXES, CANONICAL, DTYPES, LOOPS, NODE_FORMS
 
 
@@ -52,9 +51,8 @@ def inline(fn: Callable[..., Any]) -> Any:
 
 def _known() -> dict[str, str]:
     aliases = {old: f"Earlier name of ``{new}``." for old, new in CANONICAL.items() if old.startswith("T.")}
-    plain = {
-        name: f"``{name}`` of script." for name in (*SPECIAL_NAMES, *FORM_NAMES, *FRAME_NAMES, *AXES, *LOOPS, "T.grid")
-    }
+    written = (*VALUE_FORMS, *STATEMENT_FORMS, *FRAMES, "T.Then", "T.Else", *AXES, *LOOPS, "T.grid")
+    plain = {name: f"``{name}`` of script." for name in written}
     forms = {name: f"``{name}({', '.join(form.fields)})``." for name, form in NODE_FORMS.items()}
     types = {
         f"T.{name}": f"``T.{name}(value)``: a {name} scalar; ``T.{name}`` its type."

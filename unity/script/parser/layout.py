@@ -1,7 +1,7 @@
 """Layout between lexer and parser: indentation tokens, line joining inside brackets, and the bounds on nesting.
 
-Not here: grammar; the nesting of operators, conditions and calls (``script/reader/value.py``). Invariant: every failure is a
-``TextError`` with offsets, and no text opens more than ``MAX_BRACKETS`` brackets or ``MAX_INDENTS`` blocks.
+Not here: grammar; the nesting of operators, conditions and calls (``script/reader/common/values.py``). Invariant: every failure is
+a ``TextError`` with offsets, and no text opens more than ``MAX_BRACKETS`` brackets or ``MAX_INDENTS`` blocks.
 """
 
 from __future__ import annotations

@@ -240,6 +240,18 @@ function of the module and ``R.call_dps_packed`` for an external one, with ``out
 R_TYPES: tuple[str, ...] = ("Tensor", "Shape", "Prim", "Object", "Any", "Tuple", "Callable")
 """Type constructors of the ``R`` prefix. The 2022 era wrote them unqualified."""
 
+TYPE_FIELDS: dict[str, tuple[str, ...]] = {
+    "R.Tensor": ("shape", "dtype", "vdevice", "ndim"),
+    "R.Shape": ("values", "ndim"),
+    "R.Prim": ("dtype", "value"),
+    "R.Object": (),
+    "R.Tuple": ("*fields",),
+    "R.Callable": ("params", "ret", "purity", "derive_func"),
+    "T.Ptr": ("dtype", "scope"),
+    "T.handle": ("dtype", "scope"),
+}
+"""Type constructor -> its arguments, in order."""
+
 MODULE_ALIASES: dict[str, str] = {
     "I": "I", "ir": "I", "T": "T", "tir": "T", "tirx": "T", "Tx": "T", "R": "R", "relax": "R",
     "tvm.script": "I", "unity.script": "I", "tvm.script.ir": "I", "unity.script.ir": "I", "tvm.script.tir": "T",

@@ -1,0 +1,1 @@
+"""Parts that both levels share: the state of reading, names, expressions, types."""

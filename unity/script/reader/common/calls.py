@@ -1,0 +1,63 @@
+"""Calls: arguments, lambdas called at once, and which function of the level reads the rest.
+
+Not here: forms (``T.x(...)``, ``R.x(...)``), which are the levels' own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...parser import syntax as s
+from .names import path_of
+from .reading import Reading, bind_arguments
+from .scope import Scope
+from .values import read_expr, read_items
+
+
+def read_call(r: Reading, node: s.Call) -> Any:
+    """The value of a call."""
+    func = node.func
+    path = path_of(r, func)
+    if path is not None:
+        form = r.level.forms.get(path)
+        return r.level.call(r, path, node) if form is None else form(r, path, node)
+    if type(func) is s.Lambda:
+        args, keywords = arguments(r, node)
+        if len(args) != len(func.params) or keywords:
+            raise r.error("E112", f"the lambda takes {len(func.params)} arguments, got {len(args)}", node)
+        return apply_lambda(r, func, args)
+    if type(func) is s.Attribute:
+        return r.level.method(r, read_expr(r, func.value), func.name, node)
+    return r.level.call_value(r, read_expr(r, func), node)
+
+
+def apply_lambda(r: Reading, function: s.Lambda, args: list[Any]) -> Any:
+    """The body of a lambda with its parameters standing for values."""
+    outer = r.scope
+    r.scope = Scope(outer, {param.name: arg for param, arg in zip(function.params, args)})
+    try:
+        return read_expr(r, function.body)
+    finally:
+        r.scope = outer
+
+
+def arguments(r: Reading, node: s.Call) -> tuple[list[Any], dict[str, Any]]:
+    """Values of the arguments: by position, by name."""
+    args = read_items(r, node.args)
+    keywords: dict[str, Any] = {}
+    for keyword in node.keywords:
+        value = read_expr(r, keyword.value)
+        if keyword.name is None:
+            if not isinstance(value, dict):
+                raise r.error("E113", "`**` needs a dict", keyword)
+            keywords.update(value)
+        elif keyword.name in keywords:
+            raise r.error("E112", f"argument {keyword.name!r} is given twice", keyword)
+        else:
+            keywords[keyword.name] = value
+    return args, keywords
+
+
+def bound_arguments(r: Reading, path: str, node: s.Call, fields: tuple[str, ...], required: int) -> dict[str, Any]:
+    """Values of the arguments by field. Raises ScriptError E112 for too many, too few, or unknown ones."""
+    return bind_arguments(r, node, path, fields, *arguments(r, node), required)

@@ -1,0 +1,1 @@
+"""Graph functions: expressions, operators and the R forms, statements, functions."""

@@ -1,0 +1,160 @@
+"""Forms of graph functions that have a value: constants, shapes, tuples, texts, functions, devices. ``GRAPH_FORMS`` is the table.
+
+Not here: operators (``operators.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from typing import Any
+
+from ....ffi.device import Device, device_from_dlpack
+from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, PrimType, ShapeExpr, StringImm, Tuple
+from ....ir.relation import tensor_type
+from ....op.composite import COMPOSITES
+from ...parser import syntax as s
+from ..common.calls import arguments, bound_arguments
+from ..common.constants import constant_bytes, constant_data
+from ..common.dimensions import dimensions
+from ..common.reading import Form, Reading, bind_arguments
+from ..common.values import INT64, as_dtype, as_expr, as_integer, as_text
+from ..tir.calls import EXPRESSION_FORMS
+from ..tir.forms import read_index_map
+from .dps import DPS_FORMS
+from .expr import tuple_field
+from .operators import call_operator, tuple_of
+
+
+def _const(r: Reading, path: str, node: s.Call) -> Constant:
+    args, keywords = arguments(r, node)
+    if path == "R.const_bytes":
+        bound = bind_arguments(r, node, path, ("data", "shape", "dtype"), args, keywords, 3)
+        data = constant_bytes(r, bound, node)
+    else:
+        bound = bind_arguments(r, node, path, ("value", "dtype"), args, keywords, 1)
+        data = constant_data(r, bound["value"], bound.get("dtype"), node)
+    dims = tuple([IntImm(extent, INT64) for extent in data.shape])
+    return Constant(data, tensor_type(dims, data.data_type), r.span(node))
+
+
+def _shape(r: Reading, path: str, node: s.Call) -> ShapeExpr:
+    bound = bound_arguments(r, path, node, ("values",), 1)
+    return ShapeExpr(dimensions(r, bound["values"], node), r.span(node))
+
+
+def _tuple_call(r: Reading, path: str, node: s.Call) -> Tuple:
+    args, keywords = arguments(r, node)
+    if keywords:
+        raise r.error("E112", "R.tuple takes fields only", node)
+    return tuple_of(r, args, node)
+
+
+def _tuple_field(r: Reading, path: str, node: s.Call) -> Expr:
+    bound = bound_arguments(r, path, node, ("tuple_value", "index"), 2)
+    return tuple_field(r, as_expr(r, bound["tuple_value"], node), as_integer(r, bound["index"], node), node)
+
+
+def _prim_value(r: Reading, path: str, node: s.Call) -> Expr:
+    bound = bound_arguments(r, path, node, ("value",), 1)
+    value: Expr = as_expr(r, bound["value"], node)
+    if not isinstance(value.ty, PrimType):
+        raise r.error("E113", "R.prim_value takes a number or a scalar expression", node)
+    return value
+
+
+def _str(r: Reading, path: str, node: s.Call) -> StringImm:
+    bound = bound_arguments(r, path, node, ("value",), 1)
+    return StringImm(as_text(r, bound["value"], node), r.span(node))
+
+
+def _dtype_value(r: Reading, path: str, node: s.Call) -> DataTypeImm:
+    bound = bound_arguments(r, path, node, ("value",), 1)
+    return DataTypeImm(as_dtype(r, bound["value"], node), r.span(node))
+
+
+def _extern_func(r: Reading, path: str, node: s.Call) -> ExternFunc:
+    bound = bound_arguments(r, path, node, ("name", "ty"), 1)
+    return ExternFunc(as_text(r, bound["name"], node), r.span(node))
+
+
+def _global_var(r: Reading, path: str, node: s.Call) -> GlobalVar:
+    bound = bound_arguments(r, path, node, ("name",), 1)
+    return r.module.member(r, as_text(r, bound["name"], node), node)
+
+
+def _composite(r: Reading, path: str, node: s.Call) -> Expr:
+    args, keywords = arguments(r, node)
+    composite = COMPOSITES[path]
+    names = tuple(signature(composite).parameters)
+    bound = bind_arguments(r, node, path, names, args, keywords, 2)
+    return composite(**{name: bound[name] for name in names if name in bound})
+
+
+def _device(r: Reading, path: str, node: s.Call) -> str:
+    """``R.cuda(1)``, or ``R.device(1, 0)``, ``R.device("cpu", 0)``: a kind by its DLPack number or name, and an index."""
+    args, keywords = arguments(r, node)
+    if path == "R.device":
+        bound = bind_arguments(r, node, path, ("dev_type", "dev_id"), args, keywords, 1)
+        kind, index = bound["dev_type"], as_integer(r, bound.get("dev_id", 0), node)
+        return str(Device(kind, index) if type(kind) is str else device_from_dlpack(as_integer(r, kind, node), index))
+    bound = bind_arguments(r, node, path, ("index",), args, keywords, 0)
+    return f"{path[2:]}:{as_integer(r, bound.get('index', 0), node)}"
+
+
+def _vdevice(r: Reading, path: str, node: s.Call) -> dict[str, Any]:
+    """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
+    bound = bound_arguments(r, path, node, ("target", "id", "scope"), 0)
+    target = bound.get("target", "llvm")
+    if not isinstance(target, (str, dict)):
+        raise r.error("E113", "a target is a text or a dict", node)
+    return {
+        "target": target, "id": as_integer(r, bound.get("id", 0), node),
+        "scope": as_text(r, bound.get("scope", "global"), node),
+    }  # fmt: skip
+
+
+def _layout_transform(r: Reading, path: str, node: s.Call) -> Expr:
+    """As other operators; the index map may be a bare lambda."""
+    lambdas = {k: a for k, a in enumerate(node.args) if type(a) is s.Lambda}
+    named = [k for k in node.keywords if type(k.value) is s.Lambda]
+    rest = [a for k, a in enumerate(node.args) if k not in lambdas]
+    args, keywords = arguments(r, replace(node, args=rest, keywords=[k for k in node.keywords if k not in named]))
+    for at, function in lambdas.items():
+        args.insert(at, read_index_map(r, function))
+    for keyword in named:
+        if keyword.name is None or keyword.name in keywords:
+            raise r.error("E112", f"argument {keyword.name!r} is given twice, or not by name", keyword)
+        assert type(keyword.value) is s.Lambda
+        keywords[keyword.name] = read_index_map(r, keyword.value)
+    return call_operator(r, path, args, keywords, node)
+
+
+def _dummy(r: Reading, path: str, node: s.Call) -> dict[str, str]:
+    return {"kind": "dummy"}
+
+
+GRAPH_FORMS: dict[str, Form] = {
+    **EXPRESSION_FORMS,
+    **DPS_FORMS,
+    "R.const": _const,
+    "R.layout_transform": _layout_transform,
+    "R.const_bytes": _const,
+    "R.shape": _shape,
+    "R.tuple": _tuple_call,
+    "R.TupleGetItem": _tuple_field,
+    "R.prim_value": _prim_value,
+    "R.str": _str,
+    "R.dtype": _dtype_value,
+    "R.ExternFunc": _extern_func,
+    "R.extern": _extern_func,
+    **dict.fromkeys(COMPOSITES, _composite),
+    "I.GlobalVar": _global_var,
+    "I.vdevice": _vdevice,
+    "I.dummy_global_info": _dummy,
+    "R.cpu": _device,
+    "R.cuda": _device,
+    "R.gpu": _device,
+    "R.device": _device,
+}
+"""Forms of graph functions and of the lines of a module."""

@@ -1,0 +1,75 @@
+"""Calls of operators by their rows, and of other functions.
+
+Invariant: a call read here carries its inferred type; nothing is bound to a variable yet (the block builder does that).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir import OPS, Expr, ExternFunc, Function, PrimFunc, Tuple, Type, make_call, op
+from ....ir.op import similar_ops
+from ....op.common.table import bind_arguments, call_arguments
+from ....support.errors import suggest
+from ...parser import syntax as s
+from ...spelling.spelling import KEYWORDS, TYPE_FIELDS
+from ..common.constants import attribute_value
+from ..common.reading import Reading
+from ..common.types import as_type
+from ..common.values import as_expr
+
+_PACKED = frozenset(("R.call_packed", "R.call_pure_packed", "R.call_inplace_packed", "R.call_py_func"))
+
+
+def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, Any], node: s.Syntax) -> Expr:
+    """A call of an operator of the table, arguments bound by its row."""
+    info = OPS.get(path)
+    if info is None:
+        raise r.error("E111", f"unknown operator {path}", node.func if type(node) is s.Call else node, similar(r, path))
+    span = r.span(node)
+    keywords = {KEYWORDS.get(key, key): value for key, value in keywords.items()}
+    ty_args = type_arguments(r, keywords.pop("ty_args", None), node)
+    if path == "R.call_py_func" and "out_ty" in keywords:
+        ty_args = type_arguments(r, keywords.pop("out_ty"), node)
+    known = {param.name for param in info.params}
+    extra = {} if path not in _PACKED else {k: keywords.pop(k) for k in list(keywords) if k not in known}
+    if info.variadic and len(args) > 1 and all([isinstance(arg, Expr) for arg in args]):
+        args = [tuple(args)]
+    values, attrs = bind_arguments(info, args, keywords, span)
+    if info.params and info.params[0].name == "func":
+        values[0] = as_callee(r, values[0], node)
+    if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
+        values[1] = tuple_of(r, values[1], node)  # scalars among them are no shape
+    exprs = call_arguments(info, [as_expr(r, value, node) for value in values])
+    made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
+    return make_call(op(path), exprs, made, ty_args, span)
+
+
+def similar(r: Reading, path: str) -> str | None:
+    """Operators and forms with a name like this one."""
+    close = similar_ops(path)
+    forms = [name for name in r.level.forms if name.startswith("R.") and name not in TYPE_FIELDS]
+    return f"did you mean {', '.join(close)}?" if close else suggest(path, forms)
+
+
+def tuple_of(r: Reading, values: tuple[Any, ...] | list[Any], node: s.Syntax) -> Tuple:
+    """The tuple of some values."""
+    return Tuple(tuple([as_expr(r, value, node) for value in values]), r.span(node))
+
+
+def type_arguments(r: Reading, value: Any, node: s.Syntax) -> tuple[Type, ...]:
+    """Types of results, written as one or as several."""
+    if value is None:
+        return ()
+    return tuple([as_type(r, item, node) for item in (value if isinstance(value, (tuple, list)) else (value,))])
+
+
+def as_callee(r: Reading, value: Any, node: s.Syntax) -> Expr:
+    """The function of a call: text names a registered one."""
+    if type(value) is str:
+        return ExternFunc(value, r.span(node))
+    if isinstance(value, (PrimFunc, Function)):
+        return r.module.adopt(r, value, node)
+    if isinstance(value, Expr):
+        return value
+    raise r.error("E113", "expected a function of the module or the name of a registered one", node)

@@ -1,0 +1,1 @@
+"""Tensor programs: scalar expressions and buffers, the T forms, statements, functions."""

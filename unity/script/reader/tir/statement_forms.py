@@ -1,0 +1,93 @@
+"""Forms that are statements, and the table of all forms of tensor programs: ``PROGRAM_FORMS``.
+
+Not here: forms with a value (``forms.py``), forms that hold a body (``frames.py``). Invariant: a form appends its statements to
+the open sequence, or wraps what follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir import AssertStmt, Evaluate, Expr, GlobalVar, Return, build as b
+from ...parser import syntax as s
+from ..common.calls import bound_arguments
+from ..common.reading import Form, Reading
+from ..common.values import as_dtype, as_expr, as_text, read_scalar
+from .assign import bind
+from .attr_forms import ATTR_FORMS
+from .blocks import AXIS_FORMS, BLOCK_FORMS
+from .calls import EXPRESSION_FORMS
+from .expr import as_condition
+from .intrinsics import intrinsic
+from .memory_forms import MEMORY_FORMS
+from .program import ProgramReading
+
+
+def _evaluate(r: ProgramReading, path: str, node: s.Call) -> None:
+    if len(node.args) != 1 or node.keywords:
+        raise r.error("E112", "T.evaluate takes one value", node)
+    r.out.append(Evaluate(read_scalar(r, node.args[0]), r.span(node)))
+
+
+def _ret(r: ProgramReading, path: str, node: s.Call) -> None:
+    value = bound_arguments(r, path, node, ("value",), 1)["value"]
+    r.out.append(Return(as_expr(r, value, node), r.span(node)))
+
+
+def assert_form(r: ProgramReading, path: str, node: s.Call) -> None:
+    """``T.Assert(condition, message)``."""
+    bound = bound_arguments(r, path, node, ("condition", "message"), 2)
+    condition = as_condition(r, bound["condition"], node)
+    r.out.append(AssertStmt(condition, as_text(r, bound["message"], node), span=r.span(node)))
+
+
+def _bind(r: ProgramReading, path: str, node: s.Call) -> Expr:
+    bound = bound_arguments(r, path, node, ("value", "dtype", "var"), 1)
+    name = r.hint or "v"
+    value = as_expr(r, bound["value"], node)
+    if bound.get("dtype") is not None:
+        value = b.cast(value, as_dtype(r, bound["dtype"], node))
+    var = bind(r, name, value, node)
+    r.declared.add(var)
+    return var
+
+
+def _global_var(r: ProgramReading, path: str, node: s.Call) -> GlobalVar:
+    return GlobalVar(as_text(r, bound_arguments(r, path, node, ("name",), 1)["name"], node), span=r.span(node))
+
+
+_REFUSED: dict[str, str] = {
+    "T.realize": "realization regions belong to the tensor-expression era; allocate with T.alloc_buffer",
+    "T.prefetch": "prefetch statements are not part of this language",
+    "T.store": "a raw store through a pointer; declare a buffer with T.decl_buffer and assign to it",
+    "T.load": "a raw load through a pointer; declare a buffer with T.decl_buffer and read it",
+    "T.preflattened_buffer": "a flat view of a parameter; give the parameter its shape and use T.decl_buffer(data=A.data)",
+    "T.tvm_stack_make_array": "calling conventions are no part of a program; give buffers to T.call_packed as they are",
+    "T.tvm_stack_make_shape": "calling conventions are no part of a program; give buffers to T.call_packed as they are",
+    "T.tvm_struct_get": "calling conventions are no part of a program; take the program from before it was lowered",
+    "T.tvm_struct_set": "calling conventions are no part of a program; take the program from before it was lowered",
+}
+
+
+def _refused(r: Reading, path: str, node: s.Call) -> Any:
+    if path == "T.prefetch" and node.args and type(node.args[0]) is s.Call:  # the intrinsic, of an address
+        return intrinsic(r, path, node)
+    raise r.error("E117", f"{path}: {_REFUSED[path]}", node)
+
+
+STATEMENT_FORMS: dict[str, Form] = {
+    **BLOCK_FORMS,
+    **MEMORY_FORMS,
+    **ATTR_FORMS,
+    "T.evaluate": _evaluate,
+    "T.ret": _ret,
+    "T.Assert": assert_form,
+    "T.bind": _bind,
+    "I.GlobalVar": _global_var,
+}
+PROGRAM_FORMS: dict[str, Form] = {
+    **EXPRESSION_FORMS,
+    **dict.fromkeys(_REFUSED, _refused),
+    **AXIS_FORMS,
+    **STATEMENT_FORMS,
+}
