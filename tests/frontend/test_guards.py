@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from types import SimpleNamespace
@@ -11,11 +12,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import unity  # noqa: E402
+from unity.arith.analyzer import Analyzer  # noqa: E402
 from unity.frontend.torch.capture.guards import guard_conditions  # noqa: E402
 from unity.frontend.torch.context.report import FallbackWarning  # noqa: E402
+from unity.ir.build import const  # noqa: E402
 from unity.ir.expr import Var  # noqa: E402
 from unity.ir.types import Expr, prim_type  # noqa: E402
+from unity.ir.walk import free_vars, substitute  # noqa: E402
 from unity.support.errors import VMError  # noqa: E402
+
+N, M = "L['x'].size()[0]", "L['x'].size()[1]"
+FLOAT = "torch.sym_float(L['x'].size()[0])"
 
 
 def conditions(*texts: str) -> list[Expr]:
@@ -43,11 +50,67 @@ def test_a_divisor_of_zero_is_a_condition_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["L['x'].size()[0] ** 2 < 100", "math.trunc(0.7 * torch.sym_float(L['x'].size()[0])) == 2"]
+    "text", ["L['x'].size()[0] ** 2 < 100", "math.trunc(torch.sym_float(L['x'].size()[0]) ** 0.5) == 2"]
 )
 def test_a_condition_without_words_is_told(text) -> None:
     with pytest.warns(FallbackWarning, match="not checked: " + re.escape(text)):
         assert not conditions(text)
+
+
+@pytest.mark.parametrize("rounding", ["trunc", "floor", "ceil"])
+@pytest.mark.parametrize("relation", ["==", "!=", "<", "<=", ">", ">="])
+def test_a_rounded_float_of_a_size_is_a_range_of_it(rounding, relation) -> None:
+    """As torch's floats say for every size, also where they differ from the real numbers (``10 * 0.7`` is 7, ``3 * 0.1`` more than 0.3)."""
+    for text in (f"0.7 * {FLOAT}", f"{FLOAT} * 0.1", f"{FLOAT} / 3 + 0.5", f"2 * {FLOAT} / 0.3"):
+        for number in (0, 1, 2, 7):
+            (found,) = conditions(f"math.{rounding}({text}) {relation} {number}") or [const(True, "bool")]
+            for size in range(40):
+                value = eval(text.replace(FLOAT, f"float({size})"))
+                held = Analyzer().simplify(substitute(found, {n: const(size, "int64") for n in free_vars(found)}))
+                assert bool(held.value) == eval(f"{getattr(math, rounding)(value)} {relation} {number}"), (text, size)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{N} % 2 != 0", f"{N} // 2 > 1", f"{N} - {M} > 1", f"{N} + -1*{M} >= 2", f"{N} // {M} != 1", f"{N} % 3 != 1"],
+)
+def test_only_a_size_itself_is_known_to_be_neither_zero_nor_one(text) -> None:
+    assert [c for c in conditions(text) if "!= T.int64(0)" not in str(c)]
+    assert not conditions(f"{N} != 1") and not conditions(f"2 <= {N}") and not conditions(f"{N} * {M} != 0")
+
+
+class ByParity(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.shape[0] % 2 == 0 else x - 1
+
+
+def test_a_branch_by_a_remainder_is_checked() -> None:
+    f = unity.compile(ByParity(), example_inputs=(torch.zeros(5, 2),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert (f(torch.zeros(7, 2)) == -1).all()
+    with pytest.raises(VMError, match="E635"):
+        f(torch.zeros(4, 2))
+
+
+class Share(torch.nn.Module):
+    def forward(self, x):
+        return x[: int(x.shape[0] * 0.7)]
+
+
+def test_a_size_that_torch_fixed_by_a_float_is_checked() -> None:
+    f = unity.compile(Share(), example_inputs=(torch.randn(4, 8),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert f(torch.randn(4, 8)).shape == (2, 8) and f(torch.randn(3, 8)).shape == (2, 8)
+    for size in (2, 5, 10):
+        with pytest.raises(VMError, match="E635"):
+            f(torch.randn(size, 8))
+
+
+def test_what_holds_for_all_sizes_says_nothing() -> None:
+    one = f"max(1, math.trunc(1.7*torch.sym_float({N})))"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not conditions(f"{one}*max(1, {M}) >= {one}")
+    with pytest.warns(FallbackWarning, match="not checked"):
+        conditions(f"{one}*{M} >= {one}")
 
 
 def test_a_condition_on_strides_says_nothing() -> None:

@@ -7,9 +7,12 @@ Invariant: what torch assumes of every size by itself, that it is neither zero n
 from __future__ import annotations
 
 import ast
+import math
+import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....ir import build
@@ -29,8 +32,17 @@ _COMPARISONS: dict[type, Callable[[Any, Any], Expr]] = {
 _CALLS = {"max": build.maximum, "min": build.minimum}
 _QUOTIENTS = {"math.trunc": build.floordiv, "math.floor": build.floordiv, "math.ceil": build.ceildiv}
 """Roundings of a quotient of sizes, which are not negative."""
+_ROUNDINGS: dict[str, Callable[[float], int]] = {
+    "math.trunc": math.trunc,
+    "math.floor": math.floor,
+    "math.ceil": math.ceil,
+}
+_EXACT = 1 << 20
+"""Numerators and denominators below it leave products of sizes exact."""
+_MOST = 1 << 48
+"""Sizes are below it."""
 _SPECIAL = {(ast.NotEq, 0), (ast.NotEq, 1), (ast.Gt, 0), (ast.Gt, 1), (ast.GtE, 1), (ast.GtE, 2)}
-"""Comparisons with a constant that torch adds by itself."""
+"""Comparisons of a size with a constant that torch adds by itself."""
 _OF_LAYOUTS = frozenset([
     "is_contiguous", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d", "is_channels_last_contiguous_3d",
     "are_strides_like_channels_last_or_false", "_is_non_overlapping_and_dense_or_false", "_reshape_view_helper_core_alg",
@@ -47,7 +59,7 @@ def guard_conditions(program: Any, size: Size) -> list[Expr]:
     layouts = _layout_guards(program) if texts else set()
     for text in [text for text in texts if text not in layouts]:
         tree = ast.parse(text, mode="eval").body
-        if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree):
+        if _is_special(tree) or _is_range(tree) or _is_of_unit_size(tree) or _is_multiple(tree):
             continue
         reader = _Reader(size)
         try:
@@ -103,7 +115,14 @@ def _is_special(tree: ast.expr) -> bool:
     left, kind, right = parts
     if isinstance(left, ast.Constant):
         left, kind, right = right, _MIRRORED.get(kind, kind), left
-    return isinstance(right, ast.Constant) and (kind, right.value) in _SPECIAL
+    return isinstance(right, ast.Constant) and (kind, right.value) in _SPECIAL and _is_count(left)
+
+
+def _is_count(tree: ast.expr) -> bool:
+    """Is it a size, or a product of sizes: a number of elements?"""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
+        return _is_count(tree.left) and _is_count(tree.right)
+    return _size_of(tree) is not None
 
 
 def _is_of_unit_size(tree: ast.expr) -> bool:
@@ -113,6 +132,19 @@ def _is_of_unit_size(tree: ast.expr) -> bool:
         return False
     (first, left), (second, right) = [_product(side) for side in (parts[0], parts[2])]
     return first == second and bool(left & right) and bool(left - right) != bool(right - left)
+
+
+def _is_multiple(tree: ast.expr) -> bool:
+    """Is it ``a * max(1, b) >= a``, which holds for all sizes?"""
+    parts = _parts(tree)
+    if parts is None or parts[1] is not ast.GtE:
+        return False
+    (first, left), (second, right) = [_product(side) for side in (parts[0], parts[2])]
+    more = left - right
+    return first == second and left - more == right and all([k.startswith(_AT_LEAST_ONE) for k in more])
+
+
+_AT_LEAST_ONE = ast.dump(ast.parse("max(1, 0)", mode="eval").body).partition("Constant(value=0)")[0]
 
 
 def _product(tree: ast.expr) -> tuple[int, Counter[str]]:
@@ -161,6 +193,45 @@ def _name(tree: ast.expr) -> str:
     raise Gap(f"the guard speaks of {ast.unparse(tree)}")
 
 
+def _growing(tree: ast.expr) -> Callable[[int], float] | None:
+    """The float that grows with the one size in it: the size itself, times or over positive constants, plus constants."""
+    made: Callable[[float], float]
+    match tree:
+        case ast.Call(func=ast.Attribute(attr="sym_float"), args=[inner]):
+            return _growing(inner)
+        case ast.BinOp(left=ast.Constant(value=int() | float() as first), op=ast.Mult(), right=inner) if first > 0:
+            made = partial(operator.mul, first)
+        case ast.BinOp(left=inner, op=ast.Mult(), right=ast.Constant(value=int() | float() as last)) if last > 0:
+            made = partial(operator.mul, last)
+        case ast.BinOp(left=inner, op=ast.Div(), right=ast.Constant(value=int() | float() as last)) if last > 0:
+            made = partial(_over, last)
+        case ast.BinOp(left=inner, op=ast.Add(), right=ast.Constant(value=int() | float() as last)):
+            made = partial(operator.add, last)
+        case _:
+            return float if _size_of(tree) is not None else None
+    value = _growing(inner)
+    return None if value is None else lambda size: made(value(size))
+
+
+def _is_rounded(called: ast.expr, inner: ast.expr) -> bool:
+    """Is it a rounding of a float that grows with one size?"""
+    floats = any([isinstance(n, ast.Attribute) and n.attr == "sym_float" for n in ast.walk(inner)])
+    return floats and ast.unparse(called) in _ROUNDINGS and _growing(inner) is not None
+
+
+def _over(last: float, value: float) -> float:
+    return value / last
+
+
+def _least(holds: Callable[[int], bool]) -> int:
+    """The least size for which something holds that holds for all larger ones; ``_MOST`` where there is none."""
+    low, high = 0, _MOST
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
 class _Reader:
     def __init__(self, size: Size) -> None:
         self._size = size
@@ -186,6 +257,10 @@ class _Reader:
                 if isinstance(kind, (ast.FloorDiv, ast.Mod)):
                     self.divisible.append(build.ne(by, build.const(0, "int64")))
                 return _ARITHMETIC[type(kind)](over, by)
+            case ast.Compare(
+                left=ast.Call(func=called, args=[inner]), ops=[kind], comparators=[ast.Constant(value=int(number))]
+            ) if _is_rounded(called, inner) and type(kind) in _COMPARISONS:
+                return self._rounded(_ROUNDINGS[ast.unparse(called)], inner, type(kind), number)
             case ast.Compare(left=left, ops=kinds, comparators=others) if all([type(k) in _COMPARISONS for k in kinds]):
                 sides = [self.read(side) for side in (left, *others)]
                 made = [_COMPARISONS[type(k)](a, b) for k, a, b in zip(kinds, sides, sides[1:])]
@@ -196,8 +271,31 @@ class _Reader:
                 rounding = _QUOTIENTS.get(ast.unparse(called))
                 if rounding is not None and by > 0:
                     return rounding(self.read(left), build.const(by, "int64"))
+            case ast.Call(
+                func=called,
+                args=[ast.BinOp(left=ast.Constant(value=float(factor)), op=ast.Mult(), right=ast.Call(args=[part]))],
+            ) if ast.unparse(called) in _QUOTIENTS and _size_of(part) is not None:
+                times, parts = factor.as_integer_ratio()
+                if 0 <= times < _EXACT and parts < _EXACT:  # the product is exact
+                    scaled = build.mul(self.read(part), build.const(times, "int64"))
+                    return _QUOTIENTS[ast.unparse(called)](scaled, build.const(parts, "int64"))
         axis = _size_of(tree)
         return self._size(_name(tree), None) if axis is None else self._size(_name(axis[0]), axis[1])
+
+    def _rounded(self, rounding: Callable[[float], int], inner: ast.expr, kind: type[ast.cmpop], number: int) -> Expr:
+        """``math.trunc(0.7 * torch.sym_float(n)) == 2`` as bounds of n, found by torch's own floats. Raises Gap."""
+        grows = _growing(inner)
+        assert grows is not None
+        (tree,) = [n for n in ast.walk(inner) if isinstance(n, ast.expr) and _size_of(n) is not None]
+        size = self.read(tree)
+        first = build.const(_least(lambda n: rounding(grows(n)) >= number), "int64")
+        behind = build.const(_least(lambda n: rounding(grows(n)) > number), "int64")
+        reached, before = build.ge(size, first), build.lt(size, first)
+        passed, within = build.ge(size, behind), build.lt(size, behind)
+        return {
+            ast.Eq: build.logical_and(reached, within), ast.NotEq: build.logical_or(before, passed),
+            ast.GtE: reached, ast.Lt: before, ast.Gt: passed, ast.LtE: within,
+        }[kind]  # fmt: skip
 
     @staticmethod
     def _joined(join: Callable[[Any, Any], Expr], values: list[Expr]) -> Expr:
