@@ -300,6 +300,18 @@ def test_files_that_docstrings_name_exist() -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_docstrings_name_their_subject() -> None:
+    """None begins with "What ...": the subject or the verb comes first."""
+    texts = [
+        f"{name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if node.value.value.startswith("What ")
+    ]
+    assert not texts, f"docstrings that begin with What: {texts}"
+
+
 def test_every_error_code_has_a_page() -> None:
     assert not USED - set(PAGES), sorted(USED - set(PAGES))
 

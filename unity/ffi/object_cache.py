@@ -144,7 +144,7 @@ class ObjectCache:
 
 
 def _head(key: str, body: bytes) -> bytes:
-    """What an entry begins with: its checksum counts the key."""
+    """The head of an entry: its checksum counts the key."""
     return _MAGIC + hashlib.sha256(key.encode() + body).digest()
 
 

@@ -104,7 +104,7 @@ _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "True or False"), int: ((int,), "an integer"), float: ((float, int), "a number"), str: ((str,), "a text"),
     tuple: ((tuple, list, int), "integers"),
 }  # fmt: skip
-"""What may stand for an attribute whose default is of a type, and how it is called."""
+"""Types that may stand for an attribute whose default is of a type, and how they are called."""
 
 
 def check_attributes(info: OpInfo, call: Call) -> None:
@@ -141,7 +141,7 @@ def within_int64(value: Any) -> bool:
 
 OPS: dict[str, OpInfo] = {}
 NO_ROW = OpInfo("", (), lambda call: call.ty, "No operator.", pure=False)
-"""What ``row_of`` gives for what is no call of an operator."""
+"""The result of ``row_of`` for anything but a call of an operator."""
 
 
 def register_op(info: OpInfo) -> OpInfo:

@@ -1,4 +1,4 @@
-"""What names of ``R`` give in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a call.
+"""Values of the names of ``R`` in Python: ``R.Tensor((n, 4), "float32")`` a type, ``R.const(1.0)`` a value, ``R.add(x, y)`` a call.
 
 As TVM has it, programs that build functions in Python write types and operators with the names of script. Invariant: what stands
 in the annotation of a decorated function does nothing, whatever is written there (``script/names.py``).
@@ -37,7 +37,7 @@ _VALUES: dict[str, Callable[..., Any]] = {
 
 
 def call(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a call of a name of ``R`` gives in Python.
+    """The value of a call of a name of ``R`` in Python.
 
     NotImplemented for a type in a script's annotation, where symbols are texts, and for an operator that is given no expression.
     """

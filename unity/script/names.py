@@ -24,7 +24,7 @@ _HARMLESS = frozenset((
 ))  # fmt: skip
 
 IN_PYTHON: dict[str, Callable[[str, tuple[Any, ...], dict[str, Any]], Any]] = {}
-"""What calls of a namespace's names give in Python, from path and arguments; NotImplemented where they have no meaning there."""
+"""Values of calls of a namespace's names in Python, from path and arguments; NotImplemented where they have no meaning there."""
 
 
 class ScriptName:

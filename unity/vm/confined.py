@@ -24,7 +24,7 @@ _DERIVED = (
     "T.tvm_stack_alloca",
     "T.if_then_else",
 )
-"""What gives the address of a buffer, or one at a distance from it."""
+"""Intrinsics that give the address of a buffer, or one at a distance from it."""
 
 
 def check_confined(mod: IRModule) -> None:

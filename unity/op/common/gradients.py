@@ -1,4 +1,4 @@
-"""What gradients are made of: sums over broadcast axes, shapes of operands, fields of tuples.
+"""Parts of gradients: sums over broadcast axes, shapes of operands, fields of tuples.
 
 A gradient stands with its row: ``grad(call, g)`` -> one expression per argument, None where there is none. It is written with
 operators of all families, which it finds in ``R``, and with Python's operators on expressions. The results are nested calls;

@@ -209,7 +209,7 @@ class Operator:
     name: str = field(init=False)
     """The script name, ``R.add``."""
     op: Op = field(init=False)
-    """What calls of it apply."""
+    """The operator that calls of it apply."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.info.name)
@@ -242,7 +242,7 @@ class Builders:
     name: str
     op: Op
     info: OpInfo
-    """What an operator has."""
+    """The properties of the operator."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -309,7 +309,7 @@ def backward_plan(call: Call, rank: int) -> Plan:
 
 
 def left_over(size: Sequence[int], out: Sequence[int], taps: Sequence[int], plan: Plan) -> list[int]:
-    """What a transposed convolution must add to give the size back."""
+    """The padding that a transposed convolution must add to give the size back."""
     strides, dilation, border = plan
     rank = len(size)
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, strides, taps, dilation)]
