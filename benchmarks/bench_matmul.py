@@ -18,9 +18,9 @@ import numpy as np
 
 from unity.ffi.engine import Engine
 from unity.ffi.pool import pool_symbols
+from unity.ffi.target import Target
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
-from unity.target.target import Target
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 SOURCE = """

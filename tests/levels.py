@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from unity.ffi.processor import Processor, host_processor
-from unity.target.target import Target
+from unity.ffi.target import Target
 from unity.vm.executable.executable import Executable
 from unity.vm.virtual_machine import VirtualMachine
 

@@ -10,10 +10,10 @@ import re
 import textwrap
 from dataclasses import dataclass, field
 
+from unity.ffi.target import Target
 from unity.ir import IRModule
 from unity.script import parse, script
 from unity.target.cpu.codegen import write_module
-from unity.target.target import Target
 from unity.transform.all_passes import PASSES
 from unity.transform.infra.passes import Instrument, Pass, PassContext, Pipeline
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE

@@ -12,7 +12,7 @@ __version__ = VERSION
 
 for _word, _module in {
     "script": ".script", "passes": ".relax.transform", "tensor intrinsics": ".target.tensor_intrin", "topi": ".topi",
-    "names of script in Python": ".relax.script_names",
+    "names of script in Python": ".relax.script_names", "target llvm": ".target.cpu.backend",
 }.items():  # fmt: skip
     LOADERS[_word] = partial(importlib.import_module, _module, __name__)
 

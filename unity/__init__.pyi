@@ -19,6 +19,7 @@ from .ffi.registry import (
     register_func as register_func,
     remove_global_func as remove_global_func,
 )
+from .ffi.target import Target as Target
 from .ffi.tensor import Tensor as Tensor, tensor as tensor
 from .frontend.entry import compile as compile
 from .frontend.precision.precision import (
@@ -31,7 +32,6 @@ from .ir.module import IRModule as IRModule
 from .op.building.block_builder import BlockBuilder as BlockBuilder
 from .support.errors import UnityError as UnityError
 from .target.gpu_check import check_gpu as check_gpu
-from .target.target import Target as Target
 from .transform.schedule import Schedule as Schedule
 from .vm.build import build as build
 from .vm.choices import explain_choices as explain_choices

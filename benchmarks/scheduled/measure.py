@@ -13,10 +13,10 @@ import numpy as np
 from unity.ffi.engine import Engine
 from unity.ffi.llvm import compile_ir
 from unity.ffi.pool import pool_symbols, set_num_threads
+from unity.ffi.target import Target
 from unity.ir.function import PrimFunc
 from unity.script import parse
 from unity.target.cpu.codegen import compile_options, write_module
-from unity.target.target import Target
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 HEADER = "from unity.script import ir as I, tir as T\n"

@@ -5,8 +5,9 @@ import pytest
 
 import unity
 from unity.script import parse
-from unity.transform.default_schedule import Machine
+from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
 
 PRODUCT = """
 @I.ir_module
@@ -84,7 +85,7 @@ def test_symbolic_loops_around():
     B = T.match_buffer(b, (p, k, 48), "float32")
     for b,""",
     )
-    assert schedule_function("main", parse(text), set(), Machine(16, 32)) is not None
+    assert schedule_function("main", parse(text), set(), Machine(16, 32), CPU.rules) is not None
 
 
 REDUCTIONS = """

@@ -12,6 +12,7 @@ from unity.ffi.dtype import DataType, from_numpy
 from unity.ffi.engine import Engine
 from unity.ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from unity.ffi.pool import ensure_pool, pool_symbols
+from unity.ffi.target import Target
 from unity.ir.buffer import Buffer, Range
 from unity.ir.build import cast, const
 from unity.ir.expr import Var
@@ -20,7 +21,6 @@ from unity.ir.scalar import BufferLoad, IterVar
 from unity.ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from unity.ir.types import VOID_TYPE, Expr, PointerType, PrimType, Type, prim_type
 from unity.target.cpu.codegen import KernelLibrary, build_kernels
-from unity.target.target import Target
 from unity.transform.tir.pipeline import lower_prim_funcs
 
 I64 = prim_type("int64")

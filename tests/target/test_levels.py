@@ -17,12 +17,12 @@ from unity.ffi.dtype import DataType, dtype_names
 from unity.ffi.engine import CompileOptions, Engine, compile_ir
 from unity.ffi.pool import pool_symbols
 from unity.ffi.processor import host_processor
+from unity.ffi.target import Target
 from unity.ir.constant import round_float
 from unity.ir.interpret import run
 from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
-from unity.target.target import Target
 from unity.transform.tir.pipeline import lower_prim_funcs
 from unity.vm.build import compile
 from unity.vm.virtual_machine import VirtualMachine

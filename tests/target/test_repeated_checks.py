@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ffi.target import Target
 from unity.script import parse
 from unity.support.errors import VMError
 from unity.target.cpu.codegen import write_module
-from unity.target.target import Target
 from unity.transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
 
 REPEATED = """

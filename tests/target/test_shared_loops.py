@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import unity
+from unity.ffi.target import Target
 from unity.script import parse
 from unity.target.cpu.codegen import write_module
-from unity.target.target import Target
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
 from unity.vm.build import as_module

@@ -8,7 +8,7 @@ from unity.ir.expr import Call
 from unity.ir.stmt import BufferStore
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.target.cpu.signature import written_pointers
+from unity.target.signature import written_pointers
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import unity
-from unity.ffi.processor import host_processor, named_processor, processor_in_use, runnable_processor
+from unity.ffi.processor import host_processor, named_processor
+from unity.ffi.target import Target, processor_in_use, runnable_processor, target
+from unity.ffi.target_kind import KINDS, TAGS
 from unity.support.errors import CodegenError, OptionError, VMError
 from unity.target.cpu.codegen import build_kernels
-from unity.target.target import KINDS, TAGS, Target, target
 
 
 def test_spellings_mean_the_same() -> None:

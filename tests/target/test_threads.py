@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from kernels import KernelError, Loaded, buffer, load, loop, prim_func, run, store, var
 
+from unity.ffi.target import Target
 from unity.ir import build as b
 from unity.ir.scalar import NE, Add, Cast, FloorDiv, Sub
 from unity.ir.stmt import AllocBuffer, AssertStmt, seq
 from unity.ir.types import prim_type
-from unity.target.target import Target
 from unity.transform.infra.passes import PassContext
 
 I32 = prim_type("int32")

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 import unity
-from unity.ffi.processor import runnable_processor
+from unity.ffi.target import runnable_processor
 from unity.ir.interpret import run
 from unity.ir.verifier.verifier import verify
 from unity.script import parse
+from unity.target.cpu.backend import CPU
 from unity.target.tensor_intrin import shipped
-from unity.transform.default_schedule import Machine
 from unity.transform.default_schedule.apply import schedule_function
-from unity.transform.default_schedule.base import machine_in_use
 from unity.transform.default_schedule.packing import Packing
+from unity.transform.infra.backend import Machine, machine_in_use
 
 PAIRS, BYTES = "dot_16x2_bf16_avx512_local", "dot_16x4_vnni_local"
 WIDE = Machine(64, 32, (PAIRS, BYTES))
@@ -47,7 +47,7 @@ def data(rng, shape, dtype):
 )
 @pytest.mark.parametrize("constant", [True, False])
 def test_dot_products(m, k, n, types, name, constant):
-    found = schedule_function("main", product(m, k, n, *types), {1} if constant else set(), WIDE)
+    found = schedule_function("main", product(m, k, n, *types), {1} if constant else set(), WIDE, CPU.rules)
     if found is None:
         assert m < 16 and not constant  # too few rows to pack for
         return
@@ -79,9 +79,11 @@ def test_packing_in_groups_is_what_indices_say():
 
 
 def test_odd_depth_and_other_machines_keep_the_plain_schedule():
-    plain = schedule_function("main", product(20, 7, 32, "bfloat16", "bfloat16", "float32"), {1}, WIDE)
+    plain = schedule_function("main", product(20, 7, 32, "bfloat16", "bfloat16", "float32"), {1}, WIDE, CPU.rules)
     assert plain is not None and PAIRS not in plain.reason
-    other = schedule_function("main", product(20, 8, 32, "bfloat16", "bfloat16", "float32"), {1}, Machine(64, 32))
+    other = schedule_function(
+        "main", product(20, 8, 32, "bfloat16", "bfloat16", "float32"), {1}, Machine(64, 32), CPU.rules
+    )
     assert other is not None and PAIRS not in other.reason
     rng = np.random.default_rng(0)
     x, w = data(rng, (20, 8), "bfloat16"), data(rng, (8, 32), "bfloat16")

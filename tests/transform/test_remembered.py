@@ -1,12 +1,16 @@
 """Schedules remembered between processes: the same programs, no rule asked twice, no wrong hits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import unity
 from unity.script import parse
+from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule import apply
 from unity.transform.default_schedule.base import Rule
+from unity.transform.infra.backend import BACKENDS
 from unity.transform.infra.passes import PassContext, TimeInstrument
 
 TEXT = """
@@ -96,7 +100,7 @@ def test_a_rule_from_outside_is_always_asked(asked, monkeypatch):
         seen.append(fn)
         return "not this one"
 
-    monkeypatch.setattr(apply, "RULES", (Rule("mine", mine), *apply.RULES))
+    monkeypatch.setitem(BACKENDS, "llvm", replace(CPU, rules=(Rule("mine", mine), *CPU.rules)))
     check(build())
     count = len(seen)
     check(build())

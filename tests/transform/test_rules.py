@@ -11,8 +11,10 @@ from unity.ir.stmt import For
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.default_schedule import Machine, Packing, schedule_default
+from unity.target.cpu.backend import CPU
+from unity.transform.default_schedule import Packing, schedule_default
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
 
 SMALL = Machine(16, 16)
 
@@ -80,7 +82,7 @@ def test_not_a_number_and_infinity_stay_in_their_rows():
 @pytest.mark.parametrize(("m", "k", "n"), [(17, 8, 9), (16, 5, 20), (33, 4, 8)])
 def test_packed_in_the_program_agrees_in_the_interpreter(m, k, n):
     mod = unity.IRModule({"main": parse(PRODUCT.format(m=m, k=k, n=n))}, {}, {})
-    found = schedule_function("main", mod["main"], set(), SMALL)
+    found = schedule_function("main", mod["main"], set(), SMALL, CPU.rules)
     assert found is not None and "packed" in found.reason and not found.packed
     after = unity.IRModule({"main": found.func}, {}, {})
     verify(after)
@@ -96,7 +98,7 @@ def test_packed_in_the_program_agrees_in_the_interpreter(m, k, n):
 
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 8, 9), (6, 5, 20)])
 def test_packed_at_build_agrees_with_numpy(m, k, n):
-    found = schedule_function("main", parse(PRODUCT.format(m=m, k=k, n=n)), {1}, SMALL)
+    found = schedule_function("main", parse(PRODUCT.format(m=m, k=k, n=n)), {1}, SMALL, CPU.rules)
     assert found is not None and list(found.packed) == [1]
     rng = np.random.default_rng(1)
     a, b, c = (
@@ -180,7 +182,7 @@ def main(A: T.Buffer(({shape}, 24), "float32"), B: T.Buffer((24, 64), "float32")
                 C[vb, vi, vj] = T.float32(0)
             C[vb, vi, vj] = C[vb, vi, vj] + A[vb, vi, vk] * B[vk, vj]
 """
-    found = schedule_function("main", parse(text), {1}, Machine(64, 32))
+    found = schedule_function("main", parse(text), {1}, Machine(64, 32), CPU.rules)
     assert found is not None
     height = int(found.reason.removeprefix("tile of ").split(" x ")[0])
     assert height == 1 if rows == 1 else height >= rows
@@ -210,7 +212,7 @@ def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
             {values}, vq = T.axis.remap("{"S" * len(names)}S", [{", ".join(names)}, q])
             C[{values}, vq] = T.max(P[{values}, vq], T.float32(0))
 """
-    found = schedule_function("main", parse(text), set(), Machine(64, 32))
+    found = schedule_function("main", parse(text), set(), Machine(64, 32), CPU.rules)
     assert found is not None and found.reason.startswith("tile of")
     assert sum([loop.kind == "parallel" for loop in collect(found.func.body, For)]) == 1
     run_it = unity.build(found.func)["main"]
@@ -232,6 +234,6 @@ def main(a: T.handle, B: T.Buffer((128, 256), "float32"), c: T.handle):
     ],
 )
 def test_what_is_read_again_stays_near(m, n, k, order):
-    found = schedule_function("main", parse(PRODUCT.format(m=m, n=n, k=k)), {1}, Machine(64, 32))
+    found = schedule_function("main", parse(PRODUCT.format(m=m, n=n, k=k)), {1}, Machine(64, 32), CPU.rules)
     assert found is not None
     assert [loop.loop_var.name for loop in collect(found.func.body, For) if loop.kind == "parallel"] == [order]

@@ -9,9 +9,10 @@ from unity.ir.function import PrimFunc
 from unity.ir.interpret import run
 from unity.ir.op import OPS
 from unity.ir.verifier.verifier import verify
+from unity.target.cpu.backend import CPU
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.default_schedule import Machine
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
 from unity.transform.infra.passes import Pipeline
 
 RNG = np.random.default_rng(0)
@@ -51,7 +52,7 @@ CASES = [
 def test_channels_first(shape, features, kernel, epilogue, attrs):
     mod, operands, expected = convolution(shape, features, kernel, epilogue, **attrs)
     (fn,) = [f for f in BEFORE(mod).functions.values() if type(f) is PrimFunc]
-    found = schedule_function("main", fn, {1}, SMALL)
+    found = schedule_function("main", fn, {1}, SMALL, CPU.rules)
     assert found is not None and list(found.packed) == [1] and "packed at build" in found.reason
     after = unity.IRModule({"main": found.func}, {}, {})
     verify(after)
@@ -75,5 +76,5 @@ def test_reasons(shape, features, constants, reason, monkeypatch, capsys):
     mod, *_ = convolution(shape, features, (3, 3), True)
     (fn,) = [f for f in BEFORE(mod).functions.values() if type(f) is PrimFunc]
     monkeypatch.setenv("UNITY_EXPLAIN", "1")
-    assert schedule_function("main", fn, constants, SMALL) is None
+    assert schedule_function("main", fn, constants, SMALL, CPU.rules) is None
     assert reason in capsys.readouterr().err

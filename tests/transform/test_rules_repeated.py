@@ -10,8 +10,10 @@ from unity.ir.stmt import AttrStmt
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
 from unity.script import parse
-from unity.transform.default_schedule import Machine, schedule_default
+from unity.target.cpu.backend import CPU
+from unity.transform.default_schedule import schedule_default
 from unity.transform.default_schedule.apply import schedule_function
+from unity.transform.infra.backend import Machine
 from unity.transform.relax.lowering.legalize_ops import legalize_ops
 from unity.transform.tir.analysis.parallel_cost import BACKWARDS
 
@@ -105,7 +107,7 @@ def main(y: T.Buffer((2, 9), "int64")):
 
 
 def scheduled(value, constants):
-    return schedule_function("main", parse(REPEATED.format(value=value)), constants, Machine(64, 32))
+    return schedule_function("main", parse(REPEATED.format(value=value)), constants, Machine(64, 32), CPU.rules)
 
 
 def test_a_product_that_reads_its_loop():

@@ -11,11 +11,12 @@ from unity.ir.op import OPS
 from unity.ir.stmt import For
 from unity.ir.verifier.verifier import verify
 from unity.ir.walk import collect
+from unity.target.cpu.backend import CPU
 from unity.transform import DEFAULT_PIPELINE
-from unity.transform.default_schedule import Machine
 from unity.transform.default_schedule.apply import schedule_function
 from unity.transform.default_schedule.base import Scheduled
 from unity.transform.default_schedule.windows import schedule_windows
+from unity.transform.infra.backend import Machine
 from unity.transform.infra.passes import Pipeline
 
 RNG = np.random.default_rng(0)
@@ -170,7 +171,7 @@ def test_the_border_of_a_convolution_is_shared_between_threads():
                 relax.op.nn.conv2d(x, relax.const(weight), padding=1, data_layout="NHWC", kernel_layout="HWIO")
             )
         bb.emit_func_output(out)
-    found = schedule_function("main", program(bb.get()), {1}, SMALL)
+    found = schedule_function("main", program(bb.get()), {1}, SMALL, CPU.rules)
     assert found is not None
     border = next(b for b in collect(found.func.body, For) if b.kind == "parallel" and "padded" in str(b))
     assert any([loop.kind == "vectorized" for loop in collect(border, For)])

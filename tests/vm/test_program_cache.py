@@ -1,6 +1,7 @@
 """Whole builds found again: the same program to the bit, other weights taken through the same steps, no wrong hits."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 import unity
 from unity.ir.op import OPS
 from unity.script import parse
-from unity.transform.default_schedule import apply
+from unity.target.cpu.backend import CPU
 from unity.transform.default_schedule.base import Rule
+from unity.transform.infra.backend import BACKENDS
 from unity.transform.infra.passes import PassContext, Pipeline, TimeInstrument, module_pass
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
@@ -179,10 +181,11 @@ def test_passes_from_outside_always_run(built):
 
 def test_other_rules_of_schedules_are_other_entries(built, monkeypatch):
     unity.compile(module())
-    monkeypatch.setattr(apply, "RULES", apply.RULES[1:])
+    monkeypatch.setitem(BACKENDS, "llvm", replace(CPU, rules=CPU.rules[1:]))
     unity.compile(module())
     assert len(built) == 2
-    monkeypatch.setattr(apply, "RULES", (*apply.RULES, Rule("mine", lambda fn, constants, machine: "no")))
+    own = Rule("mine", lambda fn, constants, machine: "no")
+    monkeypatch.setitem(BACKENDS, "llvm", replace(CPU, rules=(*CPU.rules, own)))
     for _ in range(2):
         unity.compile(module())
     assert len(built) == 4

@@ -92,7 +92,7 @@ def linkage_name(symbol: str, signature: KernelSignature) -> str:
 
 def linkage_ir(symbol: str, signature: KernelSignature) -> str:
     """LLVM IR that gives a raw entry its second name."""
-    return f'@"{linkage_name(symbol, signature)}" = alias i32 (...), ptr @{symbol}\n'
+    return f'@"{linkage_name(symbol, signature)}" = alias i32 (...), ptr @"{symbol}"\n'
 
 
 def symbols_of(dim: Dim) -> set[int]:

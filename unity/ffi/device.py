@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from ..support.errors import FFIError
+from ..support.errors import CodegenError, FFIError
 
 
 @dataclass(slots=True, frozen=True)
 class DeviceKind:
-    """A family of devices. ``dlpack_code`` is DLPack's number; ``host_memory``: pointers work on the host."""
+    """A family of devices. ``dlpack_code`` is DLPack's number; ``host_memory``: it works on the host's memory, by plain pointers;
+    ``count`` says how many there are here."""
 
     name: str
     dlpack_code: int
     host_memory: bool
-    doc: str
+    doc: str = field(compare=False)
+    count: Callable[[], int] = field(default=lambda: 1, compare=False)
 
 
-DEVICE_KINDS: dict[str, DeviceKind] = {
-    kind.name: kind
-    for kind in (
-        DeviceKind("cpu", 1, True, "The machine Python runs on."),
-        DeviceKind("cuda", 2, False, "An NVIDIA GPU: a name in scripts; no tensor lies there, no program runs there."),
-    )
-}
-_BY_CODE = {kind.dlpack_code: kind.name for kind in DEVICE_KINDS.values()}
-_PATTERN = re.compile(r"([a-z]+)(?::(\d+))?$")
+DEVICE_KINDS: dict[str, DeviceKind] = {}
+"""Families of devices by name."""
+_BY_CODE: dict[int, str] = {}
+_PATTERN = re.compile(r"([a-z]\w*)(?::(\d+))?$")
+
+
+def register_device_kind(kind: DeviceKind) -> None:
+    """Make a family of devices known; a number of DLPack stays with the first that has it. Raises CodegenError E533 where another
+    one has its name."""
+    if DEVICE_KINDS.setdefault(kind.name, kind) != kind:
+        raise CodegenError("E533", f"a device kind {kind.name!r} exists already", help="give yours another name")
+    _BY_CODE.setdefault(kind.dlpack_code, kind.name)
+
+
+CPU_KIND = DeviceKind("cpu", 1, True, "The machine Python runs on.")
+CUDA_KIND = DeviceKind("cuda", 2, False, "An NVIDIA GPU: a name in scripts; no tensor lies there.", lambda: 0)
+for _kind in (CPU_KIND, CUDA_KIND):
+    register_device_kind(_kind)
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +70,7 @@ class Device:
     @property
     def exist(self) -> bool:
         """True where programs run on the device."""
-        return self == CPU
+        return self.index < DEVICE_KINDS[self.kind].count()
 
     @property
     def dlpack(self) -> tuple[int, int]:
@@ -83,12 +95,13 @@ def device(text: str | Device, index: int | None = None) -> Device:
 
 
 def with_host_memory(place: Device | str) -> Device:
-    """The device, where a tensor can lie there: no memory but the host's is managed here. Raises FFIError E703."""
+    """The device where a tensor for this one lies: the CPU for one that works on the host's memory. No other memory is managed
+    here. Raises FFIError E703."""
     found = device(place)
-    if not found.host_memory:
-        raise FFIError("E703", f"no tensor can lie on {found}: there is no memory of a {found.kind} device here",
-                       help="leave the device out, or give unity.cpu(): every tensor lies in the host's memory")  # fmt: skip
-    return found
+    if found.host_memory:
+        return found if found.kind == CPU.kind else CPU
+    raise FFIError("E703", f"no tensor can lie on {found}: there is no memory of a {found.kind} device here",
+                   help="leave the device out, or give unity.cpu(): every tensor lies in the host's memory")  # fmt: skip
 
 
 def device_from_dlpack(code: int, index: int) -> Device:

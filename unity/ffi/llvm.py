@@ -20,7 +20,8 @@ from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
 from ..support.interrupts import interrupts_held
 from .object_cache import content_key, object_cache
-from .processor import host_triple, llvm_version, runnable_processor
+from .processor import host_triple, llvm_version
+from .target import runnable_processor
 
 _single_calls = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)  # llvmlite's own lock around each call
 if _single_calls is not None:

@@ -1,26 +1,21 @@
-"""Processors that code is for: this machine's, the one of ``UNITY_TARGET``, the one of the target that was entered last.
+"""Processors by name, and this machine's: what LLVM says they have.
 
-Not here: targets (`target/target.py`). Invariants: what a processor has is LLVM's word, asked in a process of its own; code that is
-to run in this process is never for more than this machine has (`runnable_processor`, `require_processor` of the VM).
+Not here: which processor code is for (`target.py`). Invariant: what a processor has is LLVM's word, asked in a process of its own.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import threading
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 import llvmlite
 import llvmlite.binding as binding
 
-from ..support.errors import CodegenError, OptionError
-from ..support.options import str_option
+from ..support.errors import CodegenError
 from .object_cache import content_key, object_cache
 from .probe import probe_features
-from .target_text import read_target
 from .tiles import allow_tiles, without_tiles
 
 _OF_THE_SYSTEM = frozenset((
@@ -49,25 +44,6 @@ class Processor:
     def needed(self) -> frozenset[str]:
         """Features that code for this processor may use."""
         return self.features - _OF_THE_SYSTEM
-
-
-class CodeFor(Protocol):
-    """A context that says which processor code is for."""
-
-    @property
-    def processor(self) -> Processor:
-        """The processor."""
-        ...
-
-
-class _Entered(threading.local):
-    """The contexts this thread entered by ``with``."""
-
-    def __init__(self) -> None:
-        self.stack: list[CodeFor] = []
-
-
-ENTERED = _Entered()
 
 
 @cache
@@ -117,35 +93,6 @@ def named_processor(cpu: str, changes: str) -> Processor:
     if store is not None and known is None:
         store.store(key, json.dumps([features, ""]).encode())
     return Processor(cpu, changes, frozenset(features))
-
-
-@cache
-def _of_option(text: str) -> Processor:
-    try:
-        kind, options = read_target(text)
-        if kind != "llvm":
-            raise CodegenError("E531", f"{kind!r} is no target of the kind llvm")
-        cpu, changes = str(options.get("mcpu", "")), options.get("mattr", "")
-        return named_processor(cpu, changes) if cpu or changes else host_processor()
-    except CodegenError as error:
-        raise OptionError("E001", f"UNITY_TARGET={text!r}: {error.message}", help=error.help) from None
-
-
-def default_processor() -> Processor:
-    """That of ``UNITY_TARGET``, else this machine's: what code is for where nothing is named. Raises OptionError E001."""
-    text = str_option("UNITY_TARGET")
-    return _of_option(text) if text else host_processor()
-
-
-def processor_in_use() -> Processor:
-    """The processor that code is generated for now: that of the target entered last, else the default one."""
-    return ENTERED.stack[-1].processor if ENTERED.stack else default_processor()
-
-
-def runnable_processor() -> Processor:
-    """The processor of code that this process runs: the default one, or this machine's where it lacks a feature of that."""
-    wanted, here = default_processor(), host_processor()
-    return wanted if wanted.needed <= here.features else here
 
 
 def lacking_features(needed: str) -> list[str]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..ffi.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
 from ..support.lazy import late_function
 from ..support.options import bool_option
-from ..target.target import Target
 from ..transform.infra.passes import Pipeline
 from ..vm import build
 from ..vm.build import Passes

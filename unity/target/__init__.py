@@ -1,4 +1,4 @@
-"""Target descriptions, code generation through LLVM, GPU programs checked on the processor."""
+"""Targets: what a package registers to add one, code generation for processors, GPU programs checked on the processor."""
 
 from ..support.lazy import stub_names
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import script as _script  # noqa: F401 - importing it fills the printer hooks
@@ -11,7 +11,7 @@ from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import Dim
 from ..ffi.discard import is_discarded
 from ..ffi.object_archive import join_objects
-from ..ffi.processor import host_triple
+from ..ffi.target import Target, target as make_target
 from ..ffi.tensor import Tensor
 from ..ffi.trim import trim_heap
 from ..ir.build import add
@@ -27,8 +27,8 @@ from ..support.options import bool_option, int_option
 from ..support.progress import Progress
 from ..support.recursion import deep_recursion
 from ..support.schema import Misfit
-from ..target.cpu.signature import symbol_vars
-from ..target.target import Target, target as make_target
+from ..target.signature import symbol_vars
+from ..transform.infra.backend import backend_of, by_target
 from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..transform.infra.constant_provenance import peek
 from ..transform.infra.passes import Pass, PassContext, Pipeline
@@ -36,14 +36,13 @@ from ..transform.relax.pipeline import DEFAULT_PIPELINE
 from ..transform.tir.buffers.instrument_bounds import instrument_bounds
 from ..transform.tir.check_bounds import check_bounds
 from ..transform.tir.expressions.bind_shared import bind_shared
-from ..transform.tir.pipeline import CHECKED_CPU_PIPELINE, CPU_PIPELINE
 from .compiler.module import compile_module
 from .confined import check_confined
 from .data_types import check_data_types
 from .executable.bytecode import Program
 from .executable.executable import RECOMPILE, Executable
 from .executable.verifier import verify_program
-from .kernel_cache import compile_kernels, is_own
+from .kernel_cache import CompiledKernels, compile_kernels, is_own
 from .native.run import add_driver
 from .program_cache import remembered_build
 from .virtual_machine import EXEC_MODES
@@ -78,8 +77,9 @@ def compile(
         raise VMError("E631", f"unknown exec_mode {exec_mode!r}", help=f"known: {', '.join(EXEC_MODES)}")
     source = bind_shared(as_module(mod))  # before anything visits every place
     chosen = make_target(target)
-    passes = _passes(pipeline)
-    lowering = tir_pipeline or (CHECKED_CPU_PIPELINE if bool_option("UNITY_BOUNDS") else CPU_PIPELINE)
+    backend = backend_of(chosen)
+    passes = _passes(pipeline, backend.graph_pipeline or DEFAULT_PIPELINE)
+    lowering = tir_pipeline or backend.lowering(bool_option("UNITY_BOUNDS"))
     with Progress("compiling") as progress, chosen, young_collection():
         remembered, made = None, None
         options = {"target": str(chosen), "exec_mode": exec_mode}
@@ -103,12 +103,12 @@ def compile(
     return made
 
 
-def _passes(given: Passes | None) -> Callable[[IRModule], IRModule]:
+def _passes(given: Passes | None, default: Pipeline) -> Callable[[IRModule], IRModule]:
     """The graph passes that were asked for."""
     if isinstance(given, str):
         return Pipeline.parse(given)
     if given is None or callable(given):
-        return given or DEFAULT_PIPELINE
+        return given or default
     return Pipeline(given)
 
 
@@ -125,11 +125,14 @@ def _made(
     """The executable of a module."""
     graph = _graph_passes(mod, passes, progress, releases)
     _trim(module_constants(graph))  # weights folded or cut on the way to the packed ones
-    functions = graph.prim_funcs()
-    library = compile_kernels(functions, tir_passes, target, progress) if functions else None
-    program = compile_module(graph, library.signatures if library else {}, library.symbols if library else {})
-    objects = {"kernels": join_objects(library.objects)} if library else {}
-    made = Executable(program, objects, target.get("mtriple", host_triple()), target.required_features, options=options)
+    kernels = CompiledKernels()
+    places = by_target(graph, target)
+    for place, functions in places.items():
+        lowering = tir_passes if place == target else backend_of(place).lowering(bool_option("UNITY_BOUNDS"))
+        compile_kernels(functions, lowering, place, progress, kernels)
+    program = compile_module(graph, kernels.signatures, kernels.symbols)
+    objects = {section: join_objects(data) for section, data in kernels.sections.items()}
+    made = Executable(program, objects, target.triple, needed_features([target, *places]), options=options)
     made.count = lambda: kernel_costs(graph, program)
     releases.sweep(program.constants)
     if int_option("UNITY_VERIFY") >= 1:
@@ -140,6 +143,11 @@ def _made(
 
 
 build = compile
+
+
+def needed_features(targets: Iterable[Target]) -> str:
+    """The features that the code of targets needs of a processor."""
+    return ",".join(sorted({part for target in targets for part in target.required_features.split(",") if part}))
 
 
 def _verified(program: Program) -> None:

@@ -12,7 +12,7 @@ from ..ir.stmt import AttrStmt, For
 from ..ir.types import Expr, PointerType, PrimType
 from ..ir.walk import collect
 from ..support.errors import ArtifactError
-from ..target.cpu.imported import imported_texts
+from ..target.kernel_groups import imported_texts
 
 _CODE = ("T.call_llvm_intrin", "T.call_llvm_pure_intrin", "T.call_cpacked")
 _EXTERN = ("T.call_extern", "T.call_pure_extern")

@@ -1,44 +1,33 @@
-"""Tensor programs to machine code, each remembered between processes by what goes in: its text, pipeline, target.
+"""Tensor programs to their target's code, each remembered between processes by what goes in: its text, pipeline, target.
 
-A build lowers and compiles only the programs it has not seen; LLVM compiles them in the background while the next is lowered.
-Here: when and under which key. Not here: the folder (`ffi/object_cache.py`). Invariant: whatever may change the result is part
-of the key - the package's own files, LLVM, the processor, the options of every pass - and not the program's name: equal programs
-are compiled once. A pipeline with a pass from outside the package is never looked up, nor one that somebody watches.
+A build lowers and compiles only the programs it has not seen; code is made in the background while the next program is lowered.
+Here: when and under which key. Not here: the folder (`ffi/object_cache.py`), code generation (the target's `Backend`). Invariant:
+whatever may change the result is part of the key - the package's own files, the target and its tools, the options of every pass -
+and not the program's name: equal programs are compiled once. A pipeline with a pass from outside the package is never looked up,
+nor one that somebody watches, nor code of a target without a `cache_key`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..ffi.abi import KernelSignature
-from ..ffi.llvm import object_key
 from ..ffi.object_cache import content_key, object_cache, package_state
-from ..ffi.processor import llvm_version
+from ..ffi.target import Target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
 from ..ir.node import replace as replace_node
 from ..ir.verifier.verifier import verify
 from ..support.errors import CodegenError
-from ..support.graph import strongly_connected
 from ..support.options import int_option, str_option
 from ..support.progress import Progress
 from ..support.recursion import deep_recursion
-from ..target.cpu.codegen import (
-    KernelLibrary,
-    KernelText,
-    callees,
-    compile_kernel_text,
-    compile_options,
-    special_nodes,
-    text_options,
-    write_kernels,
-)
-from ..target.cpu.imported import imported_texts
-from ..target.target import Target
+from ..target.kernel_groups import Group, kernel_groups
+from ..transform.infra.backend import Backend, KernelCode, backend_of
 from ..transform.infra.context import watched_by
 from ..transform.infra.instruments import VerifyInstrument
 from ..transform.infra.passes import PassContext, Pipeline
@@ -48,17 +37,21 @@ from .executable.codec import read_signature, signature_data
 
 ANY = "program"
 """The name of a program that stands alone, in its key."""
-Group = dict[str, PrimFunc]
-"""Programs that call each other, by name: one LLVM module."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class CompiledKernels:
-    """Object files (`ffi/object_archive.py`), and signatures and LLVM symbols by function name."""
+    """Code by section of the saved program, and signatures and symbols by function name."""
 
-    objects: tuple[bytes, ...]
-    signatures: dict[str, KernelSignature]
-    symbols: dict[str, str]
+    sections: dict[str, list[bytes]] = field(default_factory=dict)
+    signatures: dict[str, KernelSignature] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
+
+    def add(self, section: str, data: list[bytes], functions: Mapping[str, tuple[KernelSignature, str]]) -> None:
+        """Take in the code of some programs."""
+        self.sections.setdefault(section, []).extend(data)
+        self.signatures |= {name: signature for name, (signature, _) in functions.items()}
+        self.symbols |= {name: symbol for name, (_, symbol) in functions.items()}
 
 
 def is_own(pipeline: Pipeline) -> bool:
@@ -72,36 +65,41 @@ def is_watched() -> bool:
 
 
 def kernel_state(pipeline: Pipeline, target: Target) -> str:
-    """The state beside the programs that decides the machine code of tensor programs."""
-    options = repr(compile_options(target).resolved())
-    return content_key("kernels 2", str(pipeline), str(target), options, llvm_version(), package_state())
+    """The state beside the programs that decides the code of tensor programs; "" for a target whose code is not remembered."""
+    backend = backend_of(target)
+    if backend.cache_key is None:
+        return ""
+    return content_key("kernels 3", str(pipeline), str(target), backend.cache_key(target), package_state())
 
 
 def compile_kernels(
-    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, progress: Progress
-) -> CompiledKernels:
+    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, progress: Progress, made: CompiledKernels
+) -> None:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
     progress.at("tensor programs", 0, len(functions))
-    if is_watched() or target.kind != "llvm" or not is_own(pipeline):
-        library = compile_kernel_text(_written(functions, pipeline, target))
-        return CompiledKernels((library.object,), library.signatures, library.symbols)
-    return _Kernels(pipeline, target, progress).compile(functions)
+    backend = backend_of(target)
+    if is_watched() or backend.cache_key is None or not is_own(pipeline):
+        code = _generated(functions, pipeline, target, backend)()
+        rows = {name: (signature, code.symbols[name]) for name, signature in code.signatures.items()}
+        made.add(backend.runtime.section, [code.data], rows)
+    else:
+        _Kernels(pipeline, target, backend, progress).compile(functions, made)
 
 
 class _Kernels:
     """One build of tensor programs: what is found, what is being compiled, by key."""
 
-    def __init__(self, pipeline: Pipeline, target: Target, progress: Progress) -> None:
-        self.pipeline, self.target, self.progress = pipeline, target, progress
+    def __init__(self, pipeline: Pipeline, target: Target, backend: Backend, progress: Progress) -> None:
+        self.pipeline, self.target, self.backend, self.progress = pipeline, target, backend, progress
         self.store = object_cache()
         self.state = kernel_state(pipeline, target)
         self.groups: dict[str, Group] = {}
-        self.found: dict[str, CompiledKernels] = {}
+        self.found: dict[str, KernelCode] = {}
 
-    def compile(self, functions: Mapping[str, PrimFunc]) -> CompiledKernels:
+    def compile(self, functions: Mapping[str, PrimFunc], made: CompiledKernels) -> None:
         """All programs."""
         names: dict[str, list[list[str]]] = {}
-        for group in _groups(functions):
+        for group in kernel_groups(functions):
             key = self.key(group)
             self.groups.setdefault(key, group)
             names.setdefault(key, []).append(list(group))
@@ -110,17 +108,14 @@ class _Kernels:
             if found is not None:
                 self.found[key] = found
         self.make([key for key in names if key not in self.found])
-        signatures: dict[str, KernelSignature] = {}
-        symbols: dict[str, str] = {}
+        rows: dict[str, tuple[KernelSignature, str]] = {}
         for key, users in names.items():
-            made = self.found[key]
+            code = self.found[key]
             for user in users:
-                for name, (known, signature) in zip(user, made.signatures.items(), strict=True):
-                    signatures[name] = signature if known == name else replace(signature, name=name)
-                    symbols[name] = made.symbols[known]
-        objects = [data for key in names for data in self.found[key].objects]
-        in_order = {name: signatures[name] for name in functions}
-        return CompiledKernels(tuple(objects), in_order, {name: symbols[name] for name in functions})
+                for name, (known, signature) in zip(user, code.signatures.items(), strict=True):
+                    rows[name] = signature if known == name else replace(signature, name=name), code.symbols[known]
+        data = [self.found[key].data for key in names]
+        made.add(self.backend.runtime.section, data, {name: rows[name] for name in functions})
 
     def key(self, group: Group) -> str:
         """The key of a group: everything that decides its machine code."""
@@ -132,18 +127,18 @@ class _Kernels:
             return content_key(self.state, IRModule(bound, {}, {}).script())
 
     def make(self, missing: list[str]) -> None:
-        """Lower and compile groups: Python here, LLVM beside it where the machine has a core for it."""
+        """Lower and compile groups: Python here, the code generator's second half beside it where the machine has a core for it."""
         if len(missing) < 2 or processors() < 2:
             for done, key in enumerate(missing):
                 self.at(key, done, missing)
-                self.keep(key, compile_kernel_text(self.written(key)))
+                self.keep(key, self.generated(key)())
             return
-        workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-llvm")
+        workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-code")
         try:
-            started: list[tuple[str, Future[KernelLibrary]]] = []
+            started: list[tuple[str, Future[KernelCode]]] = []
             for done, key in enumerate(missing):
                 self.at(key, done, missing)
-                started.append((key, workers.submit(compile_kernel_text, self.written(key))))
+                started.append((key, workers.submit(self.generated(key))))
             for key, future in started:
                 self.progress.at("machine code", len(missing) - 1, len(missing))
                 self.keep(key, future.result())
@@ -154,19 +149,21 @@ class _Kernels:
         """Tell which program is being lowered."""
         self.progress.at(next(iter(self.groups[key])), done, len(missing))
 
-    def written(self, key: str) -> KernelText:
-        """The programs of a group as LLVM IR."""
-        return _written(self.groups[key], self.pipeline, self.target, _suffix(key))
+    def generated(self, key: str) -> Callable[[], KernelCode]:
+        """The function that makes the code of a group."""
+        return _generated(self.groups[key], self.pipeline, self.target, self.backend, _suffix(key))
 
-    def keep(self, key: str, library: KernelLibrary) -> None:
-        """Remember a group: its table here, the object under the key of its text, where ``compile_ir`` left it."""
-        self.found[key] = CompiledKernels((library.object,), library.signatures, library.symbols)
+    def keep(self, key: str, code: KernelCode) -> None:
+        """Remember a group: its table here, the code where the code generator left it, or beside the table."""
+        self.found[key] = code
         if self.store is not None:
-            rows = [[name, library.symbols[name], signature_data(s)] for name, s in library.signatures.items()]
-            entry = [object_key(library.ir_text, text_options(library.ir_text, self.target)), rows]
-            self.store.store(key, json.dumps(entry, separators=(",", ":")).encode())
+            rows = [[name, code.symbols[name], signature_data(s)] for name, s in code.signatures.items()]
+            place = code.key or content_key(key, "code")
+            if not code.key:
+                self.store.store(place, code.data)
+            self.store.store(key, json.dumps([place, rows], separators=(",", ":")).encode())
 
-    def load(self, key: str) -> CompiledKernels | None:
+    def load(self, key: str) -> KernelCode | None:
         """The result of an earlier build; None where any part of it is gone or damaged."""
         entry = self.store.load(key) if self.store is not None else None
         if self.store is None or entry is None:
@@ -176,14 +173,17 @@ class _Kernels:
         if data is None:
             return None
         signatures = {name: read_signature(value) for name, _, value in rows}
-        return CompiledKernels((data,), signatures, {name: symbol for name, symbol, _ in rows})
+        return KernelCode(data, signatures, {name: symbol for name, symbol, _ in rows}, place)
 
 
-def _written(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, suffix: str = "") -> KernelText:
-    """Lower tensor programs and write them as LLVM IR. Where that cannot be done because a pass left what is no program, a second
-    run names the pass (E904), and E340 and others say what programs were none before it."""
+def _generated(
+    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, backend: Backend, suffix: str = ""
+) -> Callable[[], KernelCode]:
+    """Lower tensor programs and give them to the code generator. Where that cannot be done because a pass left what is no program,
+    a second run names the pass (E904), and E340 and others say what programs were none before it."""
     try:
-        return write_kernels(lower_prim_funcs(functions, pipeline), target, suffix)
+        with target:
+            return backend.generate(lower_prim_funcs(functions, pipeline), target, suffix)
     except CodegenError:
         if int_option("UNITY_VERIFY") >= 1:
             verify(IRModule(dict(functions), {}, {}))
@@ -195,19 +195,6 @@ def _written(functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Targ
 def _suffix(key: str) -> str:
     """Makes symbols of different programs different, whatever build they come from."""
     return f".{key[:16]}"
-
-
-def _groups(functions: Mapping[str, PrimFunc]) -> list[Group]:
-    """The programs, those together that call each other; all together where one imports LLVM IR for the others to call."""
-    nodes = {name: special_nodes(func) for name, func in functions.items()}
-    if imported_texts([node for held in nodes.values() for node in held]):
-        return [dict(functions)]
-    called = {name: callees(held, functions) for name, held in nodes.items()}
-    near: dict[str, set[str]] = {name: set(others) for name, others in called.items()}
-    for name, others in called.items():
-        for other in others:
-            near[other].add(name)
-    return [{name: functions[name] for name in part} for part in strongly_connected(functions, near.__getitem__)]
 
 
 def processors() -> int:

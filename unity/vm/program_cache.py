@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ffi.object_archive import join_objects, split_objects
 from ..ffi.object_cache import ObjectCache, content_key, object_cache
-from ..ffi.processor import host_triple
+from ..ffi.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
@@ -25,10 +25,8 @@ from ..ir.pack import NotPackable, fingerprint
 from ..support.errors import ArtifactError
 from ..support.options import bool_option, int_option
 from ..support.recursion import deep_recursion
-from ..target.target import Target
-from ..transform.default_schedule import apply
-from ..transform.default_schedule.base import machine_in_use
 from ..transform.default_schedule.schedule_cache import are_own
+from ..transform.infra.backend import backend_of, by_target
 from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, Provenance
 from ..transform.infra.passes import PASSES, Pipeline
 from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
@@ -42,8 +40,15 @@ def remembered_build(
 ) -> RememberedBuild | None:
     """The place of a build in the cache, which may be off; None where it has none."""
     store = object_cache()
-    if target.kind != "llvm" or is_watched() or bool_option("UNITY_EXPLAIN") or not are_own(apply.RULES):
+    if is_watched() or bool_option("UNITY_EXPLAIN"):
         return None
+    described = []
+    for place in {target: None} | dict.fromkeys(by_target(source, target)):
+        backend = backend_of(place)
+        state = kernel_state(tir_passes, place)
+        if not state or not are_own(backend.rules):
+            return None
+        described.append((state, backend.machine(place), [rule.name for rule in backend.rules]))
     if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
         return None
     try:
@@ -54,7 +59,7 @@ def remembered_build(
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
     key = content_key(
-        "program 1", kernel_state(tir_passes, target), str(passes), repr(machine_in_use()), repr([r.name for r in apply.RULES]),
+        "program 2", repr(described), str(passes),
         exec_mode, driver_tag(), np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
     )  # fmt: skip
     return RememberedBuild(store, key, source, constants)
@@ -119,8 +124,8 @@ class RememberedBuild:
         made = Executable(
             program,
             dict(zip(entry["objects"], objects, strict=True)),
-            target.get("mtriple", host_triple()),
-            target.required_features,
+            target.triple,
+            entry["features"],
             entry["driver"],
             entry["words"],
             options=options,
@@ -144,6 +149,7 @@ class RememberedBuild:
             "observed": ledger.observed,
             "constants": rows,
             "objects": list(made.objects),
+            "features": made.features,
             "driver": made.driver_tag,
             "words": made.driver_words,
             "costs": write_costs(made.program.costs),

@@ -16,7 +16,7 @@ import numpy as np
 from ..ffi.engine import Engine
 from ..ffi.llvm import CompileOptions
 from ..ffi.pool import num_threads
-from ..ffi.processor import runnable_processor
+from ..ffi.target import runnable_processor
 
 CHAINS = 12
 """Independent accumulators: latency times throughput of FMA on current processors, within 16 registers."""

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..ffi import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that is always there
 from ..ffi.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.device import CPU, Device, device as make_device
-from ..ffi.elf import read_symbols
 from ..ffi.engine import Engine
 from ..ffi.entry_spec import spec_of_kernel
 from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.library import require_library
-from ..ffi.native_helpers import allocator_symbols, helper_symbols
 from ..ffi.object_archive import split_objects
-from ..ffi.pool import PARALLEL_FOR, pool_symbols
+from ..ffi.runtime import DRIVER, runtime_of
 from ..ffi.tensor import Tensor
 from ..support.errors import VMError
 from .builtins.values import Closure, to_value
@@ -98,9 +97,10 @@ class VirtualMachine:
             raise VMError("E625", f"VirtualMachine takes an Executable, got {type(executable).__name__}",
                           help="compile a module first: unity.VirtualMachine(unity.compile(mod))")  # fmt: skip
         found = device if device is None or isinstance(device, (str, Device)) else device[0] if len(device) else None
-        self.device = CPU if found is None else make_device(found)
-        if self.device != CPU:
-            raise VMError("E612", f"this machine runs on cpu:0, not on {self.device}")
+        own = devices_of(executable)
+        self.device = own[0] if found is None else make_device(found)
+        if self.device not in own:
+            raise VMError("E612", f"this program runs on {', '.join(map(str, own))}, not on {self.device}")
         for entry in executable.program.table:
             if entry.kind == "packed":
                 require_library(entry.name)
@@ -261,6 +261,12 @@ class VirtualMachine:
         return profile(program, self.kernels, name, values, runs)
 
 
+def devices_of(executable: Executable) -> list[Device]:
+    """The devices that a program runs on, those of its tensor programs before the host. Raises ArtifactError E810."""
+    kinds = [runtime_of(section).device.name for section in executable.objects if section != DRIVER]
+    return list(dict.fromkeys([*[Device(kind) for kind in kinds if kind != CPU.kind], CPU]))
+
+
 def interpreted(
     program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None
 ) -> Callable[..., Any]:
@@ -287,7 +293,7 @@ def out_call(vm: VirtualMachine, name: str) -> OutCall:
         interpreter = Interpreter(plan.program, vm.kernels)
         direct = interpreted(plan.program, interpreter, name)
         if vm.native is not None:
-            derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != "driver"},
+            derived = Executable(plan.program, {k: v for k, v in vm.executable.objects.items() if k != DRIVER},
                                  vm.executable.triple, vm.executable.features)  # fmt: skip
             direct = NativeProgram(derived, interpreter, link_kernels(derived)).function(name)
     return OutCall(plan, name, plain, direct, order)
@@ -300,21 +306,12 @@ def _bound(call: Callable[..., Any], name: str, signature: str) -> BoundFunction
 
 
 def link_kernels(executable: Executable) -> Engine:
-    """Machine code of the tensor programs, loaded."""
-    data = executable.objects.get("kernels")
+    """The code of the tensor programs, each section loaded by the runtime of its target."""
     require_processor(executable.features)
     engine = Engine({BRIDGE: BRIDGE_ADDRESS}, keep=[executable])
-    if data is None:
-        return engine
-    objects = split_objects(data)
-    needed = {name for part in objects for name in read_symbols(part).undefined}
-    symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
-    if any([name.startswith(("unity_", "Py")) for name in needed]):
-        symbols |= helper_symbols()
-    if "aligned_alloc" in needed:
-        symbols |= allocator_symbols()
-    for name, address in symbols.items():
-        engine.add_symbol(name, address)
-    for part in objects:
-        engine.add_object(part)
+    program = executable.program
+    kernels = {program.symbol(name): signature for name, signature in program.kernels.items()}
+    for section, data in executable.objects.items():
+        if section != DRIVER:
+            runtime_of(section).link(engine, split_objects(data), kernels)
     return engine

@@ -23,6 +23,7 @@ import numpy as np
 from ...ffi.dtype import DataType
 from ...ffi.library import KERNELS, Anchor, LibraryKernel, packed_name
 from ...ffi.pool import num_threads
+from ...ffi.target import Target
 from ...ffi.tensor import Tensor
 from ...ir.build import const, le
 from ...ir.builder import BlockBuilder, make_call
@@ -47,7 +48,6 @@ from ...ir.types import Expr, TensorType
 from ...ir.walk import collect, free_vars, fresh_copy
 from ...op.common.table import R
 from ...support.errors import FrontendError, UnityError
-from ...target.target import Target
 from ...transform.relax.fusion.fuse_ops import FunctionTable
 from ...transform.relax.layout.winograd import by_tiles
 from ...transform.relax.rewriting.graph_rewriter import GraphRewriter

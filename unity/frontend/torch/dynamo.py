@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from ... import op
+from ...ffi.target import Target
 from ...ffi.tensor import Tensor
 from ...ir.builder import BlockBuilder
 from ...ir.expr import ShapeExpr, Tuple, Var
@@ -21,7 +22,6 @@ from ...ir.relation import tensor_type
 from ...ir.types import Expr, prim_type
 from ...support.errors import FrontendError
 from ...support.optional import require
-from ...target.target import Target
 from ...vm.virtual_machine import VirtualMachine
 from ..entry import BuildOptions, compile_chosen
 from .context.context import Context, dtype_name

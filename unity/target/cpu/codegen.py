@@ -10,34 +10,32 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ...ffi.abi import KernelSignature, linkage_ir
 from ...ffi.dtype import DataType
+from ...ffi.kinds import LLVM
 from ...ffi.llvm import CompileOptions, assembly, compile_ir
 from ...ffi.processor import host_triple
-from ...ffi.target_text import GENERATED
+from ...ffi.target import Target
 from ...ir.build import dtype_of
-from ...ir.expr import Call, GlobalVar, Op, StringImm, Var
+from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import Node
-from ...ir.stmt import AttrStmt, BufferStore, For
 from ...ir.types import PointerType
 from ...ir.verifier.verifier import violations
-from ...ir.walk import collect
 from ...support.errors import CodegenError, FFIError, InternalError
 from ...support.graph import strongly_connected
 from ...support.options import str_option
 from ...support.recursion import deep_recursion
-from ..target import Target
+from ..kernel_groups import callees, imported_texts, special_nodes
+from ..signature import find_symbols, kernel_signature, result_dtype
 from . import expressions, intrinsics, memory, statements
 from .casts import convert
 from .half import conversion_functions, converts_half
-from .imported import imported_texts, linked, read_imported
+from .imported import linked, read_imported
 from .lltypes import memory_type, value_type
 from .math.library import scales_by_instruction
-from .signature import find_symbols, kernel_signature, result_dtype
 from .writer import I64, FunctionWriter, Kernel, ModuleWriter
 
 MANY_BRANCHES = 256
@@ -92,25 +90,6 @@ def write_module(
     )
     with target:
         return linked(text, texts), final, symbols, tuple(module.externs)
-
-
-def special_nodes(func: PrimFunc) -> list[Any]:
-    """The nodes that matter to questions about a whole program, gathered in one walk: calls, stores, loops, attributes."""
-    return collect(func.body, (Call, BufferStore, For, AttrStmt))
-
-
-def callees(nodes: Iterable[Node], functions: Mapping[str, PrimFunc]) -> list[str]:
-    """Functions of the module that a tensor program with these nodes calls."""
-    found = []
-    for call in nodes:
-        if type(call) is not Call:
-            continue
-        name = call.op.name if type(call.op) is GlobalVar else ""
-        if type(call.op) is Op and call.op.name.startswith("T.call_") and call.args and type(call.args[0]) is StringImm:
-            name = call.args[0].value
-        if name in functions:
-            found.append(name)
-    return found
 
 
 def _refuse_recursion(functions: Mapping[str, PrimFunc], nodes: Mapping[str, Iterable[Node]]) -> None:
@@ -223,7 +202,7 @@ class KernelText:
 
 def write_kernels(functions: Mapping[str, PrimFunc], target: Target, suffix: str = "") -> KernelText:
     """Write lowered tensor programs as one LLVM module; their symbols end in ``suffix``. Raises as ``build_kernels``."""
-    if target.kind not in GENERATED:
+    if target.kind != LLVM.name:
         raise CodegenError("E530", f"no code generation for target {target.kind!r}",
                            help='use unity.Target("llvm"); unity.check_gpu runs programs for GPUs on the processor')  # fmt: skip
     _check_triple(target)

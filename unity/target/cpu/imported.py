@@ -1,30 +1,24 @@
 """LLVM IR text that a program brings along (loop annotation or attribute ``pragma_import_llvm``), for ``T.call_extern``.
 
-Not here: calls (``calls.py``). Invariant: a text is tried in a process of its own before it is parsed here, and its functions are
-called with the types they are defined with; they stay private to the kernels that import them.
+Not here: where it stands in a program (``kernel_groups.py``), calls (``calls.py``). Invariant: a text is tried in a process of its
+own before it is parsed here, and its functions are called with the types they are defined with; they stay private to the kernels
+that import them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import llvmlite.binding as binding
 
 from ...ffi.engine import process_symbol
 from ...ffi.llvm import LLVM_LOCK, parse_ir
 from ...ffi.probe import compile_problem
-from ...ffi.processor import host_triple, processor_in_use
-from ...ir.expr import StringImm
-from ...ir.node import Node
-from ...ir.stmt import AttrStmt, For
+from ...ffi.processor import host_triple
+from ...ffi.target import processor_in_use
 from ...support.errors import CodegenError, FFIError
-
-KEY = "pragma_import_llvm"
-
-Importer = AttrStmt | For
-"""The statements that carry the text."""
+from ..kernel_groups import Importer
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,24 +27,6 @@ class Imported:
 
     result: str
     params: tuple[str, ...]
-
-
-def imported_texts(nodes: Iterable[Node]) -> dict[str, Importer]:
-    """The texts that programs with these nodes import, each once, with the first place that does."""
-    found: dict[str, Importer] = {}
-    for stmt in nodes:
-        value: Any = None
-        if isinstance(stmt, For):
-            value = (stmt.annotations or {}).get(KEY)
-        elif isinstance(stmt, AttrStmt) and stmt.key == KEY:
-            value = stmt.value
-        if value is None:
-            continue
-        text = value.value if type(value) is StringImm else value
-        if type(text) is not str:
-            raise CodegenError("E450", f"{KEY} takes LLVM IR as text, got {text!r}", stmt.span)  # type: ignore[attr-defined]
-        found.setdefault(text, stmt)  # type: ignore[arg-type]
-    return found
 
 
 def read_imported(texts: Mapping[str, Importer]) -> tuple[dict[str, Imported], list[str]]:

@@ -2,11 +2,12 @@
 
 ``apply`` the pass, ``base`` what a rule is, ``contraction`` what it recognises, ``matmul`` its schedule (``columns``: outputs
 with channels first, ``borders``: copies before it), ``windows`` depthwise convolutions and pooling, ``repeated`` products
-inside loops (recurrent layers), ``packing`` constants laid out at build. A new rule is one file and one line in ``apply.RULES``.
+inside loops (recurrent layers), ``packing`` constants laid out at build. A new rule is one file, and a place in the rules of a
+target (``target/cpu/backend.py``).
 """
 
-from .apply import RULES, schedule_default
-from .base import Machine, Rule, Scheduled, machine_in_use
+from .apply import schedule_default
+from .base import Rule, Scheduled
 from .packing import Packing
 
-__all__ = ["RULES", "Machine", "Packing", "Rule", "Scheduled", "machine_in_use", "schedule_default"]
+__all__ = ["Packing", "Rule", "Scheduled", "schedule_default"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ...ir.expr import IntImm
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.walk import used_vars
+from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import slope
-from .base import Machine
 from .contraction import Contraction, extent_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""schedule_default: the rules on every tensor program of a module, and the constants their programs take packed.
+"""schedule_default: the rules of the target on every tensor program of a module, and the constants their programs take packed.
 
 Rewrite: ``R.call_dps(matmul, (x, w), ...)`` with a constant ``w`` -> the same call of the scheduled program with ``w`` packed.
 ``UNITY_EXPLAIN=1`` prints which rule took a program, or why none did.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace as replace_found
+from dataclasses import astuple, replace as replace_found
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...arith.cost import keep_cost
+from ...ffi.target import target as make_target
 from ...ir.build import const
 from ...ir.expr import Call, Constant, GlobalVar, ShapeExpr, Tuple
 from ...ir.function import Function, PrimFunc
@@ -24,49 +25,35 @@ from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...op.common.table import R
 from ...support.options import bool_option
+from ..infra.backend import Machine, backend_of, target_of
 from ..infra.constant_lifetime import replaced
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, module_pass
-from .base import SCHEDULED, Machine, Rule, Scheduled, machine_in_use
-from .matmul import CONTRACTION
+from .base import SCHEDULED, Rule, Scheduled
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
-from .recurrent_matmul import REPEATED
 from .schedule_cache import remembered
-from .windows import WINDOWS
 
-RULES: tuple[Rule, ...] = (CONTRACTION, WINDOWS, REPEATED)
-"""In the order in which they are tried."""
 _CALL = R.call_dps.op
 
 
-@dataclass(slots=True, frozen=True)
-class RuleOptions:
-    """``vector_bytes``, ``registers``: the machine to schedule for (0: the target's)."""
-
-    vector_bytes: int = 0
-    registers: int = 0
-
-    def machine(self) -> Machine:
-        """The machine."""
-        own = machine_in_use()
-        has = own.intrinsics if self.vector_bytes in (0, own.vector_bytes) else ()
-        return Machine(self.vector_bytes or own.vector_bytes, self.registers or own.registers, has)
-
-
-@module_pass(options=RuleOptions)
-def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
-    """Schedule tensor programs by rules."""
+@module_pass()
+def schedule_default(mod: IRModule) -> IRModule:
+    """Schedule tensor programs by the rules of their targets."""
     calls = _calls(mod)
-    machine = options.machine()
+    chosen = make_target()
     watched = PassContext.current().is_special or bool_option("UNITY_EXPLAIN")
     made: dict[str, Scheduled] = {}
     for name, fn in mod.prim_funcs().items():
         if fn.attrs.get(SCHEDULED):
             continue
-        constants = _constant_parameters(calls.get(name, []))
-        apply = partial(schedule_function, name, fn, constants, machine)
-        found = apply() if watched else remembered(fn, constants, machine, RULES, apply)
+        target = target_of(fn, chosen)
+        backend = backend_of(target)
+        if not backend.rules:
+            continue
+        machine, constants = backend.machine(target), _constant_parameters(calls.get(name, []))
+        apply = partial(schedule_function, name, fn, constants, machine, backend.rules)
+        found = apply() if watched else remembered(fn, constants, machine, backend.rules, apply)
         if found is not None:
             made[name] = found
     if not made:
@@ -83,10 +70,12 @@ def schedule_default(mod: IRModule, options: RuleOptions) -> IRModule:
     return mod.with_functions(changed)
 
 
-def schedule_function(name: str, fn: PrimFunc, constants: set[int], machine: Machine) -> Scheduled | None:
-    """The first rule that takes a program; None where none does."""
+def schedule_function(
+    name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...]
+) -> Scheduled | None:
+    """What the first rule that takes a program makes of it; None where none does."""
     explain = bool_option("UNITY_EXPLAIN")
-    for rule in RULES:
+    for rule in rules:
         found = rule.apply(fn, constants, machine)
         if explain:
             said = f"{rule.name}: {found.reason}" if isinstance(found, Scheduled) else f"not {rule.name}: {found}"

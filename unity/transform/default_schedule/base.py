@@ -8,44 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from ...ffi.processor import processor_in_use
 from ...ir.function import PrimFunc
 from ...ir.node import replace
+from ..infra.backend import Machine
 from .packing import Packing
 
 SCHEDULED = "tir.is_scheduled"
 """Attribute of programs whose loops are as somebody wants them."""
-
-
-@dataclass(slots=True, frozen=True)
-class Machine:
-    """Facts about the processor that rules need: bytes of a vector register, how many there are, and its tensor intrinsics."""
-
-    vector_bytes: int
-    registers: int
-    intrinsics: tuple[str, ...] = ()
-
-    def lanes(self, item_bytes: int) -> int:
-        """Elements of one vector."""
-        return max(1, self.vector_bytes // item_bytes)
-
-
-_INTRINSICS = {
-    "amx-bf16": ("amx_bf16bf16f32",),
-    "amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
-    "avx512bf16": ("dot_16x2_bf16_avx512_local",),
-    "avx512vnni": ("dot_16x4_vnni_local",),
-}
-"""Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
-
-
-def machine_in_use() -> Machine:
-    """The machine of the target that code is generated for now."""
-    processor = processor_in_use()
-    if processor.vector_bytes < 64:
-        return Machine(processor.vector_bytes, 16)
-    has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
-    return Machine(64, 32, tuple(has))
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..infra.backend import Machine
 from ..schedule.core.tensor_intrin import TensorIntrin
-from .base import Machine
 from .contraction import Contraction, extent_of
 
 

@@ -21,12 +21,13 @@ from ...ir.stmt import Block
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import ScheduleError
+from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import slope
-from ..tir.analysis.tile_shape import Machine as TileMachine, tile_shape
+from ..tir.analysis.tile_shape import tile_shape
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of
-from .base import Machine, Rule, Scheduled, mark
+from .base import Rule, Scheduled, mark
 from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
 from .contraction import Contraction, contraction_of, extent_of, is_parameter
 from .dot_instructions import Dot, dot_of
@@ -127,14 +128,14 @@ def _schedule(
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
     height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
-    rows, vectors = tile_shape(height, width, TileMachine(lanes, machine.registers - 6))
+    rows, vectors = tile_shape(height, width, lanes, machine.accumulators)
     if isinstance(unit, TileBlock):
         rows, vectors = unit.rows, unit.columns // lanes
     if then is not None and width % lanes:
         return "tiles that are transposed would not be whole"
     if then is not None:
         whole = max([v for v in range(1, vectors + 1) if width // lanes % v == 0])
-        rows, vectors = tile_shape(height, whole * lanes, TileMachine(lanes, machine.registers - 6))
+        rows, vectors = tile_shape(height, whole * lanes, lanes, machine.accumulators)
         vectors = vectors if width // lanes % vectors == 0 else 1
     weights = is_parameter(fn, what.weights.buffer)
     constant = weights is not None and weights in constants

@@ -20,10 +20,11 @@ from ...ir.scalar import BufferLoad
 from ...ir.stmt import AttrStmt, Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...ir.types import VOID_TYPE
 from ...ir.walk import Rewriter, collect, free_vars, fresh_copy
+from ..infra.backend import Machine
 from ..tir.analysis.loop_nests import perfect_nest
 from ..tir.analysis.parallel_cost import BACKWARDS
 from ..tir.loops.share_loops import share_loops
-from .base import Machine, Rule, Scheduled, mark
+from .base import Rule, Scheduled, mark
 from .contraction import contraction_of
 from .matmul import schedule_contraction
 from .packing import Packing

@@ -18,8 +18,9 @@ from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
 from ...ir.pack import NotPackable, pack, unpack
+from ..infra.backend import Machine
 from ..tir.expressions.bind_shared import bind_shared
-from .base import Machine, Rule, Scheduled
+from .base import Rule, Scheduled
 from .packing import Packing
 
 _NAME = "global_symbol"

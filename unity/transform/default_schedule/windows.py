@@ -17,9 +17,10 @@ from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, free_vars
 from ...support.errors import ScheduleError
+from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
-from .base import Machine, Rule, Scheduled, mark
+from .base import Rule, Scheduled, mark
 from .contraction import extent_of, is_parameter
 
 FUNC = "main"

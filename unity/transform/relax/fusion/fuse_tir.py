@@ -34,9 +34,10 @@ def fuse_function(mod: IRModule, fn: Function) -> PrimFunc:
 
 
 def can_fuse(mod: IRModule, fn: Function) -> bool:
-    """True for a primitive function that holds calls of tensor programs alone."""
+    """True for a primitive function that holds calls of tensor programs alone, all of one target."""
     if not fn.attrs.get("Primitive") or fn.attrs.get("Codegen"):
         return False
+    targets = set()
     for block in seq_body(fn).blocks:
         for binding in block.bindings:
             value = getattr(binding, "value", None)
@@ -45,7 +46,8 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
                 func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
                 if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
                     return False
-    return True
+                targets.add(repr(func.attrs.get("target")))
+    return len(targets) < 2
 
 
 @module_pass()

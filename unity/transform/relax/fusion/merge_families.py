@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ....ffi.target import target as make_target
 from ....ir.build import add, int_imm, mul
 from ....ir.expr import Call, GlobalVar, IntImm, ShapeExpr, Tuple, Var
 from ....ir.function import PrimFunc, has_global_symbol
@@ -26,7 +27,8 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import Rewriter, children, collect, nodes_in, rewrite, substitute
 from ....op.common.table import R
 from ...default_schedule.apply import schedule_function
-from ...default_schedule.base import SCHEDULED, machine_in_use
+from ...default_schedule.base import SCHEDULED
+from ...infra.backend import backend_of
 from ...infra.passes import module_pass
 
 FAMILY = 8
@@ -74,8 +76,8 @@ def merge_families(mod: IRModule) -> IRModule:
 
 
 def _is_plain(fn: PrimFunc) -> bool:
-    """Is it a private program of buffers of known sizes that nobody has scheduled."""
-    if has_global_symbol(fn) or fn.attrs.get(SCHEDULED) or len(fn.buffer_map) != len(fn.params):
+    """Is it a private program of buffers of known sizes that nobody has scheduled, without a target of its own."""
+    if has_global_symbol(fn) or "target" in fn.attrs or fn.attrs.get(SCHEDULED) or len(fn.buffer_map) != len(fn.params):
         return False
     return all([type(dim) is IntImm for buffer in fn.buffer_map.values() for dim in buffer.shape])
 
@@ -181,7 +183,9 @@ def _merged(programs: dict[str, PrimFunc], family: _Family) -> tuple[PrimFunc, l
         values[param] = add(mul(number, found[0]), found[1]) if found[0] else int_imm(found[1], _INDEX)
     name = family[0][0]
     fn = programs[name]
-    if schedule_function(name, fn, set(range(len(fn.params))), machine_in_use()) is not None:
+    target = make_target()
+    backend = backend_of(target)
+    if schedule_function(name, fn, set(range(len(fn.params))), backend.machine(target), backend.rules) is not None:
         return None
     func = substitute(replace(first.func, params=fn.params), values)
     return replace(func, params=(*fn.params, number), attrs=fn.attrs), list(base)

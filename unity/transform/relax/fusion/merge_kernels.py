@@ -166,8 +166,7 @@ class KernelMerger:
             for x, y in zip(formal.shape, value.shape, strict=True):
                 if isinstance(x, Var):
                     mapping.setdefault(x, y)
-        if "tir.is_scheduled" in callee.attrs:
-            self.notes["tir.is_scheduled"] = callee.attrs["tir.is_scheduled"]
+        self.notes |= {key: callee.attrs[key] for key in ("tir.is_scheduled", "target") if key in callee.attrs}
         body: Stmt = fresh_copy(callee.body, mapping)
         return rewrite(body, {Block: self._named})  # type: ignore[no-any-return]
 

@@ -27,7 +27,7 @@ from ....op.common.table import R
 from ....op.common.type_rules import int_attr, is_one
 from ....op.manipulate.manipulate import expand_dims, permutation, permute_dims, reshape
 from ....support.errors import PassError
-from ...default_schedule.base import machine_in_use
+from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.liveness import op_called
 from ..analysis.mutable_vars import Sources, Visibility

@@ -32,8 +32,8 @@ from ....op.manipulate.slicing import strided_slice
 from ....op.nn.conv import pads, spatial
 from ....support.errors import PassError
 from ....te.kernel_table import KernelTable
-from ...default_schedule.base import machine_in_use
 from ...default_schedule.winograd import MATRICES, result_of_tiles, tiles_of_image
+from ...infra.backend import machine_in_use
 from ...infra.passes import module_pass
 from ..analysis.liveness import op_called
 from ..precision.integer_sums import Emit, dtype_of_tensor

@@ -15,7 +15,7 @@ from ....ir.relation import dims
 from ....ir.types import Expr
 from ....op.elementwise.binary import bitwise_xor
 from ....op.manipulate.create import astype
-from ...default_schedule.base import machine_in_use
+from ...infra.backend import machine_in_use
 from ...infra.passes import function_pass
 from ..analysis.mutable_vars import Sources
 from ..rewriting.graph_rewriter import GraphRewriter, each_binding

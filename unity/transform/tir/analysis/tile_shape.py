@@ -8,8 +8,6 @@ Not here: any IR.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 LATENCY = 4.0
 """Cycles until a multiply-add can be followed by the next into the same register."""
 
@@ -19,14 +17,6 @@ SHARED_TILES = 16
 
 VARIANT = 0.02
 """The further cost of a tile of another size, as a share: it is more code to compile and to keep in cache."""
-
-
-@dataclass(slots=True, frozen=True)
-class Machine:
-    """``lanes`` of one vector, and how many vector registers ``accumulators`` may take."""
-
-    lanes: int = 16
-    accumulators: int = 26
 
 
 def step_cycles(rows: int, vectors: int) -> float:
@@ -41,15 +31,16 @@ def _pieces(extent: int, size: int) -> list[tuple[int, int]]:
     return [(count, width) for count, width in ((whole, size), (1, rest)) if count and width]
 
 
-def tile_shape(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
-    """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles."""
-    vectors = -(-columns // machine.lanes)
+def tile_shape(rows: int, columns: int, lanes: int, accumulators: int) -> tuple[int, int]:
+    """(rows, vectors) of the tile that covers ``rows`` x ``columns`` outputs in the fewest cycles: vectors have ``lanes`` elements,
+    and ``accumulators`` registers are left for the tile."""
+    vectors = -(-columns // lanes)
     best, best_cost = (1, 1), float("inf")
     # a single row has no use for its vectors again: long runs of memory are best, if enough tiles are left for the threads, and
     # never fewer vectors than multiply-adds are under way
     widest = 4 if rows > 1 else max(int(2 * LATENCY), min(16, vectors // SHARED_TILES))
     for width in range(1, min(widest, vectors) + 1):
-        for height in range(1, min(machine.accumulators // width, rows, 16) + 1):
+        for height in range(1, min(accumulators // width, rows, 16) + 1):
             cost = 0.0
             variants = len(_pieces(rows, height)) * len(_pieces(vectors, width))
             for count, j in _pieces(rows, height):

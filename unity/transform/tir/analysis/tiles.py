@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ffi.processor import processor_in_use
 from ....ir.build import add, dtype_of, floordiv, floormod, int_imm, is_int, minimum, mul
 from ....ir.expr import IntImm, Var
 from ....ir.node import replace
@@ -20,7 +19,6 @@ from ....ir.types import Expr, prim_type
 from ....ir.walk import collect, fresh_copy
 from .loop_nests import Nest, Update, stride_class
 from .parallel_cost import SHARED_WORK, is_few, store_work
-from .tile_shape import Machine
 
 UNKNOWN = 64
 """The number that a symbolic extent is taken for where sizes are weighed."""
@@ -39,22 +37,9 @@ class Piece:
 
 @dataclass(slots=True, frozen=True)
 class TileOptions:
-    """``vector_bytes`` of one register (0: the target's); ``accumulators``: registers a tile may take (0: as many as
-    leave room for operands); ``parallel``: share large nests between threads."""
+    """``parallel``: share large nests between threads."""
 
-    vector_bytes: int = 0
-    accumulators: int = 0
     parallel: bool = True
-
-    def wide(self) -> int:
-        """Bytes of a vector register."""
-        return self.vector_bytes or processor_in_use().vector_bytes
-
-    def machine(self, item_bytes: int) -> Machine:
-        """Lanes and registers for elements of a size."""
-        wide = self.wide()
-        registers = 32 if wide >= 64 else 16
-        return Machine(max(1, wide // item_bytes), self.accumulators or registers - 6)
 
 
 def extent_of(loop: For) -> int:

@@ -91,14 +91,15 @@ def _outputs(func: PrimFunc, stores: list[BufferStore]) -> list[Buffer]:
 
 
 def analyze_pattern(func: PrimFunc) -> KernelPattern:
-    """Kind of a tensor program. An attribute ``op_pattern`` decides the kind; what is not understood is opaque."""
+    """Kind of a tensor program. An attribute ``op_pattern`` decides the kind; what is not understood is opaque, and what has
+    a target of its own (attribute ``target``): no program is for two."""
     body = inline_all(func.body)
     stores = collect(body, BufferStore)
     outputs = _outputs(func, stores)
     inputs = [buffer for buffer in func.buffer_map.values() if buffer not in outputs]
     opaque = KernelPattern(OpPatternKind.OPAQUE, tuple([OPAQUE_EDGE for _ in inputs]), True)
     blocks = plain_blocks(body)
-    if not _is_plain(body) or not blocks or not outputs or opaque_buffers(body):
+    if "target" in func.attrs or not _is_plain(body) or not blocks or not outputs or opaque_buffers(body):
         return opaque
     if any([buffer.strides or not _at_start(buffer) for buffer in func.buffer_map.values()]):
         return opaque

@@ -27,6 +27,7 @@ from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, prim_type
 from ....ir.walk import StatementRewriter, Visit, fresh_copy, rewrite, substitute
+from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, stride_class
 from ..analysis.parallel_cost import SHARED_WORK, is_few, store_work
@@ -182,7 +183,9 @@ def _order(stmt: For, options: TileOptions, parallel: bool) -> Stmt:
         cells = parallel and "R" not in update.kinds.values()
         if cells and not vectorize:
             large = _large(order, update)
-            blocked = transposed(order, nest, update, options.wide(), large) or _blocked(order, nest, update)
+            blocked = transposed(order, nest, update, machine_in_use().vector_bytes, large) or _blocked(
+                order, nest, update
+            )
             if blocked is not None:
                 return blocked
         if cells and _large(order, update):

@@ -27,6 +27,7 @@ from ....ir.scalar import Add, BufferLoad
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, IfThenElse, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, rewrite, substitute
+from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import Nest, Update, perfect_nest, point_update, small_stride, stride_class
@@ -90,19 +91,20 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
         and all([small_stride(load, iterator[loop.loop_var]) for load in operands_of(update)])
     ]
     columns = max(candidates, key=extent_of, default=None)
-    machine = options.machine(max(1, dtype.bits // 8))
+    machine = machine_in_use()
+    lanes = machine.lanes(max(1, dtype.bits // 8))
     if columns is None:
         return None
     moving = [load for load in operands_of(update) if stride_class(load, iterator[columns.loop_var]) > 0]
-    walk = find_walk(update, fixed, columns, machine.lanes)
+    walk = find_walk(update, fixed, columns, lanes)
     taken = [columns] if walk is None else [columns, walk.across]
     rows = _rows(update, [loop for loop in fixed if loop not in taken], moving)
     length = extent_of(columns if walk is None else walk.loop)
-    if 2 * length < min(machine.lanes, 8):
+    if 2 * length < min(lanes, 8):
         return None
-    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, machine)
+    height, vectors = tile_shape(extent_of(rows) if rows is not None else 1, length, lanes, machine.accumulators)
     parallel = options.parallel and is_large(nest, update)
-    return _Plan(nest, update, columns, rows, walk, height, vectors * machine.lanes, machine.lanes, None, parallel)
+    return _Plan(nest, update, columns, rows, walk, height, vectors * lanes, lanes, None, parallel)
 
 
 def _rows(update: Update, loops: list[For], moving: list[BufferLoad]) -> For | None:

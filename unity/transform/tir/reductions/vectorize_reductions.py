@@ -35,6 +35,7 @@ from ....ir.scalar import Add, BufferLoad, Mul
 from ....ir.stmt import AllocBuffer, AttrStmt, Bind, BufferStore, For, Stmt, seq
 from ....ir.types import Expr, PointerType, prim_type
 from ....ir.walk import fresh_copy, substitute
+from ...infra.backend import machine_in_use
 from ...infra.passes import prim_func_pass
 from ..analysis.chunk_sizes import chunk_of
 from ..analysis.loop_nests import (
@@ -47,7 +48,7 @@ from ..analysis.loop_nests import (
     point_update,
     stride_class,
 )
-from ..analysis.tile_shape import LATENCY, Machine
+from ..analysis.tile_shape import LATENCY
 from ..analysis.tiles import (
     Corner,
     Piece,
@@ -103,27 +104,28 @@ def _plan(stmt: Stmt, options: TileOptions) -> _Plan | None:
     if dtype.bits < 8 or may_fail(value):
         return None
     along = reductions[-1]
-    machine = options.machine(max(1, dtype.bits // 8))
-    if type(along.extent) is IntImm and 2 * extent_of(along) < machine.lanes:
+    machine = machine_in_use()
+    lanes = machine.lanes(max(1, dtype.bits // 8))
+    if type(along.extent) is IntImm and 2 * extent_of(along) < lanes:
         return None
     var = iterators_of(update)[along.loop_var]
     classes = [stride_class(load, var) for load in operands_of(update)]
     if 1 not in classes or 2 in classes:
         return None
     moving = [load for load in operands_of(update) if stride_class(load, var) == 1]
-    sizes = _sizes(nest, update, moving, machine)
+    sizes = _sizes(nest, update, moving, machine.accumulators)
     outputs = 1
     for size in sizes.values():
         outputs *= size
-    steps = extent_of(along) // machine.lanes if type(along.extent) is IntImm else 8
+    steps = extent_of(along) // lanes if type(along.extent) is IntImm else 8
     side = 1
     while side * outputs < 2 * LATENCY and side < 4 and side * 2 <= steps:
         side *= 2
     parallel = options.parallel and is_large(nest, update)
-    return _Plan(nest, update, along, value, sizes, side, machine.lanes, None, parallel)
+    return _Plan(nest, update, along, value, sizes, side, lanes, None, parallel)
 
 
-def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machine) -> dict[For, int]:
+def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], accumulators: int) -> dict[For, int]:
     """Up to two loops along which a vector read is shared, and how many of their outputs make a tile."""
     iterator = iterators_of(update)
     shared: list[For] = []
@@ -139,7 +141,7 @@ def _sizes(nest: Nest, update: Update, moving: list[BufferLoad], machine: Machin
     second = extent_of(shared[1]) if len(shared) > 1 else 1
     for a in range(1, min(8, first) + 1):
         for b in range(1, min(8, second) + 1):
-            if a * b > machine.accumulators:
+            if a * b > accumulators:
                 break
             tiles = -(-first // a) * -(-second // b)
             cost = tiles * (max(a * b / 2, LATENCY, (a + b) / 2) + 0.1 * (a + b))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...arith.formula import NoFormula, to_formula
-from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
-from ...ir.buffer import Buffer
-from ...ir.build import dtype_of, mul
-from ...ir.expr import Call, IntImm, Op, Var
-from ...ir.function import PrimFunc
-from ...ir.node import Node
-from ...ir.scalar import BufferLoad
-from ...ir.stmt import BufferStore
-from ...ir.types import Expr, PrimType, TupleType, prim_type
-from ...ir.walk import collect
-from ...support.errors import CodegenError
+from ..arith.formula import NoFormula, to_formula
+from ..ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
+from ..ir.buffer import Buffer
+from ..ir.build import dtype_of, mul
+from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.function import PrimFunc
+from ..ir.node import Node
+from ..ir.scalar import BufferLoad
+from ..ir.stmt import BufferStore
+from ..ir.types import Expr, PrimType, TupleType, prim_type
+from ..ir.walk import collect
+from ..support.errors import CodegenError
+from .kernel_groups import special_nodes
 
 
 def formula(expr: Expr, symbols: dict[Var, int]) -> Dim:
@@ -93,8 +94,10 @@ def _only_reads(mask: Expr) -> bool:
     return type(mask) is IntImm and mask.value == 1
 
 
-def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node]) -> KernelSignature:
-    """The signature of a tensor program; ``nodes`` are the stores and calls of its body, and may be more."""
+def kernel_signature(name: str, func: PrimFunc, nodes: Iterable[Node] | None = None) -> KernelSignature:
+    """The signature of a tensor program. ``nodes``: the stores and calls of its body, and maybe more, where they are known already.
+    Raises CodegenError E528 for a shape that no formula of its parameters gives."""
+    nodes = special_nodes(func) if nodes is None else nodes
     sources = find_symbols(func)
     symbols = {var: number for number, var in enumerate(sources)}
     written = written_pointers(nodes)

@@ -1,26 +1,28 @@
 """Targets: what code is generated for. Written ``Target("llvm -mcpu=znver4")``, a dict, a tag, or ``Target("llvm")``.
 
-The processor's features decide, never its name: ``Target("llvm")`` is the default processor (`ffi/processor.py`). Targets are
-immutable and compare by value.
+Every target has a processor: the one that its code is for, or that of the host around another device. Its features decide, never
+its name: without one it is that of ``UNITY_TARGET``, else this machine's. Targets are immutable and compare by value. Invariant:
+code that is to run in this process is never for more than this machine has (`runnable_processor`, `require_processor` of the VM).
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any
 
-from ..ffi.processor import ENTERED, Processor, default_processor, named_processor
-from ..ffi.target_text import KINDS, TAGS, read_target
-from ..support.errors import CodegenError
+from ..support.errors import CodegenError, OptionError
 from ..support.options import str_option
+from .kinds import DEFAULT
+from .processor import Processor, host_processor, host_triple, named_processor
+from .target_kind import KINDS, read_target
 
-__all__ = ["KINDS", "TAGS", "Target", "TargetKind", "default_target", "target"]
 
-
-class TargetKind(str):
+class KindName(str):
     """Name of a kind of targets; TVM asks for ``kind.name``."""
 
     __slots__ = ()
@@ -38,15 +40,15 @@ class Target:
     Raises CodegenError E531 for an unknown kind, tag or option.
     """
 
-    kind: TargetKind
+    kind: KindName
     options: tuple[tuple[str, Any], ...]
 
-    def __init__(self, description: str | Mapping[str, Any] | Target = "llvm", host: object = None) -> None:
+    def __init__(self, description: str | Mapping[str, Any] | Target = DEFAULT, host: object = None) -> None:
         if isinstance(description, Target):
             kind, options = str(description.kind), dict(description.options)
         else:
             kind, options = read_target(description)
-        object.__setattr__(self, "kind", TargetKind(kind))
+        object.__setattr__(self, "kind", KindName(kind))
         object.__setattr__(self, "options", tuple(sorted(options.items())))
 
     @property
@@ -90,6 +92,11 @@ class Target:
         return ",".join([f"+{name}" for name in sorted(self.processor.needed)])
 
     @property
+    def triple(self) -> str:
+        """LLVM's name of the machine that code runs on, or that the host's code does."""
+        return str(self.get("mtriple") or host_triple())
+
+    @property
     def vector_bits(self) -> int:
         """Width of vectors to generate."""
         return int(self.get("vector-width", 8 * self.processor.vector_bytes))
@@ -105,29 +112,38 @@ class Target:
         return {"kind": str(self.kind), **self.attrs}
 
     def __enter__(self) -> Target:
-        ENTERED.stack.append(self)
+        _ENTERED.stack.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ENTERED.stack.pop()
+        _ENTERED.stack.pop()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target entered by ``with``; Raises CodegenError E531 when there is none and it must be."""
-        for entered in reversed(ENTERED.stack):
-            if isinstance(entered, Target):
-                return entered
+        if _ENTERED.stack:
+            return _ENTERED.stack[-1]
         if allow_none:
             return None
-        raise CodegenError("E531", "no current target", help='enter one: `with Target("llvm"):`')
+        raise CodegenError("E531", "no current target", help=f'enter one: `with Target("{DEFAULT}"):`')
+
+
+class _Entered(threading.local):
+    """Targets that this thread entered by ``with``."""
+
+    def __init__(self) -> None:
+        self.stack: list[Target] = []
+
+
+_ENTERED = _Entered()
 
 
 def default_target() -> Target:
     """The target of ``UNITY_TARGET``, else this machine. Raises OptionError E001."""
     default_processor()
-    return Target(str_option("UNITY_TARGET") or "llvm")
+    return Target(str_option("UNITY_TARGET") or DEFAULT)
 
 
 def target(description: str | Mapping[str, Any] | Target | None = None) -> Target:
@@ -135,3 +151,32 @@ def target(description: str | Mapping[str, Any] | Target | None = None) -> Targe
     if description is None:
         return Target.current() or default_target()
     return description if isinstance(description, Target) else Target(description)
+
+
+@cache
+def _of_option(text: str) -> Processor:
+    try:
+        kind, options = read_target(text)
+        if not KINDS[kind].generates:
+            raise CodegenError("E531", f"no code is generated for targets of the kind {kind!r}")
+        cpu, changes = str(options.get("mcpu", "")), options.get("mattr", "")
+        return named_processor(cpu, changes) if cpu or changes else host_processor()
+    except CodegenError as error:
+        raise OptionError("E001", f"UNITY_TARGET={text!r}: {error.message}", help=error.help) from None
+
+
+def default_processor() -> Processor:
+    """That of ``UNITY_TARGET``, else this machine's: what code is for where nothing is named. Raises OptionError E001."""
+    text = str_option("UNITY_TARGET")
+    return _of_option(text) if text else host_processor()
+
+
+def processor_in_use() -> Processor:
+    """The processor of the target that was entered last, else the default one."""
+    return _ENTERED.stack[-1].processor if _ENTERED.stack else default_processor()
+
+
+def runnable_processor() -> Processor:
+    """What code that this process itself runs is for: the default processor, or this machine's where it lacks a feature of that."""
+    wanted, here = default_processor(), host_processor()
+    return wanted if wanted.needed <= here.features else here

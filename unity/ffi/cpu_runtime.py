@@ -1,0 +1,31 @@
+"""The runtime of processors: object files, linked into this process with the functions that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .abi import KernelSignature
+from .device import CPU_KIND
+from .elf import read_symbols
+from .engine import Engine
+from .native_helpers import allocator_symbols, helper_symbols
+from .pool import PARALLEL_FOR, pool_symbols
+from .runtime import Runtime, register_runtime
+
+
+def _link(engine: Engine, objects: list[bytes], kernels: Mapping[str, KernelSignature]) -> None:
+    """Add object files; the entries are what they define."""
+    needed = {name for part in objects for name in read_symbols(part).undefined}
+    symbols = dict(pool_symbols()) if PARALLEL_FOR in needed else {}
+    if any([name.startswith(("unity_", "Py")) for name in needed]):
+        symbols |= helper_symbols()
+    if "aligned_alloc" in needed:
+        symbols |= allocator_symbols()
+    for name, address in symbols.items():
+        engine.add_symbol(name, address)
+    for part in objects:
+        engine.add_object(part)
+
+
+CPU_RUNTIME = Runtime(CPU_KIND, "kernels", _link)
+register_runtime(CPU_RUNTIME)

@@ -1,0 +1,113 @@
+"""Raw entries that call Python functions: how a device that is driven from Python looks like machine code to the virtual machine.
+
+An entry stores its arguments as 64-bit words and calls the Python object behind a symbol of its own with their address. The
+function gets numpy arrays over the memory of its buffers and Python numbers; what it raises leaves the entry as status -1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .abi import BufferParam, KernelSignature, evaluate, linkage_ir
+from .dtype import DataType
+from .engine import Engine
+from .fastcall_ir import llvm_scalar
+
+_DECLARATIONS = """\
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyObject_CallFunction(ptr, ptr, ...)
+declare void @Py_DecRef(ptr)
+@format = private constant [2 x i8] c"K\\00"
+"""
+_BODY = """\
+  %held = call i32 @PyGILState_Ensure()
+  %answer = call ptr (ptr, ptr, ...) @PyObject_CallFunction(ptr @"{function}", ptr @format, ptr %words)
+  %failed = icmp eq ptr %answer, null
+  br i1 %failed, label %raised, label %answered
+raised:
+  call void @PyGILState_Release(i32 %held)
+  ret i32 -1
+answered:
+  call void @Py_DecRef(ptr %answer)
+  call void @PyGILState_Release(i32 %held)
+  ret i32 0
+}}
+"""
+
+
+def python_kernels(
+    engine: Engine, functions: Mapping[str, Callable[..., Any]], kernels: Mapping[str, KernelSignature]
+) -> None:
+    """Give tensor programs entries that call Python functions: ``functions`` by symbol, ``kernels`` their signatures.
+
+    A function is called with its parameters in order; it writes into the arrays and gives the scalar that the program returns.
+    """
+    text = _DECLARATIONS
+    for symbol, function in functions.items():
+        if symbol in kernels:
+            call = _Call(function, kernels[symbol])
+            engine.add_symbol(f"{symbol}.function", id(call))
+            engine.keep_alive(call)
+            text += _entry_ir(symbol, kernels[symbol])
+    engine.add_ir(text)
+
+
+def _entry_ir(symbol: str, signature: KernelSignature) -> str:
+    """LLVM IR of one entry, under its symbol and under the name that the virtual machine asks for."""
+    types = ["ptr" if isinstance(p, BufferParam) else llvm_scalar(DataType(p.dtype)) for p in signature.params]
+    types += ["i64"] * len(signature.symbols) + ["ptr"] * (signature.result is not None)
+    params = ", ".join([f"{ty} %a{number}" for number, ty in enumerate(types)])
+    stores = []
+    for number, ty in enumerate(types):
+        stores.append(f"  %w{number} = getelementptr i64, ptr %words, i64 {number}")
+        stores.append(f"  store {ty} %a{number}, ptr %w{number}")
+    lines = [
+        f'@"{symbol}.function" = external global i8', f'define i32 @"{symbol}"({params}) {{',
+        f"  %words = alloca i64, i64 {max(1, len(types))}", *stores,
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n" + _BODY.format(function=f"{symbol}.function") + linkage_ir(symbol, signature)
+
+
+class _Call:
+    """The Python object behind an entry. Called with the address of the words."""
+
+    def __init__(self, function: Callable[..., Any], signature: KernelSignature) -> None:
+        self.function, self.signature = function, signature
+
+    def __call__(self, address: int) -> None:
+        signature = self.signature
+        first = address + 8 * len(signature.params)
+        symbols = [ctypes.c_int64.from_address(first + 8 * k).value for k in range(len(signature.symbols))]
+        values = [
+            _array(address + 8 * k, p, symbols) if isinstance(p, BufferParam) else _scalar(address + 8 * k, p.dtype).item()
+            for k, p in enumerate(signature.params)
+        ]  # fmt: skip
+        result = self.function(*values)
+        if signature.result is not None:
+            place = ctypes.c_uint64.from_address(first + 8 * len(symbols)).value
+            _scalar(place, signature.result)[...] = result
+
+
+def _scalar(address: int, dtype: str) -> np.ndarray[Any, Any]:
+    """One element of memory."""
+    item = DataType("uint64" if dtype == "handle" else dtype)
+    memory: Any = (ctypes.c_char * item.itemsize).from_address(address)
+    return np.frombuffer(memory, item.numpy).reshape(())
+
+
+def _array(address: int, param: BufferParam, symbols: list[int]) -> np.ndarray[Any, Any]:
+    """The array of a buffer whose address lies at an address."""
+    item = DataType(param.dtype).numpy
+    shape = [evaluate(dim, symbols) for dim in param.shape]
+    if 0 in shape:
+        return np.empty(shape, item)
+    steps = [evaluate(dim, symbols) for dim in param.strides]
+    count = 1 + sum([(extent - 1) * step for extent, step in zip(shape, steps)]) if steps else math.prod(shape)
+    memory: Any = (ctypes.c_char * (count * item.itemsize)).from_address(ctypes.c_uint64.from_address(address).value)
+    return np.ndarray(shape, item, memory, strides=[step * item.itemsize for step in steps] or None)

@@ -1,0 +1,30 @@
+"""What passes and rules must know of a processor, from its features."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...ffi.processor import Processor
+from ...ffi.target import Target
+from ...transform.infra.backend import Machine
+
+_INTRINSICS = {
+    "amx-bf16": ("amx_bf16bf16f32",),
+    "amx-int8": ("amx_u8s8s32", "amx_s8s8s32"),
+    "avx512bf16": ("dot_16x2_bf16_avx512_local",),
+    "avx512vnni": ("dot_16x4_vnni_local",),
+}
+"""Feature of a processor -> the tensor intrinsics, or families of them, that it is for."""
+
+
+def machine_of(target: Target) -> Machine:
+    """The machine of a target."""
+    return _of_processor(target.processor)
+
+
+@cache
+def _of_processor(processor: Processor) -> Machine:
+    if processor.vector_bytes < 64:
+        return Machine(processor.vector_bytes, 16)
+    has = [name for feature, names in _INTRINSICS.items() if feature in processor.features for name in names]
+    return Machine(64, 32, tuple(has))
