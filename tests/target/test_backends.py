@@ -11,6 +11,8 @@ from test_toy_target import DEVICE, MODULE, RUNS, TOY, WANTED, X, generate, link
 import unity
 from unity.ffi import runtime
 from unity.ffi.dtype import DataType
+from unity.ffi.processor import host_processor
+from unity.ffi.target import Target, processor_in_use, target
 from unity.script import parse
 from unity.target import Backend, Runtime, TargetKind, register_target
 from unity.transform import Pipeline, annotate_tir_op_pattern, fuse_ops, fuse_tir, legalize_ops
@@ -89,6 +91,22 @@ def test_code_with_a_key_is_remembered(monkeypatch, tmp_path):
             program = unity.compile(parse(MIXED))
             np.testing.assert_allclose(program["main"](X).numpy(), WANTED, rtol=1e-6)
         assert made == ["double"] * count
+
+
+def test_the_option_names_any_target_with_code(monkeypatch):
+    monkeypatch.setenv("UNITY_TARGET", "toy -seed=2")
+    assert target() == Target("toy -seed=2") and processor_in_use() == host_processor()
+    made = unity.compile(parse(MODULE))
+    assert made.options["target"] == "toy -seed=2" and "toy" in made.objects
+    with pytest.raises(unity.UnityError, match="E531"):
+        Target("toy -seed=many")
+
+
+def test_tensors_of_a_device_without_memory_lie_on_the_host():
+    given = unity.Tensor(X, unity.device("toy"))
+    assert given.device == unity.cpu() and unity.device("toy").exist and not unity.device("toy:1").exist
+    made = unity.compile(parse(MODULE), target="toy")
+    np.testing.assert_allclose(made["main"](given, 0).numpy(), WANTED, rtol=1e-6)
 
 
 SCALARS = ["bool", "int8", "uint16", "int32", "uint64", "float32", "float64"]

@@ -30,8 +30,9 @@ _PATTERN = re.compile(r"([a-z]\w*)(?::(\d+))?$")
 def register_device_kind(kind: DeviceKind) -> None:
     """Make a family of devices known; a number of DLPack stays with the first that has it. Raises CodegenError E533 where another
     one has its name."""
-    if DEVICE_KINDS.setdefault(kind.name, kind) != kind:
+    if DEVICE_KINDS.get(kind.name, kind) != kind:
         raise CodegenError("E533", f"a device kind {kind.name!r} exists already", help="give yours another name")
+    DEVICE_KINDS[kind.name] = kind
     _BY_CODE.setdefault(kind.dlpack_code, kind.name)
 
 
