@@ -133,6 +133,22 @@ def test_rooms_import_only_leftwards() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_target_is_named_in_its_own_folder_alone() -> None:
+    """What else differs between targets is asked of the ``Backend``: no other file imports a code generator, or compares kinds."""
+    folders = {p.parent.name for p in (PACKAGE / "target").rglob("backend.py")}
+    assert "cpu" in folders
+    wrong = []
+    for path, tree in TREES.items():
+        if path.relative_to(PACKAGE).parts[:1] == ("target",) and folders & set(path.parts):
+            continue
+        for node, modules in imports(path):
+            wrong += [f"{name(path)}:{node.lineno}" for m in modules if m[1:2] == ("target",) and folders & set(m[2:3])]
+        for node in [n for n in ast.walk(tree) if isinstance(n, (ast.Compare, ast.MatchValue))]:
+            constants = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+            wrong += [f"{name(path)}:{node.lineno}" for value in constants if value in ("llvm", "cuda")]
+    assert not wrong, "\n".join(wrong)
+
+
 def folder_of(path: Path) -> str:
     """A file's folder inside its room, dotted; the room's name for files directly in it."""
     inside = path.relative_to(PACKAGE).parts[1:-1]

@@ -16,6 +16,7 @@ from ..core.sref import Sref
 from ..core.state import ScheduleState
 
 REDUCERS = (Add, Mul, Min, Max, And, Or)
+_INSTRUCTIONS = ("T.call_llvm_intrin", "T.call_llvm_pure_intrin")
 
 
 def free_steps(block: Sref) -> bool:
@@ -36,7 +37,7 @@ def free_steps(block: Sref) -> bool:
 
 def _free(store: BufferStore, written: set[Var]) -> bool:
     value = store.value
-    if type(value) is Call and type(value.op) is Op and "llvm" in value.op.name:
+    if type(value) is Call and type(value.op) is Op and value.op.name in _INSTRUCTIONS:
         return True
     if type(value) not in REDUCERS:
         return False
