@@ -134,7 +134,7 @@ def test_rooms_import_only_leftwards() -> None:
 
 
 def test_a_target_is_named_in_its_own_folder_alone() -> None:
-    """What else differs between targets is asked of the ``Backend``: no other file imports a code generator, or compares kinds."""
+    """Other files ask the ``Backend`` for whatever differs between targets: none imports a code generator, or compares kinds."""
     folders = {p.parent.name for p in (PACKAGE / "target").rglob("backend.py")}
     assert "cpu" in folders
     wrong = []

@@ -1,4 +1,4 @@
-"""What runs the code of each kind of targets: its device, its section of a saved program, how code gets into this process.
+"""Running the code of each kind of targets: its device, its section of a saved program, how code gets into this process.
 
 Not here: how code is made (`Backend` in `transform/infra/backend.py`). Invariant: whatever a device does, each tensor program has a
 raw entry (`abi.py`) in this process, so that the virtual machine calls all alike.
@@ -38,7 +38,7 @@ LONGEST = 9
 
 
 def origin(function: Callable[..., Any]) -> tuple[str, str]:
-    """Where a function is defined, which stays the same when a notebook's cell runs again."""
+    """The place where a function is defined, which stays the same when a notebook's cell runs again."""
     return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
 
 

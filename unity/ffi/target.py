@@ -166,7 +166,7 @@ def _of_option(text: str) -> Processor:
 
 
 def default_processor() -> Processor:
-    """That of ``UNITY_TARGET``, else this machine's: what code is for where nothing is named. Raises OptionError E001."""
+    """The processor of ``UNITY_TARGET``, else this machine's: code is for it where nothing is named. Raises OptionError E001."""
     text = str_option("UNITY_TARGET")
     return _of_option(text) if text else host_processor()
 
@@ -177,6 +177,6 @@ def processor_in_use() -> Processor:
 
 
 def runnable_processor() -> Processor:
-    """What code that this process itself runs is for: the default processor, or this machine's where it lacks a feature of that."""
+    """The processor of code that this process runs: the default one, or this machine's where it lacks a feature of that."""
     wanted, here = default_processor(), host_processor()
     return wanted if wanted.needed <= here.features else here

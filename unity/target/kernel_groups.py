@@ -19,13 +19,13 @@ from ..support.graph import strongly_connected
 Group = dict[str, PrimFunc]
 """Programs that call each other, by name."""
 Importer = AttrStmt | For
-"""What carries imported code."""
+"""The statements that carry imported code."""
 KEY = "pragma_import_llvm"
 """The loop annotation or attribute with LLVM IR as its value."""
 
 
 def special_nodes(func: PrimFunc) -> list[Any]:
-    """What the questions about a whole program are answered from, gathered in one walk: its calls, stores, loops, attributes."""
+    """The nodes that matter to questions about a whole program, gathered in one walk: calls, stores, loops, attributes."""
     return collect(func.body, (Call, BufferStore, For, AttrStmt))
 
 

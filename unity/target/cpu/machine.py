@@ -1,4 +1,4 @@
-"""What passes and rules must know of a processor, from its features."""
+"""The facts about a processor that passes and rules need, from its features."""
 
 from __future__ import annotations
 

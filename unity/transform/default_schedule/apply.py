@@ -73,7 +73,7 @@ def schedule_default(mod: IRModule) -> IRModule:
 def schedule_function(
     name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...]
 ) -> Scheduled | None:
-    """What the first rule that takes a program makes of it; None where none does."""
+    """The result of the first rule that takes a program; None where none does."""
     explain = bool_option("UNITY_EXPLAIN")
     for rule in rules:
         found = rule.apply(fn, constants, machine)

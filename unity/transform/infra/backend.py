@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class Machine:
-    """What passes and rules must know of a machine: bytes of a vector register, how many there are, and the tensor intrinsics, or
-    families of them, that it has."""
+    """Facts about a machine that passes and rules need: bytes of a vector register, how many there are, and its tensor
+    intrinsics or families of them."""
 
     vector_bytes: int = 16
     registers: int = 16
