@@ -1,8 +1,8 @@
 """LLVM IR text that a program brings along (loop annotation or attribute ``pragma_import_llvm``), for ``T.call_extern``.
 
-Not here: where it stands in a program (`target/kernel_groups.py`), calls (``calls.py``). Invariant: a text is tried in a process of its
-own before it is parsed here, and its functions are called with the types they are defined with; they stay private to the kernels
-that import them.
+Not here: where it stands in a program (`target/kernel_groups.py`), calls (``calls.py``). Invariant: a text is tried in a process
+of its own before it is parsed here, and its functions are called with the types they are defined with; they stay private to the
+kernels that import them.
 """
 
 from __future__ import annotations
