@@ -10,6 +10,7 @@ from inspect import signature
 from typing import Any
 
 from ....ffi.device import Device, device_from_dlpack
+from ....ffi.kinds import DEFAULT
 from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, PrimType, ShapeExpr, StringImm, Tuple
 from ....ir.relation import tensor_type
 from ....op.composite import COMPOSITES
@@ -105,7 +106,7 @@ def _device(r: Reading, path: str, node: s.Call) -> str:
 def _vdevice(r: Reading, path: str, node: s.Call) -> dict[str, Any]:
     """``I.vdevice("cuda", 0, "global")`` as plain data: target, id, scope."""
     bound = bound_arguments(r, path, node, ("target", "id", "scope"), 0)
-    target = bound.get("target", "llvm")
+    target = bound.get("target", DEFAULT)
     if not isinstance(target, (str, dict)):
         raise r.error("E113", "a target is a text or a dict", node)
     return {
