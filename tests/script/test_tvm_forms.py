@@ -114,6 +114,16 @@ def test_pointers_run(what: str) -> None:
         assert result[4 if what == "an address" else 0] == 10
 
 
+@pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
+@pytest.mark.parametrize("written", ["i: (i // 4, i % 4, 3)", "i, j: (j * 16 + i,)", ": (4,)", "i: (T.max(i, 3) - 1,)"])
+def test_index_maps_keep_the_type_of_their_indices(written: str, dtype: str) -> None:
+    index_map = f'T.index_map(lambda {written}, index_dtype="{dtype}")'
+    fn = _reads_back(_TENSOR + f'    T.func_attr({{"layout": {index_map}}})\n    B[0] = A[0]\n')
+    layout = fn.attrs["layout"]
+    assert {e.ty.dtype.name for e in (*layout.initial_indices, *layout.final_indices)} == {dtype}
+    assert {e.ty.dtype.name for e in layout.with_dtype("int64").final_indices} == {"int64"}
+
+
 def test_a_view_runs() -> None:
     mod = IRModule.from_expr(
         parse(_GRAPH + 'R.memory.view(x, dtype="int32"), R.memory.view(y, R.shape([6]), relative_byte_offset=24)\n')

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.buffer import Range
-from ..ir.build import add, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul
+from ..ir.build import add, cast, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.node import Def, Node, node
-from ..ir.scalar import FloorDiv, FloorMod
+from ..ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub
 from ..ir.types import Expr
 from ..ir.walk import collect, substitute
 from ..support.errors import TypeRuleError
@@ -22,6 +22,8 @@ from .evaluate import evaluate
 from .intset import IntSet, eval_set, of_range
 from .itermap import detect_iter_map
 from .itermap_inverse import inverse_affine_iter_map
+
+_ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: floormod}
 
 
 @node
@@ -36,6 +38,15 @@ class IndexMap(Node):
     final_indices: tuple[Expr, ...]
     axis_separators: tuple[int, ...] = ()
     AXIS_SEPARATOR: ClassVar[Any] = ...
+
+    def with_dtype(self, dtype: str) -> IndexMap:
+        """The map of indices of an integer type."""
+        if all([dtype_of(e).name == dtype for e in (*self.initial_indices, *self.final_indices)]):
+            return self
+        own = {v: index_var(v.name, dtype) for v in self.initial_indices}
+        return IndexMap(
+            tuple(own.values()), tuple([_retyped(e, own, dtype) for e in self.final_indices]), self.axis_separators
+        )
 
     def map_indices(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The final indices of given initial ones, simplified. Raises TypeRuleError E207 on a wrong number."""
@@ -141,6 +152,20 @@ def index_map(ndim: int, make: Callable[..., Sequence[Expr]], dtype: str = "int6
     """An index map from a function of ``ndim`` index variables."""
     variables = tuple([index_var(f"i{k}", dtype) for k in range(ndim)])
     return IndexMap(variables, tuple(make(*variables)))
+
+
+def _retyped(expr: Expr, own: dict[Var, Var], dtype: str) -> Expr:
+    """The expression of other indices, in their integer type."""
+    if isinstance(expr, Var) and expr in own:
+        return own[expr]
+    if type(expr) is IntImm:
+        return const(expr.value, dtype)
+    if type(expr) is Cast and dtype_of(expr.value).is_int:
+        return _retyped(expr.value, own, dtype)
+    make = _ARITHMETIC.get(type(expr))
+    if make is None:
+        return cast(substitute(expr, {v: cast(new, dtype_of(v)) for v, new in own.items()}), dtype)
+    return make(_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))  # type: ignore[attr-defined]
 
 
 def _known(n: Expr) -> int:

@@ -16,7 +16,7 @@ from ...arith.index_map import IndexMap
 from ...ffi.dtype import DataType
 from ...ir import scalar as sc
 from ...ir.buffer import BufferRegion, Range
-from ...ir.build import round_float
+from ...ir.build import dtype_of, round_float
 from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
@@ -286,7 +286,9 @@ def index_map(p: Printer, node: IndexMap) -> None:
     names = ", ".join([p.name_of(v) for v in node.initial_indices])
     p.out.append(f"T.index_map(lambda{' ' if names else ''}{names}: (")
     p.exprs(node.final_indices, INDEX)
-    p.out.append(",))" if len(node.final_indices) == 1 else "))")
+    p.out.append(",)" if len(node.final_indices) == 1 else ")")
+    dtype = dtype_of((*node.initial_indices, *node.final_indices, IntImm(0, prim_type("int64")))[0]).name
+    p.out.append(")" if dtype == "int64" else f', index_dtype="{dtype}")')
 
 
 def _reduce(p: Printer, node: sc.Reduce, where: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any
 
+from ....arith.index_map import IndexMap
 from ....ffi.device import Device, device_from_dlpack
 from ....ffi.kinds import DEFAULT
 from ....ir import Constant, DataTypeImm, Expr, ExternFunc, GlobalVar, IntImm, PrimType, ShapeExpr, StringImm, Tuple
@@ -128,7 +129,13 @@ def _layout_transform(r: Reading, path: str, node: s.Call) -> Expr:
             raise r.error("E112", f"argument {keyword.name!r} is given twice, or not by name", keyword)
         assert type(keyword.value) is s.Lambda
         keywords[keyword.name] = read_index_map(r, keyword.value)
-    return call_operator(r, path, args, keywords, node)
+    args = [_of_tensor(value) for value in args]
+    return call_operator(r, path, args, {name: _of_tensor(value) for name, value in keywords.items()}, node)
+
+
+def _of_tensor(value: Any) -> Any:
+    """An index map as one of int64, the type of the indices of a tensor."""
+    return value.with_dtype("int64") if isinstance(value, IndexMap) else value
 
 
 def _dummy(r: Reading, path: str, node: s.Call) -> dict[str, str]:
@@ -136,26 +143,11 @@ def _dummy(r: Reading, path: str, node: s.Call) -> dict[str, str]:
 
 
 GRAPH_FORMS: dict[str, Form] = {
-    **EXPRESSION_FORMS,
-    **DPS_FORMS,
-    "R.const": _const,
-    "R.layout_transform": _layout_transform,
-    "R.const_bytes": _const,
-    "R.shape": _shape,
-    "R.tuple": _tuple_call,
-    "R.TupleGetItem": _tuple_field,
-    "R.prim_value": _prim_value,
-    "R.str": _str,
-    "R.dtype": _dtype_value,
-    "R.ExternFunc": _extern_func,
-    "R.extern": _extern_func,
-    **dict.fromkeys(COMPOSITES, _composite),
-    "I.GlobalVar": _global_var,
-    "I.vdevice": _vdevice,
-    "I.dummy_global_info": _dummy,
-    "R.cpu": _device,
-    "R.cuda": _device,
-    "R.gpu": _device,
+    **EXPRESSION_FORMS, **DPS_FORMS, "R.const": _const, "R.layout_transform": _layout_transform,
+    "R.const_bytes": _const, "R.shape": _shape, "R.tuple": _tuple_call, "R.TupleGetItem": _tuple_field,
+    "R.prim_value": _prim_value, "R.str": _str, "R.dtype": _dtype_value, "R.ExternFunc": _extern_func,
+    "R.extern": _extern_func, **dict.fromkeys(COMPOSITES, _composite), "I.GlobalVar": _global_var,
+    "I.vdevice": _vdevice, "I.dummy_global_info": _dummy, "R.cpu": _device, "R.cuda": _device, "R.gpu": _device,
     "R.device": _device,
-}
+}  # fmt: skip
 """Forms of graph functions and of the lines of a module."""

@@ -275,51 +275,33 @@ def _type_annotation(r: Reading, path: str, node: s.Call) -> Expr:
 def _index_map(r: Reading, path: str, node: s.Call) -> IndexMap:
     given = {keyword.name: keyword.value for keyword in node.keywords}
     mapping = node.args[0] if len(node.args) == 1 else given.pop("mapping", None)
-    index_dtype = given.pop("index_dtype", None)  # its indices are those of what it maps: here int64
+    index_dtype = given.pop("index_dtype", None)
     if given.pop("inverse_index_map", None) is not None:
         raise r.error("E117", "T.index_map: an inverse is computed, never taken as given", node, "leave it out")
     if type(mapping) is not s.Lambda or given or len(node.args) > 1:
         raise r.error("E112", "write T.index_map(lambda i, j: (i // 4, j, i % 4))", node)
-    if index_dtype is not None and not as_dtype(r, read_expr(r, index_dtype), index_dtype).is_integral:
-        raise r.error("E113", "the indices of a map are integers", index_dtype)
-    return read_index_map(r, mapping)
+    dtype = INT64.dtype if index_dtype is None else as_dtype(r, read_expr(r, index_dtype), index_dtype)
+    if not dtype.is_integral or dtype.lanes != 1:
+        raise r.error("E113", "the indices of a map are integers", index_dtype or node)
+    return read_index_map(r, mapping, dtype)
 
 
-def read_index_map(r: Reading, function: s.Lambda) -> IndexMap:
+def read_index_map(r: Reading, function: s.Lambda, dtype: DataType = INT64.dtype) -> IndexMap:
     """The index map a lambda of indices writes. Raises E112."""
     if any([p.annotation is not None or p.default is not None or p.star for p in function.params]):
         raise r.error("E112", "an index map is a lambda of plain names: lambda i, j: (j, i)", function)
-    variables = [Var(p.name, INT64) for p in function.params]
+    variables = [Var(p.name, prim_type(dtype)) for p in function.params]
     made = apply_lambda(r, function, list(variables))
     items = made.values if type(made) is ShapeExpr else made if isinstance(made, (tuple, list)) else (made,)
-    return IndexMap(tuple(variables), tuple([dimension(r, item, function.body) for item in items]))
+    return IndexMap(tuple(variables), tuple([b.cast(dimension(r, item, function.body), dtype) for item in items]))
 
 
 VALUE_FORMS: dict[str, Form] = {
-    "T.Cast": _cast,
-    "T.cast": _cast,
-    "T.IntImm": _immediate,
-    "T.FloatImm": _immediate,
-    "T.Let": _let,
-    "T.call_intrin": _call_intrin,
-    "T.ceildiv": _ceildiv,
-    "T.min_value": _limit,
-    "T.max_value": _limit,
-    "T.infinity": _limit,
-    "T.var": _var,
-    "T.all": _fold_bools,
-    "T.any": _fold_bools,
-    "T.Range": _range,
-    "I.Range": _range,
-    "T.comm_reducer": _comm_reducer,
-    "T.iter_var": _iter_var,
-    "T.reduce": _reduce,
-    "T.meta_var": _meta_var,
-    "I.meta_var": _meta_var,
-    "T.Buffer": _buffer,
-    "T.target": target,
-    "I.target": target,
-    "T.type_annotation": _type_annotation,
-    "T.index_map": _index_map,
-}
+    "T.Cast": _cast, "T.cast": _cast, "T.IntImm": _immediate, "T.FloatImm": _immediate, "T.Let": _let,
+    "T.call_intrin": _call_intrin, "T.ceildiv": _ceildiv, "T.min_value": _limit, "T.max_value": _limit,
+    "T.infinity": _limit, "T.var": _var, "T.all": _fold_bools, "T.any": _fold_bools, "T.Range": _range,
+    "I.Range": _range, "T.comm_reducer": _comm_reducer, "T.iter_var": _iter_var, "T.reduce": _reduce,
+    "T.meta_var": _meta_var, "I.meta_var": _meta_var, "T.Buffer": _buffer, "T.target": target, "I.target": target,
+    "T.type_annotation": _type_annotation, "T.index_map": _index_map,
+}  # fmt: skip
 """Spellings with a value, besides nodes, data types and intrinsics."""

@@ -123,15 +123,8 @@ def _buffer_store(r: ProgramReading, path: str, node: s.Call) -> None:
 
 
 MEMORY_FORMS: dict[str, Form] = {
-    "T.alloc_buffer": _alloc_buffer,
-    "T.allocate_buffer": _alloc_buffer,
-    "T.alloc_local": _alloc_buffer,
-    "T.alloc_shared": _alloc_buffer,
-    "T.decl_buffer": _decl_buffer,
-    "T.allocate": _allocate,
-    "T.allocate_const": _alloc_const,
-    "T.alloc_const": _alloc_const,
-    "T.alloc_const_bytes": _alloc_const,
-    "T.match_buffer": _match_buffer,
-    "T.buffer_store": _buffer_store,
-}
+    "T.alloc_buffer": _alloc_buffer, "T.allocate_buffer": _alloc_buffer, "T.alloc_local": _alloc_buffer,
+    "T.alloc_shared": _alloc_buffer, "T.decl_buffer": _decl_buffer, "T.allocate": _allocate,
+    "T.allocate_const": _alloc_const, "T.alloc_const": _alloc_const, "T.alloc_const_bytes": _alloc_const,
+    "T.match_buffer": _match_buffer, "T.buffer_store": _buffer_store,
+}  # fmt: skip

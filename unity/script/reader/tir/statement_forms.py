@@ -76,15 +76,9 @@ def _refused(r: Reading, path: str, node: s.Call) -> Any:
 
 
 STATEMENT_FORMS: dict[str, Form] = {
-    **BLOCK_FORMS,
-    **MEMORY_FORMS,
-    **ATTR_FORMS,
-    "T.evaluate": _evaluate,
-    "T.ret": _ret,
-    "T.Assert": assert_form,
-    "T.bind": _bind,
-    "I.GlobalVar": _global_var,
-}
+    **BLOCK_FORMS, **MEMORY_FORMS, **ATTR_FORMS, "T.evaluate": _evaluate, "T.ret": _ret, "T.Assert": assert_form,
+    "T.bind": _bind, "I.GlobalVar": _global_var,
+}  # fmt: skip
 PROGRAM_FORMS: dict[str, Form] = {
     **EXPRESSION_FORMS,
     **dict.fromkeys(_REFUSED, _refused),
