@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from unity.ir.structural import structural_equal
@@ -104,3 +105,30 @@ def test_access_masks_are_numbers() -> None:
 def test_arguments_by_name_of_a_call_with_many() -> None:
     text = '@R.function\ndef f(x: R.Tensor((2,), "float32")):\n    y = R.call_packed(func="f", args=x)\n    return y\n'
     assert problem(text).code == "E215"
+
+
+@pytest.mark.parametrize("call", ["range(0, 5, 0)", "range(2**70)", 'int(float("inf"))', 'int(float("nan"))', "float(10**400)",
+                                  "float(values)", "math.sqrt(-1)", "A.vstore([0])"])  # fmt: skip
+def test_python_functions_without_a_result_are_errors_of_the_text(call: str) -> None:
+    text = f'@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    A[0] = {call}\n'
+    with pytest.raises(ScriptError) as caught:
+        parse(text, scope={"values": np.ones(3)})
+    assert all([error.span is not None for error in caught.value.errors])
+
+
+def test_a_buffer_is_no_size_of_the_next_parameter() -> None:
+    with pytest.raises(ScriptError, match="a dimension must be an integer") as caught:
+        parse('@T.prim_func\ndef f(A: T.Buffer((4,), "float32"), B: T.Buffer((A,), "float32")):\n    T.evaluate(0)\n')
+    assert len(caught.value.errors) == 1
+
+
+@pytest.mark.parametrize("level", ["T", "R"])
+def test_macros_that_double_end_soon(level: str) -> None:
+    """Each macro calls the one above twice: 2 to the 40 expansions."""
+    macros = "".join([f"@{level}.macro\ndef m{k + 1}(x):\n    m{k}(x)\n    m{k}(x)\n" for k in range(40)])
+    functions = {
+        "T": '@T.prim_func\ndef f(A: T.Buffer((4,), "float32")):\n    m40(A)\n',
+        "R": '@R.function\ndef f(x: R.Tensor((4,), "float32")):\n    m40(x)\n    return x\n',
+    }
+    with pytest.raises(ScriptError, match="macros expand without end"):
+        parse(f"@{level}.macro\ndef m0(x):\n    pass\n{macros}{functions[level]}")

@@ -213,3 +213,60 @@ class Module:
     assert parse(kept).script(comments=True) == kept
     assert "\n".join(c for c in kept.split("\n") if not c.strip().startswith("#")) == mod.script()
     assert "                # the sum\n                B[vi, vj] =" in kept
+
+
+def test_comments_at_the_end_of_blocks_stay_there() -> None:
+    text = """
+@I.ir_module
+class M:
+    @T.prim_func
+    def add(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+        # first
+        for i in range(4):
+            for j in range(8):
+                with T.block("b"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj]
+                    # end of the block
+                # end of the inner loop
+            # end of the outer loop
+        if A[0, 0] > T.float32(0):
+            B[0, 0] = T.float32(2)
+            # end of then
+        else:
+            B[0, 0] = T.float32(
+                3
+            )
+            # end of else
+
+        # end of the function
+
+    # before main
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((4, 8), "float32"):
+        with R.dataflow():
+            lv = R.call_dps(add, (x,), R.Tensor((4, 8), "float32"))
+            gv: R.Tensor((4, 8), "float32") = R.nn.relu(lv)
+            # before the outputs
+            R.output(gv)
+            # behind the outputs
+        if c:
+            y = R.add(gv, gv)
+            # end of a branch
+        else:
+            y = R.multiply(gv, gv)
+            # end of the other
+        return y
+        # behind the result
+    # end of the module
+"""
+    kept = parse(text).script(comments=True)
+    lines = [[line for line in part.split("\n") if line.strip()] for part in (text, kept)]
+    written, found = [[line.strip() for line in part if "#" in line] for part in lines]
+    assert found == written
+    assert parse(kept).script(comments=True) == kept
+    for part in lines:  # each is as deep as the statement above it, or ends a block around that
+        ends = [k for k, line in enumerate(part) if line.strip().startswith("# end of")]
+        assert all([part[k].index("#") <= len(part[k - 1]) - len(part[k - 1].lstrip()) for k in ends])
+    assert "            # end of else\n        # end of the function\n" in kept
+    assert "        return y\n        # behind the result\n    # end of the module" in kept

@@ -23,7 +23,13 @@ from .intset import IntSet, eval_set, of_range
 from .itermap import detect_iter_map
 from .itermap_inverse import inverse_affine_iter_map
 
-_ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: floormod}
+_ARITHMETIC: dict[type[Expr], Callable[..., Expr]] = {
+    Add: add,
+    Sub: sub,
+    Mul: mul,
+    FloorDiv: floordiv,
+    FloorMod: floormod,
+}
 
 
 @node

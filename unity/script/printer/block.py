@@ -122,7 +122,7 @@ def _block(p: Printer, node: st.Block, values: tuple[Expr, ...] | None = None, p
             alloc_statement(p, inner, "T.allocate_buffer")
         else:
             p.stmt(inner)
-    p.indent -= 1
+    p.dedent()
 
 
 STMTS[st.Block] = _block

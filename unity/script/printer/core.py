@@ -16,7 +16,7 @@ from ...ffi.tensor import Tensor
 from ...ir.node import Node
 from ...support.errors import InternalError
 from ..spelling.spelling import TVM_NAMES
-from .comments import comments
+from .comments import Comments, comments, comments_at_end
 
 RAW, VALUE, INDEX, PAIR = "raw", "value", "index", "pair"
 """Where an expression stands. A plain integer literal reads as int32 in VALUE, as int64 in INDEX, as the type of its
@@ -125,8 +125,8 @@ class Printer:
         """Large constants left out of the text so far; None where they are written."""
         self.place: str | None = None
         """Where the last binding came from; None where places are not asked for."""
-        self.comments: set[tuple[int, int]] | None = None
-        """Comments written so far, by text and line; None where they are not asked for."""
+        self.comments: Comments | None = None
+        """Comments written so far; None where they are not asked for."""
         self.costs = False
         """Write the work of tensor programs as comments."""
 
@@ -137,6 +137,11 @@ class Printer:
     def line(self, text: str = "") -> None:
         """Begin a new line with the present indentation."""
         self.out.append("\n" + "    " * self.indent + text if self.out else "    " * self.indent + text)
+
+    def dedent(self) -> None:
+        """End an indented block."""
+        comments_at_end(self)
+        self.indent -= 1
 
     def name_of(self, node: Any) -> str:
         """Name of a variable or buffer; a nameless ``_`` binding that turns out to be used gets a name here."""

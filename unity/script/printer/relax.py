@@ -334,7 +334,7 @@ def _block(p: Printer, block: BindingBlock, last: str | None = None) -> None:
         _binding(p, binding)
     outputs = [b.var for b in block.bindings if type(b.var) is not DataflowVar]
     p.line(f"R.output({', '.join([p.name_of(v) for v in outputs])})")
-    p.indent -= 1
+    p.dedent()
 
 
 def _if(p: Printer, node: If, target: str) -> None:
@@ -364,7 +364,7 @@ def _branch(p: Printer, node: Expr, target: str) -> None:
     if not ends:
         p.line(f"{target} = ")
         graph_value(p, body)
-    p.indent -= 1
+    p.dedent()
 
 
 # --------------------------------------------------------------------------------------------------------- functions
@@ -423,7 +423,7 @@ def function(p: Printer, fn: Function, name: str, nested: bool = False) -> None:
             lines = "\n" + "    " * p.indent + f"cls = {p.class_name}" + lines
         p.out[slot] = lines
         p.free = outer_free
-    p.indent -= 1
+    p.dedent()
     p.quoting = outer_quoting
     p.level = before
 

@@ -24,6 +24,7 @@ from ...support.errors import OptionError, VerifyError
 from ...support.recursion import deep_recursion
 from . import block as show_block, relax as show_relax
 from .attr import METADATA_KEY, attr, attr_dict
+from .comments import Comments, comments_at_end
 from .core import DIALECTS, RAW, Dialect, Names, Printer, excerpt, is_name, quote
 from .highlight import ansi, html_block, wants_color
 from .scalar import bounds, comm_reducer, iter_var, region
@@ -63,12 +64,13 @@ def script(
     p = Printer(dialect_of(dialect), marked)
     p.place = "" if places else None
     p.costs = costs
-    p.comments = set() if comments else None
+    p.comments = Comments() if comments else None
     p.metadata = None if show_meta else []
     if isinstance(node, Node):
         check_size(node)
     with deep_recursion():
         _top(p, node, name)
+    comments_at_end(p)
     _name_omitted(p)
     text = p.marked(note)
     return excerpt(text, context) if context is not None and p.marks else text
@@ -162,6 +164,7 @@ def _module(p: Printer, mod: IRModule) -> None:
         show_relax.any_function(p, fn, name)
     if empty:
         p.line("pass")
+    p.dedent()
 
 
 def _global_infos(p: Printer, infos: dict[str, Any]) -> None:

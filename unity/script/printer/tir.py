@@ -130,7 +130,7 @@ def prim_func(p: Printer, fn: PrimFunc, name: str) -> None:
     p.stmt(fn.body)
     p.out[slot] = declarations(p, "T")
     p.free = outer_free
-    p.indent -= 1
+    p.dedent()
     p.level = before
 
 
@@ -186,7 +186,7 @@ def indented(p: Printer, body: st.Stmt) -> None:
     """A statement one level deeper."""
     p.indent += 1
     p.stmt(body)
-    p.indent -= 1
+    p.dedent()
 
 
 def _seq(p: Printer, node: st.SeqStmt) -> None:

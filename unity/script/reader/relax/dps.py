@@ -85,8 +85,4 @@ def _first_dtype(operands: Expr) -> DataType | None:
     return None
 
 
-DPS_FORMS: dict[str, Form] = {
-    "R.call_dps": _call_dps,
-    "R.call_inplace": _call_dps,
-    "R.call_dps_with_grad": _call_dps,
-}
+DPS_FORMS: dict[str, Form] = dict.fromkeys(("R.call_dps", "R.call_inplace", "R.call_dps_with_grad"), _call_dps)

@@ -80,8 +80,5 @@ def launch(r: ProgramReading, node: s.Call, name: str) -> tuple[Var, Wrap]:
 
 
 ATTR_FORMS: dict[str, Form] = {
-    "T.func_attr": _func_attr,
-    "T.attr": _attr,
-    "T.env_thread": _env_thread,
-    "T.launch_thread": _launch_thread,
-}
+    "T.func_attr": _func_attr, "T.attr": _attr, "T.env_thread": _env_thread, "T.launch_thread": _launch_thread,
+}  # fmt: skip

@@ -149,10 +149,7 @@ def read_block(r: ProgramReading, path: str, node: s.Call, body: Callable[[], St
 
 
 BLOCK_FORMS: dict[str, Form] = {
-    "T.axis.remap": _remap,
-    "T.where": _where,
-    "T.reads": _regions,
-    "T.writes": _regions,
+    "T.axis.remap": _remap, "T.where": _where, "T.reads": _regions, "T.writes": _regions,
     "T.block_attr": _block_attr,
-}
+}  # fmt: skip
 AXIS_FORMS: dict[str, Form] = dict.fromkeys(AXES, _axis)

@@ -149,19 +149,8 @@ def _if(r: ProgramReading, frame: Frame) -> Stmt:
 
 
 FRAMES: dict[str, Callable[[ProgramReading, Frame], Stmt]] = {
-    "T.block": _block,
-    "T.init": _init,
-    "T.attr": _attr,
-    "T.hint": _attr,
-    "T.launch_thread": _launch,
-    "T.LetStmt": _bind,
-    "T.Let": _bind,
-    "T.allocate": _buffer,
-    "T.allocate_const": _buffer,
-    "T.decl_buffer": _buffer,
-    "T.alloc_buffer": _buffer,
-    "T.Assert": _assert,
-    "T.While": _while,
-    "T.If": _if,
-}
+    "T.block": _block, "T.init": _init, "T.attr": _attr, "T.hint": _attr, "T.launch_thread": _launch,
+    "T.LetStmt": _bind, "T.Let": _bind, "T.allocate": _buffer, "T.allocate_const": _buffer,
+    "T.decl_buffer": _buffer, "T.alloc_buffer": _buffer, "T.Assert": _assert, "T.While": _while, "T.If": _if,
+}  # fmt: skip
 """Forms that hold a body; ``T.Then`` and ``T.Else`` stand in ``T.If`` only."""
