@@ -4,6 +4,7 @@ import image_cases
 import nn_cases
 import numpy as np
 import order_cases
+import row_samples
 import scatter_cases
 import special_cases
 from op_values import Shape, b, f, i
@@ -11,64 +12,17 @@ from op_values import Shape, b, f, i
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, np.nan, np.inf, -np.inf], "float32")
 INTS = np.array([0, 1, -1, 5, -7, 2**31 - 1, -(2**31)], "int32")
 
-UNIT = {
-    "acos": (-1, 1),
-    "asin": (-1, 1),
-    "atanh": (-0.9, 0.9),
-    "acosh": (1, 3),
-    "log": (0.1, 3),
-    "sqrt": (0, 3),
-    "rsqrt": (0.1, 3),
-}
-FLOAT_UNARY = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "log",
-    "rsqrt",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "isfinite",
-    "isinf",
-    "isnan",
-]
 NUMBER_UNARY = ["abs", "ceil", "floor", "negative", "round", "sign", "square", "trunc"]
 
-CASES = []
-for n in FLOAT_UNARY:
-    low, high = UNIT.get(n, (-2, 2))
-    CASES += [
-        (n, [f(3, 5, low=low, high=high)], {}),
-        (n, [f(0, 3)], {}),
-        (n, [f(7, dtype="float64", low=low, high=high)], {}),
-    ]
-    CASES += [(n, [f(4, dtype="float16", low=low, high=high)], {})]
+CASES = [*row_samples.CASES]
 for n in NUMBER_UNARY:
     CASES += [
         (n, [f(1, 7, low=-9, high=9)], {}),
         (n, [SPECIAL], {}),
         (n, [i(3, 3)], {}),
-        (n, [i(5, dtype="uint8", low=0)], {}),
     ]
 for n in ["exp", "sqrt", "tanh", "isnan", "isinf", "isfinite", "sin", "erf"]:
     CASES.append((n, [SPECIAL], {}))
-CASES += [
-    ("logical_not", [b(4)], {}),
-    ("bitwise_not", [b(4)], {}),
-    ("bitwise_not", [i(4)], {}),
-    ("bitwise_not", [i(4, dtype="uint8", low=0)], {}),
-]
 CASES += [
     ("clip", [f(9)], {"min": -1.0, "max": 0.5}),
     ("clip", [i(9)], {"min": -2.5, "max": 3}),
@@ -79,16 +33,14 @@ SHAPES = [((3, 4), (3, 4)), ((3, 1), (1, 4)), ((4,), (2, 3, 4)), ((), (3,)), ((0
 for n in ["add", "subtract", "multiply", "maximum", "minimum", "floor_divide", "floor_mod", "mod"]:
     CASES += [(n, [f(*p), f(*q)], {}) for p, q in SHAPES] + [(n, [i(*p), i(*q)], {}) for p, q in SHAPES[:3]]
     CASES += [(n, [INTS[:, None], INTS[None]], {}), (n, [SPECIAL[:, None], SPECIAL[None]], {}), (n, [f(3), 2], {})]
-    CASES += [(n, [i(6, dtype="uint8", low=0), i(6, dtype="uint8", low=0)], {})]
 for n in ["divide", "atan2", "log_add_exp"]:
     CASES += [(n, [f(*p), f(*q)], {}) for p, q in SHAPES]
 CASES += [
     ("divide", [SPECIAL[:, None], SPECIAL[None]], {}),
-    ("add", [f(4, dtype="float16"), f(4, dtype="float16")], {}),
 ]
 CASES += [("power", [f(3, 4, low=0.1), f(4)], {}), ("power", [f(5), 2.0], {})]
 for n in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
-    CASES += [(n, [i(3, 4), i(4)], {}), (n, [b(3), b(3)], {})]
+    CASES += [(n, [i(3, 4), i(4)], {})]
 for n in ["left_shift", "right_shift"]:
     CASES += [
         (n, [i(9), i(9, low=0, high=40)], {}),
@@ -111,10 +63,8 @@ for old, new in [
         ("reinterpret", [WORDS.view(old)[:0]], {"dtype": new}),
     ]
 CASES += [("reinterpret", [b(3, 8)], {"dtype": "int16"}), ("reinterpret", [f()], {"dtype": "uint32"})]
-for n in ["logical_and", "logical_or", "logical_xor"]:
-    CASES += [(n, [b(3, 4), b(4)], {})]
 for n in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
-    CASES += [(n, [i(3, 4), i(4)], {}), (n, [SPECIAL[:, None], SPECIAL[None]], {}), (n, [b(4), b(4)], {})]
+    CASES += [(n, [i(3, 4), i(4)], {}), (n, [SPECIAL[:, None], SPECIAL[None]], {})]
 CASES += [
     ("where", [b(3, 1), f(3, 4), f(4)], {}),
     ("where", [b(3), f(3), 0.5], {}),
@@ -240,12 +190,6 @@ CASES += [
     ("astype", [f(3)], {"dtype": "float32"}),
     ("wrap_param", [f(3)], {"dtype": "float16"}),
 ]
-for n in ["relu", "relu6", "leakyrelu", "gelu", "gelu_tanh", "silu", "selu", "softplus"]:
-    CASES += [
-        (f"nn.{n}", [f(3, 5, low=-8, high=8)], {}),
-        (f"nn.{n}", [f(5, dtype="float16")], {}),
-        (f"nn.{n}", [f(0)], {}),
-    ]
 CASES += [("nn.relu", [SPECIAL], {}), ("nn.relu", [i(5)], {}), ("nn.leakyrelu", [f(5)], {"alpha": 0.3})]
 for n in ["softmax", "log_softmax"]:
     CASES += [

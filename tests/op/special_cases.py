@@ -8,19 +8,11 @@ EDGES = np.array([0.0, -0.0, 1e-6, -1e-6, 0.5, 1, -1, 2.5, -3.7, 30, -2, NAN, IN
 TIES = np.array([[1, 3, 3, NAN, 5], [-INF, 2, 2, 1, INF]], "float32")
 CASES = []
 for name in ("log1p", "expm1", "log2", "log10", "exp2", "erfc", "lgamma", "digamma"):
-    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=0.1, high=3)], {}), (name, [f(0, 2)], {})]
-    CASES += [
-        (name, [f(9, dtype="float64", low=0.1, high=3)], {}),
-        (name, [f(4, dtype="float16", low=0.5, high=2)], {}),
-    ]
-CASES += [
-    ("erfinv", [f(3, 5, low=-0.99, high=0.99)], {}),
-    ("erfinv", [np.array([0, 1, -1, 0.999999, NAN, 2], "float32")], {}),
-    ("erfinv", [f(9, dtype="float64", low=-0.999, high=0.999)], {}),
-]
+    CASES += [(name, [EDGES], {})]
+CASES += [("erfinv", [np.array([0, 1, -1, 0.999999, NAN, 2], "float32")], {})]
 for name in ("i0", "i0e", "i1", "i1e", "erfcx"):
-    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=-12, high=12)], {}), (name, [f(0, 2)], {})]
-    CASES += [(name, [f(9, dtype="float64", low=-9, high=9)], {}), (name, [f(4, dtype="float16")], {})]
+    CASES += [(name, [EDGES], {}), (name, [f(3, 5, low=-12, high=12)], {})]
+    CASES += [(name, [f(9, dtype="float64", low=-9, high=9)], {})]
     CASES += [(name, [np.array([1e-30, 7.99, 8, 8.01, 60, 87, -87, 1e6, -1e6, 3e38], "float32")], {})]
 for n in (1, 2, 3, 7):
     CASES += [("polygamma", [EDGES], {"n": n}), ("polygamma", [f(3, 5, low=-4, high=9)], {"n": n})]

@@ -2,6 +2,7 @@
 
 from .entry import compile as compile
 from .torch.compiled_model import CompiledModel as CompiledModel
+from .torch.context.context import torch_converter as torch_converter
 from .torch.context.report import (
     Fallback as Fallback,
     FallbackWarning as FallbackWarning,

@@ -78,9 +78,7 @@ class OpInfo:
     torch_operands: str = "result"
     """The dtype in which torch takes the operands: that of the "result", the "promoted" one, or "float"."""
     domain: tuple[float, float] = (-2.0, 2.0)
-    """Where the numbers of samples lie."""
-    samples: tuple[tuple[Any, ...], ...] | None = None
-    """Inputs of tests: shapes of tensors; None: what its parameters say."""
+    """Where tests of a pointwise operator draw floats from; they make its samples of its parameters and its type rule."""
 
 
 def usage(info: OpInfo) -> str:

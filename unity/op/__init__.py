@@ -17,7 +17,9 @@ from . import (
     nn,
     reduction as lines,
 )
-from .common.table import OPERATORS, Operator, R, bind_arguments, constant, to_expr
+from .common.gradients import slope, slopes
+from .common.table import OPERATORS, Operator, R, attribute, bind_arguments, constant, optional, row, to_expr
+from .elementwise.unary import unary
 
 
 def __getattr__(name: str) -> Operator:
@@ -32,11 +34,22 @@ def __getattr__(name: str) -> Operator:
 GRAPH.update(add=R.add, sub=R.subtract, mul=R.multiply, divide=R.divide, floordiv=R.floor_divide, floormod=R.mod)
 GRAPH.update(power=R.power, negative=R.negative, astype=R.astype, item=TupleGetItem)
 
+SHIPPED = frozenset(OPERATORS)
+"""Names of the operators of this package; others are of a user's."""
+
 __all__ = [
     "OPERATORS",
+    "SHIPPED",
     "Operator",
+    "R",
+    "attribute",
     "bind_arguments",
     "constant",
+    "optional",
+    "row",
+    "slope",
+    "slopes",
     "to_expr",
+    "unary",
     "usage",
 ]

@@ -22,6 +22,7 @@ from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
 from ..ir.pack import NotPackable, fingerprint
+from ..op import SHIPPED
 from ..support.errors import ArtifactError
 from ..support.options import bool_option, int_option
 from ..support.recursion import deep_recursion
@@ -72,8 +73,9 @@ def _says_all(pipeline: Pipeline) -> bool:
 
 def _is_foreign(row: OpInfo, text: bytes) -> bool:
     """Is an operator of a module from outside the package, or changed from there?"""
-    outside = [_is_outside(f) for f in (row.infer, row.lower, row.ref, row.pure)]
-    return any(outside) and (not _is_outside(row.infer) or json.dumps(row.name).encode() in text)
+    if row.name not in SHIPPED:
+        return json.dumps(row.name).encode() in text
+    return any([_is_outside(f) for f in (row.infer, row.lower, row.ref, row.pure)])
 
 
 def _is_outside(function: object) -> bool:

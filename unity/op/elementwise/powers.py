@@ -113,6 +113,7 @@ power = row(
     ref=in_float32(_power_ref),
     lower=_power,
     grad=slopes(_power_slopes),
+    domain=(0.1, 2),
     torch=("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar"),
     pointwise=True,
     scalars_from=0,

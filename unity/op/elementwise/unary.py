@@ -89,8 +89,10 @@ def unary(
     doc: str,
     **fields: Any,
 ) -> Operator:
-    """Register a unary operator: type rule, numpy meaning, meaning per element. It has its name in torch unless ``torch`` says
-    otherwise."""
+    """Register a unary operator: type rule, numpy meaning, meaning per element; ``fields`` are those of its row.
+
+    16-bit floats are computed in float32 and rounded once.
+    """
     return row(
         name,
         ("x",),
@@ -100,7 +102,7 @@ def unary(
         ref=in_float32(ref),
         lower=lambda call, x: elementwise(call, fn, x),
         pointwise=True,
-        **{"torch": (name,), **fields},
+        **fields,
     )
 
 
@@ -136,53 +138,58 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)
 
 
+def _unary(name: str, *args: Any, **fields: Any) -> Operator:
+    """A unary operator that torch calls by the same name."""
+    return unary(name, *args, torch=(name,), **fields)
+
+
 def _sigmoid_slope(g: Expr, x: Expr) -> Expr:
     s = R.sigmoid(x)
     return g * (s * (1.0 - s))
 
 
 # fmt: off
-abs_ = unary("abs", _number, np.abs, _abs, "Absolute value.", grad=slope(lambda g, x: g * R.sign(x)),
+abs_ = _unary("abs", _number, np.abs, _abs, "Absolute value.", grad=slope(lambda g, x: g * R.sign(x)),
              mixed_precision="follow")
-acos = unary("acos", _float, np.arccos, te.acos, "Inverse cosine, in radians.",
+acos = _unary("acos", _float, np.arccos, te.acos, "Inverse cosine, in radians.",
              grad=slope(lambda g, x: -(g * R.rsqrt(1.0 - R.square(x)))), domain=(-1, 1))
-acosh = unary("acosh", _float, np.arccosh, te.acosh, "Inverse hyperbolic cosine.",
+acosh = _unary("acosh", _float, np.arccosh, te.acosh, "Inverse hyperbolic cosine.",
               grad=slope(lambda g, x: g * R.rsqrt(R.square(x) - 1.0)), domain=(1, 3))
-asin = unary("asin", _float, np.arcsin, te.asin, "Inverse sine, in radians.",
+asin = _unary("asin", _float, np.arcsin, te.asin, "Inverse sine, in radians.",
              grad=slope(lambda g, x: g * R.rsqrt(1.0 - R.square(x))), domain=(-1, 1))
-asinh = unary("asinh", _float, np.arcsinh, te.asinh, "Inverse hyperbolic sine.",
+asinh = _unary("asinh", _float, np.arcsinh, te.asinh, "Inverse hyperbolic sine.",
               grad=slope(lambda g, x: g * R.rsqrt(1.0 + R.square(x))))
-atan = unary("atan", _float, np.arctan, te.atan, "Inverse tangent, in radians.",
+atan = _unary("atan", _float, np.arctan, te.atan, "Inverse tangent, in radians.",
              grad=slope(lambda g, x: g / (1.0 + R.square(x))))
-atanh = unary("atanh", _float, np.arctanh, te.atanh, "Inverse hyperbolic tangent.",
+atanh = _unary("atanh", _float, np.arctanh, te.atanh, "Inverse hyperbolic tangent.",
               grad=slope(lambda g, x: g / (1.0 - R.square(x))), domain=(-0.9, 0.9))
-bitwise_not = unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Complement of every bit; logical negation of bool.")
-ceil = unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Smallest integer not below x.", grad=zeros)
-cos = unary("cos", _float, np.cos, te.cos, "Cosine of radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
-cosh = unary("cosh", _float, np.cosh, te.cosh, "Hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
-erf = unary("erf", _float, _erf, te.erf, "Error function.",
+bitwise_not = _unary("bitwise_not", _bits, np.invert, lambda x: ~x, "Complement of every bit; logical negation of bool.")
+ceil = _unary("ceil", _number, np.ceil, _on_floats(te.ceil), "Smallest integer not below x.", grad=zeros)
+cos = _unary("cos", _float, np.cos, te.cos, "Cosine of radians.", grad=slope(lambda g, x: -(g * R.sin(x))))
+cosh = _unary("cosh", _float, np.cosh, te.cosh, "Hyperbolic cosine.", grad=slope(lambda g, x: g * R.sinh(x)))
+erf = _unary("erf", _float, _erf, te.erf, "Error function.",
             grad=slope(lambda g, x: g * (2 / math.sqrt(math.pi)) * R.exp(-R.square(x))))
-exp = unary("exp", _float, np.exp, te.exp, "e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
-floor = unary("floor", _number, np.floor, _on_floats(te.floor), "Largest integer not above x.", grad=zeros)
-isfinite = unary("isfinite", _test, np.isfinite, te.isfinite, "Neither infinite nor NaN.", torch_operands="float")
-isinf = unary("isinf", _test, np.isinf, te.isinf, "Infinite, of either sign.", torch_operands="float")
-isnan = unary("isnan", _test, np.isnan, te.isnan, "Not a number.", torch_operands="float")
-log = unary("log", _float, np.log, te.log, "Natural logarithm.", grad=slope(lambda g, x: g / x), domain=(0.1, 3))
-logical_not = unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Logical negation of bool.")
+exp = _unary("exp", _float, np.exp, te.exp, "e to the power x.", grad=slope(lambda g, x: g * R.exp(x)))
+floor = _unary("floor", _number, np.floor, _on_floats(te.floor), "Largest integer not above x.", grad=zeros)
+isfinite = _unary("isfinite", _test, np.isfinite, te.isfinite, "Neither infinite nor NaN.", torch_operands="float")
+isinf = _unary("isinf", _test, np.isinf, te.isinf, "Infinite, of either sign.", torch_operands="float")
+isnan = _unary("isnan", _test, np.isnan, te.isnan, "Not a number.", torch_operands="float")
+log = _unary("log", _float, np.log, te.log, "Natural logarithm.", grad=slope(lambda g, x: g / x), domain=(0.1, 3))
+logical_not = _unary("logical_not", _logical, np.logical_not, lambda x: ~x, "Logical negation of bool.")
 negative = unary("negative", _number, np.negative, lambda x: -x, "-x.", grad=slope(lambda g, x: -g),
                  mixed_precision="follow", torch=("neg", "_neg_view"))
-round_ = unary("round", _number, np.round, _on_floats(te.nearbyint), "Nearest integer, halves to even.", grad=zeros, torch=())
-rsqrt = unary("rsqrt", _float, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x), "1 over the square root.",
+round_ = unary("round", _number, np.round, _on_floats(te.nearbyint), "Nearest integer, halves to even.", grad=zeros)
+rsqrt = _unary("rsqrt", _float, lambda x: 1 / np.sqrt(x), lambda x: 1.0 / te.sqrt(x), "1 over the square root.",
               grad=slope(lambda g, x: g * -0.5 * (R.rsqrt(x) / x)), domain=(0.1, 3))
-sigmoid = unary("sigmoid", _float, _sigmoid, te.sigmoid, "1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
-sign = unary("sign", _number, _sign_ref, _sign, "-1, 0 or 1; NaN stays NaN.", grad=zeros, torch=())
-sin = unary("sin", _float, np.sin, te.sin, "Sine of radians.", grad=slope(lambda g, x: g * R.cos(x)))
-sinh = unary("sinh", _float, np.sinh, te.sinh, "Hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
-sqrt = unary("sqrt", _float, np.sqrt, te.sqrt, "Square root.", grad=slope(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
-square = unary("square", _number, np.square, lambda x: x * x, "x * x.", grad=slope(lambda g, x: g * (x * 2.0)), torch=())
-tan = unary("tan", _float, np.tan, te.tan, "Tangent of radians.", grad=slope(lambda g, x: g / R.square(R.cos(x))))
-tanh = unary("tanh", _float, np.tanh, te.tanh, "Hyperbolic tangent.", grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
-trunc = unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Integer part.", grad=zeros)
+sigmoid = _unary("sigmoid", _float, _sigmoid, te.sigmoid, "1 / (1 + exp(-x)).", grad=slope(_sigmoid_slope))
+sign = unary("sign", _number, _sign_ref, _sign, "-1, 0 or 1; NaN stays NaN.", grad=zeros)
+sin = _unary("sin", _float, np.sin, te.sin, "Sine of radians.", grad=slope(lambda g, x: g * R.cos(x)))
+sinh = _unary("sinh", _float, np.sinh, te.sinh, "Hyperbolic sine.", grad=slope(lambda g, x: g * R.cosh(x)))
+sqrt = _unary("sqrt", _float, np.sqrt, te.sqrt, "Square root.", grad=slope(lambda g, x: g * 0.5 / R.sqrt(x)), domain=(0, 3))
+square = unary("square", _number, np.square, lambda x: x * x, "x * x.", grad=slope(lambda g, x: g * (x * 2.0)))
+tan = _unary("tan", _float, np.tan, te.tan, "Tangent of radians.", grad=slope(lambda g, x: g / R.square(R.cos(x))))
+tanh = _unary("tanh", _float, np.tanh, te.tanh, "Hyperbolic tangent.", grad=slope(lambda g, x: g * (1.0 - R.square(R.tanh(x)))))
+trunc = _unary("trunc", _number, np.trunc, _on_floats(te.trunc), "Integer part.", grad=zeros)
 # fmt: on
 
 

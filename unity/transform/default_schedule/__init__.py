@@ -6,8 +6,8 @@ inside loops (recurrent layers), ``packing`` constants laid out at build. A new 
 target (``target/cpu/backend.py``).
 """
 
-from .apply import schedule_default
+from .apply import register_rule, schedule_default
 from .base import Rule, Scheduled
 from .packing import Packing
 
-__all__ = ["Packing", "Rule", "Scheduled", "schedule_default"]
+__all__ = ["Packing", "Rule", "Scheduled", "register_rule", "schedule_default"]

@@ -25,7 +25,7 @@ from ...ir.types import TensorType
 from ...ir.walk import collect, rewrite
 from ...op.common.table import R
 from ...support.options import bool_option
-from ..infra.backend import Machine, backend_of, target_of
+from ..infra.backend import Machine, backend_of, register_target, target_of
 from ..infra.constant_lifetime import replaced
 from ..infra.constant_provenance import derive, peek, recipe
 from ..infra.passes import PassContext, module_pass
@@ -35,6 +35,12 @@ from .read_packed import PackedRead, read_packed
 from .schedule_cache import remembered
 
 _CALL = R.call_dps.op
+
+
+def register_rule(rule: Rule, kind: str = "llvm") -> None:
+    """Try a rule before the others of a kind of targets, in every build from now on. Raises CodegenError E530."""
+    backend = backend_of(make_target(kind))
+    register_target(replace_found(backend, rules=(rule, *backend.rules)))
 
 
 @module_pass()

@@ -8,7 +8,7 @@ from outside the package are always asked. A program's name is no part of it; a 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from typing import Any
@@ -30,7 +30,7 @@ def remembered(
     fn: PrimFunc,
     constants: Collection[int],
     machine: Machine,
-    rules: tuple[Rule, ...],
+    rules: Sequence[Rule],
     make: Callable[[], Scheduled | None],
 ) -> Scheduled | None:
     """The result of ``make`` for a program, made now or before."""
@@ -47,13 +47,13 @@ def remembered(
     return _read(data, fn)
 
 
-def are_own(rules: tuple[Rule, ...]) -> bool:
+def are_own(rules: Sequence[Rule]) -> bool:
     """True when every rule belongs to the package."""
     own = __name__.partition(".")[0]
     return all([rule.apply.__module__.partition(".")[0] == own for rule in rules])
 
 
-def _key(fn: PrimFunc, constants: Collection[int], machine: Machine, rules: tuple[Rule, ...]) -> str:
+def _key(fn: PrimFunc, constants: Collection[int], machine: Machine, rules: Sequence[Rule]) -> str:
     attrs = {key: value for key, value in fn.attrs.items() if key != _NAME}
     text = IRModule({"program": replace(bind_shared.on(fn), attrs=attrs)}, {}, {}).script()
     names = [rule.name for rule in rules]

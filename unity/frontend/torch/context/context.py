@@ -40,8 +40,12 @@ def overload(name: str) -> str:
     return f"aten.{name}.default" if "." not in name else f"aten.{name}" if name.count(".") == 1 else name
 
 
-def aten(*names: str) -> Callable[[Translate], Translate]:
-    """Enter a translation under overload names: ``"add.Tensor"``, ``"silu"``, ``"prims.convert_element_type.default"``."""
+def torch_converter(*names: str) -> Callable[[Translate], Translate]:
+    """Enter a translation ``(context, arguments) -> expression`` under overload names.
+
+    Names: ``"add.Tensor"`` and ``"silu"`` of ATen, ``"mylib.hardswish2.default"`` of a library. The arguments have the names of
+    torch's schema. Raises UnityError E901 for a name that has a translation.
+    """
 
     def enter(fn: Translate) -> Translate:
         for key in [overload(name) for name in names]:
@@ -51,6 +55,9 @@ def aten(*names: str) -> Callable[[Translate], Translate]:
         return fn
 
     return enter
+
+
+aten = torch_converter
 
 
 def dtype_name(torch_dtype: Any) -> str:
