@@ -4,6 +4,7 @@ A file under ``tests/golden/`` holds cases, each:
 
     #### name of the case
     # pass: simplify, remove_no_op          the pipeline, as it prints
+    # target: llvm -mcpu=x86-64-v2          optional: the target of the pipeline (default: x86-64-v3)
     # run: main                             optional: the function run before and after (default: every public one)
     # tolerance: 1e-6                       optional: relative tolerance instead of equality
     <script before>
@@ -39,7 +40,7 @@ from unity.support.errors import UnityError
 from unity.transform.infra.passes import Pipeline
 
 GOLDEN = Path(__file__).parent / "golden"
-_SETTING = re.compile(r"# (pass|run|tolerance): (.*)")
+_SETTING = re.compile(r"# (pass|target|run|tolerance): (.*)")
 _ERROR = re.compile(r"\s*# error (E\d+): (.*)")
 
 
@@ -124,10 +125,10 @@ def check_case(case: Case, update: bool = False) -> str | None:
     verify(before)
     if case.error is not None:
         with pytest.raises(UnityError) as caught:
-            Pipeline.parse(case.settings["pass"])(before)
+            apply(case, before)
         assert caught.value.code == case.error[0] and case.error[1] in caught.value.message, str(caught.value)
         return None
-    result = Pipeline.parse(case.settings["pass"])(before)
+    result = apply(case, before)
     verify(result)
     text = canonical(result)
     again = as_module(parse(text))
@@ -144,6 +145,12 @@ def check_case(case: Case, update: bool = False) -> str | None:
         assert difference is None, difference
         raise AssertionError(f"{case.name}: the after part is not in canonical form; run with --update-golden\n{text}")
     return None
+
+
+def apply(case: Case, mod: IRModule) -> IRModule:
+    """What the case's pipeline makes of a module, for the case's target, whatever machine this is."""
+    with unity.Target(case.settings.get("target", "llvm -mcpu=x86-64-v3")):
+        return Pipeline.parse(case.settings["pass"])(mod)
 
 
 def assert_agree(before: IRModule, after: IRModule, settings: dict[str, str], seeds: int = 2) -> None:
