@@ -29,7 +29,7 @@ from inputs import InputMaker
 
 import unity.op
 import unity.transform.relax.pipeline
-import unity.transform.tir.pipeline  # noqa: F401 - the pipelines import every pass
+import unity.transform.tir.pipeline  # the pipelines import every pass
 from unity.ir import Function, IRModule, PrimFunc
 from unity.ir.interpret import run
 from unity.ir.structural import first_difference
