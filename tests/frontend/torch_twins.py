@@ -4,6 +4,7 @@ torchvision, timm and transformers that can be made from a small configuration. 
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_leaves
 from torch_models import CNN, MLP, Encoder, same
 
 import unity
@@ -56,7 +58,30 @@ class Twin:
         compiled = unity.compile(model, example_inputs=(), example_kwargs=example, dynamic_shapes=axes)
         for call, expected in zip(calls, wanted):
             found = compiled(**call)
-            same(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected))
+            try:
+                same(tree_leaves(found), tree_leaves(expected))
+            except AssertionError:
+                if not as_near(model, call, tree_leaves(found), tree_leaves(expected)):
+                    raise
+
+
+def as_near(model: nn.Module, call: Inputs, found: list[Any], expected: list[Any]) -> bool:
+    """Are results that differ from torch's by more than the tolerance no further from float64's than twice torch's own?
+
+    Random weights let some deep models magnify rounding.
+    """
+    with torch.no_grad():
+        wide = copy.deepcopy(model).double()
+        exact = tree_leaves(wide(**{k: v.double() if v.is_floating_point() else v for k, v in call.items()}))
+    return all([
+        f.shape == e.shape and f.dtype == e.dtype and distance(f, x) <= 2 * distance(e, x)
+        for f, e, x in zip(found, expected, exact, strict=True)
+    ])  # fmt: skip
+
+
+def distance(found: torch.Tensor, exact: torch.Tensor) -> float:
+    """Of two tensors, the root of the mean square of what they differ by."""
+    return (found.double() - exact.double()).square().mean().sqrt().item()
 
 
 def settled(model: nn.Module, inputs: Inputs) -> nn.Module:
@@ -236,7 +261,7 @@ def torchvision_twins() -> Iterator[tuple[str, Twin]]:
         smallest[module] = min((size, name), smallest.get(module, (LIMIT, "")))
     for _, name in smallest.values():
         if name:
-            side = 224 if name.startswith(("vit", "maxvit")) else 96 if name.startswith("inception") else 64
+            side = 224 if name.startswith(("vit", "maxvit")) else 160 if name.startswith("inception") else 64
             yield name, picture(lambda name=name: models.get_model(name, weights=None), side)
 
 
