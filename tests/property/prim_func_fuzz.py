@@ -21,6 +21,7 @@ from unity.ffi.dtype import DataType
 from unity.ffi.tensor import Tensor
 from unity.ir import build as b
 from unity.ir.buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from unity.ir.constant import int_imm
 from unity.ir.expr import Call, Var, op
 from unity.ir.function import PrimFunc
 from unity.ir.scalar import (
@@ -229,7 +230,7 @@ class Fuzzer:
         if roll < 0.7:
             one, zero = b.const(1, dtype), b.const(0, dtype)
             fixed = b.const(self.rng.choice([1, 2, 3, 8, 10]), dtype)
-            negative = b.const(-self.rng.choice([1, 2, 3, 8]), dtype)
+            negative = int_imm(-self.rng.choice([1, 2, 3, 8]), ty)
             safe = self.rng.choice(
                 [Select(EQ(y, zero, prim_type("bool")), one, y, ty), fixed, negative, b.intrinsic("bitwise_or", y, one)]
             )

@@ -138,7 +138,7 @@ def machine_in_use() -> Machine:
 
 def target_of(func: PrimFunc, default: Target) -> Target:
     """The target of a tensor program: its attribute ``target``, else that of the build. Raises CodegenError E531."""
-    given: Any = func.attrs.get("target")
+    given: Any = func.attrs.get("target") if isinstance(func.attrs, Mapping) else None  # a cache asks before the verifier
     if given is None:
         return default
     return make_target(given["target"] if isinstance(given, Mapping) and "target" in given else given)
