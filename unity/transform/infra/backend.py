@@ -137,7 +137,7 @@ def machine_in_use() -> Machine:
 
 
 def target_of(func: PrimFunc, default: Target) -> Target:
-    """The target of a tensor program, verified or not: its attribute ``target``, else that of the build. Raises CodegenError E531."""
+    """The target of a tensor program, verified or not: its attribute ``target`` or that of the build. Raises CodegenError E531."""
     given: Any = func.attrs.get("target") if isinstance(func.attrs, Mapping) else None
     if given is None:
         return default
