@@ -312,7 +312,10 @@ def test_buffers_and_keywords_as_arguments():
         sch.transform_layout("B", Schedule(mod).mod["main"].buffer_map[mod["main"].params[1]], lambda i, j: (j, i))
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("int8", 1000), ("int32", 1.5), ("int32", float("nan")), ("uint8", -1)])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", 1000), ("int32", 1.5), ("int32", float("nan")), ("int32", float("inf")), ("uint8", -1)],
+)
 def test_pad_values_that_the_buffer_cannot_hold(dtype, value):
     sch = Schedule(module(ELEMENTWISE.replace("float32", dtype)))
     with pytest.raises(ScheduleError, match=f"is no {dtype}"):

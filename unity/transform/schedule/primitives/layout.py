@@ -7,6 +7,7 @@ a place of its own in the new layout; cells that nothing maps to hold ``pad_valu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ....arith.index_map import IndexMap
 from ....ir.analysis import opaque_buffers
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import cast, const, dtype_of, is_int
+from ....ir.constant import wrap_int
 from ....ir.expr import FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
@@ -74,7 +76,7 @@ def _pad_value(state: ScheduleState, value: Any, args: Mapping[str, Any]) -> Any
     block: Sref = args["block"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         dtype = buffer_of(state, block, args["buffer"]).dtype
-        if not dtype.is_float and (value != value or int(value) != value or const(int(value), dtype).value != value):  # type: ignore[attr-defined]
+        if not dtype.is_float and not (math.isfinite(value) and wrap_int(int(value), dtype) == value):
             refuse(
                 "E444",
                 f"the pad value {value} is no {dtype.name}",
