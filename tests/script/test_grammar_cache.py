@@ -51,7 +51,7 @@ def test_tables_are_plain_data_that_make_an_equal_parser(folder):
     made = parser()
     (entry,) = entries(folder)
     data = entry.read_bytes()
-    assert isinstance(json.loads(data[data.index(b"[") :]), list)
+    assert isinstance(json.loads(data[data.index(b'[{"') :]), list)
     before = entry.stat().st_ino
     read = parser()
     assert entries(folder) == [entry] and entry.stat().st_ino == before  # used, not written again
