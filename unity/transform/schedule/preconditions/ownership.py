@@ -6,6 +6,8 @@ Not here: which buffers may become an iteration's own (``independence.py``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ....ir.expr import Var
 from ....ir.stmt import AllocBuffer
 from ....ir.types import PointerType
@@ -48,6 +50,23 @@ def require_owned(state: ScheduleState) -> None:
                     refuse("E448", f"{data.name} would be allocated twice", condition="an owner for each buffer", at=at,
                            nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
                 seen.add(data)
+            pending += state.children(at)
+
+
+def require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> None:
+    """Refuse E448 where a step puts a buffer at the root for one that each iteration of a loop has for itself."""
+    pointers = frozenset(used)
+    pending = [state.roots[func]] if func in state.owning else []
+    while pending:
+        at = pending.pop()
+        assert at.node is not None
+        _, own, inside = _held(state, at.node)
+        for data in own:
+            if data in pointers and not at.is_block:
+                refuse("E448", f"iterations of loop {at.name} would share what stands for {data.name}, of which each has its own",
+                       condition="an owner for each buffer", at=at,
+                       nearest="take this step before parallel gives the iterations buffers of their own")  # fmt: skip
+        if inside:
             pending += state.children(at)
 
 

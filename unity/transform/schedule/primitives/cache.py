@@ -18,6 +18,7 @@ from ....ir.node import replace as with_fields
 from ....ir.scalar import BufferLoad, IterVar
 from ....ir.stmt import Block, BufferStore, SeqStmt, Stmt
 from ....ir.types import Expr, PointerType, prim_type
+from ....ir.walk import nodes_in
 from ....support.recursion import deep_recursion
 from ..core.refuse import refuse
 from ..core.registry import primitive
@@ -35,6 +36,7 @@ from ..preconditions.coverage import (
 )
 from ..preconditions.dependence import Scope, block_scope, regions
 from ..preconditions.domains import nest_of
+from ..preconditions.ownership import require_shared
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
@@ -264,6 +266,7 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
 
 def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, buffers: Sequence[Buffer]) -> Sref:
     """Put a nest into the body of ``at`` and its buffers among the scope's; gives the nest's block."""
+    require_shared(state, scope.func, [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
     body = SeqStmt((*stmts[:place], made, *stmts[place:]))
     if not at.is_block:

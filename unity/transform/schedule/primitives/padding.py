@@ -28,6 +28,7 @@ from ..preconditions.dependence import scope_of
 from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conjuncts
+from ..preconditions.ownership import require_shared
 from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
 
 
@@ -315,6 +316,7 @@ def _pad(
             BufferStore(target, value, cell),
         )
         (after if access is store else before).append(nest_of(axes, copy, {}, ana, preserve_unit_loops=True)[0])
+    require_shared(state, top.func, [old.data for old in table])
     renamed: dict[Any, Any] = {old.data: new.data for old, new in table.items()}
     renamed.update(table)
     tracker = _Wider(wide, block, renamed)

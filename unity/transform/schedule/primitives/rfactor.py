@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ....arith import Analyzer
 from ....ffi.dtype import DataType
 from ....ir.buffer import Buffer, BufferRegion, Range
-from ....ir.build import const, dtype_of, is_int, logical_and
+from ....ir.build import const, dtype_of, eq, is_int, logical_and
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, And, BufferLoad, IterVar, Max, Min, Mul, Or
@@ -30,6 +30,7 @@ from ..preconditions.conditions import loops_of, require_blocks_only, why_not_up
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conjuncts
+from ..preconditions.ownership import require_shared
 from ..rewrites.rewriting import analyzer_at, loop_range
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
@@ -234,6 +235,7 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
             values.append(value)
     ana = analyzer_at(state, block, inside=False)
     _require_first(block, loop, made, ana)
+    require_shared(state, block.func, [plan.store.buffer.data])
     shape = list(plan.store.buffer.shape)
     shape.insert(plan.axis, loop.loop.extent)
     name = f"{plan.store.buffer.name}_rf"
@@ -265,6 +267,17 @@ def _require_first(block: Sref, loop: Sref, made: dict[Var, Var], ana: Analyzer)
     reducing = {
         s.loop.loop_var: s.loop.min for s in loops_of(block) if s.loop.loop_var not in spatial and s is not loop
     }
+    for axis, value in zip(block.block.iter_vars, block.realize.iter_values):
+        if axis.kind != "R" or axis.dom is None or loop.loop.loop_var in free_vars(value):
+            continue
+        if not ana.can_prove(eq(substitute(value, reducing), axis.dom.min)):
+            refuse(
+                "E443",
+                f"a partial result for {loop.name} is never initialised: {axis.var.name} begins at {substitute(value, reducing)}",
+                condition="first step at the beginning of the domain",
+                at=[block, loop],
+                nearest="rfactor before loop_partition",
+            )
     for part in conjuncts(block.realize.predicate):
         on = set(free_vars(part))
         if on & (reducing.keys() | {loop.loop.loop_var}) and not ana.can_prove(substitute(part, reducing)):
