@@ -12,7 +12,7 @@ from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
-from ..support.lazy import late_function
+from ..support.lazy import lazy_function
 from ..support.options import bool_option
 from ..transform.infra.passes import Pipeline
 from ..vm import build
@@ -20,12 +20,12 @@ from ..vm.build import Passes
 from ..vm.choices import Choices
 from ..vm.executable.executable import Executable
 
-compile_model = late_function("unity.frontend.torch.compiled_model", "compile_model")
-compile_reduced = late_function("unity.frontend.precision.reduced", "compile_reduced")
-choose_measured = late_function("unity.frontend.choose.choose", "choose_measured")
-analytic_choices = late_function("unity.frontend.choose.choose", "analytic_choices")
-require_choose = late_function("unity.frontend.choose.choose", "require_choose")
-reduction_of = late_function("unity.frontend.precision.precision", "reduction_of")
+compile_model = lazy_function("unity.frontend.torch.compiled_model", "compile_model")
+compile_reduced = lazy_function("unity.frontend.precision.reduced", "compile_reduced")
+choose_measured = lazy_function("unity.frontend.choose.choose", "choose_measured")
+analytic_choices = lazy_function("unity.frontend.choose.choose", "analytic_choices")
+require_choose = lazy_function("unity.frontend.choose.choose", "require_choose")
+reduction_of = lazy_function("unity.frontend.precision.precision", "reduction_of")
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..support.lazy import late_function
+from ..support.lazy import lazy_function
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
@@ -13,7 +13,7 @@ from .node import Aside, Def, Node, node, replace, script_hook
 from .stmt import Stmt
 from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
-_specialize = late_function("unity.ir.specialize", "specialize")
+_specialize = lazy_function("unity.ir.specialize", "specialize")
 _F = TypeVar("_F", bound="_Attributes")
 
 

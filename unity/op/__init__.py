@@ -7,16 +7,7 @@ One row = name, parameters, type rule, lowering, gradient, numpy meaning, doc. `
 from ..ir.expr import TupleGetItem
 from ..ir.op import usage
 from ..ir.types import GRAPH
-from . import (
-    core,
-    elementwise as elements,
-    grad,
-    linalg,
-    manipulate as moves,
-    memory,
-    nn,
-    reduction as lines,
-)
+from . import core, elementwise, grad, linalg, manipulate, memory, nn, reduction
 from .common.gradients import slope, slopes
 from .common.table import OPERATORS, Operator, R, attribute, bind_arguments, constant, optional, row, to_expr
 from .elementwise.unary import unary

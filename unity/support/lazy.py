@@ -76,7 +76,7 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
     return find, lambda: sorted(places)
 
 
-def late_function(module: str, name: str) -> Callable[..., Any]:
+def lazy_function(module: str, name: str) -> Callable[..., Any]:
     """A function of a module that is imported at the first call."""
 
     def call(*args: Any, **kwargs: Any) -> Any:

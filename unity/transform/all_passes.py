@@ -1,9 +1,9 @@
 """Every pass of the house, loaded: importing this file fills ``PASSES`` (name to pass) for names in texts and for pages."""
 
 from ..support.lazy import import_all
-from . import default_schedule as rules, relax, tir
+from . import default_schedule, relax, tir
 from .infra.passes import PASSES
 
-import_all(relax, rules, tir)
+import_all(relax, default_schedule, tir)
 
 __all__ = ["PASSES"]

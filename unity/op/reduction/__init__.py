@@ -1,3 +1,3 @@
 """Operators along axes: reductions, running values, sorting and searching."""
 
-from . import reduce, scan as running, search, sorting, statistics
+from . import reduce, scan, search, sorting, statistics

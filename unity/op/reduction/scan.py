@@ -38,7 +38,7 @@ from ..common.type_rules import (
 )
 from ..elementwise.unary import in_float32
 from ..manipulate.manipulate import reorder
-from .scan_loops import LANES, LINES, Carried, running_lines
+from .scan_loops import LANES, LINES, Carried, scan_lines
 from .sort_keys import ordered_key
 
 FAMILY = "reduce"
@@ -88,7 +88,7 @@ def _scan(combine: Callable[[Any, Any], Expr], start: int) -> Callable[..., te.T
                 return [build.cast(values[0], wide)]
 
             together = LINES if wide.is_float else 1
-            return running_lines(outs, axis, Carried([carried], begin, step, results, together))
+            return scan_lines(outs, axis, Carried([carried], begin, step, results, together))
 
         made: te.Tensor = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, short_name(call), wide)
         return cast_tensor(made, dtype, "cast")
@@ -219,7 +219,7 @@ def _extreme(largest: bool) -> Callable[..., Any]:
 
         def emit(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             carried = _by_key(ins[0], ins[1], axis) if last else _by_value(ins[0], axis, largest)
-            return running_lines(outs, axis, carried)
+            return scan_lines(outs, axis, carried)
 
         values, places = te.extern(
             [x.shape, x.shape],
@@ -300,7 +300,7 @@ def _logcumsumexp(call: Call, x: te.Tensor) -> te.Tensor:
         def results(i: list[Expr], values: list[Expr]) -> list[Expr]:
             return [build.cast(values[0], wide)]
 
-        return running_lines(outs, axis, Carried([carried], begin, step, results, LANES))
+        return scan_lines(outs, axis, Carried([carried], begin, step, results, LANES))
 
     made = te.extern(x.shape, [cast_tensor(x, wide, "wide")], emit, "logcumsumexp", wide)
     return cast_tensor(made, result_dtype(call), "cast")

@@ -47,7 +47,7 @@ class Carried:
     together: int = 1
 
 
-def running_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
+def scan_lines(outs: Sequence[Buffer], axis: int, carried: Carried) -> Stmt:
     """Store in ``outs`` (of one shape) the results of what is carried along ``axis``."""
     shape = outs[0].shape
     rest = [a for a in range(len(shape)) if a != axis]

@@ -114,7 +114,7 @@ def _mended(w: FunctionWriter, a: str, b: str, quotient: str, remainder: str, dt
 
 
 def _check_divisor(w: FunctionWriter, b: str, dtype: DataType) -> str:
-    """The divisor with ones for zeros. A zero in a lane that counts is a failure, which is looked at later (`late_checks.py`)."""
+    """The divisor with ones for zeros. A zero in a lane that counts is a failure, tested later (`deferred_checks.py`)."""
     ty, lanes = value_type(dtype), dtype.lanes
     mask = value_type(_BOOL.with_lanes(lanes))
     zero = w.emit(f"icmp eq {ty} {b}, {int_text(0, dtype)}")

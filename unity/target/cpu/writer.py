@@ -21,8 +21,8 @@ from ...ir.expr import Var
 from ...ir.function import PrimFunc
 from ...ir.types import Expr
 from ...support.errors import CodegenError
+from .deferred_checks import DeferredChecks
 from .imported import Imported
-from .late_checks import LateChecks
 from .lltypes import value_type
 
 EXPRESSIONS: dict[type, Callable[[Any, Any], str]] = {}
@@ -159,7 +159,7 @@ class FunctionWriter:
     """Results of the pure instructions of the current block, by text."""
     holding: set[str] = field(default_factory=set)
     """Conditions that were checked on the way to here, in this block and those that only a check ends."""
-    late: LateChecks = field(default_factory=LateChecks)
+    late: DeferredChecks = field(default_factory=DeferredChecks)
     """Checks of divisors that wait."""
     cheap: dict[Expr, bool] = field(default_factory=dict)
     """Which expressions have no effect, read no memory and cannot fail, as far as asked."""

@@ -32,7 +32,7 @@ from ..infra.passes import PassContext, module_pass
 from .base import SCHEDULED, Rule, Scheduled
 from .packing import Packing
 from .read_packed import PackedRead, read_packed
-from .schedule_cache import remembered
+from .schedule_cache import cached_schedule
 
 _CALL = R.call_dps.op
 
@@ -59,7 +59,7 @@ def schedule_default(mod: IRModule) -> IRModule:
             continue
         machine, constants = backend.machine(target), _constant_parameters(calls.get(name, []))
         apply = partial(schedule_function, name, fn, constants, machine, backend.rules)
-        found = apply() if watched else remembered(fn, constants, machine, backend.rules, apply)
+        found = apply() if watched else cached_schedule(fn, constants, machine, backend.rules, apply)
         if found is not None:
             made[name] = found
     if not made:

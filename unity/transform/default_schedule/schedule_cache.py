@@ -26,7 +26,7 @@ from .packing import Packing
 _NAME = "global_symbol"
 
 
-def remembered(
+def cached_schedule(
     fn: PrimFunc,
     constants: Collection[int],
     machine: Machine,

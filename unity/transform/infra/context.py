@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.module import IRModule
 from ...ir.verifier.verifier import verify
 from ...support.errors import PassError, UnityError
-from ...support.lazy import late_function, load
+from ...support.lazy import lazy_function, load
 from ...support.options import bool_option, int_option, str_option
 from ...support.recursion import deep_recursion
 from .instruments import (
@@ -35,7 +35,7 @@ PASSES: dict[str, Pass] = {}
 OTHER_NAMES: dict[str, str] = {}
 """Other names of passes: TVM's, from ``unity.relax.transform``."""
 
-_check_from_options = late_function("unity.transform.validation.translation_validation", "check_from_options")
+_check_from_options = lazy_function("unity.transform.validation.translation_validation", "check_from_options")
 
 
 def _default_instruments() -> tuple[Instrument, ...]:

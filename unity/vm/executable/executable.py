@@ -20,7 +20,7 @@ from ...ffi.dtype import DataType, from_numpy
 from ...ffi.processor import host_triple, lacking_features
 from ...ffi.tensor import Tensor
 from ...support.errors import ArtifactError, FFIError, MissingExtraError
-from ...support.lazy import late_function
+from ...support.lazy import lazy_function
 from ...support.optional import require
 from ...support.schema import Misfit, within
 from .artifact import ALIGN, open_sections, write_sections
@@ -28,7 +28,7 @@ from .bytecode import Program, program_text
 from .codec import SCHEMA, Costs, decode, encode, write_costs
 from .memory_formula import MemoryFormula, memory_formula
 
-_machine_of = late_function("unity.vm.virtual_machine", "VirtualMachine")
+_machine_of = lazy_function("unity.vm.virtual_machine", "VirtualMachine")
 _FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
 """Names of files that linkers, loaders and archivers read."""
 RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any], bool], Executable]] = []

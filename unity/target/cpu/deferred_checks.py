@@ -22,7 +22,7 @@ _CALLS = tuple([f"llvm.{name}." for name in _ARITHMETIC])
 
 
 @dataclass(slots=True)
-class LateChecks:
+class DeferredChecks:
     """The checks of one block that wait. ``failed`` are operands, each true where its check fails, in order."""
 
     failed: list[str] = field(default_factory=list)
