@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from main_job import CANONICAL
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,7 +36,8 @@ def test_page(page, tmp_path):
 
 
 def test_readme_has_blocks():
-    assert len(BLOCK.findall((ROOT / "README.md").read_text())) >= 3
+    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+    assert len(blocks) >= 3 and CANONICAL in blocks[0], "the main job, as the example has it"
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -1,6 +1,6 @@
 """The text of ``docs/stages.md``: the life of one small module.
 
-It is made by running the real pipelines on the module of the README, with an instrument that keeps what each
+It is made by running the real pipelines on the module of `examples/main_job.py`, with an instrument that keeps what each
 pass changed. The target is pinned, so that the page is the same on every machine.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from unity.ffi.target import Target
 from unity.ir import IRModule
@@ -24,40 +25,15 @@ from unity.vm.executable.bytecode import program_text
 HEAD = """\
 # The stages of one small module
 
-Everything below is printed by running the pipelines on the module of the README; after every pass the module is still a
+Everything below is printed by running the pipelines on the module of `examples/main_job.py`; after every pass the module is still a
 program that prints, parses back and runs. To watch your own: `UNITY_DUMP=folder python model.py` writes one file per pass that
 changed something, `UNITY_PRINT=pass_name` prints before and after one pass, `UNITY_VERIFY=2` verifies after each. Where each
 stage stands is drawn in [architecture](architecture.md).
 """
 TARGET = "llvm -mcpu=x86-64-v3"
 KERNEL = "tir_mm"
-SOURCE = """\
-@I.ir_module
-class MyModule:
-    @T.prim_func
-    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
-        n, k, m = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (k, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j, p in T.grid(n, m, k):
-            with T.block("mm"):
-                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
-                with T.init():
-                    Y[vi, vj] = T.float32(0)
-                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
-            lv1 = R.flatten(lv0)
-            gv0 = R.exp(lv1)
-            R.output(gv0)
-        R.call_packed("readme.add_one", gv0)
-        return gv0
-"""
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "main_job.py"
+SOURCE = re.search(r"^@I\.ir_module\n.*?return gv0\n", EXAMPLE.read_text(), re.MULTILINE | re.DOTALL).group()
 
 
 @dataclass(slots=True)
@@ -104,7 +80,7 @@ def changed(old: IRModule, new: IRModule, only: str | None) -> str:
         return ""
     parts = [text if text != before.get(name) else f"    # {name}: as before" for name, text in after.items()]
     parts += [f"    # {name}: gone" for name in before if name not in after]
-    return "@I.ir_module\nclass MyModule:\n" + "\n\n".join(parts)
+    return "@I.ir_module\nclass MyIRModule:\n" + "\n\n".join(parts)
 
 
 def shortened(text: str, limit: int = 60) -> str:

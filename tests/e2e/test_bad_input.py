@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from main_job_texts import CANONICAL
+from main_job import CANONICAL
 
 import unity
 import unity.script
@@ -14,7 +14,7 @@ def good():
 
 @pytest.fixture(scope="module")
 def machine():
-    unity.register_func("e2e.custom_inplace_update", lambda t: None, override=True)
+    unity.register_func("custom_inplace_update", lambda t: None, override=True)
     return unity.compile(unity.script.parse(CANONICAL))
 
 
@@ -59,7 +59,7 @@ def test_read_only_output(machine, mode):
 
 @pytest.mark.parametrize("mode", ["native", "bytecode"])
 def test_missing_packed_function(mode):
-    text = CANONICAL.replace("e2e.custom_inplace_update", "e2e.nobody_registered_this")
+    text = CANONICAL.replace("custom_inplace_update", "e2e.nobody_registered_this")
     with pytest.raises(unity.UnityError, match="nobody_registered_this"):
         vm = unity.VirtualMachine(unity.compile(unity.script.parse(text)), exec_mode=mode)
         vm["main"](*good())
@@ -71,7 +71,7 @@ def test_exception_of_a_packed_function_reaches_the_caller(mode):
         raise KeyError("from the callback")
 
     unity.register_func("e2e.fails", fails, override=True)
-    ex = unity.compile(unity.script.parse(CANONICAL.replace("e2e.custom_inplace_update", "e2e.fails")))
+    ex = unity.compile(unity.script.parse(CANONICAL.replace("custom_inplace_update", "e2e.fails")))
     vm = unity.VirtualMachine(ex, exec_mode=mode)
     with pytest.raises(KeyError) as caught:
         vm["main"](*good())

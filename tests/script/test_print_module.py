@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 
 import numpy as np
 import pytest
+from main_job import PRINTED
 
 from unity.ffi.dtype import DataType
 from unity.ffi.tensor import Tensor
@@ -54,33 +55,6 @@ from unity.support.errors import InternalError, OptionError
 
 I64, F32, HANDLE = prim_type("int64"), prim_type("float32"), prim_type("handle")
 TRUE = IntImm(1, prim_type("bool"))
-
-MAIN_JOB = """\
-@I.ir_module
-class MyIRModule:
-    @T.prim_func
-    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
-        n, k, m = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (k, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j, p in T.grid(n, m, k):
-            with T.block("mm"):
-                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
-                with T.init():
-                    Y[vi, vj] = T.float32(0)
-                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")) -> R.Tensor(("n * m",), "float32"):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
-            lv1: R.Tensor((n * m,), "float32") = R.flatten(lv0)
-            gv0: R.Tensor((n * m,), "float32") = R.exp(lv1)
-            R.output(gv0)
-        R.call_packed("custom_inplace_update", gv0)
-        return gv0"""
 
 
 def sym(name: str) -> Var:
@@ -142,9 +116,9 @@ def main_job() -> IRModule:
 
 def test_main_job_text() -> None:
     mod = main_job()
-    assert mod.script() == MAIN_JOB
-    assert str(mod) == repr(mod) == MAIN_JOB
-    ast.parse(MAIN_JOB)
+    assert mod.script() + "\n" == PRINTED
+    assert str(mod) == repr(mod) == mod.script()
+    ast.parse(PRINTED)
 
 
 def test_tvm_dialect_text() -> None:
@@ -253,7 +227,7 @@ def test_show_and_html() -> None:
     out = io.StringIO()
     with redirect_stdout(out):
         mod.show()
-    assert out.getvalue() == MAIN_JOB + "\n"  # no terminal: no colours
+    assert out.getvalue() == PRINTED  # no terminal: no colours
     out = io.StringIO()
     with redirect_stdout(out):
         mod.show(color=True)

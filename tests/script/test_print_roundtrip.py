@@ -6,6 +6,7 @@ import ast
 
 import numpy as np
 import pytest
+from main_job import PRINTED
 from random_modules import random_module
 
 from unity.ffi.tensor import Tensor
@@ -16,33 +17,6 @@ from unity.script import parse
 from unity.script.printer.show import script
 
 PROGRAMS = {
-    "main job": """
-@I.ir_module
-class MyIRModule:
-    @T.prim_func
-    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
-        n, k, m = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (k, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j, p in T.grid(n, m, k):
-            with T.block("mm"):
-                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
-                with T.init():
-                    Y[vi, vj] = T.float32(0)
-                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")) -> R.Tensor(("n * m",), "float32"):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
-            lv1: R.Tensor((n * m,), "float32") = R.flatten(lv0)
-            gv0: R.Tensor((n * m,), "float32") = R.exp(lv1)
-            R.output(gv0)
-        R.call_packed("custom_inplace_update", gv0)
-        return gv0
-""",
     "tensor forms": """
 @T.prim_func(private=True)
 def f(A: T.Buffer((16, 16), "float32"), b: T.handle, n: T.int32) -> T.int32:
@@ -157,13 +131,13 @@ def check(text_or_module: str | IRModule, verify: bool = True) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "main job"])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     check(PROGRAMS[name], verify=False)
 
 
 def test_the_main_job_is_already_canonical() -> None:
-    assert check(PROGRAMS["main job"]).strip() == PROGRAMS["main job"].strip()
+    assert check(PRINTED) + "\n" == PRINTED
 
 
 @pytest.mark.parametrize("start", range(0, 1000, 100))

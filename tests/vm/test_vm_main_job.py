@@ -7,38 +7,12 @@ import threading
 
 import numpy as np
 import pytest
+from main_job import CANONICAL
 
 import unity
 from unity.script import parse
 from unity.support.errors import FFIError, UnityError, VMError
 
-TEXT = """
-@I.ir_module
-class MyIRModule:
-    @T.prim_func
-    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
-        n, k, m = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (k, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j, p in T.grid(n, m, k):
-            with T.block("mm"):
-                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
-                with T.init():
-                    Y[vi, vj] = T.float32(0)
-                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
-
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
-            lv1 = R.flatten(lv0)
-            gv0 = R.exp(lv1)
-            R.output(gv0)
-        R.call_packed("custom_inplace_update", gv0)
-        return gv0
-"""
 SIZES = [(3, 4, 5), (1, 1, 1), (0, 3, 2), (2, 0, 3), (17, 33, 9), (64, 64, 64)]
 
 
@@ -49,7 +23,7 @@ def update(t):
 @pytest.fixture(scope="module")
 def executable():
     unity.register_func("custom_inplace_update", update, override=True)
-    return unity.compile(parse(TEXT), target="llvm")
+    return unity.compile(parse(CANONICAL), target="llvm")
 
 
 def data(n, k, m):

@@ -1,32 +1,16 @@
-"""The main job in the spellings of three years, as text."""
+"""The main job as text: the module of ``examples/main_job.py``, its spellings of other years, and what is printed of it."""
 
-CANONICAL = """
-@I.ir_module
-class MyIRModule:
-    @T.prim_func
-    def tir_mm(x: T.handle, w: T.handle, y: T.handle):
-        n, k, m = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (k, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j, p in T.grid(n, m, k):
-            with T.block("mm"):
-                vi, vj, vp = T.axis.remap("SSR", [i, j, p])
-                with T.init():
-                    Y[vi, vj] = T.float32(0)
-                Y[vi, vj] = Y[vi, vj] + X[vi, vp] * W[vp, vj]
+import re
+from pathlib import Path
 
-    @R.function(pure=False)
-    def main(x: R.Tensor(("n", "k"), "float32"), w: R.Tensor(("k", "m"), "float32")):
-        n, m = T.int64(), T.int64()
-        with R.dataflow():
-            lv0 = R.call_dps(tir_mm, (x, w), R.Tensor((n, m), "float32"))
-            lv1 = R.flatten(lv0)
-            gv0 = R.exp(lv1)
-            R.output(gv0)
-        R.call_packed("e2e.custom_inplace_update", gv0)
-        return gv0
-"""
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "main_job.py"
+CANONICAL = re.search(r"^@I\.ir_module\n.*?return gv0\n", EXAMPLE.read_text(), re.MULTILINE | re.DOTALL).group()
+PRINTED = (
+    re.sub(r" +#.*", "", CANONICAL)
+    .replace('(("k", "m"), "float32")):', '(("k", "m"), "float32")) -> R.Tensor(("n * m",), "float32"):')
+    .replace("lv1 =", 'lv1: R.Tensor((n * m,), "float32") =')
+    .replace("gv0 =", 'gv0: R.Tensor((n * m,), "float32") =')
+)
 
 YEAR_2021 = """
 @tvm.script.ir_module
@@ -51,7 +35,7 @@ class MyIRModule:
             lv1 = R.flatten(lv0)
             gv0 = R.exp(lv1)
             R.output(gv0)
-        R.call_packed("e2e.custom_inplace_update", gv0)
+        R.call_packed("custom_inplace_update", gv0)
         return gv0
 """
 
@@ -83,6 +67,6 @@ class MyIRModule:
             lv1 = R.flatten(lv0)
             gv0 = R.exp(lv1)
             R.output(gv0)
-        _ = R.call_packed("e2e.custom_inplace_update", gv0)
+        _ = R.call_packed("custom_inplace_update", gv0)
         return gv0
 """
