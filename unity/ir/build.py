@@ -23,6 +23,7 @@ from .constant import (
     join_dtypes,
     max_value,
     min_value,
+    number,
     round_float,
     unify,
     wrap_int,
@@ -58,7 +59,7 @@ __all__ = [
     "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
     "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm",
     "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
-    "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "ramp", "round_float", "select", "sub",
+    "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "select", "sub",
     "truncdiv", "truncmod", "unify", "wrap_int",
 ]  # fmt: skip
 

@@ -127,6 +127,13 @@ def _no_value(value: int | float, dtype: DataType, span: Span | None) -> TypeRul
     return TypeRuleError("E201", f"{shown} has no {dtype.name} value", span, help="write a number that it can hold")
 
 
+def number(expr: Expr) -> int | float:
+    """The value of a constant number. Raises TypeRuleError E201 for other expressions."""
+    if isinstance(expr, (IntImm, FloatImm)):
+        return expr.value
+    raise TypeRuleError("E201", f"expected a constant number, got {expr}", getattr(expr, "span", None))
+
+
 def is_const(expr: Expr) -> bool:
     """True for IntImm and FloatImm."""
     return type(expr) is IntImm or type(expr) is FloatImm

@@ -81,7 +81,7 @@ class StringImm(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return ObjectType()
 
 
@@ -93,7 +93,7 @@ class DataTypeImm(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return ObjectType()
 
 
@@ -104,7 +104,7 @@ class Op(Expr):
     name: str
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return ObjectType()
 
     def __reduce__(self) -> tuple[Callable[[str], Op], tuple[str]]:
@@ -140,7 +140,7 @@ class ExternFunc(Expr):
     attrs: Aside[dict[str, Any] | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return FuncType(None, ObjectType(), False)
 
 
@@ -176,7 +176,7 @@ class Tuple(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> TupleType:  # type: ignore[override]
+    def ty(self) -> TupleType:
         return TupleType(tuple([f.ty for f in self.fields]))
 
 
@@ -189,7 +189,7 @@ class TupleGetItem(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         ty = self.tuple_value.ty
         return ty.fields[self.index] if isinstance(ty, TupleType) else ObjectType()
 
@@ -202,7 +202,7 @@ class ShapeExpr(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> ShapeType:  # type: ignore[override]
+    def ty(self) -> ShapeType:
         return ShapeType(self.values, len(self.values))
 
     def __getitem__(self, index: int) -> Expr:
@@ -274,5 +274,5 @@ class SeqExpr(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return self.body.ty

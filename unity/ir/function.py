@@ -17,7 +17,7 @@ _specialize = lazy_function("unity.ir.specialize", "specialize")
 _F = TypeVar("_F", bound="_Attributes")
 
 
-class _Attributes:
+class _Attributes(Node):
     """Functional updates of ``attrs``: what functions of both levels share."""
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class Function(_Attributes, Expr):
     """False where its text says ``check_well_formed=False``."""
 
     @property
-    def ty(self) -> FuncType:  # type: ignore[override]
+    def ty(self) -> FuncType:
         return FuncType(tuple([p.ty for p in self.params]), self.ret_ty, self.pure)
 
     def _repr_html_(self) -> str:

@@ -15,6 +15,7 @@ from ..support.lazy import load
 from ..support.options import bool_option
 
 _T = TypeVar("_T")
+_N = TypeVar("_N", bound="Node")
 _C = TypeVar("_C", bound=type)
 
 Def = Annotated[_T, "def"]
@@ -130,9 +131,9 @@ def set_field(target: Node, name: str, value: object) -> None:
     object.__setattr__(target, name, value)
 
 
-def replace(target: _T, **changes: object) -> _T:
+def replace(target: _N, **changes: object) -> _N:
     """A copy of a node with some fields changed."""
-    values = [changes.pop(name) if name in changes else getattr(target, name) for name, _ in target.plan]  # type: ignore[attr-defined]
+    values = [changes.pop(name) if name in changes else getattr(target, name) for name, _ in target.plan]
     if changes:
         raise TypeError(f"{type(target).__name__} has no field {next(iter(changes))!r}")
     return type(target)(*values)

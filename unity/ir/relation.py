@@ -267,4 +267,4 @@ def call_result(callee: FuncType, args: tuple[Expr, ...]) -> Type:
     ret = callee.ret
     if unknown:
         ret = erase(ret, [v for v in free_vars(ret) if v not in unknown])
-    return substitute(ret, mapping)  # type: ignore[no-any-return]
+    return substitute(ret, mapping)

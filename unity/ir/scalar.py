@@ -277,7 +277,7 @@ class Let(Expr):
     span: Aside[Span | None] = None
 
     @property
-    def ty(self) -> Type:  # type: ignore[override]
+    def ty(self) -> Type:
         return self.body.ty
 
 

@@ -37,7 +37,7 @@ def specialize(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
             raise VerifyError("E715", f"{key} is no parameter of the program and no symbol",
                               help=f"it has: {', '.join([p.name for p in func.params])}")  # fmt: skip
     kept = tuple([p for p in func.params if p not in mapping])
-    return substitute(replace(func, params=kept), mapping)  # type: ignore[no-any-return]
+    return substitute(replace(func, params=kept), mapping)
 
 
 def _match(buffer: Buffer, given: Buffer, mapping: dict[Any, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ffi.dtype import DataType
 from .node import Def, Node, node
@@ -19,7 +19,11 @@ class Expr(Node):
     """Base of all expressions, graph level and tensor level alike. Every expression has a type ``ty``."""
 
     __slots__ = ()
-    ty: Type
+    if TYPE_CHECKING:  # a field or a property of every class
+
+        @property
+        def ty(self) -> Type:
+            """The type: all that is known of the value."""
 
     def __add__(self, other: Expr | float) -> Expr:
         return _combine("add", self, other)

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
-from .buffer import Buffer, MatchBufferRegion
-from .expr import DataflowVar, MatchCast, ShapeExpr, Var, VarBinding
-from .function import Function
+from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
+from .expr import Binding, BindingBlock, DataflowVar, MatchCast, ShapeExpr, Var, VarBinding
+from .function import Function, PrimFunc
+from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
-from .stmt import DeclBuffer, SeqStmt, Stmt
+from .stmt import Block, DeclBuffer, SeqStmt, Stmt
 from .types import Expr, Type
 
 Visit = Callable[[Any], Any]
+Tree = TypeVar(
+    "Tree",
+    Expr,
+    Stmt,
+    Block,
+    Type,
+    Function,
+    PrimFunc,
+    Function | PrimFunc,
+    IRModule,
+    Binding,
+    BindingBlock,
+    BufferRegion,
+    Range,
+)
+"""A kind of tree, which a rewrite keeps: an expression stays an expression, a statement a statement."""
+_R = TypeVar("_R")
 
 
 def children(node: Node) -> list[Node]:
@@ -120,8 +138,9 @@ class Rewriter:
         self.mapping: dict[Any, Any] = dict(mapping or {})
         self.fresh = fresh
 
-    def __call__(self, node: Any) -> Any:
-        return self.visit(node)
+    def __call__(self, node: Tree) -> Tree:
+        result: Tree = self.visit(node)
+        return result
 
     def visit(self, node: Any) -> Any:
         """Rewrite a node."""
@@ -201,19 +220,19 @@ class StatementRewriter(Rewriter):
         return node if isinstance(node, Expr) else super().visit(node)
 
 
-def rewrite(node: Any, rules: Mapping[type, Visit]) -> Any:
+def rewrite(node: Tree, rules: Mapping[type, Visit]) -> Tree:
     """Bottom-up: rebuild children, then apply the rule of the node's exact type. Unchanged parts keep identity."""
     of_statements = all([issubclass(kind, Stmt) for kind in rules])
     with deep_recursion():
         return (StatementRewriter if of_statements else Rewriter)(rules)(node)
 
 
-def substitute(node: Any, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Any:
+def substitute(node: Tree, mapping: Mapping[Var, Expr] | Mapping[Any, Any]) -> Tree:
     """Replace variables (and buffers) everywhere, types and shapes included."""
     return _deeply(lambda: Rewriter(mapping=mapping)(node)) if mapping else node
 
 
-def _deeply(walk: Callable[[], Any]) -> Any:
+def _deeply(walk: Callable[[], _R]) -> _R:
     """The result of a walk, begun again with room for deep trees where it did not reach the bottom."""
     try:
         return walk()
@@ -222,7 +241,7 @@ def _deeply(walk: Callable[[], Any]) -> Any:
             return walk()
 
 
-def fresh_copy(node: Any, mapping: Mapping[Any, Any] | None = None) -> Any:
+def fresh_copy(node: Tree, mapping: Mapping[Any, Any] | None = None) -> Tree:
     """A copy in which every bound variable and buffer is new."""
     return _deeply(lambda: Rewriter(mapping=mapping, fresh=True)(node))
 
@@ -284,7 +303,7 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
-    return _deeply(lambda: _free_vars(root, in_types))  # type: ignore[no-any-return]
+    return _deeply(lambda: _free_vars(root, in_types))
 
 
 def _free_vars(root: Node, in_types: bool) -> list[Var]:

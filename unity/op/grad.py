@@ -302,7 +302,7 @@ def _nll(call: Call, grad: te.Tensor, x: te.Tensor, targets: te.Tensor, weights:
         flow = flow if total is None else flow / total[()]
         return te.select(hit, te.const(0, wide) - flow, te.const(0, wide)).astype(x.dtype)
 
-    return te.compute(x.shape, body, short_name(call))  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, short_name(call))
 
 
 def _nll_ref(

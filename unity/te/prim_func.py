@@ -106,7 +106,7 @@ class _Builder:
             raise TypeRuleError(
                 "E217", f"no argument defines the variables {names}", help="pass them: create_prim_func([A, C, n])"
             )
-        return fresh_copy(func)  # type: ignore[no-any-return]
+        return fresh_copy(func)
 
     def load(self, node: ProducerLoad) -> Expr:
         return BufferLoad(self.buffer(node.tensor), node.indices, node.ty)

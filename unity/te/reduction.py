@@ -6,7 +6,7 @@ A reduction is an ``ir.scalar.Reduce`` over the axes it names; it stands as the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, overload
 
 from ..ffi.dtype import DataType
 from ..ir import build
@@ -28,19 +28,26 @@ class ReduceAxis(Value):
         self.iter_var = iter_var
 
 
-def reduce_axis(dom: Any, name: str = "rv") -> ReduceAxis:
+def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
     """Axis over ``(begin, end)``."""
     begin, end = to_scalar(dom[0], "int64"), to_scalar(dom[1], "int64")
     begin, end = build.unify(begin, end)
     return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, build.sub(end, begin)), "R"))
 
 
-Axes = ReduceAxis | Sequence[ReduceAxis]
+Axes = ReduceAxis | list[ReduceAxis] | tuple[ReduceAxis, ...]
 
 
-def comm_reducer(
-    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
-) -> Callable[..., Any]:
+class Reducer(Protocol):
+    """A reduction over axes of the elements where the condition holds: of a value, or of several to as many."""
+
+    @overload
+    def __call__(self, expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value: ...
+    @overload
+    def __call__(self, expr: Sequence[Scalar], axis: Axes, where: Scalar | None = None) -> tuple[Value, ...]: ...
+
+
+def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
     """A reducer from ``fcombine(x, y)`` and its neutral element ``fidentity(dtype)``; tuples of values for several fields.
 
     >>> argmax = comm_reducer(lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
@@ -86,11 +93,6 @@ def highest(dtype: str) -> Value:
     return Value(build.infinity(dtype)) if DataType(dtype).is_float else Value(build.max_value(dtype))
 
 
-def _is_axis(axis: Any) -> bool:
-    """Is this an axis or several, not a second operand (``te.max(x, 0)``)."""
-    return isinstance(axis, (ReduceAxis, list, tuple))
-
-
 _sum = comm_reducer(lambda x, y: x + y, lambda dtype: build.const(0, dtype), "sum")
 _prod = comm_reducer(lambda x, y: x * y, lambda dtype: build.const(1, dtype), "prod")
 _max = comm_reducer(lambda x, y: Value(build.maximum(x.expr, y.expr)), lowest, "max")
@@ -99,23 +101,19 @@ _min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, 
 
 def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     """Sum over axes of the elements where the condition holds."""
-    return _sum(expr, axis, where)  # type: ignore[no-any-return]
+    return _sum(expr, axis, where)
 
 
 def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
     """Product over axes."""
-    return _prod(expr, axis, where)  # type: ignore[no-any-return]
+    return _prod(expr, axis, where)
 
 
 def max(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
     """Largest over axes, or the larger of two values; NaN if any is NaN."""
-    if not _is_axis(axis):
-        return maximum(expr, axis)
-    return _max(expr, axis, where)  # type: ignore[no-any-return]
+    return _max(expr, axis, where) if isinstance(axis, (ReduceAxis, list, tuple)) else maximum(expr, axis)
 
 
 def min(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
     """Smallest over axes, or the smaller of two values; NaN if any is NaN."""
-    if not _is_axis(axis):
-        return minimum(expr, axis)
-    return _min(expr, axis, where)  # type: ignore[no-any-return]
+    return _min(expr, axis, where) if isinstance(axis, (ReduceAxis, list, tuple)) else minimum(expr, axis)

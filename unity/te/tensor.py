@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -26,7 +26,12 @@ from ..ir.walk import collect
 from ..support.errors import TypeRuleError
 from ..support.lazy import load
 from .reduction import ReduceAxis
-from .value import Scalar, Value, to_scalar, unwrap
+from .value import Operand, Scalar, Value, to_scalar, unwrap
+
+Shape = Scalar | Sequence[Scalar]
+"""The dimensions of a tensor, or the one."""
+Emit = Callable[[list[Buffer], list[Buffer]], Stmt]
+DTypes = str | DataType | Sequence[str | DataType]
 
 
 @node
@@ -62,19 +67,19 @@ class Extern:
 
     name: str
     inputs: tuple[Tensor, ...]
-    emit: Callable[[list[Buffer], list[Buffer]], Stmt]
+    emit: Emit
     outputs: tuple[Tensor, ...] = ()
     attrs: dict[str, Any] = field(default_factory=dict)
 
 
-OPERATIONS: dict[str, Callable[..., Any]] = {}
+OPERATIONS: dict[str, Callable[..., Tensor]] = {}
 """The functions behind Python's operators on whole tensors: filled by topi, which is loaded when one is first used."""
 
 
-def operate(name: str, *operands: Any) -> Any:
+def operate(name: str, *operands: Any) -> Tensor:
     """``A + B`` of tensors, a new tensor; NotImplemented for other operands than tensors and scalars."""
     if not all([isinstance(value, (Tensor, Value, str, int, float, Expr)) for value in operands]):
-        return NotImplemented
+        return cast(Tensor, NotImplemented)
     load("topi")
     return OPERATIONS[name](*operands)
 
@@ -113,34 +118,34 @@ class Tensor:
     def __call__(self, *indices: Scalar) -> Value:
         return self[indices]
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Tensor | Scalar) -> Tensor:
         return operate("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Tensor | Scalar) -> Tensor:
         return operate("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Tensor | Scalar) -> Tensor:
         return operate("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Tensor | Scalar) -> Tensor:
         return operate("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Tensor | Scalar) -> Tensor:
         return operate("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Tensor | Scalar) -> Tensor:
         return operate("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Tensor | Scalar) -> Tensor:
         return operate("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Tensor | Scalar) -> Tensor:
         return operate("divide", other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Tensor:
         return operate("negative", self)
 
-    def astype(self, dtype: str) -> Any:
+    def astype(self, dtype: str) -> Tensor:
         """Every element cast."""
         return operate("astype", self, dtype)
 
@@ -175,9 +180,9 @@ _SIZES: dict[int, Expr] = {}
 """The one int64 constant of each size, so that ``A.shape[1] == B.shape[0]`` of two tensors says what it should."""
 
 
-def shape_of(dims: Any) -> tuple[Expr, ...]:
+def shape_of(dims: Shape) -> tuple[Expr, ...]:
     """Dimensions as expressions: numbers become int64 constants, equal ones the same object. Raises TypeRuleError E691."""
-    if isinstance(dims, (int, str, Value, Expr)):
+    if isinstance(dims, (Operand, Expr, int, float, str)):
         dims = (dims,)
     return tuple([_one_size(unwrap(d)) for d in dims])
 
@@ -189,7 +194,7 @@ def _one_size(given: object) -> Expr:
     return dim
 
 
-def placeholder(shape: Any, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
+def placeholder(shape: Shape, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
     """An input tensor."""
     return Tensor(name, shape_of(shape), DataType(dtype))
 
@@ -206,9 +211,25 @@ def _axis_names(fn: Callable[..., Any], count: int) -> list[str]:
     return names
 
 
+@overload
 def compute(
-    shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "", attrs: dict[str, Any] | None = None
-) -> Any:
+    shape: Shape, fcompute: Callable[..., Scalar], name: str = ..., tag: str = ..., attrs: dict[str, Any] | None = ...
+) -> Tensor: ...
+@overload
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Sequence[Scalar]],
+    name: str = ...,
+    tag: str = ...,
+    attrs: dict[str, Any] | None = ...,
+) -> tuple[Tensor, ...]: ...
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """Tensor whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
 
     >>> C = compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
@@ -251,13 +272,21 @@ def _check_no_inner_reduce(body: Expr) -> None:
         )
 
 
+@overload
 def extern(
-    shapes: Any,
+    shapes: Sequence[Sequence[Scalar]],
     inputs: Sequence[Tensor],
-    fcompute: Callable[[list[Buffer], list[Buffer]], Stmt],
-    name: str = "extern",
-    dtype: Any = None,
-) -> Any:
+    fcompute: Emit,
+    name: str = ...,
+    dtype: DTypes | None = ...,
+) -> tuple[Tensor, ...]: ...
+@overload
+def extern(
+    shapes: Shape, inputs: Sequence[Tensor], fcompute: Emit, name: str = ..., dtype: DTypes | None = ...
+) -> Tensor: ...
+def extern(
+    shapes: Any, inputs: Sequence[Tensor], fcompute: Emit, name: str = "extern", dtype: DTypes | None = None
+) -> Tensor | tuple[Tensor, ...]:
     """Tensors computed by a statement: ``fcompute(input buffers, output buffers)``; several shapes give a tuple.
 
     ``dtype`` is one for all outputs or one each; without it the first input's.
@@ -266,7 +295,7 @@ def extern(
     all_shapes = [shape_of(s) for s in shapes] if several else [shape_of(shapes)]
     if dtype is None:
         dtype = inputs[0].data_type
-    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(all_shapes)
+    dtypes = [dtype] * len(all_shapes) if isinstance(dtype, (str, DataType)) else dtype
     op = Extern(name, tuple(inputs), fcompute)
     names = [f"{name}_v{i}" for i in range(len(all_shapes))] if several and len(all_shapes) > 1 else [name]
     op.outputs = tuple([Tensor(n, s, DataType(d), op) for n, s, d in zip(names, all_shapes, dtypes)])

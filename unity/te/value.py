@@ -6,7 +6,7 @@ adopt the type of the other operand. Comparisons give Values, so a Value has no 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar, overload
 
 from ..ffi.dtype import DataType
 from ..ir import build
@@ -14,8 +14,7 @@ from ..ir.expr import Var
 from ..ir.types import Expr, prim_type
 from ..support.errors import TypeRuleError
 
-Scalar = Any
-"""The types that may stand where a scalar is expected: Value, IR expression, Python number."""
+_T = TypeVar("_T")
 
 
 class Operand:
@@ -25,7 +24,15 @@ class Operand:
     expr: Expr
 
 
-def unwrap(value: Scalar) -> Any:
+Scalar = Operand | Expr | float
+"""The types that may stand where a scalar is expected: Value, IR expression, Python number."""
+
+
+@overload
+def unwrap(value: Operand) -> Expr: ...
+@overload
+def unwrap(value: _T) -> _T: ...
+def unwrap(value: object) -> object:
     """The IR expression of a Value or another Operand; other things as they are."""
     return value.expr if isinstance(value, Operand) else value
 
@@ -116,10 +123,10 @@ class Value(Operand):
     def __ge__(self, other: Scalar) -> Value:
         return Value(build.ge(self.expr, unwrap(other)))
 
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+    def __eq__(self, other: Scalar) -> Value:  # type: ignore[override]
         return Value(build.eq(self.expr, unwrap(other)))
 
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+    def __ne__(self, other: Scalar) -> Value:  # type: ignore[override]
         return Value(build.ne(self.expr, unwrap(other)))
 
     def __and__(self, other: Scalar) -> Value:
@@ -215,7 +222,7 @@ def select(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
 
 def all(*conditions: Scalar) -> Value:
     """Do all conditions hold."""
-    result: Any = build.const(True)
+    result = build.const(True)
     for condition in conditions:
         result = build.logical_and(result, unwrap(condition))
     return Value(result)
@@ -223,7 +230,7 @@ def all(*conditions: Scalar) -> Value:
 
 def any(*conditions: Scalar) -> Value:
     """Does one of the conditions hold."""
-    result: Any = build.const(False)
+    result = build.const(False)
     for condition in conditions:
         result = build.logical_or(result, unwrap(condition))
     return Value(result)

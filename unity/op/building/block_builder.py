@@ -206,7 +206,7 @@ def _computed(tensor: te.Tensor, before: list[te.Tensor]) -> te.Tensor:
     """The tensor; a copy where it is an input or given twice, since an output has memory of its own."""
     if tensor.op is not None and tensor not in before:
         return tensor
-    return te.compute(tensor.shape, lambda *i: tensor[i], "copy")  # type: ignore[no-any-return]
+    return te.compute(tensor.shape, lambda *i: tensor[i], "copy")
 
 
 __all__ = ["BlockBuilder"]

@@ -87,7 +87,7 @@ def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
         made = fn(*[widened(load(x, indices, shape)) for x in inputs])
         return te.Value(te.unwrap(made)).astype(dtype)
 
-    return te.compute(shape, body, short_name(call))  # type: ignore[no-any-return]
+    return te.compute(shape, body, short_name(call))
 
 
 def shape_tuple(value: Any) -> tuple[Expr, ...]:

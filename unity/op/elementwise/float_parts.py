@@ -48,7 +48,7 @@ def _next(call: Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     def body(*i: te.Value) -> te.Value:
         return bound(load(x, i, shape), lambda a: bound(load(y, i, shape), lambda b: element(a, b)))
 
-    return te.compute(shape, body, "nextafter")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "nextafter")
 
 
 nextafter = row(

@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import te
 from ...ffi.dtype import DataType
+from ...ir.build import max_value, min_value, number
 from ...ir.expr import Call
 from ...ir.types import Expr, TensorType
 from ..common.gradients import pick, slope, zeros
@@ -206,7 +207,7 @@ def _clip(call: Call, x: te.Tensor) -> te.Tensor:
 
     def body(v: te.Value) -> te.Value:
         if not v.dtype.is_float:
-            least, most = te.unwrap(te.min_value(v.dtype)).value, te.unwrap(te.max_value(v.dtype)).value
+            least, most = number(min_value(v.dtype)), number(max_value(v.dtype))
             bounds = [max(least, min(most, math.ceil(low) if low > -math.inf else least))]
             bounds.append(max(least, min(most, math.floor(high) if high < math.inf else most)))
         else:

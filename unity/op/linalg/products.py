@@ -86,7 +86,7 @@ def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     made: te.Tensor = te.compute(shape, body, "matmul")
     if wide == dtype.name:
         return made
-    return te.compute(shape, lambda *i: made[i].astype(dtype), "matmul_cast")  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: made[i].astype(dtype), "matmul_cast")
 
 
 def load_batch(x: te.Tensor, indices: Sequence[te.Value], batch: Sequence[Expr], tail: list[te.Value]) -> te.Value:

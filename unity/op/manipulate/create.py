@@ -53,7 +53,7 @@ def _full_type(call: Call) -> Type:
 def _fill(call: Call, value: Any) -> te.Tensor:
     dtype = result_dtype(call)
     scalar = value[()] if isinstance(value, te.Tensor) else value
-    return te.compute(result_dims(call), lambda *i: te.Value(te.unwrap(scalar)).astype(dtype), short_name(call))  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), lambda *i: te.Value(te.unwrap(scalar)).astype(dtype), short_name(call))
 
 
 def _np(dtype: Any, default: str = "float32") -> np.dtype:
@@ -115,7 +115,7 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
 
     def lower(call: Call, *inputs: Any) -> te.Tensor:
         dtype = result_dtype(call)
-        return te.compute(result_dims(call), lambda *i: te.const(value, dtype), short_name(call))  # type: ignore[no-any-return]
+        return te.compute(result_dims(call), lambda *i: te.const(value, dtype), short_name(call))
 
     made = row(
         name,
@@ -187,7 +187,7 @@ def _arange(call: Call, *inputs: Any) -> te.Tensor:
         ]
         return (first + i.astype(wide) * stride).astype(dtype)
 
-    return te.compute(result_dims(call), body, "arange")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "arange")
 
 
 def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -> np.ndarray:
@@ -224,7 +224,7 @@ def _eye_type(call: Call) -> Type:
 
 def _eye(call: Call) -> te.Tensor:
     k, dtype = int_attr(call, "k", 0), result_dtype(call)
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         result_dims(call), lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye"
     )
 
@@ -252,7 +252,7 @@ def _astype(call: Call, x: te.Tensor) -> te.Tensor:
     dtype = result_dtype(call)
     if x.data_type is dtype:
         return x
-    return te.compute(x.shape, lambda *i: x[i].astype(dtype), "cast")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x[i].astype(dtype), "cast")
 
 
 def _astype_ref(x: np.ndarray, dtype: Any) -> np.ndarray:

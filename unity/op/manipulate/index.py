@@ -101,7 +101,7 @@ def _take(call: Call, x: te.Tensor, indices: Any) -> te.Tensor:
             value = te.if_then_else(inside, value, te.const(float("nan"), x.dtype))
         return value
 
-    return te.compute(result_dims(call), body, "take")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "take")
 
 
 def _take_ref(x: np.ndarray, indices: Any, axis: int | None = None, mode: str = "fast") -> np.ndarray:
@@ -167,7 +167,7 @@ def _gather_type(call: Call) -> Type:
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis", 0), x.ndim)
     extent = x.shape[axis]
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         indices.shape,
         lambda *i: x[[in_range(indices[i], extent) if a == axis else v for a, v in enumerate(i)]],
         "gather",
@@ -225,7 +225,7 @@ def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.
         at = indices[[v for a, v in enumerate(i) if a != axis]].astype("int64")
         return te.select(at == i[axis], on, off)
 
-    return te.compute(result_dims(call), body, "one_hot")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "one_hot")
 
 
 def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:

@@ -137,7 +137,7 @@ def _layout(call: Call, x: te.Tensor) -> te.Tensor:
             return x[at]
         return te.if_then_else(given, fill, x[at])
 
-    return te.compute(result_dims(call), body, short_name(call))  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, short_name(call))
 
 
 def _layout_ref(

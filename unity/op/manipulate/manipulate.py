@@ -58,7 +58,7 @@ def unravel(flat: Any, shape: Sequence[Expr]) -> list[Any]:
 def reorder(call: Call, x: te.Tensor) -> te.Tensor:
     """Lowering of every operator that keeps the row-major order of elements."""
     shape = result_dims(call)
-    return te.compute(shape, lambda *i: x[unravel(ravel(i, shape), x.shape)], short_name(call))  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: x[unravel(ravel(i, shape), x.shape)], short_name(call))
 
 
 def _flatten_type(call: Call) -> Type:
@@ -254,7 +254,7 @@ def _permute_type(call: Call) -> Type:
 
 def _permute(call: Call, x: te.Tensor) -> te.Tensor:
     axes = permutation(call, x.ndim)
-    return te.compute([x.shape[a] for a in axes], lambda *i: x[[i[axes.index(a)] for a in range(x.ndim)]], "transpose")  # type: ignore[no-any-return]
+    return te.compute([x.shape[a] for a in axes], lambda *i: x[[i[axes.index(a)] for a in range(x.ndim)]], "transpose")
 
 
 def _permute_grad(call: Call, g: Expr) -> list[Any]:
@@ -294,7 +294,7 @@ def _broadcast_to_type(call: Call) -> Type:
 
 def _broadcast_to(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
     target = known_dims(call, call.ty)
-    return te.compute(target, lambda *i: load(x, i, target), "broadcast_to")  # type: ignore[no-any-return]
+    return te.compute(target, lambda *i: load(x, i, target), "broadcast_to")
 
 
 broadcast_to = row(
@@ -319,7 +319,7 @@ def _flip_type(call: Call) -> Type:
 def _flip(call: Call, x: te.Tensor) -> te.Tensor:
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
     last = te.Value(build.sub(x.shape[axis], 1))
-    return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x[[last - v if a == axis else v for a, v in enumerate(i)]], "flip")
 
 
 flip = row(
@@ -359,9 +359,9 @@ def _repeat(call: Call, x: te.Tensor) -> te.Tensor:
     count = int_attr(call, "repeats")
     shape = result_dims(call)
     if attr(call, "axis") is None:
-        return te.compute(shape, lambda i: x[unravel(i // count, x.shape)], "repeat")  # type: ignore[no-any-return]
+        return te.compute(shape, lambda i: x[unravel(i // count, x.shape)], "repeat")
     axis = normal_axis(call, int_attr(call, "axis"), x.ndim)
-    return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: x[[v // count if a == axis else v for a, v in enumerate(i)]], "repeat")
 
 
 def _repeat_grad(call: Call, g: Expr) -> list[Any]:
@@ -401,7 +401,7 @@ def _tile_type(call: Call) -> Type:
 def _tile(call: Call, x: te.Tensor) -> te.Tensor:
     shape = result_dims(call)
     offset = len(shape) - x.ndim
-    return te.compute(shape, lambda *i: x[[i[offset + a] % te.Value(d) for a, d in enumerate(x.shape)]], "tile")  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: x[[i[offset + a] % te.Value(d) for a, d in enumerate(x.shape)]], "tile")
 
 
 def _tile_grad(call: Call, g: Expr) -> list[Any]:
@@ -441,7 +441,7 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
             inside = i[-1] - i[-2] >= k if upper else i[-1] - i[-2] <= k
             return te.if_then_else(inside, x[i], te.const(0, x.dtype))
 
-        return te.compute(x.shape, body, name)  # type: ignore[no-any-return]
+        return te.compute(x.shape, body, name)
 
     return row(
         name,

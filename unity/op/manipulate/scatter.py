@@ -77,7 +77,7 @@ def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
         picked = [in_range(indices[[*i[:lead], k]], x.shape[batch + k]) for k in range(depth)]
         return x[[*i[:batch], *picked, *i[lead:]]]
 
-    return te.compute(result_dims(call), body, "gather_nd")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "gather_nd")
 
 
 def _gather_ref(data: np.ndarray, indices: np.ndarray, batch_dims: int = 0) -> np.ndarray:
@@ -211,7 +211,7 @@ def _slice(call: Call, x: te.Tensor, src: te.Tensor, start: te.Value, end: te.Va
         inside = te.all(away >= 0, i[axis] < high, away % stride == 0, place < te.Value(src.shape[axis]))
         return te.if_then_else(inside, src[[place if a == axis else v for a, v in enumerate(i)]], x[i])
 
-    return te.compute(x.shape, body, "slice_scatter")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "slice_scatter")
 
 
 def _slice_ref(x: np.ndarray, src: np.ndarray, start: int, end: int, step: int = 1, axis: int = 0) -> np.ndarray:
@@ -266,7 +266,7 @@ def _reverse(call: Call, x: te.Tensor, lengths: te.Tensor) -> te.Tensor:
         at = te.select(i[along] < length, length - 1 - i[along], i[along])
         return x[[at if a == along else v for a, v in enumerate(i)]]
 
-    return te.compute(x.shape, body, "reverse_sequence")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "reverse_sequence")
 
 
 def _reverse_ref(x: np.ndarray, lengths: np.ndarray, seq_axis: int = 1, batch_axis: int = 0) -> np.ndarray:
@@ -310,7 +310,7 @@ def _grid(call: Call, tensors: list[te.Tensor]) -> tuple[te.Tensor, ...]:
     extents = [x.shape[0] if x.ndim else build.const(1, "int64") for x in tensors]
 
     def spread(x: te.Tensor, axis: int) -> te.Tensor:
-        return te.compute([extents[a] for a in axes], lambda *i: x[i[axis]] if x.ndim else x[()], "meshgrid")  # type: ignore[no-any-return]
+        return te.compute([extents[a] for a in axes], lambda *i: x[i[axis]] if x.ndim else x[()], "meshgrid")
 
     return tuple([spread(x, axes[n]) for n, x in enumerate(tensors)])
 

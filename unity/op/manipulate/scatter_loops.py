@@ -78,7 +78,7 @@ def copy_then(call: Call, inputs: list[te.Tensor], write: Callable[[list[Buffer]
         copied = loops(ins[0].shape, lambda i: BufferStore(outs[0], read(ins[0], i), tuple(i)), "c")
         return seq(copied, write(ins, outs[0]))
 
-    return te.extern(inputs[0].shape, inputs, emit, short_name(call), inputs[0].data_type)  # type: ignore[no-any-return]
+    return te.extern(inputs[0].shape, inputs, emit, short_name(call), inputs[0].data_type)
 
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
@@ -175,7 +175,7 @@ def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
         at = [in_range(load(t, i[:rank], shape[:rank]), data.shape[a]) for a, t in enumerate(indices)]
         return data[[*at, *i[rank:]]]
 
-    return te.compute(shape, body, "index_tensor")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "index_tensor")
 
 
 def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -94,7 +94,7 @@ def _concat(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
 
         return _pick(i[axis], starts, at, 0, len(tensors))
 
-    return te.compute(shape, body, "concat")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "concat")
 
 
 def _concat_grad(call: Call, g: Expr) -> list[Any]:
@@ -152,7 +152,7 @@ def _stack(call: Call, tensors: list[te.Tensor]) -> te.Tensor:
         rest = [v for a, v in enumerate(i) if a != axis]
         return _pick(i[axis], list(range(len(tensors))), lambda n: tensors[n][rest], 0, len(tensors))
 
-    return te.compute(shape, body, "stack")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "stack")
 
 
 def _stack_grad(call: Call, g: Expr) -> list[Any]:
@@ -346,7 +346,7 @@ def _slice_type(call: Call) -> Type:
 
 def _slice(call: Call, x: te.Tensor) -> te.Tensor:
     plan = slice_plan(call, x.shape)
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         [n for _, n, _ in plan], lambda *i: x[[te.Value(b) + v * s for v, (b, _, s) in zip(i, plan)]], "strided_slice"
     )
 

@@ -106,7 +106,7 @@ def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Te
         return Attention(query, key, value, out, given, factor, shift, attr(call, "empty"), wide).emit()
 
     inputs = [q, k, v] if bias is None else [q, k, v, bias]
-    return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)  # type: ignore[no-any-return]
+    return te.extern(result_dims(call), inputs, emit, "attention", q.dtype)
 
 
 def _attention_ref(

@@ -69,7 +69,7 @@ def _prelu(call: Call, x: te.Tensor, alpha: te.Tensor) -> te.Tensor:
         value, slope = widened(x[i]), widened(alpha[0 if is_one(alpha.shape[0]) else i[axis]])
         return te.select(value > te.const(0, value.dtype), value, value * slope).astype(x.dtype)
 
-    return te.compute(x.shape, body, "prelu")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "prelu")
 
 
 def _prelu_ref(x: np.ndarray, alpha: np.ndarray, axis: int = 1) -> np.ndarray:
@@ -122,7 +122,7 @@ def _instance(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te
         value = value * widened(gamma[i[channel]]) if scale else value
         return (value + widened(beta[i[channel]]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "instance_norm")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "instance_norm")
 
 
 def _instance_ref(
@@ -218,7 +218,7 @@ def _shuffle(call: Call, x: te.Tensor) -> te.Tensor:
         *batch, c, h, w = i
         return x[[*batch, c * (r * r) + (h % r) * r + w % r, h // r, w // r]]
 
-    return te.compute(result_dims(call), body, "pixel_shuffle")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "pixel_shuffle")
 
 
 def _shuffle_ref(x: np.ndarray, upscale_factor: int) -> np.ndarray:

@@ -67,11 +67,9 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
         ks = [te.reduce_axis((0, d), f"k{n}") for n, d in enumerate(places)]
         shape = (batch, groups)
         if axis == 1 or not places:
-            return te.compute(  # type: ignore[no-any-return]
-                shape, lambda n, g: te.sum(source(n, g * te.Value(each) + c, ks), axis=[c, *ks]), name
-            )
+            return te.compute(shape, lambda n, g: te.sum(source(n, g * te.Value(each) + c, ks), axis=[c, *ks]), name)
         parts = te.compute((batch, channels), lambda n, f: te.sum(source(n, f, ks), axis=ks), f"{name}_of_channel")
-        return te.compute(shape, lambda n, g: te.sum(parts[n, g * te.Value(each) + c], axis=[c]), name)  # type: ignore[no-any-return]
+        return te.compute(shape, lambda n, g: te.sum(parts[n, g * te.Value(each) + c], axis=[c]), name)
 
     first = total(lambda n, c, ks: widened(x[at(n, c, ks)]), "sum")
     mean = te.compute((batch, channels), lambda n, c: first[n, c // te.Value(each)] / size, "mean")
@@ -85,9 +83,9 @@ def _group_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
 
     def body(*i: te.Value) -> te.Value:
         value = (widened(x[i]) - mean[i[0], i[axis]]) * spread[i[0], i[axis]]
-        return (value + widened(beta[i[axis]]) if center else value).astype(x.dtype)  # type: ignore[no-any-return]
+        return (value + widened(beta[i[axis]]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "group_norm")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "group_norm")
 
 
 def _square(x: te.Value) -> te.Value:

@@ -187,7 +187,7 @@ def pad_tensor(
         inside = x[[v - low[a] if low.get(a) else v for a, v in enumerate(i)]]
         return te.if_then_else(te.all(*conditions), inside, fill)
 
-    return te.compute(shape, body, "padded")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "padded")
 
 
 def _conv(rank: int) -> Any:

@@ -165,7 +165,7 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
 
     made = te.compute([*[parts[n].stride for n in split], *shape], body, f"conv{rank}d_transpose")
     if not split:
-        return made  # type: ignore[no-any-return]
+        return made
 
     def interleaved(*i: te.Value) -> te.Value:
         place = list(i)
@@ -174,9 +174,9 @@ def _by_phases(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
             full = i[out[2 + n]] + parts[n].offset
             phase.append(full % parts[n].stride)
             place[out[2 + n]] = full // parts[n].stride
-        return made[[*phase, *place]]  # type: ignore[no-any-return]
+        return made[[*phase, *place]]
 
-    return te.compute(result_dims(call), interleaved, "interleaved")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), interleaved, "interleaved")
 
 
 def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: Any, wide: str) -> te.Tensor:
@@ -202,7 +202,7 @@ def _by_places(call: Call, x: te.Tensor, w: te.Tensor, layouts: Any, channels: A
         value = wide_product(x, at, w, tap, wide)
         return te.sum(te.if_then_else(te.all(*inside), value, te.const(0, wide)), axis=[rc, *rs])
 
-    return te.compute(result_dims(call), body, f"conv{rank}d_transpose")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, f"conv{rank}d_transpose")
 
 
 def _ref(rank: int) -> Any:

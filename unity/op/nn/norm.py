@@ -87,7 +87,7 @@ def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> 
         value = value * widened(gamma[w]) if scale else value
         return (value + widened(beta[w]) if center else value).astype(x.dtype)
 
-    return te.compute(x.shape, body, "layer_norm")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "layer_norm")
 
 
 def _spread_over(w: np.ndarray, rank: int, axes: Sequence[int]) -> np.ndarray:
@@ -171,7 +171,7 @@ def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
         at = [0 if a in axes else v for a, v in enumerate(i)]
         return (widened(x[i]) / te.sqrt(mean[at] + eps) * widened(weight[[i[a] for a in axes]])).astype(x.dtype)
 
-    return te.compute(x.shape, body, "rms_norm")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "rms_norm")
 
 
 def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float = 1e-5) -> np.ndarray:
@@ -225,7 +225,7 @@ def other_axes(call: Call, rank: int) -> list[int]:
 
 def _batch_norm(
     call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, mean: te.Tensor, spread: te.Tensor
-) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+) -> tuple[te.Tensor, ...]:
     axis, eps = normal_axis(call, int_attr(call, "axis", 1), x.ndim), float_attr(call, "epsilon", 1e-5)
     center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
     used, handed_on = [mean, spread], [mean, spread]
@@ -237,7 +237,7 @@ def _batch_norm(
             def body(c: te.Value) -> te.Value:
                 return (widened(old[c]) * (1 - share) + new[c] * share).astype(old.dtype)
 
-            return te.compute(old.shape, body, name)  # type: ignore[no-any-return]
+            return te.compute(old.shape, body, name)
 
         handed_on = [moved(mean, used[0], "moved_mean"), moved(spread, used[1], "moved_variance")]
 

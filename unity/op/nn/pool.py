@@ -120,7 +120,7 @@ def _pool(largest: bool, rank: int) -> Any:
 
         made = te.compute(shape, body, f"max_pool{rank}d" if largest else "pool_sum")
         if largest:
-            return made  # type: ignore[no-any-return]
+            return made
         counted = bool_attr(call, "count_include_pad")
 
         def average(*i: te.Value) -> te.Value:
@@ -137,7 +137,7 @@ def _pool(largest: bool, rank: int) -> Any:
                     count = count * kernel[n]
             return quotient(made[i], te.maximum(count, te.const(1, "int64"))).astype(x.dtype)
 
-        return te.compute(shape, average, f"avg_pool{rank}d")  # type: ignore[no-any-return]
+        return te.compute(shape, average, f"avg_pool{rank}d")
 
     return lower
 
@@ -321,7 +321,7 @@ def _adaptive(rank: int) -> Any:
                 count = count * (end - start)
             return quotient(total[i], count).astype(x.dtype)
 
-        return te.compute(shape, average, f"adaptive_avg_pool{rank}d")  # type: ignore[no-any-return]
+        return te.compute(shape, average, f"adaptive_avg_pool{rank}d")
 
     return lower
 

@@ -78,7 +78,7 @@ def _parameter(call: Call, x: te.Tensor, param: te.Tensor, i: tuple[te.Value, ..
 
 def _quantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te.Tensor:
     dtype = result_dtype(call)
-    low, high = [float(te.unwrap(v).value) for v in (te.min_value(dtype), te.max_value(dtype))]
+    low, high = [float(build.number(v)) for v in (build.min_value(dtype), build.max_value(dtype))]
 
     def body(*i: te.Value) -> te.Value:
         step, offset = [_parameter(call, x, p, i).astype("float64") for p in (scale, zero)]
@@ -86,7 +86,7 @@ def _quantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te
         value = te.select(te.isnan(value), offset, value)
         return te.maximum(te.minimum(value, te.const(high, "float64")), te.const(low, "float64")).astype(dtype)
 
-    return te.compute(x.shape, body, "quantize")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "quantize")
 
 
 def _dequantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> te.Tensor:
@@ -96,7 +96,7 @@ def _dequantize(call: Call, x: te.Tensor, scale: te.Tensor, zero: te.Tensor) -> 
         step, offset = [_parameter(call, x, p, i).astype("float64") for p in (scale, zero)]
         return ((x[i].astype("float64") - offset) * step).astype(dtype)
 
-    return te.compute(x.shape, body, "dequantize")  # type: ignore[no-any-return]
+    return te.compute(x.shape, body, "dequantize")
 
 
 def _spread(param: np.ndarray, rank: int, axis: int) -> np.ndarray:
@@ -208,7 +208,7 @@ def _multinomial(call: Call, prob: te.Tensor, uniform: te.Tensor, chosen: te.Ten
 
     count = te.compute(uniform.shape, below, "classes_below")
     last = te.Value(build.sub(classes, 1))
-    return te.compute(uniform.shape, lambda *i: te.minimum(count[i], last).astype(dtype), "multinomial")  # type: ignore[no-any-return]
+    return te.compute(uniform.shape, lambda *i: te.minimum(count[i], last).astype(dtype), "multinomial")
 
 
 def _multinomial_ref(prob: Any, uniform: Any, chosen: Any, dtype: str = "int64") -> np.ndarray:
@@ -251,7 +251,7 @@ def _window(call: Call) -> te.Tensor:
             return te.const(1, dtype)
         return (te.cos(i.astype("float64") * (2 * math.pi / turns)) * -beta + alpha).astype(dtype)
 
-    return te.compute(result_dims(call), body, "hamming_window")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "hamming_window")
 
 
 def _window_ref(
@@ -289,7 +289,7 @@ def _eye_type(call: Call) -> Type:
 
 def _eye(call: Call, x: te.Tensor) -> te.Tensor:
     dtype, k = result_dtype(call), int_attr(call, "k", 0)
-    return te.compute(x.shape, lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda i, j: te.select(j - i == k, te.const(1, dtype), te.const(0, dtype)), "eye")
 
 
 def _eye_ref(x: np.ndarray, k: int = 0, dtype: Any = None) -> np.ndarray:

@@ -221,7 +221,7 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
                 total = part if total is None else total + part
             return total.astype(dtype)  # type: ignore[no-any-return]
 
-        return te.compute(shape, body, f"resize{rank}d")  # type: ignore[no-any-return]
+        return te.compute(shape, body, f"resize{rank}d")
 
     return lower
 

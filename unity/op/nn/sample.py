@@ -62,7 +62,7 @@ def _affine(call: Call, data: te.Tensor, size: Any) -> te.Tensor:
         x, y = [place(v, d).astype(weights[0].dtype) for v, d in ((w, shape[3]), (h, shape[2]))]
         return (weights[0] * x + weights[1] * y + weights[2]).astype(dtype)
 
-    return te.compute(shape, body, "affine_grid")  # type: ignore[no-any-return]
+    return te.compute(shape, body, "affine_grid")
 
 
 def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.ndarray:
@@ -190,7 +190,7 @@ def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
             at.append(place if method == "bicubic" else bound(place, partial(padded, size=size)))
         return bound_all(at, sampled).astype(x.dtype)
 
-    return te.compute(result_dims(call), body, "grid_sample")  # type: ignore[no-any-return]
+    return te.compute(result_dims(call), body, "grid_sample")
 
 
 def _reflect(at: float, size: int, corners: bool) -> float:

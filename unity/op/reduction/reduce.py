@@ -138,7 +138,7 @@ def _lower(
 def divide_by_count(x: te.Tensor, counted: te.Tensor, axes: Sequence[int], name: str) -> te.Tensor:
     """Every element divided by the number of elements reduced."""
     count = te.Value(build.cast(product([counted.shape[a] for a in axes]), x.data_type))
-    return te.compute(x.shape, lambda *i: x[i] / count, name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x[i] / count, name)
 
 
 def mean_tensor(
@@ -307,7 +307,7 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
         keepdims = bool_attr(call, "keepdims")
         if not axes:
             shape = list(x.shape)
-            return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))  # type: ignore[no-any-return]
+            return te.compute(shape, lambda *i: te.const(0, "int64"), short_name(call))
         x = cast_tensor(x, DataType("int8"), "numbers") if x.data_type.is_bool else x
         best = reduce_tensor(x, axes, True, te.max if largest else te.min, lambda v, _: accumulate(v), "best")
         sizes = [d.value if type(d) is IntImm else None for d in (x.shape[a] for a in axes)]
@@ -332,7 +332,7 @@ def _arg_lower(largest: bool) -> Callable[..., te.Tensor]:
             missing = te.Value(build.eq(found.expr, none.expr))
             return te.select(missing, te.const(-1, "int64"), found.astype("int64"))
 
-        return te.compute(first.shape, place, short_name(call))  # type: ignore[no-any-return]
+        return te.compute(first.shape, place, short_name(call))
 
     return lower
 
@@ -390,7 +390,7 @@ def _collapse(call: Call, x: te.Tensor, shape: Any) -> te.Tensor:
             )
     axes = [a for a in range(x.ndim) if a < offset or (is_one(target[a - offset]) and not is_one(x.shape[a]))]
     summed = reduce_tensor(x, axes, True, te.sum, lambda v, _: accumulate(v), "collapse_sum")
-    return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")  # type: ignore[no-any-return]
+    return te.compute(target, lambda *i: summed[[*[0] * offset, *i]].astype(x.dtype), "collapse_sum_to")
 
 
 def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:

@@ -79,8 +79,8 @@ def _bisect(call: Call, sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
 
     place = te.extern([values.shape, (2,)], [sequence, values], emit, "place", "int64")[0]
     if not bool_attr(call, "out_int32"):
-        return place  # type: ignore[no-any-return]
-    return te.compute(values.shape, lambda *i: place[i].astype("int32"), "place_cast")  # type: ignore[no-any-return]
+        return place
+    return te.compute(values.shape, lambda *i: place[i].astype("int32"), "place_cast")
 
 
 def _result(call: Call, values: TensorType) -> TensorType:

@@ -138,7 +138,7 @@ def median_place(lines: te.Tensor) -> te.Tensor:
 
         return over_lines(lines.shape[:-1], line)
 
-    return te.extern(lines.shape[:-1], [lines], emit, "median_place", "int64")  # type: ignore[no-any-return]
+    return te.extern(lines.shape[:-1], [lines], emit, "median_place", "int64")
 
 
 def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.Tensor:
@@ -160,4 +160,4 @@ def first_sorted(x: te.Tensor, axis: int, descending: bool, count: Expr) -> te.T
 
         return over_lines(rest, line)
 
-    return te.extern(shape, [x], emit, "first_sorted", "int64")  # type: ignore[no-any-return]
+    return te.extern(shape, [x], emit, "first_sorted", "int64")

@@ -225,7 +225,7 @@ def order_along(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
 
         return over_lines(rest, line)
 
-    return te.extern(x.shape, [x], emit, "order", "int64")  # type: ignore[no-any-return]
+    return te.extern(x.shape, [x], emit, "order", "int64")
 
 
 def over_lines(shape: Sequence[Expr], line: Callable[[list[Var]], Stmt]) -> Stmt:
@@ -278,5 +278,5 @@ def first_along(x: te.Tensor, axis: int, descending: bool, count: Expr) -> tuple
             return over_lines(rest, lambda i: serial_loop(length, lambda n: element(i, n), "n"))
         return serial_loop(length, lambda n: loops(rest, lambda i: element(i, n)), "n")
 
-    made: tuple[te.Tensor, te.Tensor] = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])
-    return made
+    values, places = te.extern([shape, shape], [x], emit, "first", [x.data_type, "int64"])
+    return values, places

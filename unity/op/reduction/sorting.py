@@ -25,7 +25,7 @@ FAMILY = "index"
 
 
 def gathered(x: te.Tensor, order: te.Tensor, axis: int, shape: Any, name: str) -> te.Tensor:
-    return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: x[[order[i] if a == axis else v for a, v in enumerate(i)]], name)
 
 
 def axis_of(call: Call, ndim: int) -> int:
@@ -53,7 +53,7 @@ def _sort(call: Call, x: te.Tensor) -> te.Tensor:
 def _argsort(call: Call, x: te.Tensor) -> te.Tensor:
     order = order_along(x, axis_of(call, x.ndim), bool_attr(call, "descending"))
     dtype = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
-    return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: order[i].astype(dtype), "argsort")
 
 
 def _argsort_ref(x: np.ndarray, axis: int = -1, descending: bool = False, dtype: str = "int32") -> np.ndarray:

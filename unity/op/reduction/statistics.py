@@ -40,7 +40,7 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
             return (value if value.dtype.is_bool else value != te.const(0, value.dtype)).astype("uint8")
 
         found = reduce_tensor(x, axes, bool_attr(call, "keepdims"), reducer, holds, "truth")
-        return te.compute(found.shape, lambda *i: found[i] != te.const(0, "uint8"), short_name(call))  # type: ignore[no-any-return]
+        return te.compute(found.shape, lambda *i: found[i] != te.const(0, "uint8"), short_name(call))
 
     def meaning(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
         return np.asarray(ref(x, axis=numpy_axis(axis), keepdims=bool(keepdims)))
@@ -76,7 +76,7 @@ def _logsumexp(call: Call, x: te.Tensor) -> te.Tensor:
     def body(*i: te.Value) -> te.Value:
         rest = list(i)
         at = list(i) if keep else [0 if a in axes else rest.pop(0) for a in range(x.ndim)]
-        return te.log(total[at]) + shift[at]  # type: ignore[no-any-return]
+        return te.log(total[at]) + shift[at]
 
     return cast_tensor(te.compute(out, body, "logsumexp"), result_dtype(call), "logsumexp_cast")
 
@@ -140,7 +140,7 @@ def _median(call: Call, x: te.Tensor) -> Any:
 
     def value(*i: te.Value) -> te.Value:
         head = [v for a, v in enumerate(i) if a not in axes] if keep else list(i)
-        return lines[[*head, places[head]]]  # type: ignore[no-any-return]
+        return lines[[*head, places[head]]]
 
     shape = kept if keep else [x.shape[a] for a in rest]
     values = te.compute(shape, value, "median")

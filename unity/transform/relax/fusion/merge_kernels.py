@@ -76,7 +76,7 @@ class KernelMerger:
         allocations = [AllocBuffer(buffer) for buffer in self.allocated]
         whole = seq(*allocations, *stmts)
         func = PrimFunc((*params, *handles, *late), buffer_map, whole, VOID_TYPE, self.notes, fn.span)
-        return fresh_copy(func)  # type: ignore[no-any-return]
+        return fresh_copy(func)
 
     def _error(self, what: str) -> PassError:
         return PassError(
@@ -168,7 +168,7 @@ class KernelMerger:
                     mapping.setdefault(x, y)
         self.notes |= {key: callee.attrs[key] for key in ("tir.is_scheduled", "target") if key in callee.attrs}
         body: Stmt = fresh_copy(callee.body, mapping)
-        return rewrite(body, {Block: self._named})  # type: ignore[no-any-return]
+        return rewrite(body, {Block: self._named})
 
     def _named(self, block: Block) -> Block:
         name = self.block_names.fresh(block.name)

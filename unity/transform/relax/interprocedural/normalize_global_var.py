@@ -32,10 +32,11 @@ def normalize_global_var(mod: IRModule) -> IRModule:
 
     def called(node: Call) -> Call:
         first = node.args[0] if node.args else None
-        by_name = type(node.op) is Op and node.op.name.startswith("T.call_") and type(first) is StringImm
-        if not by_name or names.get(first.value, first.value) == first.value:  # type: ignore[union-attr]
+        if type(node.op) is not Op or not node.op.name.startswith("T.call_") or type(first) is not StringImm:
             return node
-        return replace(node, args=(replace(first, value=names[first.value]), *node.args[1:]))  # type: ignore[union-attr]
+        if names.get(first.value, first.value) == first.value:
+            return node
+        return replace(node, args=(replace(first, value=names[first.value]), *node.args[1:]))
 
     rules: dict[type, Any] = {GlobalVar: renamed, Call: called}
     functions = {names[name]: rewrite(fn, rules) for name, fn in mod.functions.items()}

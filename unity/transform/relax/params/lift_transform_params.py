@@ -101,7 +101,7 @@ class _Lifted:
         made = Function(
             (params,), SeqExpr((BindingBlock((*heads, *moved)),), result), result.ty, True, {"global_symbol": name}
         )
-        return fresh_copy(made)  # type: ignore[no-any-return]
+        return fresh_copy(made)
 
     def rest(self, params: tuple[Var, ...], mapping: dict[Any, Any]) -> Function:
         """The function without the moved bindings, its weights replaced by ``params``."""

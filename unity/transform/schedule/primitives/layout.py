@@ -211,6 +211,7 @@ def transform_layout(
     with deep_recursion():
         rewriter = _Relocate(found, made, index_map)
         realize = rewriter(owner.realize)
+        assert isinstance(realize, BlockRealize)
         if padding is not None and left_over:
             filled = param is None or written
             body = seq(_padding(made, padding, pad_value, filled), realize.block.body)

@@ -81,7 +81,7 @@ def _without_late_init(body: Stmt, ana: Analyzer) -> Stmt:
             return realize
         return with_fields(realize, block=with_fields(block, init=None, reads=reads_of_update(block)))
 
-    return BlockTracker({BlockRealize: visit})(body)  # type: ignore[no-any-return]
+    return BlockTracker({BlockRealize: visit})(body)
 
 
 def _renamed(number: int) -> Any:

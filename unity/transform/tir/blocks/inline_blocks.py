@@ -39,8 +39,8 @@ class Definition:
         """The value at a point. Variables that the value binds are new."""
         mapping = {formal: given for formal, given in zip(self.indices, indices) if type(formal) is Var}
         if collect(self.value, Let):
-            return fresh_copy(self.value, mapping)  # type: ignore[no-any-return]
-        return substitute(self.value, mapping)  # type: ignore[no-any-return]
+            return fresh_copy(self.value, mapping)
+        return substitute(self.value, mapping)
 
 
 def definition(realize: BlockRealize) -> Definition | str:

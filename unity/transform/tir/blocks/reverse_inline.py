@@ -111,7 +111,7 @@ def reverse_compute_inline(body: Stmt, block: Block) -> Stmt:
         reads, writes = block_regions(bare, derive=True)
         merged = replace(bare, reads=reads, writes=writes)
     left = remove_block(body, realize, source)
-    return rewrite(left, {Block: lambda b: merged if b.body is store else b})  # type: ignore[no-any-return]
+    return rewrite(left, {Block: lambda b: merged if b.body is store else b})
 
 
 __all__ = ["reverse_compute_inline", "reverse_inline_problem"]

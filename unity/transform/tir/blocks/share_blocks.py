@@ -99,7 +99,7 @@ def _over(stmt: Stmt, buffer: Buffer, other: Buffer) -> Stmt:
     """A statement that computes another buffer, with the names of its blocks left out."""
     mapping: dict[Buffer | Var, Buffer | Var] = {buffer: other, buffer.data: other.data}
     moved = stmt if buffer is other else substitute(stmt, mapping)
-    return rewrite(moved, {Block: lambda block: replace(block, name="")})  # type: ignore[no-any-return]
+    return rewrite(moved, {Block: lambda block: replace(block, name="")})
 
 
 @prim_func_pass()

@@ -100,7 +100,7 @@ def _loop(loop: For, whole: Stmt) -> Stmt:
 
     def fill(step: Expr) -> Stmt:
         body = _Version(buffer, new, floormod(step, 2))(substitute(producer.body, {loop.loop_var: step}))
-        return fresh_copy(body)  # type: ignore[no-any-return]
+        return fresh_copy(body)
 
     users = [_Version(buffer, new, floormod(loop.loop_var, 2))(s) for s in behind]
     ahead = IfThenElse(lt(following, loop.extent), fill(following))

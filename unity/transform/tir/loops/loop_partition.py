@@ -100,7 +100,7 @@ def _part(loop: For, first: Expr, last: Expr, body: Stmt, main: bool) -> Stmt:
         return seq()
     shifted = body if start else substitute(body, {loop.loop_var: add(loop.loop_var, first)})
     notes = {k: v for k, v in (loop.annotations or {}).items() if k != HINT} if main else {DONE: 1}
-    return fresh_copy(replace(loop, extent=extent, body=shifted, annotations=notes or None))  # type: ignore[no-any-return]
+    return fresh_copy(replace(loop, extent=extent, body=shifted, annotations=notes or None))
 
 
 def _loop(loop: For, options: PartitionOptions) -> Stmt:
@@ -215,7 +215,7 @@ class _Copies(StatementRewriter):
     def cut_inside(self, loop: For, body: Stmt, budget: int) -> Stmt:
         """The body of a parallel loop in one branch: its own choices become branches in turn."""
         made = self.cut(replace(loop, body=body), budget)
-        return fresh_copy(made.body if type(made) is For else body)  # type: ignore[no-any-return]
+        return fresh_copy(made.body if type(made) is For else body)
 
 
 def _value(nest: Stmt) -> Expr:

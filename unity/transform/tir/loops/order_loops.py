@@ -82,7 +82,7 @@ def _init_nest(nest: Nest, update: Update, loops: list[For]) -> Stmt:
     values = tuple([update.axis[i.var] for i in iterators])
     init = Block(tuple(iterators), None, None, (), (), {}, f"{block.name}_init", block.init)
     made = _loops_over(loops, BlockRealize(values, nest.realize.predicate, init), True)
-    return fresh_copy(made)  # type: ignore[no-any-return]
+    return fresh_copy(made)
 
 
 def _iterations(loops: list[For]) -> int:
@@ -121,7 +121,7 @@ def _shared(loops: list[For], realize: BlockRealize, vectorize: bool) -> Stmt:
     shared: dict[type, Visit] = {
         For: lambda loop: replace(loop, kind="parallel") if loop.loop_var in variables else loop
     }
-    return rewrite(_loops_over(loops, realize, vectorize), shared)  # type: ignore[no-any-return]
+    return rewrite(_loops_over(loops, realize, vectorize), shared)
 
 
 @dataclass(slots=True)

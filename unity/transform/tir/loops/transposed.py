@@ -104,7 +104,7 @@ def transposed(order: list[For], nest: Nest, update: Update, vector_bytes: int, 
         made = replace(loop, body=made)
     if parallel:
         made = _parallel(made)
-    return fresh_copy(made)  # type: ignore[no-any-return]
+    return fresh_copy(made)
 
 
 def _parallel(stmt: Stmt) -> Stmt:
@@ -124,7 +124,7 @@ def _left(plan: _Plan, loop: For, first: Expr, count: Expr, others: list[For]) -
     for other in others:
         body = replace(other, body=body)
     loops = {it: var for it, var in plan.update.axis.items() if it not in values}
-    return fresh_copy(substitute(body, loops))  # type: ignore[no-any-return]
+    return fresh_copy(substitute(body, loops))
 
 
 def _cell(plan: _Plan) -> BufferStore:

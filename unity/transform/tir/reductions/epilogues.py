@@ -27,7 +27,7 @@ def follow(epilogue: Update, store: BufferStore, result: Var, places: dict[Var, 
         if type(index) is Var:
             where[index] = substitute(source, places)
     made = rewrite(epilogue.store, {BufferLoad: lambda load: result if load.buffer is store.buffer else load})
-    return substitute(made, where)  # type: ignore[no-any-return]
+    return substitute(made, where)
 
 
 def epilogue_of(nest: Nest, update: Update, column: Var | None, following: Stmt, func: PrimFunc) -> Update | None:

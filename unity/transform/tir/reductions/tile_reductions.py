@@ -161,7 +161,7 @@ class _Tile:
         cut = chunk_of([extent_of(s) if type(s.extent) is IntImm else None for s in loops]) if float_sum else None
         body = self.steps(loops, self.over(self.accumulate)) if cut is None else self.chunks(loops, *cut)
         parts = [AllocBuffer(self.total), self.over(self.start), body, self.over(self.finish)]
-        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+        return fresh_copy(seq(*parts))
 
     def steps(self, loops: list[For], body: Stmt) -> Stmt:
         """Reduction loops around a step, the innermost written out."""

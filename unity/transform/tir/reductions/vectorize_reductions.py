@@ -173,7 +173,7 @@ class _Tile:
     def write(self) -> Stmt:
         """Start, accumulate, join, store."""
         parts = [AllocBuffer(self.buffer), self.start(), self.accumulate(), *self.join(), self.finish()]
-        return fresh_copy(seq(*parts))  # type: ignore[no-any-return]
+        return fresh_copy(seq(*parts))
 
     def neutral(self) -> Expr:
         """The value that joining does not notice: for Min and Max the initial value itself."""
@@ -228,7 +228,7 @@ class _Tile:
             joined = JOINS[self.operation](old, value)
             return AttrStmt(const(0, "int32"), REDUCTION, 1, BufferStore(self.buffer, joined, where))
 
-        return fresh_copy(self.outputs(make, lanes=self.plan.lanes))  # type: ignore[no-any-return]
+        return fresh_copy(self.outputs(make, lanes=self.plan.lanes))
 
     def accumulate(self) -> Stmt:
         """The reduction loops; a long sum of floats in chunks of them, each added to the totals."""

@@ -50,7 +50,7 @@ class _Mask(Rewriter):
 
 def masked(expr: Expr, cond: Expr, lanes: int) -> Expr:
     """A vector expression whose reads happen only in lanes where ``cond`` holds. Raises CannotVectorize."""
-    return _Mask(cond, lanes)(expr)  # type: ignore[no-any-return]
+    return _Mask(cond, lanes)(expr)
 
 
 def is_zero(expr: Expr) -> bool:

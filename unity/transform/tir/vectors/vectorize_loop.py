@@ -319,7 +319,7 @@ _RULES: dict[type, Callable[[Any, Any], Expr]] = {
 def _vectors(loop: For, first: Expr, lanes: int) -> Stmt:
     base = add(loop.min, first)
     if lanes == 1 and not _leaves(loop.body):
-        return substitute(loop.body, {loop.loop_var: base})  # type: ignore[no-any-return]
+        return substitute(loop.body, {loop.loop_var: base})
     try:
         return _Lanes(loop.loop_var, base, lanes).stmt(loop.body)
     except CannotVectorize:
@@ -347,7 +347,8 @@ def _loop(loop: For, options: VectorizeOptions) -> Stmt:
         parts.append(For(outer, int_imm(0, ty), int_imm(whole, ty), "serial", main))
     first = whole * lanes if whole > 1 else 0
     for piece in _pieces(count - first, lanes):
-        parts.append(_vectors(fresh_copy(loop) if parts else loop, int_imm(first, ty), piece))
+        made = _vectors(loop, int_imm(first, ty), piece)
+        parts.append(fresh_copy(made) if parts else made)
         first += piece
     return seq(*parts)
 
@@ -381,11 +382,9 @@ def _serial(loop: For, lanes: int) -> Stmt:
     except CannotVectorize:
         return loop
     blocks = floordiv(loop.extent, step)
-    rest = fresh_copy(replace(loop, annotations=None))
     first = mul(blocks, step)
-    tail = replace(
-        rest, extent=sub(loop.extent, first), body=substitute(rest.body, {rest.loop_var: add(rest.loop_var, first)})
-    )
+    rest = substitute(loop.body, {loop.loop_var: add(loop.loop_var, first)})
+    tail = fresh_copy(replace(loop, extent=sub(loop.extent, first), body=rest, annotations=None))
     return seq(For(outer, int_imm(0, ty), blocks, "serial", body), tail)
 
 
