@@ -19,190 +19,104 @@ class Cast(Expr):
     span: Aside[Span | None] = None
 
 
+@node
 class Binary(Expr):
     """Base of two-operand expressions; operands have one type."""
 
-    __slots__ = ()
     a: Expr
     b: Expr
     ty: PrimType
-    span: Span | None
+    span: Aside[Span | None] = None
 
 
 @node
 class Add(Binary):
     """``a + b``."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class Sub(Binary):
     """``a - b``."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class Mul(Binary):
     """``a * b``."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class Div(Binary):
     """True division of floats; division truncating towards zero of integers."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class Mod(Binary):
     """Remainder of the truncating division (sign of ``a``)."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class FloorDiv(Binary):
     """Division rounding down."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class FloorMod(Binary):
     """Remainder of the flooring division (sign of ``b``)."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class Min(Binary):
     """Smaller of two; NaN if either is NaN."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class Max(Binary):
     """Larger of two; NaN if either is NaN."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
-
+@node
 class Compare(Binary):
     """Base of comparisons; ``ty`` is bool with the operands' lanes."""
-
-    __slots__ = ()
 
 
 @node
 class EQ(Compare):
     """``a == b``."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class NE(Compare):
     """``a != b``."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class LT(Compare):
     """``a < b``."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class LE(Compare):
     """``a <= b``."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class GT(Compare):
     """``a > b``."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class GE(Compare):
     """``a >= b``."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
 class And(Binary):
     """Logical and, right side evaluated only when the left holds."""
 
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
-
 
 @node
 class Or(Binary):
     """Logical or, right side evaluated only when the left does not hold."""
-
-    a: Expr
-    b: Expr
-    ty: PrimType
-    span: Aside[Span | None] = None
 
 
 @node
