@@ -6,8 +6,8 @@ processor, which a busy machine changes less. ``cold`` and ``warm`` are two proc
 torch's own time and part of the seconds. ``--layers`` adds models of twice the layers and of one layer. Peak memory is that of
 the whole process, next to the weights.
 
-``--whole`` prints the seconds of ``unity.compile`` to the first result instead, each in a fresh process: cold, warm, warm with
-``remember_export=True``, and of ``unity.load_model`` on a saved file.
+``--whole`` prints the seconds of ``unity.compile`` to the first result instead, each in a fresh process: cold, warm, and of
+``unity.load_model`` on a saved file.
 
 ``--memory`` prints another table: the peak of building and of one call in a fresh process, over what it held before, which is the
 model and the code of torch and of the compiler (a small convolution was built before). ``share`` is the weights and what was added
@@ -162,7 +162,7 @@ def memory(name: str, discard: bool) -> dict[str, float]:
 "share": (weights + added - planned) / weights}  # fmt: skip
 
 
-WAYS = ("cold", "warm", "remember", "load")
+WAYS = ("cold", "warm", "load")
 
 
 def whole(name: str, way: str, threads: int) -> dict[str, float]:
@@ -184,12 +184,12 @@ def whole(name: str, way: str, threads: int) -> dict[str, float]:
     if way == "load":
         compiled = unity.load_model(path)
     else:
-        compiled = unity.compile(model, example_kwargs=inputs, remember_export=way == "remember")
+        compiled = unity.compile(model, example_kwargs=inputs)
     found = leaf(compiled(**inputs))
     seconds_taken, cpu_taken = time.perf_counter() - start, cpu() - used
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     if way == "warm":
-        unity.compile(model, example_kwargs=inputs, remember_export=True).save(path)
+        compiled.save(path)
     return {"seconds": seconds_taken, "cpu": cpu_taken}
 
 

@@ -9,10 +9,11 @@ import threading
 
 import pytest
 
+from unity.ffi.cache_key import Key
 from unity.ffi.elf import read_symbols
 from unity.ffi.engine import CompileOptions, Engine, compile_ir, process_symbol
 from unity.ffi.llvm import assembly
-from unity.ffi.object_cache import ObjectCache, content_key
+from unity.ffi.object_cache import ObjectCache
 from unity.ffi.processor import host_cpu, host_features
 from unity.support.errors import FFIError
 
@@ -104,13 +105,18 @@ def test_cache_off_and_unwritable(monkeypatch, tmp_path):
     monkeypatch.setenv("UNITY_CACHE", str(tmp_path / "file"))
     assert compile_ir(ADD.format(1))
     store = ObjectCache(tmp_path / "c")
-    key = content_key("a", b"b")
+    key = Key("test", of="a", other=b"b")
     assert store.load(key) is None
     store.store(key, b"body")
     assert store.load(key) == b"body"
     store.path(key).write_bytes(b"")
     assert store.load(key) is None and not store.path(key).exists()
-    assert content_key("ab", "c") != content_key("a", "bc")
+    assert (
+        len(
+            {Key("test", a="b"), Key("testa", a="b"), Key("test", a="ab"), Key("test", b="a"), Key("test", a="b", c="")}
+        )
+        == 5
+    )
 
 
 def test_threads_compile_at_once(cache):

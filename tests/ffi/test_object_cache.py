@@ -11,23 +11,25 @@ import time
 import pytest
 
 from unity.ffi import object_cache as cache_module
+from unity.ffi.cache_key import Key
 from unity.ffi.engine import compile_ir
-from unity.ffi.object_cache import ObjectCache, content_key
+from unity.ffi.object_cache import ObjectCache
 from unity.support.errors import OptionError
 
 ADD = "define i64 @add_k(i64 %a) {{\n  %r = add i64 %a, {}\n  ret i64 %r\n}}\n"
-OVERHEAD = 42  # magic and checksum
+OVERHEAD = 46 + len(Key("test", of="0").head())  # magic, checksum, and the description of the key
 
 WRITER = """
 import sys
 from pathlib import Path
-from unity.ffi.object_cache import ObjectCache, content_key
+from unity.ffi.cache_key import Key
+from unity.ffi.object_cache import ObjectCache
 store = ObjectCache(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for turn in range(60):
     for number in range(8):
-        key, body = content_key(str(number)), bytes([number]) * (20_000 + number)
+        key, body = Key("test", of=str(number)), bytes([number]) * (20_000 + number)
         found = store.load(key)
         assert found is None or found == body
         store.store(key, body)
@@ -36,7 +38,7 @@ print("done")
 
 
 def fill(store: ObjectCache, count: int, size: int = 1000) -> list[str]:
-    keys = [content_key(str(number)) for number in range(count)]
+    keys = [Key("test", of=str(number)) for number in range(count)]
     for age, key in enumerate(keys):
         store.store(key, bytes(size))
         os.utime(store.path(key), (1_000_000 + age, 1_000_000 + age))
@@ -103,12 +105,12 @@ def test_an_interrupt_while_writing_leaves_no_part(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cache_module.os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        ObjectCache(tmp_path).store(content_key("a"), b"body")
+        ObjectCache(tmp_path).store(Key("test", of="a"), b"body")
     assert files(tmp_path) == []
 
 
 def test_damage_of_every_kind_is_noticed(tmp_path):
-    store, key = ObjectCache(tmp_path), content_key("a")
+    store, key = ObjectCache(tmp_path), Key("test", of="a")
     store.store(key, b"body" * 100)
     good = store.path(key).read_bytes()
     damaged = [good[:length] for length in (0, 5, 10, 41, 42, len(good) - 1)]
@@ -125,7 +127,7 @@ def test_damage_of_every_kind_is_noticed(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
 def test_files_that_others_wrote_or_may_write_are_not_believed(tmp_path, monkeypatch):
-    store, key, other = ObjectCache(tmp_path), content_key("a"), content_key("b")
+    store, key, other = ObjectCache(tmp_path), Key("test", of="a"), Key("test", of="b")
     for mode in (0o620, 0o602, 0o666):
         store.store(key, b"body")
         assert store.load(key) == b"body"
@@ -155,50 +157,50 @@ def test_the_entries_used_longest_ago_go_first(tmp_path, monkeypatch):
     keys = fill(store, 10)
     assert len(files(tmp_path)) == 10
     assert store.load(keys[0]) == bytes(1000)  # the oldest, but used just now
-    store.store(content_key("new"), bytes(1000))
+    store.store(Key("test", of="n"), bytes(1000))
     kept = [key for key in keys if store.path(key).exists()]
-    assert kept == [keys[0], *keys[5:]] and store.load(content_key("new")) == bytes(1000)
+    assert kept == [keys[0], *keys[5:]] and store.load(Key("test", of="n")) == bytes(1000)
 
 
 def test_the_bound_holds_for_a_process_that_stores_much(tmp_path, monkeypatch):
     monkeypatch.setenv("UNITY_CACHE_BYTES", "20000")
     store = ObjectCache(tmp_path)
     for number in range(100):
-        store.store(content_key(str(number)), bytes(1000))
+        store.store(Key("test", of=str(number)), bytes(1000))
         assert sum([path.stat().st_size for path in tmp_path.glob("??/*")]) <= 20000
-    assert store.load(content_key("99")) is not None
-    store.store(content_key("huge"), bytes(20000))
-    assert store.load(content_key("huge")) is None and store.load(content_key("99")) is not None
+    assert store.load(Key("test", of="99")) is not None
+    store.store(Key("test", of="huge"), bytes(20000))
+    assert store.load(Key("test", of="huge")) is None and store.load(Key("test", of="99")) is not None
 
 
 def test_the_number_of_files_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(cache_module, "MOST_FILES", 12)
     store = ObjectCache(tmp_path)
     for number in range(40):
-        store.store(content_key(str(number)), bytes(10))
+        store.store(Key("test", of=str(number)), bytes(10))
         assert len(files(tmp_path)) <= 12
-    assert store.load(content_key("39")) is not None
+    assert store.load(Key("test", of="39")) is not None
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path):
     store = ObjectCache(tmp_path)
-    store.path(content_key("a")).parent.mkdir(parents=True)
-    old, new = [store.path(content_key("a")).with_suffix(suffix) for suffix in (".old.part", ".new.part")]
+    store.path(Key("test", of="a")).parent.mkdir(parents=True)
+    old, new = [store.path(Key("test", of="a")).with_suffix(suffix) for suffix in (".old.part", ".new.part")]
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (time.time() - 7200,) * 2)
-    store.store(content_key("b"), b"body")
+    store.store(Key("test", of="b"), b"body")
     assert not old.exists() and new.exists()  # the new one may belong to a writer that lives
 
 
 def test_limit_by_option(tmp_path, monkeypatch):
     store = ObjectCache(tmp_path)
     monkeypatch.setenv("UNITY_CACHE_BYTES", "0")
-    store.store(content_key("a"), b"")
+    store.store(Key("test", of="a"), b"")
     assert files(tmp_path) == []
     monkeypatch.setenv("UNITY_CACHE_BYTES", "much")
     with pytest.raises(OptionError) as caught:
-        store.store(content_key("a"), b"")
+        store.store(Key("test", of="a"), b"")
     assert caught.value.code == "E001"
 
 

@@ -73,11 +73,3 @@ def test_a_branch_on_the_inputs_stays_refused() -> None:
 
     with pytest.raises(FrontendError, match="data-dependent"):
         unity.compile(Branches(3, 1), example_inputs=(torch.ones(2, 2, 9),))
-
-
-def test_remembered_exports_know_the_numbers() -> None:
-    x = torch.randn(1, 2, 12)
-    for stride in (2, 3):
-        model = Framed(5, 2).eval()
-        model.stride.fill_(stride)
-        torch.testing.assert_close(unity.compile(model, example_inputs=(x,), remember_export=True)(x), model(x))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unity
+from unity.cli.main import main
 from unity.ir.op import OPS
 from unity.script import parse
 from unity.target.cpu.backend import CPU
@@ -163,6 +164,27 @@ def test_watched_builds_run_every_pass(built, monkeypatch, capsys, tmp_path):
     unity.compile(module())
     assert list((tmp_path / "dump").iterdir())
     assert len(built) == 4
+
+
+def test_a_miss_says_which_part_of_the_key_is_new(built, monkeypatch, capsys):
+    other = {"target": "llvm -mcpu=x86-64-v3", "pipeline": DEFAULT_PIPELINE.without("fuse_attention")}
+    unity.compile(module(), target="llvm -mcpu=x86-64-v2")
+    monkeypatch.setenv("UNITY_EXPLAIN", "1")
+
+    def told(**options):
+        unity.compile(module(), **options)
+        lines = capsys.readouterr().err.splitlines()
+        return [next(k for k in lines if k.startswith(f"cache: {stage}: ")) for stage in ("program", "kernel")]
+
+    assert told(target="llvm -mcpu=x86-64-v2") == ["cache: program: found", "cache: kernel: found"]
+    for line in told(target=other["target"]):
+        assert "target (llvm -mcpu=x86-64-v3; was llvm -mcpu=x86-64-v2)" in line and "module" not in line
+    assert "new passes (" in (line := told(pipeline=other["pipeline"], target="llvm -mcpu=x86-64-v2")[0])
+    assert "was fuse_attention," in line and "target" not in line
+    monkeypatch.delenv("UNITY_EXPLAIN")
+    assert main(["cache"]) == main(["cache", "program"]) == 0
+    said = capsys.readouterr().out
+    assert "program            1 entries" in said and "the first of its stage" in said
 
 
 def test_passes_from_outside_always_run(built):

@@ -1,4 +1,4 @@
-"""``python -m unity <command>``: print, check, opt, upgrade, explain, version.
+"""``python -m unity <command>``: print, check, opt, upgrade, explain, cache, version.
 
 Exit codes: 0 fine; 1 the input has errors, a pass is unknown or failed, or ``upgrade --check`` found old spellings; 2 wrong
 command line or unreadable file. Invariant: errors in the input are shown as errors, never as a Python traceback.
@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..ffi.object_cache import differs, object_cache
 from ..ir.module import IRModule
 from ..ir.verifier.verifier import violations
 from ..script import parse
@@ -81,6 +83,10 @@ def build_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("explain", help="explain an error code")
     command.add_argument("code", nargs="?", help="for example E203; without it, all codes are listed")
     command.set_defaults(run=run_explain)
+
+    command = commands.add_parser("cache", help="say what the cache of builds holds, and what each entry was new for")
+    command.add_argument("stage", nargs="?", help="program, kernel, schedule, object, ...; without it, all are counted")
+    command.set_defaults(run=run_cache)
 
     command = commands.add_parser("version", help="print the version")
     command.set_defaults(run=run_version)
@@ -178,6 +184,23 @@ def run_explain(options: argparse.Namespace) -> int:
             "E005", f"no error code {options.code!r}", help=f"close: {', '.join(close)}" if close else None
         )
     print(pages[code].read_text(encoding="utf-8").rstrip())
+    return FINE
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    """``cache``: entries by stage; of one stage each entry with the parts of its key that older ones do not have."""
+    store = object_cache()
+    if options.stage is None:
+        print(f"{store.folder or 'caching is off'}")
+        sizes: dict[str, list[int]] = {}
+        for entry in store.entries():
+            sizes.setdefault(entry.stage, []).append(entry.size)
+        for stage, found in sorted(sizes.items()):
+            print(f"{stage:12}{len(found):8} entries {sum(found) / 2**20:10.2f} MB")
+        return FINE
+    entries = store.entries(options.stage)
+    for place, entry in enumerate(entries):
+        print(f"{time.strftime('%F %T', time.localtime(entry.used))}  {differs(entry.parts, entries[place + 1 :])}")
     return FINE
 
 

@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import threading
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import llvmlite.binding as binding
 from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
@@ -19,7 +19,8 @@ from llvmlite.binding.ffi import OutputString, lib as LLVMLITE
 from ..support.errors import FFIError
 from ..support.forking import fork_lock, hold_over_fork
 from ..support.interrupts import interrupts_held
-from .object_cache import content_key, object_cache
+from .cache_key import Key
+from .object_cache import cached
 from .processor import host_triple, llvm_version
 from .target import runnable_processor
 
@@ -221,24 +222,16 @@ def _emit(module: binding.ModuleRef, machine: binding.TargetMachine, options: Co
         LLVMLITE.LLVMPY_DisposeMemoryBuffer(memory)
 
 
-def object_key(text: str, options: CompileOptions | None = None) -> str:
+def object_key(text: str, options: CompileOptions | None = None) -> Key:
     """The key under which the object cache holds what ``compile_ir`` makes of a text."""
-    return content_key(text, repr((options or CompileOptions()).resolved()), llvm_version())
+    return Key("object", text=text, options=repr((options or CompileOptions()).resolved()), tools=llvm_version())
 
 
 def compile_ir(text: str, options: CompileOptions | None = None, use_cache: bool = True) -> bytes:
     """Object bytes of LLVM IR text, from the object cache where it has them. Raises FFIError E708."""
     resolved = (options or CompileOptions()).resolved()
-    store = object_cache() if use_cache else None
-    key = object_key(text, resolved) if store is not None else ""
-    if store is not None:
-        found = store.load(key)
-        if found is not None:
-            return found
-    result = _object_of(text, resolved)
-    if store is not None:
-        store.store(key, result)
-    return result
+    make = partial(_object_of, text, resolved)
+    return cached(object_key(text, resolved), make, bytes, bytes) if use_cache else make()
 
 
 def assembly(text: str, options: CompileOptions | None = None) -> str:

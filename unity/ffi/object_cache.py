@@ -1,11 +1,13 @@
-"""A folder of byte strings under content keys: compiled objects, kept between processes.
+"""A folder of byte strings under keys: results of the stages of a build, kept between processes.
 
+An entry says what its key was made of: ``UNITY_EXPLAIN=1`` tells of every look which part differs from the nearest entry, and
+``python -m unity cache`` shows them. Entries hold plain data and machine code, never a pickle.
 Invariant: a read returns exactly the bytes that this user (or root) stored under the key, or nothing: entries are machine code, so
 nobody else's file is believed, nor one that others may write to. Files are written to a temporary name and renamed, so any number
 of processes may share a folder; a file that is damaged or was moved from another key is noticed by its checksum, removed, and
-rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error. The folder's size
-stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MOST_FILES`` (what other processes add is counted at the
-next look): entries used longest ago go first.
+rebuilt by the caller. A folder that cannot be read or written, or a full disk, is no error: the cache then never holds anything, as
+where caching is off. The folder's size stays below ``UNITY_CACHE_BYTES``, and the number of its files below ``MOST_FILES`` (what
+other processes add is counted at the next look): entries used longest ago go first.
 """
 
 from __future__ import annotations
@@ -13,16 +15,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from ..support.options import int_option, str_option
+from ..support.options import bool_option, int_option, str_option
+from .cache_key import Key, difference, read_head
 
-_MAGIC = b"UNITYOBJ2\n"
+_MAGIC = b"UNITYOBJ3\n"
 _DIGEST = 32
+_SIZE = 4
+"""Bytes of the length of a key's description, which stands between checksum and result."""
+_T = TypeVar("_T")
 _STALE_SECONDS = 3600.0
 """Age after which a temporary file belongs to a writer that died."""
 MOST_FILES = 1 << 15
@@ -40,33 +48,49 @@ def cache_folder() -> Path | None:
     return base / "unity" if base.is_absolute() else None  # nobody's home: no folder in the working directory
 
 
-def content_key(*parts: str | bytes) -> str:
-    """A key from texts and byte strings; each part's length counts, so parts cannot run together."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """An entry as a list shows it: stage and parts of its key, bytes, time of the last use."""
+
+    name: str
+    stage: str
+    parts: dict[str, str]
+    size: int
+    used: float
+
+
+def differs(parts: dict[str, str], others: list[Entry]) -> str:
+    """The parts of a key that the nearest of other entries of its stage has not, in words: why it is new."""
+    if not others:
+        return "the first of its stage"
+    near = max(others, key=lambda entry: (sum([parts.get(n) == part for n, part in entry.parts.items()]), entry.used))
+    return f"new {difference(parts, near.parts) or 'result'}"
 
 
 class ObjectCache:
-    """Objects by key in one folder. A folder that cannot be written makes a cache that never holds anything."""
+    """Results by key in one folder; without a folder a cache that never holds anything."""
 
     __slots__ = ("_files", "_size", "folder")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self._size: int | None = None  # bytes in the folder, once this process has looked
         self._files = 0
 
     def path(self, key: str) -> Path:
         """File of a key."""
+        assert self.folder is not None, "caching is off"
         return self.folder / key[:2] / f"{key[2:]}.bin"
 
     def load(self, key: str) -> bytes | None:
-        """Bytes stored under a key, or None where there are none, or the file is damaged or somebody else's."""
-        path = self.path(key)
+        """Bytes stored under a key or its name, or None where there are none, or the file is damaged or somebody else's."""
+        found = None if self.folder is None else self._read(self.path(key), key)
+        if isinstance(key, Key) and bool_option("UNITY_EXPLAIN"):
+            print(f"cache: {key.stage}: {'found' if found is not None else self.why(key)}", file=sys.stderr)
+        return None if found is None else found[1]
+
+    def _read(self, path: Path, key: str) -> tuple[bytes, bytes] | None:
+        """The description of a key, and the bytes stored under it."""
         try:
             with open(path, "rb") as file:
                 own, data = _is_own(os.fstat(file.fileno())), file.read()
@@ -76,13 +100,38 @@ class ObjectCache:
         if own and data.startswith(_head(key, body)):
             with contextlib.suppress(OSError):  # the time of change is the time of the last use
                 os.utime(path)
-            return body
+            end = _SIZE + int.from_bytes(body[:_SIZE], "little")
+            return body[_SIZE:end], body[end:]
         with contextlib.suppress(OSError):
             path.unlink()
         return None
 
-    def store(self, key: str, body: bytes) -> None:
+    def why(self, key: Key) -> str:
+        """Why there is no entry for a key: what differs from that of its stage which has most parts in common with it."""
+        return "caching is off" if self.folder is None else differs(key.parts, self.entries(key.stage))
+
+    def entries(self, stage: str | None = None) -> list[Entry]:
+        """All entries (of a stage), the last used first."""
+        found = []
+        for file in self._files_in():
+            with contextlib.suppress(OSError, ValueError):
+                status = file.stat()
+                if not file.name.endswith(".bin") or not _is_own(status):
+                    continue
+                with open(file.path, "rb") as opened:
+                    data = opened.read(len(_MAGIC) + _DIGEST + _SIZE)
+                    kind, parts = read_head(opened.read(int.from_bytes(data[-_SIZE:], "little")))
+                if data.startswith(_MAGIC) and stage in (None, kind):
+                    name = os.path.basename(os.path.dirname(file.path)) + file.name.removesuffix(".bin")
+                    found.append(Entry(name, kind, parts, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda entry: -entry.used)
+
+    def store(self, key: Key, body: bytes) -> None:
         """Keep bytes under a key, unless they alone are over the limit; a folder that cannot be written is no error."""
+        if self.folder is None:
+            return
+        head = key.head()
+        body = len(head).to_bytes(_SIZE, "little") + head + body
         limit = int_option("UNITY_CACHE_BYTES")
         data = _head(key, body) + body
         size = len(data)
@@ -117,7 +166,7 @@ class ObjectCache:
         """
         files = []
         now = time.time()
-        for entry in self._entries():
+        for entry in self._files_in():
             with contextlib.suppress(OSError):  # another process may remove files at the same time
                 status = entry.stat()
                 if entry.name.endswith(".bin"):
@@ -134,8 +183,10 @@ class ObjectCache:
                     total, count = total - size, count - 1
         return total, count
 
-    def _entries(self) -> Iterator[os.DirEntry[str]]:
+    def _files_in(self) -> Iterator[os.DirEntry[str]]:
         """The files in the folders of the keys."""
+        if self.folder is None or not self.folder.is_dir():
+            return
         with os.scandir(self.folder) as folders:
             names = [folder.path for folder in folders if len(folder.name) == 2 and folder.is_dir()]
         for name in names:
@@ -153,30 +204,30 @@ def _is_own(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or (status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022)
 
 
-_CACHES: dict[Path, ObjectCache] = {}
+_CACHES: dict[Path | None, ObjectCache] = {}
 
 
-def object_cache() -> ObjectCache | None:
-    """The cache of compiled objects under the present options; None where caching is off."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    folder = folder / "objects"
+def object_cache() -> ObjectCache:
+    """The cache under the present options; one that never holds anything where caching is off."""
+    base = cache_folder()
+    folder = None if base is None else base / "objects"
     found = _CACHES.get(folder)
     if found is None:
         found = _CACHES[folder] = ObjectCache(folder)
     return found
 
 
-PACKAGE = Path(__file__).parents[1]
+def cached(key: Key, make: Callable[[], _T], write: Callable[[_T], bytes | None], read: Callable[[bytes], _T]) -> _T:
+    """The result of ``make``, made now or read from what ``write`` gave of it before; None from ``write``: it is not kept."""
+    store = object_cache()
+    data = store.load(key)
+    if data is not None:
+        return read(data)
+    made = make()
+    written = write(made)
+    if written is not None:
+        store.store(key, written)
+    return made
 
 
-@cache
-def package_state() -> str:
-    """A key of the compiler's own files: names, sizes and times of change."""
-    found = []
-    for folder, _, names in os.walk(PACKAGE):
-        for path in [os.path.join(folder, name) for name in names if name.endswith(".py")]:
-            status = os.stat(path)
-            found.append(f"{os.path.relpath(path, PACKAGE)}:{status.st_size}:{status.st_mtime_ns}")
-    return content_key(*sorted(found))
+__all__ = ["Entry", "ObjectCache", "cache_folder", "cached", "differs", "object_cache"]

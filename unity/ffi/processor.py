@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import llvmlite
 import llvmlite.binding as binding
 
 from ..support.errors import CodegenError
-from .object_cache import content_key, object_cache
+from .cache_key import Key
+from .object_cache import cached
 from .probe import probe_features
 from .tiles import allow_tiles, without_tiles
 
@@ -78,20 +80,21 @@ def host_processor() -> Processor:
     return Processor(host_cpu(), host_features(), here)
 
 
+def _known(found: tuple[Any, str]) -> bytes | None:
+    """The answer of LLVM, to be kept where it knows the processor."""
+    return None if found[1] else json.dumps(found).encode()
+
+
 @cache
 def named_processor(cpu: str, changes: str) -> Processor:
     """A processor by name; without a name the plain one of this architecture, with the features that are named. Raises
     CodegenError E531 for what LLVM does not know."""
     cpu = cpu or ("x86-64" if host_triple().startswith("x86_64") else "generic")
-    store = object_cache()
-    key = content_key("processor 1", cpu, changes, llvm_version())
-    known = store.load(key) if store is not None else None
-    features, problem = json.loads(known) if known is not None else probe_features(cpu, changes)
+    key = Key("processor", cpu=cpu, changes=changes, tools=llvm_version())
+    features, problem = cached(key, partial(probe_features, cpu, changes), _known, json.loads)
     if problem:
         wanted = " ".join([f"-mcpu={cpu}"] + ([f"-mattr={changes}"] if changes else []))
         raise CodegenError("E531", f"{wanted}: {problem}", help="leave -mcpu and -mattr out for this machine")
-    if store is not None and known is None:
-        store.store(key, json.dumps([features, ""]).encode())
     return Processor(cpu, changes, frozenset(features))
 
 

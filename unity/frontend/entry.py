@@ -55,7 +55,6 @@ def compile(
     choose: str = "analytic",
     calibration: Any = None,
     discard_parameters: bool = False,
-    remember_export: bool = False,
 ) -> Any:
     """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
 
@@ -74,8 +73,6 @@ def compile(
     are given up by the model as soon as that form is made. The model cannot run afterwards (FrontendError E018), even if
     compiling fails later; the constants of a module are emptied likewise. The saved program holds no module text then.
 
-    ``remember_export=True`` keeps what ``torch.export`` gave of a torch model between processes and leaves exporting out where the
-    model, its code and the examples are as they were (docs/torch.md says what counts, and what you promise).
     Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E693, E961, E962, E980, E981,
     PassError E987.
     """
@@ -91,7 +88,7 @@ def compile(
         if reduction is not None:
             return compile_reduced(mod, how, reduction, example_inputs)
         return compile_chosen(mod, how, how.discard_parameters)
-    return compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict, remember_export)
+    return compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
 
 
 def compile_chosen(

@@ -3,19 +3,16 @@
 Derived from the field markers, as the walks are. Not here: script text, which people read and files hold; this form belongs to one
 state of the package and is never read by another. Invariant: ``structural_equal(unpack(pack(node)), node)``, shared nodes stay
 shared, spans are left out; what cannot be written (constants' data, cycles, foreign values) is a ``NotPackable``. ``fingerprint``
-says of a node everything but the elements of its constants, spans included; ``from_fingerprint`` makes the node of it again, around
-tensors that are given.
+says of a node everything but the elements of its constants, spans included.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
-
-import numpy as np
 
 from ..ffi.dtype import DataType
 from ..ffi.tensor import Tensor
@@ -173,26 +170,6 @@ class _Reader:
         if tag == "#":
             return self.foreign(item[1])
         return {self.value(key): self.value(part) for key, part in item[1:]}
-
-
-def from_fingerprint(data: bytes, tensors: Sequence[Tensor]) -> Any:
-    """The node that ``fingerprint`` was given, around these tensors; places that held one constant node may hold several."""
-    rows, texts = json.loads(data)
-    sources = [Source(*text) for text in texts]
-
-    def foreign(value: Any) -> Any:
-        if isinstance(value[0], str):
-            dtype, shape, elements = value
-            return Tensor(np.frombuffer(bytearray.fromhex(elements), DataType(dtype).numpy).reshape(shape))
-        return Span(sources[value[0]], value[1], value[2])
-
-    class Remaker(_Reader):
-        def value(self, item: Any) -> Any:
-            if type(item) is list and item[0] == "c":
-                return Constant(tensors[item[1]], self.value(item[2]), self.value(item[3]))
-            return super().value(item)
-
-    return _nodes(rows, Remaker(foreign))
 
 
 def unpack_value(data: Any, foreign: Foreign) -> Any:

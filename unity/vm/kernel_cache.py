@@ -16,7 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ..ffi.abi import KernelSignature
-from ..ffi.object_cache import content_key, object_cache, package_state
+from ..ffi.cache_key import Key, package_state
+from ..ffi.object_cache import object_cache
 from ..ffi.target import Target
 from ..ir.function import PrimFunc
 from ..ir.module import IRModule
@@ -64,12 +65,13 @@ def is_watched() -> bool:
     return PassContext.current().is_special or bool(str_option("UNITY_KEEP"))
 
 
-def kernel_state(pipeline: Pipeline, target: Target) -> str:
-    """The state beside the programs that decides the code of tensor programs; "" for a target whose code is not remembered."""
+def kernel_parts(pipeline: Pipeline, target: Target) -> dict[str, str]:
+    """The parts of a key that decide the code beside the programs; none for a target whose code is not remembered."""
     backend = backend_of(target)
     if backend.cache_key is None:
-        return ""
-    return content_key("kernels 3", str(pipeline), str(target), backend.cache_key(target), package_state())
+        return {}
+    tools = backend.cache_key(target)
+    return {"target": str(target), "lowering": str(pipeline), "tools": tools, "package": package_state()}
 
 
 def compile_kernels(
@@ -92,13 +94,13 @@ class _Kernels:
     def __init__(self, pipeline: Pipeline, target: Target, backend: Backend, progress: Progress) -> None:
         self.pipeline, self.target, self.backend, self.progress = pipeline, target, backend, progress
         self.store = object_cache()
-        self.state = kernel_state(pipeline, target)
-        self.groups: dict[str, Group] = {}
-        self.found: dict[str, KernelCode] = {}
+        self.parts = kernel_parts(pipeline, target)
+        self.groups: dict[Key, Group] = {}
+        self.found: dict[Key, KernelCode] = {}
 
     def compile(self, functions: Mapping[str, PrimFunc], made: CompiledKernels) -> None:
         """All programs."""
-        names: dict[str, list[list[str]]] = {}
+        names: dict[Key, list[list[str]]] = {}
         for group in kernel_groups(functions):
             key = self.key(group)
             self.groups.setdefault(key, group)
@@ -117,16 +119,16 @@ class _Kernels:
         data = [self.found[key].data for key in names]
         made.add(self.backend.runtime.section, data, {name: rows[name] for name in functions})
 
-    def key(self, group: Group) -> str:
+    def key(self, group: Group) -> Key:
         """The key of a group: everything that decides its machine code."""
         bound = {name: bind_shared.on(fn) for name, fn in group.items()}
         if len(bound) == 1:
             (func,) = bound.values()
             bound = {ANY: replace_node(func, attrs={k: v for k, v in func.attrs.items() if k != "global_symbol"})}
         with deep_recursion():
-            return content_key(self.state, IRModule(bound, {}, {}).script())
+            return Key("kernel", program=IRModule(bound, {}, {}).script(), **self.parts)
 
-    def make(self, missing: list[str]) -> None:
+    def make(self, missing: list[Key]) -> None:
         """Lower and compile groups: Python here, the code generator's second half beside it where the machine has a core for it."""
         if len(missing) < 2 or processors() < 2:
             for done, key in enumerate(missing):
@@ -135,7 +137,7 @@ class _Kernels:
             return
         workers = ThreadPoolExecutor(min(processors(), len(missing)), thread_name_prefix="unity-code")
         try:
-            started: list[tuple[str, Future[KernelCode]]] = []
+            started: list[tuple[Key, Future[KernelCode]]] = []
             for done, key in enumerate(missing):
                 self.at(key, done, missing)
                 started.append((key, workers.submit(self.generated(key))))
@@ -145,28 +147,28 @@ class _Kernels:
         finally:  # after an error or an interrupt: what has not begun never does
             workers.shutdown(cancel_futures=True)
 
-    def at(self, key: str, done: int, missing: list[str]) -> None:
+    def at(self, key: Key, done: int, missing: list[Key]) -> None:
         """Tell which program is being lowered."""
         self.progress.at(next(iter(self.groups[key])), done, len(missing))
 
-    def generated(self, key: str) -> Callable[[], KernelCode]:
+    def generated(self, key: Key) -> Callable[[], KernelCode]:
         """The function that makes the code of a group."""
         return _generated(self.groups[key], self.pipeline, self.target, self.backend, _suffix(key))
 
-    def keep(self, key: str, code: KernelCode) -> None:
+    def keep(self, key: Key, code: KernelCode) -> None:
         """Remember a group: its table here, the code where the code generator left it, or beside the table."""
         self.found[key] = code
-        if self.store is not None:
-            rows = [[name, code.symbols[name], signature_data(s)] for name, s in code.signatures.items()]
-            place = code.key or content_key(key, "code")
-            if not code.key:
-                self.store.store(place, code.data)
-            self.store.store(key, json.dumps([place, rows], separators=(",", ":")).encode())
+        rows = [[name, code.symbols[name], signature_data(s)] for name, s in code.signatures.items()]
+        place = code.key
+        if not place:
+            place = Key("code", of=key)
+            self.store.store(place, code.data)
+        self.store.store(key, json.dumps([place, rows], separators=(",", ":")).encode())
 
-    def load(self, key: str) -> KernelCode | None:
+    def load(self, key: Key) -> KernelCode | None:
         """The result of an earlier build; None where any part of it is gone or damaged."""
-        entry = self.store.load(key) if self.store is not None else None
-        if self.store is None or entry is None:
+        entry = self.store.load(key)
+        if entry is None:
             return None
         place, rows = json.loads(entry)
         data = self.store.load(place)
@@ -202,4 +204,4 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-__all__ = ["CompiledKernels", "compile_kernels", "is_own", "is_watched", "kernel_state"]
+__all__ = ["CompiledKernels", "compile_kernels", "is_own", "is_watched", "kernel_parts"]

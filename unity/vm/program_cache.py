@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..ffi.cache_key import Key
 from ..ffi.object_archive import join_objects, split_objects
-from ..ffi.object_cache import ObjectCache, content_key, object_cache
+from ..ffi.object_cache import object_cache
 from ..ffi.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
@@ -32,7 +33,7 @@ from ..transform.infra.constant_provenance import OPEN_BYTES, Ledger, Provenance
 from ..transform.infra.passes import PASSES, Pipeline
 from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
 from .executable.executable import Executable
-from .kernel_cache import is_own, is_watched, kernel_state
+from .kernel_cache import is_own, is_watched, kernel_parts
 from .native.run import driver_tag
 
 
@@ -40,16 +41,15 @@ def remembered_build(
     source: IRModule, passes: object, tir_passes: Pipeline, target: Target, exec_mode: str
 ) -> RememberedBuild | None:
     """The place of a build in the cache, which may be off; None where it has none."""
-    store = object_cache()
-    if is_watched() or bool_option("UNITY_EXPLAIN"):
+    if is_watched():
         return None
-    described = []
+    parts: dict[str, str] = {}
     for place in {target: None} | dict.fromkeys(by_target(source, target)):
-        backend = backend_of(place)
-        state = kernel_state(tir_passes, place)
-        if not state or not are_own(backend.rules):
+        backend, found = backend_of(place), kernel_parts(tir_passes, place)
+        if not found or not are_own(backend.rules):
             return None
-        described.append((state, backend.machine(place), [rule.name for rule in backend.rules]))
+        found |= {"machine": repr(backend.machine(place)), "rules": repr([rule.name for rule in backend.rules])}
+        parts = {name: "; ".join(filter(None, (parts.get(name), text))) for name, text in found.items()}
     if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
         return None
     try:
@@ -59,11 +59,14 @@ def remembered_build(
         return None
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
-    key = content_key(
-        "program 2", repr(described), str(passes),
-        exec_mode, driver_tag(), np.__version__, str(int_option("UNITY_VERIFY")), text, _seen(constants),
+    key = Key(
+        "program", module=text, constants=_seen(constants), passes=str(passes), exec_mode=exec_mode, driver=driver_tag(),
+        numpy=np.__version__, verify=str(int_option("UNITY_VERIFY")), **parts,
     )  # fmt: skip
-    return RememberedBuild(store, key, source, constants)
+    if bool_option("UNITY_EXPLAIN"):  # to be told, the passes run
+        object_cache().load(key)
+        return None
+    return RememberedBuild(key, source, constants)
 
 
 def _says_all(pipeline: Pipeline) -> bool:
@@ -98,8 +101,8 @@ def _seen(constants: list[Tensor]) -> str:
 class RememberedBuild:
     """One build: ``load`` what an earlier one left, or build ``traced()`` and ``keep`` what that gives."""
 
-    def __init__(self, store: ObjectCache | None, key: str, source: IRModule, constants: list[Tensor]) -> None:
-        self.store, self.key, self.source = store, key, source
+    def __init__(self, key: Key, source: IRModule, constants: list[Tensor]) -> None:
+        self.store, self.key, self.source = object_cache(), key, source
         self.ledger = Ledger(constants)
 
     def traced(self) -> IRModule:
@@ -109,7 +112,7 @@ class RememberedBuild:
 
     def load(self, target: Target, options: dict[str, Any]) -> Executable | None:
         """The executable an earlier build left; None where there is none, or where its passes saw other elements."""
-        data = None if self.store is None else self.store.load(self.key)
+        data = self.store.load(self.key)
         if data is None:
             return None
         head, bytecode, *objects = split_objects(data)
@@ -142,7 +145,7 @@ class RememberedBuild:
             return
         ledger = self.ledger
         made.provenance = Provenance(ledger.sources, ledger.steps, ledger.literals, ledger.observed, rows)
-        if self.store is None:
+        if self.store.folder is None:
             return
         made.count_work()
         entry = {

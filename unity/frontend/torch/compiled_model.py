@@ -34,7 +34,6 @@ from .context.report import FallbackWarning
 from .exported_program import Options
 from .imported import Imported, imported
 from .refresh import Weight, imported_weights, present_tensors, refreshed, shared_names
-from .remember_export import remembered_export
 from .runtime.model import TorchModel
 
 
@@ -46,7 +45,6 @@ def compile_model(
     example_kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
     strict: bool,
-    remember_export: bool,
 ) -> CompiledModel:
     """Compile a torch module or an ``ExportedProgram``; the arguments of ``unity.compile``. Raises FrontendError E010 to E016."""
     options = Options(strict=strict, least=least_promised(dynamic_shapes), check_indices=True)
@@ -60,7 +58,9 @@ def compile_model(
         found = imported(mod, options)
     else:
         inputs, named = _example(mod, example_inputs, example_kwargs)
-        found = _exported(mod, inputs, named, dynamic_shapes, options, remember_export)
+        signature = forward_signature(mod)
+        names = [] if signature is None else list(signature.parameters)
+        found = imported(export(mod, inputs, dynamic_shapes, named), options, names)
     if found.report.fallbacks:
         warnings.warn(str(found.report), FallbackWarning, stacklevel=2)
     expected = None if reduction is None or inputs is None else model_results(mod, inputs, named)
@@ -101,20 +101,6 @@ def _example(model: Any, inputs: Any, named: Mapping[str, Any] | None) -> tuple[
         raise FrontendError("E962", f"example_inputs is a {type(inputs).__name__}, expected a tuple of tensors",
                             help="inputs by name: example_kwargs={'x': x}")  # fmt: skip
     return tuple(inputs or ()), dict(named or {})
-
-
-def _exported(
-    model: Any, inputs: tuple[Any, ...], named: dict[str, Any], dynamic_shapes: Any, options: Options, remember: bool
-) -> Imported:
-    """A torch module exported and imported, or what was remembered of that."""
-    signature = forward_signature(model)
-    names = list(signature.parameters) if signature is not None else []
-    place = remembered_export(model, inputs, named, dynamic_shapes, options) if remember else None
-    recalled = place.recall() if place is not None else None
-    found = recalled or imported(export(model, inputs, dynamic_shapes, named), options, names)
-    if place is not None and recalled is None:
-        place.keep(found)
-    return found
 
 
 def _probe(found: Imported, how: BuildOptions) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ but classes of lark's tables. Not here: the folder, and whose files are believed
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import lark
@@ -15,22 +16,17 @@ from lark.grammar import Rule
 from lark.lark import LarkOptions, PostLex
 from lark.lexer import TerminalDef
 
-from ...ffi.object_cache import content_key, object_cache
+from ...ffi.cache_key import Key
+from ...ffi.object_cache import cached
 
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_placeholders": False}
 
 
 def parser_of(grammar: str, layout: PostLex, tree: lark.Transformer[Any, Any]) -> Lark:
     """A parser of a grammar: ``layout`` rewrites its tokens, ``tree`` builds what it gives."""
-    store = object_cache()
-    key = content_key("grammar 1", lark.__version__, repr(_OPTIONS), grammar)
-    kept = None if store is None else store.load(key)
-    if kept is not None:
-        return _read(kept, layout, tree)
-    made = Lark(grammar, postlex=layout, transformer=tree, **_OPTIONS)
-    if store is not None:
-        store.store(key, _written(made))
-    return made
+    key = Key("grammar", tools=lark.__version__, options=repr(_OPTIONS), grammar=grammar)
+    make = partial(Lark, grammar, postlex=layout, transformer=tree, **_OPTIONS)
+    return cached(key, make, _written, partial(_read, layout, tree))
 
 
 def _written(parser: Lark) -> bytes:
@@ -46,7 +42,7 @@ def _written(parser: Lark) -> bytes:
     ).encode()
 
 
-def _read(kept: bytes, layout: PostLex, tree: lark.Transformer[Any, Any]) -> Lark:
+def _read(layout: PostLex, tree: lark.Transformer[Any, Any], kept: bytes) -> Lark:
     """A parser from its tables."""
     data, memo, tokens, rows = json.loads(kept)
     reduce = {~number: (1, {"@": number}) for number, _ in memo}

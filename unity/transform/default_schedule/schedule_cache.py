@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
-from ...ffi.object_cache import content_key, object_cache, package_state
+from ...ffi.cache_key import Key, package_state
+from ...ffi.object_cache import cached
 from ...ir.function import PrimFunc
 from ...ir.module import IRModule
 from ...ir.node import replace
@@ -34,17 +35,15 @@ def cached_schedule(
     make: Callable[[], Scheduled | None],
 ) -> Scheduled | None:
     """The result of ``make`` for a program, made now or before."""
-    store = object_cache()
-    if store is None or not are_own(rules):
+    if not are_own(rules):
         return make()
-    key = _key(fn, constants, machine, rules)
-    data = store.load(key)
-    if data is None:
-        found = make()
-        with suppress(NotPackable):
-            store.store(key, _written(found))
-        return found
-    return _read(data, fn)
+    attrs = {key: value for key, value in fn.attrs.items() if key != _NAME}
+    text = IRModule({"program": replace(bind_shared.on(fn), attrs=attrs)}, {}, {}).script()
+    key = Key(
+        "schedule", program=text, constants=repr(sorted(constants)), machine=repr(machine),
+        rules=repr([rule.name for rule in rules]), package=package_state(),
+    )  # fmt: skip
+    return cached(key, make, _written, partial(_read, fn))
 
 
 def are_own(rules: Sequence[Rule]) -> bool:
@@ -53,23 +52,19 @@ def are_own(rules: Sequence[Rule]) -> bool:
     return all([rule.apply.__module__.partition(".")[0] == own for rule in rules])
 
 
-def _key(fn: PrimFunc, constants: Collection[int], machine: Machine, rules: Sequence[Rule]) -> str:
-    attrs = {key: value for key, value in fn.attrs.items() if key != _NAME}
-    text = IRModule({"program": replace(bind_shared.on(fn), attrs=attrs)}, {}, {}).script()
-    names = [rule.name for rule in rules]
-    return content_key("schedule 1", package_state(), text, repr(sorted(constants)), repr(machine), repr(names))
-
-
-def _written(found: Scheduled | None) -> bytes:
+def _written(found: Scheduled | None) -> bytes | None:
     if found is None:
         return b"null"
     packed = [[place, *astuple(layout)] for place, layout in found.packed.items()]
     head = json.dumps([found.reason, packed]).encode()
-    body = pack(replace(found.func, attrs={k: v for k, v in found.func.attrs.items() if k != _NAME}))
+    try:
+        body = pack(replace(found.func, attrs={k: v for k, v in found.func.attrs.items() if k != _NAME}))
+    except NotPackable:
+        return None
     return len(head).to_bytes(4, "little") + head + body
 
 
-def _read(data: bytes, fn: PrimFunc) -> Scheduled | None:
+def _read(fn: PrimFunc, data: bytes) -> Scheduled | None:
     if data == b"null":
         return None
     end = 4 + int.from_bytes(data[:4], "little")

@@ -18,13 +18,13 @@ import numpy as np
 
 from ...ffi import registry
 from ...ffi.abi import evaluate
+from ...ffi.cache_key import content_key
 from ...ffi.check import OutHandler
 from ...ffi.elf import read_symbols
 from ...ffi.engine import CompileOptions, Engine, compile_ir
 from ...ffi.fastcall import driver_function
 from ...ffi.layout import member_offset
 from ...ffi.native_helpers import allocator_symbols, helper_symbols
-from ...ffi.object_cache import content_key
 from ...ffi.processor import Processor, llvm_version
 from ...support.errors import ArtifactError, InternalError, UnityError, VMError
 from ...version import VERSION

@@ -1,1 +1,1 @@
-"""From a torch model to an exported program: what is refused, traced, remembered."""
+"""From a torch model to an exported program: what is refused, traced."""

@@ -28,14 +28,13 @@ _ARITHMETIC = frozenset(
 """Functions that compute one number from others."""
 
 
-def is_whole_number(buffer: Any) -> bool:
-    """Is a tensor an integer without an axis?"""
-    return bool(buffer.dim() == 0 and not buffer.is_floating_point() and not buffer.is_complex())
-
-
 def whole_numbers(model: Any) -> dict[str, Any]:
     """The integer buffers of a model without an axis, by name."""
-    return {name: buffer for name, buffer in model.named_buffers() if is_whole_number(buffer)}
+    return {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if buffer.dim() == 0 and not buffer.is_floating_point() and not buffer.is_complex()
+    }
 
 
 def _writes(name: str) -> bool:
@@ -102,4 +101,4 @@ def known_numbers(torch: Any, model: Any) -> Any:
     return Mode()
 
 
-__all__ = ["is_whole_number", "known_numbers", "whole_numbers"]
+__all__ = ["known_numbers", "whole_numbers"]

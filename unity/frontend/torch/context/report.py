@@ -61,14 +61,11 @@ def _amount(count: int) -> str:
 
 @dataclass(slots=True)
 class ImportReport:
-    """All fallbacks of one import, in order of first use, the number of operators imported, and the weights by name.
-
-    ``remembered``: an earlier process exported the model (`remember_export`)."""
+    """All fallbacks of one import, in order of first use, the number of operators imported, and the weights by name."""
 
     fallbacks: list[Fallback] = field(default_factory=list)
     imported: int = 0
     weights: dict[str, Tensor] = field(default_factory=dict)
-    remembered: bool = False
 
     def add(self, operator: str, reason: str, place: str, bytes: int = 0) -> None:
         """Count a call of an operator that stays in torch."""

@@ -7,10 +7,8 @@ imported here are those of the table.
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from typing import Any
 
 from ....support.errors import ArtifactError, FrontendError, MissingExtraError
 from ....support.optional import require
@@ -41,13 +39,11 @@ def class_name(kind: type) -> str:
 
 
 class Vouched:
-    """The classes one file may use: the known ones and those its reader ``allow``s; with ``loaded`` (a file of the cache folder)
-    all classes of modules that are loaded."""
+    """The classes one file may use: the known ones and those its reader ``allow``s."""
 
-    def __init__(self, allow: Iterable[type] = (), file: str = "the file", loaded: bool = False) -> None:
+    def __init__(self, allow: Iterable[type] = (), file: str = "the file") -> None:
         self.allowed: dict[str, type] = {}
         self.file = file
-        self.loaded = loaded
         for kind in allow:
             if not isinstance(kind, type):
                 raise FrontendError("E019", f"allow= takes classes, got {kind!r}", help="allow=(my_module.MyOutput,)")
@@ -56,8 +52,6 @@ class Vouched:
     def find(self, name: str) -> type:
         """The class of a name. Raises ArtifactError E807 where nobody vouches for it."""
         found = PLAIN.get(name) or self.allowed.get(name) or SEEN.get(name) or _registered(name) or _from_table(name)
-        if found is None and self.loaded:
-            found = _loaded(name)
         if found is None:
             raise ArtifactError(
                 "E807", f"{self.file} holds objects of the class {name[:200]!r}, for which nothing here vouches",
@@ -72,15 +66,6 @@ def _registered(name: str) -> type | None:
         if isinstance(kind, type) and class_name(kind) == name:
             return kind
     return None
-
-
-def _loaded(name: str) -> type | None:
-    """A class of a module that this process has imported."""
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) else None
 
 
 def _from_table(name: str) -> type | None:
