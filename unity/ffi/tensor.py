@@ -186,13 +186,25 @@ class Tensor:
         return Tensor, (self._array,)
 
 
+def rounded(values: np.ndarray | np.float64, dtype: DataType) -> np.ndarray:
+    """Values of float64 in a data type. ml_dtypes rounds twice, first to float32: here to odd, so that the second rounding sees
+    what was lost."""
+    if not dtype.is_float or dtype.bits > 16 or dtype.name == "float16":
+        return values.astype(dtype.numpy)
+    near = values.astype(np.float32)
+    lost = (near != values) & (values == values)
+    down = np.abs(near.astype(np.float64)) > np.abs(values)
+    odd = (near.view(np.uint32) - down.astype(np.uint32) | np.uint32(1)).view(np.float32)
+    return np.where(lost, odd, near).astype(dtype.numpy)
+
+
 def _numbers(value: object, dtype: DataType) -> np.ndarray:
     """Python numbers and nested lists of them in a data type. Raises FFIError E704 where one is outside its range."""
     what = f"cannot make a {dtype.name} tensor of this {type(value).__name__}"
     try:
         plain = np.asarray(value)
         with np.errstate(all="ignore"):
-            made = np.array(value, dtype.numpy)
+            made = rounded(plain, dtype) if plain.dtype == np.float64 else np.array(value, dtype.numpy)
             back = made.astype(plain.dtype) if plain.dtype.kind in "biuf" else plain
     except (ValueError, TypeError, OverflowError) as error:
         raise FFIError("E704", f"{what}: {error}") from error
@@ -231,5 +243,5 @@ def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
     if wanted is not None and array.dtype != wanted:
         if array.dtype.kind in "OUSMm":
             raise FFIError("E704", f"cannot make a {dtype} tensor from {type(value).__name__} values")
-        array = array.astype(wanted)
+        array = rounded(array, DataType(dtype)) if array.dtype == np.float64 else array.astype(wanted)  # type: ignore[arg-type]
     return Tensor(array)

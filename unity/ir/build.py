@@ -300,8 +300,12 @@ def intrinsic(name: str, *args: Operand, dtype: DataType | str | None = None, sp
         count = f"{least}" if least == most else f"{least} to {most}" if most >= 0 else f"at least {least}"
         raise TypeRuleError("E204", f"{full} takes {count} arguments, got {len(args)}", span)
     exprs = [a if isinstance(a, Expr) else const(a) for a in args]
-    if row.result == "same" and len(exprs) == 2 and full not in ("T.ldexp", "T.shift_left", "T.shift_right"):
-        exprs = list(unify(args[0], args[1]))
+    if row.result == "same" and full not in ("T.ldexp", "T.shift_left", "T.shift_right"):
+        typed = next((a for a in args if isinstance(a, Expr)), None)
+        if len(args) == 2:
+            exprs = list(unify(args[0], args[1]))
+        elif typed is not None:
+            exprs = [unify(a, typed)[0] if type(a) is float else e for a, e in zip(args, exprs)]
     if full == "T.if_then_else":
         return if_then_else(exprs[0], args[1], args[2], span)
     if row.result == "same":

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ffi.dtype import DataType
+from ..ffi.tensor import rounded
 from ..support.errors import TypeRuleError
 from ..support.source import Span
 from .expr import Call, FloatImm, IntImm, op
@@ -57,14 +58,7 @@ def round_float(value: float, dtype: DataType) -> float:
         except OverflowError:
             return math.copysign(math.inf, value)
     with np.errstate(all="ignore"):
-        if dtype.name == "float16":
-            return float(np.float16(value))
-        near = np.float32(
-            value
-        )  # ml_dtypes rounds twice, here first: to odd, so that the second rounding sees what was lost
-        if float(near) != value and value == value:
-            near = (near.view("uint32") - np.uint32(abs(float(near)) > abs(value)) | np.uint32(1)).view("float32")
-        return float(near.astype(dtype.numpy))
+        return float(rounded(np.float64(value), dtype))
 
 
 def int_imm(value: int, ty: PrimType, span: Span | None = None) -> IntImm:

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..ir.builder import make_call
 from ..ir.expr import Call, ExternFunc, GlobalVar, ShapeExpr, Tuple, op
+from ..ir.op import OPS
 from ..ir.relation import dims
 from ..ir.types import Expr, Type
-from ..op.common.table import R, to_expr
+from ..op.common.table import R, call_arguments, to_expr
 from ..op.core import shape_of as shape_call
 from ..support.errors import TypeRuleError
 from ..te.tensor import shape_of
@@ -85,7 +86,7 @@ def _packed(name: str) -> Callable[..., Call]:
     def call(func: Expr | str, *args: Any, ty_args: Types | None = None, sinfo_args: Types | None = None) -> Call:
         out = ty_args if ty_args is not None else sinfo_args
         types = () if out is None else _types(out, name)
-        return make_call(op(name), [_callee(func), *[to_expr(a) for a in args]], {}, types)
+        return make_call(op(name), call_arguments(OPS[name], [_callee(func), *args], {}), {}, types)
 
     call.__name__ = call.__qualname__ = name.removeprefix("R.")
     call.__doc__ = f"Call of a registered function, ``{name}``; ``ty_args`` is the type of its result."

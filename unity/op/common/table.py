@@ -219,7 +219,7 @@ class Operator:
         if self.info.variadic and len(args) > 1 and all([isinstance(a, Expr) for a in args]):
             args = (Tuple(tuple(args)),)
         values, attrs = bind_arguments(self.info, args, kwargs, span)
-        return make_call(self.op, call_arguments(self.info, values), attrs, ty_args, span)
+        return make_call(self.op, call_arguments(self.info, values, attrs), attrs, ty_args, span)
 
     def __repr__(self) -> str:
         return f"<operator {usage(self.info)}>"
@@ -265,12 +265,17 @@ R = Builders("R")
 """All operators; for what gradients are written with."""
 
 
-def call_arguments(info: OpInfo, values: Sequence[Any]) -> list[Expr]:
+def call_arguments(info: OpInfo, values: Sequence[Any], attrs: Mapping[str, Any]) -> list[Expr]:
     """Expressions of Python values for the expression parameters of an operator.
 
     Numbers among the operands that the row says so of become constants of the dtype of its tensors, with all their digits. A float
-    among integers stays a literal (the type rule refuses it). Raises E211 for an integer the dtype cannot hold.
+    among integers stays a literal (the type rule refuses it). Where a float dtype of the result is given, floats are of it;
+    functions that take values of any kind get them in float64. Raises E211 for an integer the dtype cannot hold.
     """
+    any_kind = any([p.kind == "exprs" for p in info.params])
+    wide = "float64" if any_kind else str(attrs.get("dtype"))
+    if wide.startswith(("float", "bfloat")):
+        return [const(v, wide) if type(v) is float else to_expr(v) for v in values]
     first = len(values) if info.scalars_from is None else info.scalars_from
     made: list[Any] = [v if type(v) is float and n >= first else to_expr(v) for n, v in enumerate(values)]
     tensors = [v.ty for v in made[first:] if isinstance(v, Expr) and isinstance(v.ty, TensorType)]

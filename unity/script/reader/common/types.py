@@ -29,9 +29,10 @@ from ....ir.relation import tensor_type
 from ...parser import syntax as s
 from ...spelling.spelling import TYPE_FIELDS
 from .dimensions import dimensions, extents, quoted
+from .plain import is_number
 from .reading import Reading, bind_arguments
 from .scope import Dotted, dtype_name
-from .values import INT64, as_dtype, as_integer, as_text, read_expr
+from .values import INT64, as_dtype, as_expr, as_integer, as_text, read_expr
 
 _MAX_NDIM = 1000
 _BARE = {
@@ -81,9 +82,9 @@ def make_type(r: Reading, path: str, node: s.Syntax, args: list[Any], keywords: 
     """A type from its constructor and evaluated arguments; ``R.Tuple`` of values is the tuple of them, as in Python."""
     if path == "R.Tuple":
         fields = list(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-        are_values = bool(fields) and all([isinstance(field, Expr) for field in fields])
+        are_values = bool(fields) and all([isinstance(field, Expr) or is_number(field) for field in fields])
         if are_values and r.level.letter == "R" and not r.defining:
-            return Tuple(tuple(fields), r.span(node))
+            return Tuple(tuple([as_expr(r, field, node) for field in fields]), r.span(node))
         return TupleType(tuple([as_type(r, field, node) for field in fields]))
     if path in ("T.handle", "T.Ptr"):
         keywords = {"scope" if key == "storage_scope" else key: value for key, value in keywords.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....ffi.dtype import DataType
-from ....ir import Expr, IntImm, prim_type
+from ....ir import Expr, IntImm, build as b, prim_type
 from ...parser import syntax as s
 from .plain import is_number
 from .reading import Reading
@@ -83,6 +83,12 @@ def whole(r: Reading, value: int, node: s.Syntax) -> Expr:
 def as_operand(r: Reading, value: Any, node: s.Syntax) -> Any:
     """An operand for the builders, which take plain numbers too."""
     return value if is_number(value) else r.level.convert(r, value, node)
+
+
+def as_typed(r: Reading, value: Any, dtype: DataType, node: s.Syntax) -> Expr:
+    """A value as scalar of a data type: a plain number with all digits that the type holds, anything else converted."""
+    span = r.span(node)
+    return b.const(value, dtype, span) if is_number(value) else b.cast(as_expr(r, value, node), dtype, span)
 
 
 def as_integer(r: Reading, value: Any, node: s.Syntax) -> int:

@@ -37,7 +37,7 @@ from ..common.names import path_of
 from ..common.plain import is_number
 from ..common.targets import read_pairs, single_target, unpack
 from ..common.types import as_type, read_type
-from ..common.values import as_expr, read_expr, read_scalar
+from ..common.values import as_expr, as_typed, read_expr, read_scalar
 from .graph import GraphReading
 from .operators import tuple_of
 
@@ -102,6 +102,8 @@ def assign(r: GraphReading, target: s.Syntax, value: Any, ty: Type | None, node:
     if declared or (isinstance(value, GlobalVar) and ty is None) or not _is_bound(value):
         r.scope.names[target.name] = value  # a symbol, a function, a module alias, a type, a macro
         return
+    if type(value) is float and isinstance(ty, PrimType):
+        value = as_typed(r, value, ty.dtype, node)
     expr = tuple_of(r, value, node) if isinstance(value, tuple) else as_expr(r, value, node)
     r.scope.names[target.name] = bind(r, target.name, expr, ty, target)
 

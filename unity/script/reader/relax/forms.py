@@ -19,6 +19,7 @@ from ...parser import syntax as s
 from ..common.calls import arguments, bound_arguments
 from ..common.constants import constant_bytes, constant_data
 from ..common.dimensions import dimensions
+from ..common.plain import is_number
 from ..common.reading import Form, Reading, bind_arguments
 from ..common.values import INT64, as_dtype, as_expr, as_integer, as_text
 from ..tir.calls import EXPRESSION_FORMS
@@ -57,9 +58,11 @@ def _tuple_field(r: Reading, path: str, node: s.Call) -> Expr:
     return tuple_field(r, as_expr(r, bound["tuple_value"], node), as_integer(r, bound["index"], node), node)
 
 
-def _prim_value(r: Reading, path: str, node: s.Call) -> Expr:
-    bound = bound_arguments(r, path, node, ("value",), 1)
-    value: Expr = as_expr(r, bound["value"], node)
+def _prim_value(r: Reading, path: str, node: s.Call) -> Any:
+    value = bound_arguments(r, path, node, ("value",), 1)["value"]
+    if is_number(value):  # its type follows from where it stands, as that of a bare number
+        return value
+    value = as_expr(r, value, node)
     if not isinstance(value.ty, PrimType):
         raise r.error("E113", "R.prim_value takes a number or a scalar expression", node)
     return value

@@ -40,7 +40,8 @@ def call_operator(r: Reading, path: str, args: list[Any], keywords: dict[str, An
         values[0] = as_callee(r, values[0], node)
     if [(p.name, p.kind) for p in info.params[1:2]] == [("args", "expr")] and isinstance(values[1], (tuple, list)):
         values[1] = tuple_of(r, values[1], node)  # scalars among them are no shape
-    exprs = call_arguments(info, [as_expr(r, value, node) for value in values])
+    operands = [value if type(value) is float else as_expr(r, value, node) for value in values]
+    exprs = call_arguments(info, operands, attrs)
     made = {key: attribute_value(value) for key, value in (attrs | extra).items()}
     return make_call(op(path), exprs, made, ty_args, span)
 

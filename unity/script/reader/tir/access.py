@@ -41,6 +41,7 @@ from ..common.values import (
     as_index,
     as_integer,
     as_operand,
+    as_typed,
     read_expr,
     read_integer,
     read_sequence,
@@ -248,7 +249,7 @@ def method(r: Reading, value: Any, name: str, node: s.Call) -> Any:
         return r.level.call_value(r, r.module.member(r, name, node.func), node)
     if name == "astype" and (isinstance(value, Expr) or is_number(value)):
         bound = bind_arguments(r, node, "astype", ("dtype",), args, keywords, 1)
-        return b.cast(as_expr(r, value, node), as_dtype(r, bound["dtype"], node), r.span(node))
+        return as_typed(r, value, as_dtype(r, bound["dtype"], node), node)
     raise r.error("E111", f"no method {name!r} here", node.func)
 
 
@@ -269,8 +270,8 @@ def _buffer_method(
     if name == "vload":
         wide = as_dtype(r, bound.get("dtype") or buffer.dtype, node)
     elif isinstance(r, ProgramReading):
-        value = as_expr(r, bound["value"], node)
-        wide = b.dtype_of(value)
+        value = as_operand(r, bound["value"], node)
+        wide = buffer.dtype if is_number(value) else b.dtype_of(value)
     else:
         raise r.error("E113", "vstore is a statement", node)
     lanes = wide.lanes // buffer.dtype.lanes

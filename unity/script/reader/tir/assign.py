@@ -28,7 +28,7 @@ from ..common.plain import is_number
 from ..common.scope import Cell
 from ..common.targets import read_pairs, single_target, unpack
 from ..common.types import as_type, read_annotation
-from ..common.values import as_expr, read_expr
+from ..common.values import as_expr, as_typed, read_expr
 from .access import read_indices, store
 from .buffers import BufferSpec, declare_buffer
 from .program import ProgramReading
@@ -100,8 +100,7 @@ def _declare_cell(r: ProgramReading, name: str, initial: Expr | None, node: s.Sy
 
 
 def _store_cell(r: ProgramReading, cell: Cell, value: Any, node: s.Syntax) -> None:
-    dtype = cell.buffer.dtype
-    stored = b.const(value, dtype) if is_number(value) else b.cast(as_expr(r, value, node), dtype)
+    stored = as_typed(r, value, cell.buffer.dtype, node)
     r.out.append(BufferStore(cell.buffer, stored, (), None, r.span(node)))
 
 
@@ -133,9 +132,8 @@ def read_annotated(r: ProgramReading, node: s.AnnAssign) -> None:
         _declare_cell(r, target.name, None, node, ty.dtype)
         return
     value = read_expr(r, node.value)
-    if isinstance(ty, PrimType):
-        value = b.const(value, ty.dtype) if is_number(value) else b.cast(as_expr(r, value, node.value), ty.dtype)
-    scalar = as_expr(r, value, node.value)
+    dtype = ty.dtype if isinstance(ty, PrimType) else None
+    scalar = as_expr(r, value, node.value) if dtype is None else as_typed(r, value, dtype, node.value)
     if node.start in r.mutable and not let:
         _declare_cell(r, target.name, scalar, node)
     else:

@@ -45,12 +45,14 @@ from ..common.values import (
     as_index,
     as_operand,
     as_text,
+    as_typed,
     read_expr,
     read_integer,
     read_scalar,
     read_sequence,
 )
 from .buffers import BufferSpec, buffer_spec
+from .intrinsics import given_argument
 
 _LIMITS = {"T.min_value": b.min_value, "T.max_value": b.max_value, "T.infinity": b.infinity}
 
@@ -61,7 +63,7 @@ def dtype_call(r: Reading, path: str, node: s.Call) -> Any:
     args, keywords = arguments(r, node)
     keywords.pop("is_size_var", None)
     value = bind_arguments(r, node, f"T.{name}", ("value",), args, keywords, 0).get("value")
-    dtype, span = DataType(name), r.span(node)
+    dtype = DataType(name)
     if value is None:
         return declare_symbol(r, dtype, node)
     if type(value) is str:
@@ -72,8 +74,7 @@ def dtype_call(r: Reading, path: str, node: s.Call) -> Any:
         finite = type(value) is not float or math.isfinite(value)
         if dtype.is_integral and finite and b.wrap_int(int(value), dtype) != int(value):
             raise r.error("E106", f"{value} is outside the range of {name}", node)
-        return b.const(value, dtype, span)
-    return b.cast(as_expr(r, value, node), dtype, span)
+    return as_typed(r, value, dtype, node)
 
 
 def declare_symbol(r: Reading, dtype: DataType, node: s.Call) -> Expr:
@@ -107,10 +108,10 @@ def _cast(r: Reading, path: str, node: s.Call) -> Expr:
     args, keywords = arguments(r, node)
     fields = ("dtype", "value") if path == "T.Cast" else ("value", "dtype")
     bound = bind_arguments(r, node, path, fields, args, keywords, 2)
-    value, dtype, span = bound["value"], as_dtype(r, bound["dtype"], node), r.span(node)
+    value, dtype = bound["value"], as_dtype(r, bound["dtype"], node)
     if path == "T.cast" or is_number(value):
-        return b.const(value, dtype, span) if is_number(value) else b.cast(as_expr(r, value, node), dtype, span)
-    return scalar_nodes.Cast(as_expr(r, value, node), prim_type(dtype), span)
+        return as_typed(r, value, dtype, node)
+    return scalar_nodes.Cast(as_expr(r, value, node), prim_type(dtype), r.span(node))
 
 
 def _immediate(r: Reading, path: str, node: s.Call) -> Expr:
@@ -156,8 +157,9 @@ def _call_intrin(r: Reading, path: str, node: s.Call) -> Expr:
     full = "T." + name.rpartition(".")[2]
     if full not in INTRINSICS:
         raise r.error("E111", f"no intrinsic {name}", node, suggest(full, INTRINSICS))
-    exprs = tuple([as_expr(r, arg, node) for arg in args[2:]])
-    return Call(op(full), exprs, {}, (), result_type(r, args[0], node), r.span(node))
+    ty = result_type(r, args[0], node)
+    exprs = tuple([given_argument(r, full, arg, ty, node) for arg in args[2:]])
+    return Call(op(full), exprs, {}, (), ty, r.span(node))
 
 
 def _ceildiv(r: Reading, path: str, node: s.Call) -> Expr:

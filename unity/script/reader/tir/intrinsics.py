@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....ffi.dtype import DataType
 from ....ir import (
     Broadcast,
     Buffer,
     Call,
     Expr,
     IntImm,
+    PointerType,
+    PrimType,
     Ramp,
     Shuffle,
     StringImm,
@@ -30,7 +33,7 @@ from ...spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, NAME_FIRST, NODE_FO
 from ..common.calls import arguments
 from ..common.reading import Reading, bind_arguments
 from ..common.types import result_type
-from ..common.values import as_expr, as_index, as_integer, as_operand, as_sequence, as_text
+from ..common.values import as_expr, as_index, as_integer, as_operand, as_sequence, as_text, as_typed
 from .expr import as_argument
 
 _HELPERS: dict[str, Callable[..., Expr]] = {
@@ -118,6 +121,17 @@ def intrinsic(r: Reading, path: str, node: s.Call) -> Expr:
     return made
 
 
+def given_argument(r: Reading, path: str, value: Any, result: Type, node: s.Syntax) -> Expr:
+    """An argument of a call whose result type the text gives; a float literal has that type, for a registered function all
+    its digits. To an external function it is a float32, as in TVM."""
+    if type(value) is float and path in ("T.call_packed", "T.call_cpacked"):
+        return as_typed(r, value, DataType("float64"), node)
+    extern = path in ("T.call_extern", "T.call_pure_extern")
+    if type(value) is float and isinstance(result, PrimType) and result.dtype.is_float and not extern:
+        return as_typed(r, value, result.dtype, node)
+    return as_argument(r, value, node)
+
+
 def _given(r: Reading, path: str, args: list[Any], dtype: Any, node: s.Call) -> Expr:
     """A call of an intrinsic whose result type the text gives."""
     least, most = INTRINSICS[path].arity
@@ -134,12 +148,14 @@ def _given(r: Reading, path: str, args: list[Any], dtype: Any, node: s.Call) -> 
         dtype = dtype.replace("uint1", "bool")  # bool's name up to 2024
     ty: Type
     if dtype is None and path == "T.atomic_add" and len(args) > 1:
-        ty = as_expr(r, args[1], node).ty
+        place = args[0].data.ty if type(args[0]) is Buffer else getattr(args[0], "ty", None)
+        element = place.element if isinstance(place, PointerType) and type(args[1]) is float else None
+        ty = element or as_expr(r, args[1], node).ty
     elif dtype is None:
         raise r.error("E112", f"{path} needs dtype=", node)
     else:
         ty = result_type(r, dtype, node)
-    exprs = [as_argument(r, arg, node) for arg in args]
+    exprs = [given_argument(r, path, arg, ty, node) for arg in args]
     if path.startswith("T.call_llvm") and len(exprs) > 1:
         count = exprs[1]
         if type(count) is IntImm and count.ty is prim_type("uint32") and count.value == len(exprs) - 2:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir import AssertStmt, Evaluate, Expr, GlobalVar, Return, build as b
+from ....ir import AssertStmt, Evaluate, Expr, GlobalVar, Return
 from ...parser import syntax as s
 from ..common.calls import bound_arguments
 from ..common.reading import Form, Reading
-from ..common.values import as_dtype, as_expr, as_text, read_scalar
+from ..common.values import as_dtype, as_expr, as_text, as_typed, read_scalar
 from .assign import bind
 from .attr_forms import ATTR_FORMS
 from .blocks import AXIS_FORMS, BLOCK_FORMS
@@ -44,10 +44,9 @@ def assert_form(r: ProgramReading, path: str, node: s.Call) -> None:
 def _bind(r: ProgramReading, path: str, node: s.Call) -> Expr:
     bound = bound_arguments(r, path, node, ("value", "dtype", "var"), 1)
     name = r.hint or "v"
-    value = as_expr(r, bound["value"], node)
-    if bound.get("dtype") is not None:
-        value = b.cast(value, as_dtype(r, bound["dtype"], node))
-    var = bind(r, name, value, node)
+    value, dtype = bound["value"], bound.get("dtype")
+    scalar = as_expr(r, value, node) if dtype is None else as_typed(r, value, as_dtype(r, dtype, node), node)
+    var = bind(r, name, scalar, node)
     r.declared.add(var)
     return var
 
