@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import FFIError, Note, VMError
+from ..support.errors import FFIError, Note, UnityError, VMError
 from .abi import Dim, evaluate
 from .device import CPU
 from .dtype import DataType, from_numpy
@@ -54,6 +54,10 @@ class Finished:
         self.value = value
 
 
+class Refused(Exception):
+    """A silent checker raises this: the arguments do not fit as they are, and nothing has run. Whoever made it so catches it."""
+
+
 OutHandler = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
 """Does a call with ``out=``: (arguments, named arguments, what was given) -> result."""
 
@@ -61,12 +65,14 @@ OutHandler = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
 class ArgumentChecker:
     """Checks and converts the arguments of one entry. Calling it returns the converted arguments as a tuple.
 
-    ``out(args, kwargs, given)`` does calls with ``out=given``, where the entry has no parameter of that name.
+    ``out(args, kwargs, given)`` does calls with ``out=given``, where the entry has no parameter of that name. A ``silent`` one
+    raises ``Refused`` in place of errors.
     """
 
-    def __init__(self, spec: EntrySpec, out: OutHandler | None = None) -> None:
+    def __init__(self, spec: EntrySpec, out: OutHandler | None = None, silent: bool = False) -> None:
         self.spec = spec
         self.out = out
+        self.silent = silent
 
     def __call__(self, *args: object, **kwargs: object) -> tuple[Any, ...] | Finished:
         """Arguments in the form native code reads. Raises VMError E602 to E613."""
@@ -74,7 +80,12 @@ class ArgumentChecker:
             given = kwargs.pop("out")
             if given is not None:
                 return Finished(self.out(args, kwargs, given))
-        return self.bind(args, kwargs)[0]
+        try:
+            return self.bind(args, kwargs)[0]
+        except UnityError:
+            if self.silent:
+                raise Refused from None
+            raise
 
     def order(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
         """Arguments in the order of the parameters. Raises VMError E602."""

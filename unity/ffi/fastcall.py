@@ -77,10 +77,10 @@ def _entry_engine(text: str) -> Engine:
 
 def _make(
     spec: EntrySpec, text: str, raw: int, env: int, reporter: StatusReporter, keep: Iterable[object],
-    out: OutHandler | None = None,
+    out: OutHandler | None = None, silent: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
     engine = _entry_engine(text)
-    checker = ArgumentChecker(spec, out)
+    checker = ArgumentChecker(spec, out, silent)
     doc = f"{spec.name}({', '.join([arg.name for arg in spec.args])})".encode()
     method = _MethodDef(spec.name.encode(), engine.address("entry"), _METH_FASTCALL_KEYWORDS, doc)
     table = np.array([raw, env, id(checker), id(reporter)], dtype=np.uint64).view(EntryTable)
@@ -119,13 +119,14 @@ def kernel_function_of(
 
 
 def driver_function(
-    spec: EntrySpec, address: int, *, env: int = 0, keep: Iterable[object] = (), out: OutHandler | None = None
-) -> Callable[..., Any]:
+    spec: EntrySpec, address: int, *, env: int = 0, keep: Iterable[object] = (), out: OutHandler | None = None,
+    silent: bool = False,
+) -> Callable[..., Any]:  # fmt: skip
     """A Python function around a driver ``ptr raw(ptr env, ptr leaves, ptr symbols)`` that returns a new object.
 
     ``leaves`` are records ``{data or scalar bits, object, dims, ndim}``, 32 bytes each. ``keep`` holds the Engine and
-    everything ``env`` points to; ``out`` does the calls with ``out=``.
+    everything ``env`` points to; ``out`` does the calls with ``out=``; ``silent`` as of ``ArgumentChecker``.
     Raises FFIError E711 for an inconsistent spec; the function raises VMError E602 to E613.
     """
     validate(spec)
-    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec, ()), keep, out)
+    return _make(spec, entry_ir(spec, driver=True), address, env, StatusReporter(spec, ()), keep, out, silent)

@@ -13,7 +13,7 @@ from ..ffi import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that i
 from ..ffi.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.device import CPU, Device, device as make_device
 from ..ffi.engine import Engine
-from ..ffi.entry_spec import spec_of_kernel
+from ..ffi.entry_spec import ObjectArg, spec_of_kernel
 from ..ffi.fastcall import kernel_function_of
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.library import require_library
@@ -145,6 +145,16 @@ class VirtualMachine:
         program = self.executable.program
         return interpreted(program, self.interpreter, name, self._outputs_of(name))
 
+    def silent(self, name: str) -> Callable[..., Any] | None:
+        """A graph function that raises ``Refused`` where its arguments do not fit as they are, before anything runs; None where
+        only the function itself can tell."""
+        program = self.executable.program
+        if any([isinstance(leaf, ObjectArg) for leaf in plan_entry(program.functions[name], program).spec.leaves()]):
+            return None
+        if self.native is not None:
+            return self.native.function(name, silent=True)
+        return interpreted(program, self.interpreter, name, silent=True)
+
     def _outputs_of(self, name: str) -> OutHandler:
         """Calls of a function with ``out=``; what they need is made for the first one."""
         made: list[OutCall] = []
@@ -268,10 +278,10 @@ def devices_of(executable: Executable) -> list[Device]:
 
 
 def interpreted(
-    program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None
+    program: Program, interpreter: Interpreter, name: str, out: OutHandler | None = None, silent: bool = False
 ) -> Callable[..., Any]:
     """A function run by the interpreter, with the checks of its entry."""
-    checker = ArgumentChecker(plan_entry(program.functions[name], program).spec, out)
+    checker = ArgumentChecker(plan_entry(program.functions[name], program).spec, out, silent)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = checker(*args, **kwargs)

@@ -92,7 +92,7 @@ class NativeProgram:
         for name, address in symbols.items():
             engine.add_symbol(name, address)
         engine.add_object(executable.objects["driver"])
-        self.functions: dict[str, Callable[..., Any]] = {}
+        self.functions: dict[tuple[str, bool], Callable[..., Any]] = {}
         self.outputs: Callable[[str], OutHandler] | None = None
         """Gives, for a function, what does its calls with ``out=``."""
         self.callbacks = Callbacks(self)
@@ -102,17 +102,17 @@ class NativeProgram:
         except (LookupError, TypeError, ValueError) as error:
             raise ArtifactError("E805", f"the description of the driver is not valid: {error}") from error
 
-    def function(self, name: str) -> Callable[..., Any]:
-        """The checked entry of a graph function."""
-        found = self.functions.get(name)
+    def function(self, name: str, silent: bool = False) -> Callable[..., Any]:
+        """The checked entry of a graph function; ``silent`` as of ``ArgumentChecker``."""
+        found = self.functions.get((name, silent))
         if found is None:
             plan = plan_entry(self.program.functions[name], self.program)
             address = self.engine.address(f"drive.{name}")
             found = driver_function(
                 plan.spec, address, env=ctypes.addressof(self.env), keep=(self.engine, self.env, self),
-                out=self.outputs(name) if self.outputs is not None else None,
+                out=self.outputs(name) if self.outputs is not None and not silent else None, silent=silent,
             )  # fmt: skip
-            self.functions[name] = found
+            self.functions[name, silent] = found
         return found
 
     def closure(self, row: int, captured: tuple[Any, ...] = ()) -> Closure:

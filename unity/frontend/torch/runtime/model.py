@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ....ffi.check import Refused
 from ....ffi.tensor import Tensor
 from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
 from ....support.schema import Misfit
@@ -58,6 +59,7 @@ class TorchModel(CompiledModule):
         """A virtual machine for the constants as they are now."""
         self.vm = VirtualMachine(self.executable, exec_mode=exec_mode)
         self._main = self.vm["main"]
+        self._silent = self.vm.silent("main")
         self._weights = {c.data_ptr for c in self.executable.program.constants}
 
     def _plain_count(self) -> int:
@@ -72,14 +74,13 @@ class TorchModel(CompiledModule):
         computed = all([computed for computed, _ in self._outputs])
         paired = self.interface.complex_inputs or self.interface.complex_outputs
         changed = self._updates or any(self._floats) or any([fixed for fixed, _ in self._fixed]) or paired
-        if simple and outputs and computed and not changed and allocates_results(self.executable.program, "main"):
-            return len(arguments.children())
-        return -1
+        own = self._silent is not None and allocates_results(self.executable.program, "main")
+        return len(arguments.children()) if simple and outputs and computed and not changed and own else -1
 
     def _direct_calls(self, count: int) -> None:
         """Let calls with ``count`` tensors go straight to the program; -1: none do, for there may be hooks."""
         share = self._torch.from_numpy if self.interface.shared else None
-        self._direct = (count, self._main, self._single, share)
+        self._direct = (count, self._silent, self._single, share)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A model with a state of its own; the program, which calls do not change, is shared."""
@@ -115,7 +116,7 @@ class TorchModel(CompiledModule):
                 return self.forward(*args)  # numpy arrays
             try:
                 results = main(*args)
-            except VMError:
+            except Refused:
                 pass  # strides, or a mistake: the general way makes compact tensors and explains
             else:
                 if wanted and torch.is_grad_enabled():
