@@ -7,6 +7,7 @@ from pathlib import Path
 
 from unity.ir.op import OPS, OpInfo
 from unity.op import usage
+from unity.op.common.samples import read_samples, sample_call, short_type
 
 TARGET = Path(__file__).parent.parent / "docs" / "operators.md"
 FAMILIES = ("unary", "binary", "compare", "reduce", "linalg", "manipulate", "index", "create", "dtype", "nn", "core")
@@ -14,6 +15,12 @@ FAMILIES = ("unary", "binary", "compare", "reduce", "linalg", "manipulate", "ind
 
 def _part(value: object, word: str) -> str:
     return word if callable(value) else "-"
+
+
+def _example(info: OpInfo) -> str:
+    """The arguments of the first sample and the type of the call."""
+    sample = next(read_samples(info.samples), None)
+    return f"`{sample}` gives `{short_type(sample_call(info, sample).ty)}`" if sample else ""
 
 
 def _row(info: OpInfo) -> str:
@@ -24,6 +31,7 @@ def _row(info: OpInfo) -> str:
         _part(info.lower, "yes"),
         _part(info.grad, "yes"),
         _part(info.ref, "yes"),
+        _example(info),
     ]
     return "| " + " | ".join([c.replace("|", "\\|") for c in columns]) + " |"
 
@@ -34,8 +42,10 @@ def render() -> str:
         "# Graph operators",
         "",
         f"{len(OPS)} operators, written from the rows in `unity/op` by `python tools/make_op_docs.py`.",
-        "Columns: lowers to a tensor program; has a gradient; has a numpy meaning that the tests compare with. A gradient may need",
-        "a layout, a reduction or constant sizes, and then says so (E214, E218).",
+        "Columns: lowers to a tensor program; has a gradient; has a numpy meaning that the tests compare with; the arguments of a",
+        'call and the type of its result (`f32[3, 4]` is `R.Tensor((3, 4), "float32")`). Operators by element have no example:',
+        "the shapes of their operands are broadcast. A gradient may need a layout, a reduction or constant sizes, and then says so",
+        "(E214, E218).",
     ]
     known = {info.family for info in OPS.values()}
     for family in [*[f for f in FAMILIES if f in known], *sorted(known - set(FAMILIES))]:
@@ -44,8 +54,8 @@ def render() -> str:
             "",
             f"## {family}",
             "",
-            "| operator | meaning | lowering | gradient | numpy |",
-            "|---|---|---|---|---|",
+            "| operator | meaning | lowering | gradient | numpy | example |",
+            "|---|---|---|---|---|---|",
         ]
         lines += [_row(info) for info in rows]
     return "\n".join(lines) + "\n"

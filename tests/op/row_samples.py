@@ -1,16 +1,20 @@
-"""Samples that rows give rise to: of pointwise operators the parameters, the type rule and the domain say all.
+"""Samples of operators as arrays: of the texts in their rows, and of pointwise ones of parameters, type rule and domain.
 
-``CASES``: inputs of every data type that the type rule takes; ``GRADIENT_CASES``: inputs in float64.
+``CASES``: (name, inputs, attributes); inputs are arrays, tuples of arrays, shapes (``Shape``) or numbers. ``GRADIENT_CASES``:
+the same in float64, away from the edges of the domain.
 """
 
+import zlib
+
 import numpy as np
-from op_values import RNG, f
+from op_values import Shape
 
 from unity.ir import Var
 from unity.ir.build import const
 from unity.ir.op import OPS, REQUIRED
 from unity.ir.relation import tensor_type
 from unity.op import OPERATORS
+from unity.op.common.samples import Draw, Sample, read_samples
 from unity.support.errors import TypeRuleError
 
 SHAPES = {
@@ -20,6 +24,8 @@ SHAPES = {
 }
 """Shapes of so many operands."""
 DTYPES = ("float32", "float64", "float16", "int32", "uint8", "bool")
+MOST_ELEMENTS = 80
+"""Gradients are compared with differences for every element."""
 
 
 def takes(info, dtype):
@@ -36,36 +42,78 @@ def operands(info):
     return len([p for p in info.params if p.kind == "expr"])
 
 
-def values(info, shape, dtype):
-    low, high = info.domain
-    if dtype.startswith("float"):
-        return f(*shape, dtype=dtype, low=low, high=high)
-    return RNG.integers(0, 2 if dtype == "bool" else 6, shape).astype(dtype)
-
-
-def cases(info):
-    """Inputs of a pointwise operator; none where an attribute must be given."""
+def pointwise(info):
+    """Samples of a pointwise operator in every data type; none where an attribute must be given."""
     if not info.pointwise or any([p.kind == "attr" and p.default is REQUIRED for p in info.params]):
         return []
-    count, name = operands(info), info.name[2:]
     known = [d for d in DTYPES if takes(info, d)]
     assert known, f"{info.name} takes no data type of {DTYPES}"
-    made = [(name, [values(info, s, known[0]) for s in shapes], {}) for shapes in SHAPES[count]]
-    return made + [(name, [values(info, s, d) for s in SHAPES[count][0]], {}) for d in known[1:]]
+    shapes = SHAPES[operands(info)]
+    wanted = [(s, known[0]) for s in shapes] + [(shapes[0], d) for d in known[1:]]
+    return [Sample([Draw(d, s, *info.domain) for s in every], {}) for every, d in wanted]
 
 
-def gradient_cases(info):
-    """Inputs of a pointwise operator inside of its domain, whose gradient is compared with differences."""
-    if not callable(info.grad) or not cases(info) or not takes(info, "float64"):
-        return []
-    low, high = info.domain
-    edge = 0.05 * (high - low)
-    return [
-        (info.name[2:], [RNG.uniform(low + edge, high - edge, s) for s in shapes], {})
-        for shapes in SHAPES[operands(info)]
-        if np.prod(shapes[0])
-    ]
+def array(draw, rng, wide=False):
+    """Elements of a tensor; ``wide``: floats in float64, within a part of their bounds where functions are smooth."""
+    floating = "float" in draw.dtype
+    dtype = "float64" if wide and floating else draw.dtype
+    if draw.elements is not None:
+        return np.array(draw.elements, dtype)
+    low, high = draw.low, draw.high
+    if floating:
+        edge = 0.05 * (high - low) if wide and low is not None else 0
+        low, high = ((0.2, 0.9) if wide else (-2.0, 2.0)) if low is None else (low + edge, high - edge)
+        if draw.near_identity:
+            return (rng.uniform(-0.4, 0.4, draw.shape) + 2 * np.eye(draw.shape[-1])).astype(dtype)
+        return rng.uniform(low, high, draw.shape).astype(dtype)
+    if low is None or draw.dtype == "bool":
+        low, high = (0, 2) if draw.dtype == "bool" else (0 if draw.dtype.startswith("u") else -5, 6)
+    return rng.integers(int(low), max(int(high), int(low) + 1), draw.shape).astype(dtype)
 
 
-CASES = [case for info in OPS.values() for case in cases(info)]
-GRADIENT_CASES = [case for info in OPS.values() for case in gradient_cases(info)]
+def values(sample, rng, wide=False):
+    """The inputs of a sample."""
+
+    def value(given):
+        if isinstance(given, Draw):
+            return array(given, rng, wide)
+        if isinstance(given, list):
+            return tuple([value(v) for v in given])
+        return Shape(given) if isinstance(given, tuple) else given
+
+    return [value(given) for given in sample.inputs]
+
+
+def draws(sample):
+    return [d for v in sample.inputs for d in (v if isinstance(v, list) else [v]) if isinstance(d, Draw)]
+
+
+def samples(info):
+    """Pairs of a sample and the generator of its elements: the same whatever other samples there are."""
+    for sample in [*pointwise(info), *read_samples(info.samples)]:
+        yield sample, np.random.default_rng(zlib.crc32(f"{info.name} {sample.inputs} {sorted(sample.attrs)}".encode()))
+
+
+def differentiable(info, sample):
+    """Are there floats that differences of float64 can be taken of?"""
+    kinds = {d.dtype for d in draws(sample)}
+    counts = [int(np.prod(d.shape)) for d in draws(sample)]
+    return callable(info.grad) and "float32" in kinds and "float16" not in kinds and 0 < max(counts) <= MOST_ELEMENTS
+
+
+def smooth(info, inputs, attrs):
+    """Does the meaning stay in float64, without NaN and infinities?"""
+    with np.errstate(all="ignore"):
+        made = info.ref(*inputs, **attrs)
+    parts = [np.asarray(m) for m in (made if isinstance(made, tuple) else (made,))]
+    return any([p.dtype == "float64" for p in parts]) and all([np.isfinite(p).all() for p in parts])
+
+
+CASES = [(info.name[2:], values(s, rng), s.attrs) for info in OPS.values() for s, rng in samples(info)]
+_WIDE = [
+    (info, values(s, rng, True), s.attrs)
+    for info in OPS.values()
+    for s, rng in samples(info)
+    if differentiable(info, s)
+]
+GRADIENT_CASES = [(info.name[2:], inputs, attrs) for info, inputs, attrs in _WIDE if smooth(info, inputs, attrs)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import unity
 from unity import relax, te, tir
 from unity.ffi.tensor import Tensor
 from unity.ir import IntImm
+from unity.op import to_expr
 
 NUMBERS = [10**400, -(10**400), 2**64, -(2**63) - 1, 300, -129, -1, 1e30, float("nan"), float("inf"), "one", None, [1]]
 CONSTANTS = {
@@ -35,3 +38,10 @@ def test_a_constant_is_exact_or_refused(how, dtype):
             assert number == int(value)
         elif isinstance(made, Tensor) and made.data_type.is_integral:
             assert np.array_equal(made.numpy(), value)
+
+
+def test_numbers_of_kinds_derived_from_pythons() -> None:
+    """numpy's float64 is a float, an IntEnum an int."""
+    kind = enum.IntEnum("Kind", "ONE")
+    assert str(to_expr(np.float64(0.5)).ty) == 'R.Tensor((), "float64")'
+    assert str(to_expr(kind.ONE).ty) == str(to_expr(1).ty)

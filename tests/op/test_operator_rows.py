@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+import row_samples
 
 import unity.frontend  # noqa: F401 - fills the table of torch
 from unity.ir.op import OPS
@@ -58,3 +59,16 @@ def test_the_namespace():
         R.nn.sillu  # noqa: B018
     with pytest.raises(TypeError, match=r"R\.nn is no operator"):
         R.nn(1)
+
+
+WITHOUT_SAMPLES = {
+    *["call_dps", "call_inplace", "call_dps_with_grad", "call_packed", "call_pure_packed", "call_inplace_packed", "call_py_func", "call_builtin_with_ctx", "make_closure", "invoke_closure", "invoke_pure_closure", "null_value", "print", "assert_op", "vm.call_tir_dyn"],  # what they call decides
+    *["to_vdevice", "hint_on_device", "builtin.stop_lift_params"],  # devices and passes
+    *["builtin.alloc_tensor", "memory.alloc_storage", "memory.alloc_tensor", "memory.kill_tensor", "memory.kill_storage", "memory.view", "memory.ensure_zero_offset", "vm.alloc_storage", "vm.alloc_tensor", "vm.kill_object"],  # memory
+}  # fmt: skip
+"""Operators that no sample says enough of; every other one has some in its row, or is pointwise."""
+
+
+def test_operators_have_samples():
+    sampled = {name for name, _, _ in row_samples.CASES}
+    assert {n.removeprefix("R.") for n in SHIPPED} - sampled == WITHOUT_SAMPLES

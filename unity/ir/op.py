@@ -79,6 +79,8 @@ class OpInfo:
     """The dtype in which torch takes the operands: that of the "result", the "promoted" one, or "float"."""
     domain: tuple[float, float] = (-2.0, 2.0)
     """Where tests of a pointwise operator draw floats from; they make its samples of its parameters and its type rule."""
+    samples: str = ""
+    """Calls that tests make and the page of operators shows, as ``unity/op/common/samples.py`` reads them."""
 
 
 def usage(info: OpInfo) -> str:

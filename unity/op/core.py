@@ -274,13 +274,21 @@ def _size(call: Call) -> Type:
     return tensor_type((), "int64")
 
 
-shape_of = row("shape_of", ("x",), _shape_of, "Shape of a tensor as a value.", ref=lambda x: tuple(x.shape))
+shape_of = row(
+    "shape_of",
+    ("x",),
+    _shape_of,
+    "Shape of a tensor as a value.",
+    ref=lambda x: tuple(x.shape),
+    samples="f32[3,4]",
+)
 shape_to_tensor = row(
     "shape_to_tensor",
     ("shape",),
     _shape_to_tensor,
     "Shape value as an int64 tensor.",
     ref=lambda shape: np.array(shape, np.int64),
+    samples="(3,4)",
 )
 tensor_to_shape = row(
     "tensor_to_shape",
@@ -288,9 +296,15 @@ tensor_to_shape = row(
     _tensor_to_shape,
     "Rank-1 int64 tensor as a shape value.",
     ref=lambda x: tuple([int(v) for v in x]),
+    samples="i64([3,4])",
 )
 size = row(
-    "size", ("x",), _size, "Number of elements as an int64 scalar tensor.", ref=lambda x: np.array(x.size, np.int64)
+    "size",
+    ("x",),
+    _size,
+    "Number of elements as an int64 scalar tensor.",
+    ref=lambda x: np.array(x.size, np.int64),
+    samples="f32[3,4]",
 )
 
 
@@ -358,10 +372,20 @@ def _dtype_code(x: np.ndarray) -> int:
 
 
 tensor_ndim = row(
-    "inspect.tensor_ndim", ("tensor",), _inspect("int32"), "Rank of a run-time tensor.", ref=lambda t: t.ndim
+    "inspect.tensor_ndim",
+    ("tensor",),
+    _inspect("int32"),
+    "Rank of a run-time tensor.",
+    ref=lambda t: t.ndim,
+    samples="f32[3,4]",
 )
 tensor_dtype_code = row(
-    "inspect.tensor_dtype_code", ("tensor",), _inspect("uint8"), "DLPack code of the dtype.", ref=_dtype_code
+    "inspect.tensor_dtype_code",
+    ("tensor",),
+    _inspect("uint8"),
+    "DLPack code of the dtype.",
+    ref=_dtype_code,
+    samples="f32[3,4]",
 )
 tensor_dtype_bits = row(
     "inspect.tensor_dtype_bits",
@@ -369,9 +393,15 @@ tensor_dtype_bits = row(
     _inspect("uint8"),
     "Bits of an element.",
     ref=lambda t: t.dtype.itemsize * 8,
+    samples="f32[3,4]",
 )
 tensor_dtype_lanes = row(
-    "inspect.tensor_dtype_lanes", ("tensor",), _inspect("uint16"), "Lanes of an element.", ref=lambda t: 1
+    "inspect.tensor_dtype_lanes",
+    ("tensor",),
+    _inspect("uint16"),
+    "Lanes of an element.",
+    ref=lambda t: 1,
+    samples="f32[3,4]",
 )
 tensor_shape_i = row(
     "inspect.tensor_shape_i",
@@ -379,6 +409,7 @@ tensor_shape_i = row(
     _inspect("int64", True),
     "One dimension of a run-time tensor.",
     ref=lambda t, axis: t.shape[axis],
+    samples="f32[3,4], 1",
 )
 tensor_stride_i = row(
     "inspect.tensor_stride_i",
@@ -386,9 +417,15 @@ tensor_stride_i = row(
     _inspect("int64", True),
     "One stride, in elements.",
     ref=lambda t, axis: t.strides[axis] // t.itemsize,
+    samples="f32[3,4], 1",
 )
 tensor_byte_offset = row(
-    "inspect.tensor_byte_offset", ("tensor",), _inspect("uint64"), "Byte offset of the first element.", ref=lambda t: 0
+    "inspect.tensor_byte_offset",
+    ("tensor",),
+    _inspect("uint64"),
+    "Byte offset of the first element.",
+    ref=lambda t: 0,
+    samples="f32[3,4]",
 )
 tensor_elem_offset = row(
     "inspect.tensor_elem_offset",
@@ -396,4 +433,5 @@ tensor_elem_offset = row(
     _inspect("uint64"),
     "Element offset of the first element.",
     ref=lambda t: 0,
+    samples="f32[3,4]",
 )

@@ -55,6 +55,7 @@ def _mark(name: str, doc: str, grad: Rule = same) -> Operator:
         lower=lambda call, x: te.compute(x.shape, lambda *i: x[i], name),
         ref=lambda x: x.copy(),
         grad=grad,
+        samples="f32[2,3]",
     )
 
 
@@ -138,6 +139,7 @@ take_backward = row(
     lower=_take,
     ref=_take_ref,
     grad=SECOND_DERIVATIVE,
+    samples="f32[2,2,3], f32[4,3], i64([[0,2],[2,-1]]); f32[2,3], f32[2,4], i64([1,9,1]), axis=-1",
 )
 
 
@@ -262,6 +264,8 @@ def _pool_row(largest: bool) -> Operator:
         lower=_max_back if largest else _mean_back,
         ref=_pool_ref(largest),
         grad=SECOND_DERIVATIVE,
+        samples="f32[1,2,3,3], f32[1,2,5,4], pool_size=2, strides=2, padding=1; "
+        "f32[1,1,3,4], f32[1,1,4,5], pool_size=2, count_include_pad=True",
     )
 
 
@@ -341,4 +345,6 @@ nll_loss_backward = row(
     lower=_nll,
     ref=_nll_ref,
     grad=SECOND_DERIVATIVE,
+    samples="f32[()], f32[4,3], i64([0,2,-100,1]); "
+    "f32[2,2], f32[2,3,2], i64([[0,2],[1,1]]), f32[3](0.2,2), reduction='none', ignore_index=1",
 )

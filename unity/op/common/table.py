@@ -78,10 +78,12 @@ def to_expr(value: Any) -> Expr:
     """Expression of a Python value: numbers are scalars, tuples of scalars shapes, tuples of others tuples, arrays constants."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):  # numpy's float64 is a float
+        return constant(value)
     if isinstance(value, (bool, int, float)):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise TypeRuleError("E211", "this integer is outside the range of int64", help="write a float")
-        return const(value, _SCALARS[type(value)])
+        return const(value, next(dtype for kind, dtype in _SCALARS.items() if isinstance(value, kind)))
     if isinstance(value, str):
         return StringImm(value)
     if isinstance(value, DataType):
@@ -91,8 +93,6 @@ def to_expr(value: Any) -> Expr:
         if parts and not all([isinstance(p.ty, PrimType) for p in parts]):
             return Tuple(tuple(parts))
         return ShapeExpr(tuple(parts))
-    if isinstance(value, (Tensor, np.ndarray, np.generic)):
-        return constant(value)
     raise TypeRuleError(
         "E210",
         f"a value of type {type(value).__name__} is no expression",

@@ -352,4 +352,5 @@ where = row(
     grad=_where_grad,
     pointwise=True,
     scalars_from=1,
+    samples="b[3,1], f32[3,4], f32[4]; b[3], f32[3], 0.5; b[3], f16[3], f16[3]",
 )

@@ -124,6 +124,7 @@ polygamma = row(
     lower=_lower,
     grad=lambda call, g: [g * R.polygamma(call.args[0], n=_order(call) + 1)],
     pointwise=True,
+    samples="f32[3,5](2,9), n=each(1, 2, 3, 7); f64[4](0.1,3), n=each(1, 2); f32[0,2], n=1",
 )
 
 __all__ = ["cotangent_polynomial", "polygamma"]

@@ -242,4 +242,5 @@ clip = row(
     grad=_clip_grad,
     pointwise=True,
     mixed_precision="follow",
+    samples="f32[9], min=-1.0, max=0.5; i32[9], min=-2.5, max=3",
 )

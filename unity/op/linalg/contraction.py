@@ -176,6 +176,15 @@ einsum = row(
     ref=_einsum_ref,
     grad=_einsum_grad,
     mixed_precision="always",
+    samples="[f32[3,4], f32[4,5]], subscripts='ij,jk->ik'; "
+    "[f32[4,4]], subscripts=each('ii->i', 'ii', 'ij->ji'); [f32[3], f32[4]], subscripts='i,j'; "
+    "[f32[2,3,4], f32[2,4,2]], subscripts='bij,bjk->bik'; "
+    "[f32[2,1,3,4], f32[5,4,2]], subscripts='...ij,...jk->...ik'; "
+    "[f32[2,3], f32[3,4], f32[4,2]], subscripts='ij,jk,kl->il'; "
+    "[f32[2,3], f32[3]], subscripts='ab,b->'; [f32[3,1], f32[3,4]], subscripts='ij,ij->i'; "
+    "[f32[3,2]], subscripts='i...->...'; [f32[0,4], f32[4,2]], subscripts='ij, jk'; "
+    "[f32[2,3,4], f32[4,5], f32[2,5]], subscripts='abc,cd,ad->b'; "
+    "[f16[3,4], f16[4,2]], subscripts='ij,jk->ik'; [i32[3,4], i32[4]], subscripts='ij,j->i'",
 )
 
 
@@ -202,4 +211,5 @@ outer = row(
     ref=in_float32(np.outer),
     lower=lambda call, a, b: te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j], "outer"),
     grad=lambda call, g: [R.matmul(g, call.args[1]), R.matmul(call.args[0], g)],
+    samples="f32[3], f32[4]; i32[0], i32[4]; f16[1], f16[2]",
 )

@@ -147,6 +147,7 @@ lu_factor = row(
     lower=_lu,
     ref=_lu_ref,
     grad=_lu_grad,
+    samples="near[4,4]; near[2,3,3]; f32[5,3]; f32[2,3,4]; f32[0,2]; f32[2,0]; f32[1,1]",
 )
 
 
@@ -253,6 +254,7 @@ solve_triangular = row(
     lower=_triangular,
     ref=lambda a, b, upper=False, unitriangular=False: _solve_rows(a, b, bool(upper), bool(unitriangular)),
     grad=_triangular_grad,
+    samples="near[2,3,3], f32[2,3,2], upper=each(False, True), unitriangular=each(False, True); near[1,1], f32[1,2]",
 )
 
 
@@ -336,6 +338,7 @@ lu_solve = row(
     lower=_lu_solve,
     ref=_lu_solve_ref,
     grad=_lu_solve_grad,
+    samples="near[3,3], i32([2,3,3]), f32[3,2]; near[2,3,3], i32([[3,2,3],[1,3,3]]), f32[2,3,1]",
 )
 
 
@@ -414,4 +417,5 @@ cholesky = row(
     lower=_cholesky,
     ref=_cholesky_ref,
     grad=_cholesky_grad,
+    samples="near[2,3,3]; near[1,1]; f32[0,0]",
 )

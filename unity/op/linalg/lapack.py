@@ -108,6 +108,7 @@ eigh = row(
     lower=lambda call, a: _called(f"eigh.{attr(call, 'UPLO', 'L')}", [a], [a.shape[:-1], a.shape]),
     ref=_rounded(lapack.eigh),
     grad=_eigh_grad,
+    samples="f32[2,3,3]; f32[2,4,4], UPLO='U'; f64[3,3]; f32[0,0]",
 )
 
 
@@ -164,6 +165,8 @@ svd = row(
     lower=_svd,
     ref=_rounded(lapack.svd),
     grad=_svd_grad,
+    samples="each(f32[3,3], f32[5,3], f32[2,3,4], f32[1,1], f32[0,2], f32[2,0]), "
+    "full_matrices=each(True, False); f64[3,2]",
 )
 
 
@@ -182,6 +185,7 @@ geqrf = row(
     lower=lambda call, a: _called("geqrf", [a], [a.shape, (*a.shape[:-2], rank_bound(a.shape))]),
     grad="no gradient of its own: R.linalg.qr has one",
     ref=_rounded(lapack.geqrf),
+    samples="f32[3,3]; f32[5,3]; f32[2,3,4]; f32[1,1]; f32[0,2]; f32[2,0]",
 )
 
 
@@ -211,6 +215,7 @@ householder_product = row(
     lower=lambda call, a, tau: _called("householder_product", [a, tau], [a.shape])[0],
     ref=_rounded(lapack.householder_product),
     torch=("linalg_householder_product", "orgqr"),
+    samples="f32[4,3], f32[2]; f32[2,3,3], f32[2,3]",
 )
 
 
@@ -266,6 +271,8 @@ qr = row(
     lower=lambda call, a: _called(f"qr.{attr(call, 'mode', 'reduced')}", [a], _qr_shapes(call, a.shape)),
     ref=_rounded(lapack.qr),
     grad=_qr_grad,
+    samples="each(f32[3,3], f32[5,3], f32[2,3,4], f32[1,1], f32[0,2], f32[2,0]), mode=each('reduced', "
+    "'complete'); f16[2,2]",
 )
 
 
@@ -297,4 +304,5 @@ matrix_exp = row(
     ref=_rounded(lapack.matrix_exp),
     torch=("linalg_matrix_exp", "matrix_exp"),
     grad=_exp_grad,
+    samples="f32[2,3,3](-9,9); f32[2,2]; f16[1,1]; f32[0,0]",
 )

@@ -135,4 +135,8 @@ matmul = row(
     grad=_matmul_grad,
     mixed_precision="always",
     torch=("matmul", "bmm", "mm", "mv", "dot"),
+    samples="f32[3,4], f32[4,5]; f32[2,3,4], f32[4,5]; f32[4], each(f32[4], f32[4,5], f32[2,4,3]); "
+    "each(f32[3,4], f32[2,3,4]), f32[4]; f32[2,1,3,4], f32[3,4,2]; f32[0,4], f32[4,2]; "
+    "f32[3,0], f32[0,2]; i32[3,4], i32[4,5]; f16[3,8], f16[8,5]; "
+    "i8[3,4], i8[4,5], out_dtype='int32'",
 )

@@ -80,6 +80,7 @@ full = row(
         tuple(shape), fill_value, _np(dtype, str(np.asarray(fill_value).dtype))
     ),
     grad=_filled_grad,
+    samples="(2,3), 2.5, dtype='float32'; (2,3), f32[()]",
 )
 
 
@@ -99,6 +100,7 @@ full_like = row(
     scalars_from=0,
     ref=lambda x, fill_value, dtype=None: np.full(x.shape, fill_value, _np(dtype, str(x.dtype))),
     grad=_filled_grad,
+    samples="f32[2,3], each(1, f32[()])",
 )
 
 
@@ -125,6 +127,7 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         family=FAMILY,
         lower=lower,
         ref=lambda shape, dtype: np.full(tuple(shape), value, _np(dtype)),
+        samples="(2,0), dtype='int32'; (), dtype='bool'; (2,3), dtype='float32'",
     )
     alike = row(
         f"{name}_like",
@@ -135,6 +138,7 @@ def _constant(name: str, value: int, doc: str) -> tuple[Operator, Operator]:
         lower=lower,
         ref=lambda x, dtype=None: np.full(x.shape, value, _np(dtype, str(x.dtype))),
         grad=nowhere,
+        samples="f32[3,2]; f32[3], dtype='int8'",
     )
     return made, alike
 
@@ -209,6 +213,7 @@ arange = row(
     family=FAMILY,
     lower=_arange,
     ref=_arange_ref,
+    samples="5; 2, 9, 3, dtype='float32'; 5, -2, -2; 0.0, 1.0, 0.3",
 )
 
 
@@ -237,6 +242,7 @@ eye = row(
     family=FAMILY,
     lower=_eye,
     ref=lambda n, m=None, k=0, dtype="float32": np.eye(n, m, k, _np(dtype)),
+    samples="n=3, m=4, k=-1",
 )
 
 
@@ -270,6 +276,8 @@ astype = row(
     ref=_astype_ref,
     grad=converted,
     pointwise=True,
+    samples="f32[9](-100,100), dtype=each('float64', 'float16', 'bfloat16', 'int32', 'int8', 'bool', "
+    "'float32'); i32[5], dtype='float32'; b[5], dtype='int64'",
 )
 wrap_param = row(
     "wrap_param",
@@ -280,4 +288,5 @@ wrap_param = row(
     lower=_astype,
     ref=_astype_ref,
     grad=converted,
+    samples="f32[3], dtype='float16'; f32[2], dtype='float64'",
 )

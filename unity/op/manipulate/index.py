@@ -145,6 +145,8 @@ take = row(
     lower=_take,
     ref=_take_ref,
     grad=_take_grad,
+    samples="f32[5,3], i32[4](-5,5), axis=0; f32[5,3], i32[2,2](0,3), axis=-1; f32[5], i32[3](0,5); "
+    "f32[5,3], i32[4](-9,9), axis=0, mode=each('nan', 'wrap')",
 )
 
 
@@ -196,6 +198,7 @@ gather_elements = row(
     lower=_gather,
     ref=_gather_ref,
     grad=_gather_grad,
+    samples="f32[4,3], i64[2,3](-4,4), axis=0",
 )
 
 
@@ -243,4 +246,5 @@ one_hot = row(
     lower=_one_hot,
     ref=_one_hot_ref,
     typed_scalars=True,  # the result has the type of the numbers
+    samples="i32[3](0,4), 1, 0, depth=4; i32[3](0,4), 1.5, -1.0, depth=4, axis=0",
 )

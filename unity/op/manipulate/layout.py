@@ -185,4 +185,7 @@ layout_transform = row(
     grad=_layout_grad,
     ref=_layout_ref,
     kind=LayoutOperator,
+    samples="f32[2,8,3], index_map=lambda n, c, w: (n, c // 4, w, c % 4); "
+    "i32[5,3], index_map=lambda p, q: (q, p // 4, p % 4), pad_value=7; "
+    "f32[0,3], index_map=lambda p, q: (q, p)",
 )

@@ -80,6 +80,7 @@ flatten = row(
     ref=lambda x: np.reshape(x, -1),
     grad=reshaped,
     mixed_precision="follow",
+    samples="f32[2,3,4]; f32[()]",
 )
 
 
@@ -140,6 +141,7 @@ reshape = row(
     ref=_reshape_ref,
     grad=reshaped,
     mixed_precision="follow",
+    samples="f32[2,6], each((3,-1), (4,3)); f32[0,3], (3,0)",
 )
 
 
@@ -173,6 +175,7 @@ expand_dims = row(
     ref=lambda x, axis: np.expand_dims(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
     grad=reshaped,
     mixed_precision="follow",
+    samples="f32[2,3], axis=each([0,-1], 1)",
 )
 
 
@@ -204,6 +207,7 @@ squeeze = row(
     ref=lambda x, axis=None: np.squeeze(x, tuple(axis) if isinstance(axis, (list, tuple)) else axis),
     grad=reshaped,
     mixed_precision="follow",
+    samples="f32[1,3,1]; f32[1,3,1], axis=[-1]",
 )
 
 
@@ -228,6 +232,7 @@ batch_flatten = row(
     ref=lambda x: np.reshape(x, (x.shape[0], -1)),
     grad=reshaped,
     mixed_precision="follow",
+    samples="f32[2,3,4]",
 )
 
 
@@ -272,6 +277,7 @@ permute_dims = row(
     ref=lambda x, axes=None: np.transpose(x, axes),
     grad=_permute_grad,
     mixed_precision="follow",
+    samples="f32[2,3,4]; f32[2,3,4], axes=[1,-1,0]",
 )
 
 
@@ -307,6 +313,7 @@ broadcast_to = row(
     ref=lambda x, shape: np.broadcast_to(x, tuple(shape)).copy(),
     grad=lambda call, g: [reduce_to(call, g, call.args[0]), None],
     mixed_precision="follow",
+    samples="f32[3,1], (2,3,4)",
 )
 
 
@@ -331,6 +338,7 @@ flip = row(
     lower=_flip,
     ref=lambda x, axis: np.flip(x, axis).copy(),
     grad=lambda call, g: [R.flip(g, axis=attr(call, "axis"))],
+    samples="f32[3,4], axis=each(-1, 0)",
 )
 
 
@@ -383,6 +391,7 @@ repeat = row(
     lower=_repeat,
     ref=lambda x, repeats, axis=None: np.repeat(x, repeats, axis),
     grad=_repeat_grad,
+    samples="f32[2,3], repeats=2, axis=1; f32[2,3], repeats=3",
 )
 
 
@@ -423,6 +432,7 @@ tile = row(
     lower=_tile,
     ref=lambda x, repeats: np.tile(x, tuple(repeats) if isinstance(repeats, (list, tuple)) else repeats),
     grad=_tile_grad,
+    samples="f32[2,3], repeats=each([2,1,2], [2])",
 )
 
 
@@ -452,6 +462,7 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
         lower=lower,
         ref=lambda x, k=0: ref(x, k),
         grad=lambda call, g: [getattr(R, name)(g, k=int_attr(call, "k", 0))],
+        samples="f32[3,4]; f32[2,3,3], k=each(1, -1)",
     )
 
 

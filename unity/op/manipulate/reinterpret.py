@@ -104,4 +104,8 @@ reinterpret = row(
     family="manipulate",
     lower=_lower,
     ref=_ref,
+    samples="f32[2,5,2], dtype=each('int32', 'float64'); i32[2,5,2], dtype='float32'; "
+    "i8[2,5,8], dtype=each('float32', 'int8'); u8[2,5,8], dtype=each('int64', 'bool'); "
+    "b[3,8], dtype='int16'; f32[()], dtype='uint32'; f32[0,5,2], dtype='int32'; "
+    "i16[2,5,4], dtype='bfloat16'",
 )

@@ -103,6 +103,8 @@ gather_nd = row(
     lower=_gather,
     ref=_gather_ref,
     grad=_gather_grad,
+    samples="f32[4,5,2], i32[3,2](0,4); f32[4,5], i64[2,3,1](-6,6); "
+    "f32[2,3,4], i32[2,5,1](0,3), batch_dims=1; i32[3], i32[0,1]",
 )
 
 
@@ -163,6 +165,8 @@ scatter_nd = row(
     lower=_scatter,
     ref=_scatter_ref,
     grad=_scatter_grad,
+    samples="f32[4,5], i64([[0,1],[-1,2]]), f32[2]; f32[4,5], i64([[0,1],[-1,2],[0,1]]), f32[3], "
+    "reduction=each('add', 'mul', 'min', 'max'); f32[4,3], i64([[0],[2]]), f32[2,3]; i32[4], i32[0,1], i32[0], reduction='add'",
 )
 
 
@@ -240,6 +244,7 @@ slice_scatter = row(
     lower=_slice,
     ref=_slice_ref,
     grad=_slice_grad,
+    samples="f32[6,3], f32[2,3], 1, 5, 2; f32[3,6], f32[3,2], -2, 100, axis=-1; i32[4], i32[0], 3, 1",
 )
 
 
@@ -285,6 +290,7 @@ reverse_sequence = row(
     lower=_reverse,
     ref=_reverse_ref,
     grad=lambda call, g: [R.reverse_sequence(g, call.args[1], **call.attrs), None],
+    samples="f32[3,4,2], i32([0,3,9]); f32[4,2], i64([1,4]), seq_axis=0, batch_axis=1",
 )
 
 
@@ -341,4 +347,5 @@ meshgrid = row(
     ref=lambda tensors, indexing="ij": tuple([g.copy() for g in np.meshgrid(*tensors, indexing=indexing)]),
     variadic=True,
     grad=_grid_grad,
+    samples="[f32[2], f32[3]]; [f32[2], f32[3], f32[4]], indexing='xy'; [i32[2], i32[0]]; [f32[3]], indexing='xy'",
 )

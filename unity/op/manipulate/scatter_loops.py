@@ -141,6 +141,7 @@ scatter_elements = row(
     lower=_scatter,
     ref=_scatter_ref,
     grad=_scatter_grad,
+    samples="f32[4,3], i32[2,3](-4,4), f32[2,3], axis=0, reduction=each('update', 'add', 'mul', 'min', 'max')",
 )
 
 
@@ -191,6 +192,7 @@ index_tensor_op: Operator = row(
     lower=_index,
     ref=_index_ref,
     grad=lambda call, g: [R.index_put(R.zeros_like(call.args[0]), call.args[1], g, accumulate=True), None],
+    samples="f32[4,5,2], [i32[3,1](-4,4), i32[2](0,5)]; f32[4,5], [i32[3](-4,4)]",
 )
 
 
@@ -269,4 +271,7 @@ index_put = row(
     lower=_put,
     ref=_put_ref,
     grad=_put_grad,
+    samples="f32[4,5], [i64([0,2,3]), i64([1,-1,1])], f32[3]; "
+    "f32[4,5], [i32[3](0,2)], f32[3,5], accumulate=True; "
+    "f32[3,4], [i64([0,2,2])], f32[1,4], accumulate=True",
 )

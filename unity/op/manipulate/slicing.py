@@ -122,6 +122,7 @@ concat = row(
     grad=_concat_grad,
     layout=channels_last.concat,
     mixed_precision="follow",
+    samples="[f32[2,3], f32[1,3], f32[0,3]], axis=0; [f32[2,3], f32[2,1]], axis=-1",
 )
 
 
@@ -173,6 +174,7 @@ stack = row(
     ref=lambda tensors, axis=0: np.stack(tensors, axis),
     variadic=True,
     grad=_stack_grad,
+    samples="[f32[2,3], f32[2,3]], axis=each(1, -1); [f32[()]]",
 )
 
 
@@ -268,6 +270,10 @@ split = row(
     ref=_split_ref,
     grad=_split_grad,
     layout=channels_last.split,
+    samples="f32[4,6], indices_or_sections=3, axis=1; f32[7], indices_or_sections=[2,5,9]; "
+    "f32[2,7], indices_or_sections=3, axis=-1; "
+    "f32[2,5], indices_or_sections=each(4, 1), axis=-1; "
+    "f32[2,2], indices_or_sections=3, axis=-1; f32[2,0], indices_or_sections=2, axis=-1",
 )
 
 
@@ -394,4 +400,8 @@ strided_slice = row(
     ref=_slice_ref,
     grad=_slice_grad,
     mixed_precision="follow",
+    samples="f32[5,6], axes=[0,1], begin=[1,-3], end=[-1,100]; "
+    "f32[7], axes=[0], begin=[5], end=[-100], strides=[-2]; "
+    "f32[7], axes=[-1], begin=[4], end=[2]; "
+    "f32[7], axes=[0], begin=[1], end=[6], strides=[2], assume_inbound=True",
 )

@@ -236,6 +236,14 @@ attention = row(
     lower=_attention,
     ref=_attention_ref,
     grad=_attention_grad,
+    samples="f32[2,3,2,4], f32[2,5,2,4], f32[2,5,2,3]; "
+    "f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,3], layout='BHSD'; "
+    "f32[1,4,4,2], f32[1,4,2,2], f32[1,4,2,2], causal_mask='TopLeft'; "
+    "f32[1,3,2,4], f32[1,5,2,4], f32[1,5,2,4], f32[1,1,3,5], scale=0.5, "
+    "causal_mask='BottomRight'; "
+    "f32[1,2,2,3], f32[1,2,3,3], f32[1,3,2,2], layout='BHSD,BHSD,BSHD,BHSD'; "
+    "f32[1,2,2,3], f32[1,3,2,3], f32[1,3,2,2], b([[True,False,True],[False,False,False]]), "
+    "empty=0.0",
 )
 attention_bias = row(
     "nn.attention_bias",
@@ -246,6 +254,8 @@ attention_bias = row(
     lower=_attention,
     ref=_attention_ref,
     grad=_attention_grad,
+    samples="f32[1,3,2,4], f32[1,5,2,4], f32[1,5,2,4], f32[1,1,3,5], scale=0.5; "
+    "f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,3], f32[1,1,3,5], layout='BHSD'",
 )
 
 
@@ -363,4 +373,6 @@ pad = row(
     ref=_pad_ref,
     grad=_pad_grad,
     layout=channels_last.pad,
+    samples="f32[3,4], pad_width=[1,0,2,3], pad_value=1.5; "
+    "f32[3,4], pad_width=[1,2,2,1], pad_mode=each('reflect', 'replicate', 'circular')",
 )

@@ -99,6 +99,7 @@ prelu = row(
     ref=in_float32(_prelu_ref),
     grad=_prelu_grad,
     layout=channels_last.along(1),
+    samples="f32[2,3,4](-2,2), f32[3]; f32[2,3](-2,2), f32[1], axis=-1; f32[0,3], f32[3]; f16[2,3], f16[2], axis=0",
 )
 
 
@@ -187,6 +188,9 @@ instance_norm = row(
     ref=_instance_ref,
     grad=channel_norm_grad,
     layout=channels_last.channel_norm,
+    samples="f32[2,3,4,2], f32[3], f32[3], axes=[2,3]; "
+    "f16[2,4,3], f16[3], f16[3], axes=[1], channel_axis=-1, epsilon=1e-3; "
+    "f32[2,3,4], f32[3], f32[3], axes=[-1], center=False, scale=False",
 )
 
 
@@ -246,4 +250,5 @@ pixel_shuffle = row(
     lower=_shuffle,
     ref=_shuffle_ref,
     grad=_shuffle_grad,
+    samples="f32[1,8,3,2], upscale_factor=2; i32[9,1,2], upscale_factor=3",
 )

@@ -132,4 +132,7 @@ group_norm = row(
     ref=_group_norm_ref,
     grad=channel_norm_grad,
     layout=channels_last.channel_norm,
+    samples="f32[2,6,3,2], f32[6], f32[6], num_groups=3; "
+    "f32[2,3,2,6], f32[6], f32[6], num_groups=3, channel_axis=-1; "
+    "f32[2,3,4,5], f32[4], f32[4], num_groups=2, channel_axis=2, scale=False",
 )

@@ -375,6 +375,15 @@ def linear_along(space: str, matrix: Callable[[Call, int, int, int], np.ndarray]
     return rule
 
 
+_SAMPLES = {
+    1: "f32[2,3,8], f32[4,3,3], strides=2, padding=1; f32[2,3,6], f32[2,3,2], padding=[1,0]",
+    2: "f32[1,3,7,6], f32[4,3,3,3], padding=[1,1]; f32[1,4,5,4], f32[4,2,3,2], groups=2, strides=[2,1]; "
+    "f32[1,5,5,3], f32[3,3,3,2], data_layout='NHWC', kernel_layout='HWIO', dilation=2, padding=[2,1,0,1]; "
+    "f16[1,2,4,4], f16[2,2,3,3]; i8[1,2,4,4], i8[2,2,3,3], out_dtype='int32'",
+    3: "f32[1,2,3,4,3], f32[2,2,2,2,2]; f32[1,1,3,2,3], f32[2,1,2,1,2], dilation=[1,1,2]",
+}
+
+
 def _conv_row(rank: int) -> Operator:
     return row(
         f"nn.conv{rank}d",
@@ -386,6 +395,7 @@ def _conv_row(rank: int) -> Operator:
         ref=_conv_ref(rank),
         grad=conv_grad(rank, False),
         mixed_precision="always",
+        samples=_SAMPLES[rank],
     )
 
 

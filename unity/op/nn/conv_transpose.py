@@ -246,6 +246,14 @@ def _ref(rank: int) -> Any:
     return ref
 
 
+_SAMPLES = {
+    1: "f32[2,3,5], f32[3,4,3], strides=2, padding=1, output_padding=1; i32[1,1,1], i32[1,1,3]",
+    2: "f32[1,4,3,4], f32[4,2,3,2], groups=2, strides=[2,3], padding=[1,0,0,1]; f16[1,2,3,3], f16[2,2,2,2], strides=2; "
+    "f32[1,3,4,2], f32[3,5,2,2], data_layout='NHWC', kernel_layout='HOIW', dilation=[2,1]",
+    3: "f32[1,2,2,3,2], f32[2,1,2,2,2], strides=[1,2,1]",
+}
+
+
 def _row(rank: int) -> Operator:
     return row(
         f"nn.conv{rank}d_transpose",
@@ -257,6 +265,7 @@ def _row(rank: int) -> Operator:
         ref=_ref(rank),
         grad=conv_grad(rank, True),
         mixed_precision="always",
+        samples=_SAMPLES[rank],
     )
 
 

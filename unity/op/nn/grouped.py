@@ -94,4 +94,5 @@ grouped_matmul = row(
     lower=_lower,
     ref=_ref,
     grad=_grad,
+    samples="f32[6,3], f32[3,3,4], i32([2,2,5]); f16[2,3], f16[1,3,2], i64([2]); f32[0,3], f32[2,3,2], i64([0,0])",
 )

@@ -134,6 +134,9 @@ nll_loss = row(
     lower=_nll,
     ref=_nll_ref,
     grad=_nll_grad,
+    samples="f32[4,3], i64([0,2,-100,1]), f32[3](0.2,2), reduction=each('mean', 'sum', 'none'); "
+    "f32[2,3,2,2], i32[2,2,2](0,3), reduction=each('mean', 'none'), ignore_index=1; "
+    "f32[3], i32(2); f32[2,3], i64([-100,-100])",
 )
 
 
@@ -174,4 +177,5 @@ cross_entropy_with_logits = row(
     lower=_entropy,
     ref=in_float32(_entropy_ref),
     grad=_entropy_grad,
+    samples="f32[3,4], f32[3,4]; f32[4], f32[4]; f16[3,4], f16[3,4]",
 )

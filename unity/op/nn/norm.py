@@ -159,6 +159,10 @@ layer_norm = row(
     lower=_layer_norm,
     ref=_layer_norm_ref,
     grad=_norm_grad(True),
+    samples="f32[2,3,4], f32[4], f32[4], axes=[-1]; "
+    "f32[2,3,4], f32[3,4], f32[3,4], axes=[1,2], epsilon=1e-3; "
+    "f32[2,4], f32[4], f32[4], axes=[-1], center=False, scale=False; "
+    "f32[4], f32[4], f32[4], axes=[0]",
 )
 
 
@@ -190,6 +194,7 @@ rms_norm = row(
     lower=_rms_norm,
     ref=_rms_norm_ref,
     grad=_norm_grad(False),
+    samples="f32[2,8], f32[8], axes=[-1]",
 )
 
 
@@ -340,6 +345,11 @@ batch_norm = row(
     ref=_batch_norm_ref,
     grad=_batch_norm_grad,
     layout=channels_last.along(1),
+    samples="f32[2,3,4], f32[3], f32[3], f32[3], f32[3](0.1,2); "
+    "f32[2,3,4], f32[4], f32[4], f32[4], f32[4](0.1,2), axis=-1, center=False, scale=False; "
+    "f32[2,3,4], f32[3], f32[3], f32[3], f32[3](0.1,2), training=True, momentum=0.3; "
+    "f32[5,2], f32[5], f32[5], f32[5], f32[5](0.1,2), training=True, axis=0, center=False; "
+    "f16[4,3,5], f16[3], f16[3], f16[3], f16[3](0.1,2), training=True",
 )
 
 
@@ -362,4 +372,5 @@ dropout = row(
     lower=_dropout,
     ref=lambda x, rate=0.5: (x, np.ones_like(x)),
     grad=lambda call, g: [field_of(g, 0)],
+    samples="f32[3]",
 )

@@ -225,6 +225,10 @@ def _pool_grad(rank: int, largest: bool) -> Rule:
     return rule
 
 
+_SIGNALS = {1: "1,2,7", 2: "1,2,5,6", 3: "1,2,2,4,3"}
+"""Shapes of samples by rank."""
+
+
 def _pool_row(largest: bool, rank: int) -> Operator:
     params: list[Param | str] = [
         "data",
@@ -250,6 +254,10 @@ def _pool_row(largest: bool, rank: int) -> Operator:
         grad=_pool_grad(rank, largest),
         layout=channels_last.pool,
         mixed_precision="follow" if largest else "never",
+        samples=f"f32[{_SIGNALS[rank]}], pool_size=2, strides=each(1, 2); f32[{_SIGNALS[rank]}], pool_size=3, strides=2, "
+        f"padding=1, ceil_mode=each(False, True); f32[{_SIGNALS[rank]}], pool_size=3, padding=1, count_include_pad=True; "
+        f"f32[{_SIGNALS[rank]}], pool_size=2, layout='{'NDHWC'.replace('DHW', 'DHW'[3 - rank :])}'; "
+        f"i32[{_SIGNALS[rank]}], pool_size=2; f16[{_SIGNALS[rank]}], pool_size=2",
     )
 
 
@@ -364,6 +372,8 @@ def _adaptive_row(rank: int) -> Operator:
         ref=_adaptive_ref(rank),
         grad=linear_along("DHW"[3 - rank :], _pool_matrix),
         layout=channels_last.pool,
+        samples=f"f32[{_SIGNALS[rank]}], output_size=each(1, 2, None); i32[{_SIGNALS[rank]}], output_size=2; "
+        f"f32[{_SIGNALS[rank]}], output_size={(2, 3, 1)[3 - rank :]}, layout='{'NDHWC'.replace('DHW', 'DHW'[3 - rank :])}'",
     )
 
 

@@ -183,6 +183,10 @@ def _grad(call: Call, g: Expr) -> list[Any]:
     return [R.reshape(made, ShapeExpr(operand_shape(call, x)))]
 
 
+_SPANS = {1: "5", 2: "4,5", 3: "3,4,2"}
+"""Spatial sizes of samples by rank."""
+
+
 def _pool_row(rank: int) -> Operator:
     params: list[Param | str] = ["data", attribute("pool_size", (1,) * rank), attribute("strides", (1,) * rank)]
     params += [attribute("padding", (0,) * rank), attribute("dilation", (1,) * rank), attribute("ceil_mode", False)]
@@ -195,6 +199,8 @@ def _pool_row(rank: int) -> Operator:
         lower=_pool,
         ref=_pool_ref(rank),
         grad=_grad,
+        samples=f"f32[2,1,{_SPANS[rank]}], pool_size=2, strides=2, padding=1; "
+        f"i32[1,2,{_SPANS[rank]}](0,3), pool_size=2, dilation=1",
     )
 
 
@@ -208,6 +214,7 @@ def _adaptive_row(rank: int) -> Operator:
         lower=_adaptive(rank),
         ref=_adaptive_ref(rank),
         grad=_grad,
+        samples=f"f32[1,2,{_SPANS[rank]}], output_size=2; f32[1,0,{_SPANS[rank]}], output_size={(3, 1, 2)[:rank]}",
     )
 
 

@@ -129,6 +129,7 @@ quantize = row(
     lower=_quantize,
     ref=_quantize_ref,
     grad="it rounds to integers",
+    samples="f32[2,3,4](-90,90), f32[3](0.1,2), i8[3], axis=1, out_dtype='uint8'; f16[4], f32([0.25]), i8([0])",
 )
 
 
@@ -164,6 +165,8 @@ dequantize = row(
     lower=_dequantize,
     ref=_dequantize_ref,
     grad=_dequantize_grad,
+    samples="i8[2,3], f32[3], i8[3]; i8[3,4], f32[3], f32[3], axis=0; u8[4], f32(0.5), u8(100), "
+    "out_dtype='float16'; i8[3,4], f32[4], f32[4], out_dtype='float64'",
 )
 
 
@@ -224,6 +227,8 @@ multinomial_from_uniform = row(
     family="random",
     lower=_multinomial,
     ref=_multinomial_ref,
+    samples="f32([[0.1,0.2,0.7],[0.5,0,0.5]]), f32[4,1](0,1), i64([[0],[0],[1],[1]]); "
+    "f32([[1.0]]), f32[2,1](0,1), i64([[0],[0]]), dtype='int32'",
 )
 
 
@@ -276,6 +281,8 @@ hamming_window = row(
     family="create",
     lower=_window,
     ref=_window_ref,
+    samples="window_size=each(0, 1, 2, 7), periodic=each(True, False); "
+    "window_size=4, alpha=0.5, beta=0.5, dtype='float64'",
 )
 
 
@@ -305,4 +312,5 @@ eye_like = row(
     lower=_eye,
     ref=_eye_ref,
     grad=nowhere,
+    samples="f32[3,4], k=1; f32[2,2], dtype='int32', k=-1",
 )

@@ -335,7 +335,15 @@ def _lstm_grad(call: Call, g: Expr) -> list[Any]:
 
 
 def _row(
-    name: str, names: Sequence[str], count: int, update: Update, ref: Any, doc: str, *extra: Any, grad: Rule
+    name: str,
+    names: Sequence[str],
+    count: int,
+    update: Update,
+    ref: Any,
+    doc: str,
+    *extra: Any,
+    grad: Rule,
+    samples: str,
 ) -> Operator:
     return row(
         f"nn.{name}",
@@ -347,13 +355,20 @@ def _row(
         ref=in_wide(ref),
         grad=grad,
         narrow_argument=names.index("weight"),
+        samples=samples,
     )
 
 
 lstm = _row("lstm", ("gates", "hidden", "cell", "weight"), 4, _lstm_update, _lstm_ref,
-            "LSTM layer: outputs of all steps, last hidden state, last cell state.", grad=_lstm_grad)  # fmt: skip
+            "LSTM layer: outputs of all steps, last hidden state, last cell state.", grad=_lstm_grad,
+            samples="f32[3,2,12], f32[2,3], f32[2,3], f32[3,12], reverse=each(False, True); "
+                    "f32[0,2,4], f32[2,1], f32[2,1], f32[1,4]")  # fmt: skip
 gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_ref,
-           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.", grad=_gru_grad)  # fmt: skip
+           "GRU layer: outputs of all steps and last hidden state; bias is added to the hidden part.", grad=_gru_grad,
+           samples="f32[4,3,6], f32[3,2], f32[2,6], f32[6], reverse=each(False, True); f32[2,1,3], f32[1,1], f32[1,3]; "
+                   "f16[2,1,6], f16[1,2], f16[2,6]")  # fmt: skip
 rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
            "Recurrent layer with tanh or relu: outputs of all steps and last hidden state.",
-           attribute("nonlinearity", "tanh"), grad=_rnn_grad)  # fmt: skip
+           attribute("nonlinearity", "tanh"), grad=_rnn_grad,
+           samples="f32[3,2,4], f32[2,4], f32[4,4], reverse=each(False, True), nonlinearity=each('tanh', 'relu'); "
+                   "f32[1,1,1], f32[1,1], f32[1,1]")  # fmt: skip

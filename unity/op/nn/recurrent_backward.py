@@ -116,6 +116,7 @@ linear_recurrence = row(
     lower=_recurrence,
     ref=lambda *args, **attrs: in_wide(_recurrence_ref)(*args, **attrs)[0],
     grad=SECOND_DERIVATIVE,
+    samples="f32[4,2,3], f32[4,2,3], f32[2,3], reverse=each(False, True); f32[0,2,3], f32[0,2,3], f32[2,3]",
 )
 
 
@@ -239,6 +240,8 @@ recurrent_backward = row(
     lower=_backward,
     ref=in_wide(_backward_ref),
     grad=SECOND_DERIVATIVE,
+    samples="f32[4,2,3], f32[2,3], f32[4,2,3], f32[4,2,9], f32[9,3], reverse=each(False, True); "
+    "f16[2,1,1], f16[1,1], f16[2,1,1], f16[2,1,1], f16[1,1]",
 )
 lstm_backward = row(
     "grad.lstm_backward",
@@ -249,4 +252,7 @@ lstm_backward = row(
     lower=_backward,
     ref=in_wide(_lstm_ref),
     grad=SECOND_DERIVATIVE,
+    samples="f32[4,2,3], f32[2,3], f32[4,2,3], f32[4,2,12], f32[12,3], f32[2,3], f32[4,2,3], "
+    "reverse=each(False, True); "
+    "f32[0,1,2], f32[1,2], f32[0,1,2], f32[0,1,8], f32[8,2], f32[1,2], f32[0,1,2]",
 )

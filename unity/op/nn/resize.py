@@ -300,6 +300,22 @@ def _resize_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
     return meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)[0].T  # type: ignore[no-any-return]
 
 
+_EVERY_METHOD = "method=each('nearest_neighbor', 'linear', 'cubic')"
+_SAMPLES = {
+    1: f"f32[2,1,5], (8,), {_EVERY_METHOD}; "
+    f"f32[1,2,4], (6,), scales=[1.7], {_EVERY_METHOD}; f32[1,2,3], (3,), scales=[1.3], {_EVERY_METHOD}",
+    2: f"f32[1,2,4,5], each((7,3), (1,10)), {_EVERY_METHOD}, coordinate_transformation_mode="
+    "each('half_pixel', 'align_corners', 'asymmetric', 'pytorch_half_pixel'); "
+    "i32[1,5,3,2], (4,6), method='nearest_neighbor', layout='NHWC', "
+    "rounding_method=each('round', 'round_prefer_floor', 'floor', 'ceil'); "
+    "f32[1,1,3,3], (5,2), method='cubic', cubic_alpha=-0.5, cubic_exclude=True; f16[1,1,3,3], (5,2); f32[1,1,3,3], (0,2); "
+    "f32[1,1,3,4], (5,7), scales=[1.8,1.9], rounding_method='floor', method='nearest_neighbor', "
+    "coordinate_transformation_mode='asymmetric'; f32[1,1,3,4], (5,7), scales=[1.8,1.9], method='cubic', cubic_exclude=True",
+    3: f"f32[1,2,2,3,2], (3,2,4), {_EVERY_METHOD}; "
+    f"f32[1,2,3,2,1], (2,4,1), {_EVERY_METHOD}, layout='NDHWC', coordinate_transformation_mode='align_corners'",
+}
+
+
 def _row(rank: int) -> Operator:
     what = {1: "Signals in another length", 2: "Images in another height and width", 3: "Volumes in another size"}[rank]
     return row(
@@ -325,6 +341,7 @@ def _row(rank: int) -> Operator:
         ref=_resize_ref(rank),
         grad=linear_along("DHW"[3 - rank :], _resize_matrix),
         layout=channels_last.pool,
+        samples=_SAMPLES[rank],
     )
 
 

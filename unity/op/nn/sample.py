@@ -98,6 +98,7 @@ affine_grid = row(
     lower=_affine,
     ref=_affine_ref,
     grad=_affine_grad,
+    samples="f32[2,2,3], each((3,4), (1,1)), align_corners=each(True, False)",
 )
 
 
@@ -335,4 +336,9 @@ grid_sample = row(
     lower=_sample,
     ref=_sample_ref,
     grad=_sample_grad,
+    samples="f32[2,1,4,3], f32[2,2,3,2](-1.3,1.3), method=each('bilinear', 'nearest', 'bicubic'), "
+    "padding_mode=each('zeros', 'border', 'reflection'), align_corners=each(True, False); "
+    "f32[1,2,2,3,4], f32[1,3,2,1,3](-1.4,1.4), layout='NCDHW', method=each('nearest', "
+    "'bilinear'), padding_mode=each('zeros', 'border', 'reflection'); "
+    "f32[1,1,1,1], f32[1,2,2,2], padding_mode='reflection'",
 )

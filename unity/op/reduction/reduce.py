@@ -205,9 +205,13 @@ def _ref(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
 def _reduction(
     name: str, rule: Callable[[Call], Type], ref: Any, lower: Callable[..., te.Tensor], doc: str, grad: Rule
 ) -> Operator:
+    samples = "f32[3,4,5], axis=each(None, [0], [-1], [0,2], 1), keepdims=each(False, True); f16[6]"
+    if rule is not _floats:
+        samples += "; i32[3,4], axis=0; b[40,3], axis=0; b[0,3], axis=[0]; b[5], axis=[]; f32[()]"
     return row(
-        name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower, grad=grad, layout=channels_last.reduce
-    )
+        name, _AXES, rule, doc, family="reduce", ref=_ref(ref), lower=lower, grad=grad, layout=channels_last.reduce,
+        samples=samples,
+    )  # fmt: skip
 
 
 def _extreme(fn: Any, largest: bool) -> Callable[..., Any]:
@@ -353,6 +357,7 @@ argmax = row(
     family="reduce",
     ref=_arg_ref(np.argmax),
     lower=_arg_lower(True),
+    samples="f32[3,4]; f32[3,4], axis=0, keepdims=True; i32[4,5](0,3), axis=-1; b[4]",
 )
 argmin = row(
     "argmin",
@@ -362,6 +367,7 @@ argmin = row(
     family="reduce",
     ref=_arg_ref(np.argmin),
     lower=_arg_lower(False),
+    samples="f32[3,4]; f32[3,4], axis=0, keepdims=True; i32[4,5](0,3), axis=-1; b[4]",
 )
 
 
@@ -409,6 +415,7 @@ collapse_sum_to = row(
     lower=_collapse,
     ref=_collapse_ref,
     grad=repeated,
+    samples="f32[2,3,4], (3,1); f32[2,3], (2,3)",
 )
 
 
@@ -427,4 +434,5 @@ collapse_sum_like = row(
     lower=lambda call, x, like: _collapse(call, x, like.shape),
     ref=lambda data, target: _collapse_ref(data, target.shape),
     grad=repeated,
+    samples="f32[2,3,4], f32[1,4]",
 )

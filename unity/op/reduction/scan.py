@@ -158,6 +158,8 @@ cumsum = row(
     lower=_scan(build.add, 0),
     ref=_scan_ref(np.cumsum, 0),
     grad=_cumsum_grad,
+    samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "
+    "i32[3,4], axis=0, exclusive=True; b[5], axis=0, dtype=each('int64', None); f16[6], axis=0",
 )
 cumprod = row(
     "cumprod",
@@ -168,6 +170,8 @@ cumprod = row(
     lower=_scan(build.mul, 1),
     ref=_scan_ref(np.cumprod, 1),
     grad=_cumprod_grad,
+    samples="f32[3,4], axis=-1; f32[2,3]; f32[3,4], axis=1, exclusive=True; "
+    "i32[3,4], axis=0, exclusive=True; b[5], axis=0, dtype=each('int64', None); f16[6], axis=0",
 )
 
 
@@ -264,6 +268,7 @@ def _extreme_row(largest: bool) -> Operator:
         lower=_extreme(largest),
         ref=_extreme_ref(largest),
         grad=_extreme_grad,
+        samples="f32[3,4], axis=each(0, -1); i32[4,3](0,3), axis=0; f32[0,3], axis=0; b[3], axis=-1; f16[3], axis=0",
     )
 
 
@@ -324,4 +329,5 @@ logcumsumexp = row(
     lower=_logcumsumexp,
     ref=in_float32(lambda x, axis: np.logaddexp.accumulate(x, axis=axis, dtype=np.float64).astype(x.dtype)),
     grad=_log_grad,
+    samples="f32[3,4], axis=each(1, 0); f16[2,3], axis=-2",
 )

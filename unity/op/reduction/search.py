@@ -115,6 +115,8 @@ bucketize = row(
     family=FAMILY,
     lower=lambda call, x, edges: _bisect(call, edges, x),
     ref=lambda x, edges, out_int32=False, right=False: _search_ref(edges, x, right, out_int32),
+    samples="f32[2,3], f32([-1,0,0,0.5,2]), right=each(False, True); "
+    "i32[2,3], i32([0,1,1,3]), out_int32=True, right=each(False, True)",
 )
 
 
@@ -140,6 +142,7 @@ searchsorted = row(
     family=FAMILY,
     lower=_bisect,
     ref=_search_ref,
+    samples="f32([[-1,0,0.5,1,2],[0,0,0,1,1]]), f32[2,4], right=each(False, True); f32[0], f32[3], out_int32=True",
 )
 
 _RUN_TIME = "its size depends on the data: runs as a builtin of the VM"
@@ -158,6 +161,7 @@ nonzero = row(
     family=FAMILY,
     lower=_RUN_TIME,
     ref=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)[: x.ndim],
+    samples="f32[3,4]; i32[5](0,2); b[2,3]",
 )
 
 
@@ -201,6 +205,8 @@ unique = row(
     family=FAMILY,
     lower=_RUN_TIME,
     ref=_unique_ref,
+    samples="i32[9](0,4); i32[9](0,4), sorted=False; "
+    "i32[4,3](0,2), axis=0, return_index=True, return_inverse=True, return_counts=True",
 )
 
 
@@ -255,4 +261,8 @@ dynamic_strided_slice = row(
     lower=_RUN_TIME,
     ref=_dynamic_ref,
     grad=_dynamic_grad,
+    samples="f32[4,5], i64([1,0]), i64([4,5]), i64([2,1]); "
+    "f32[4,5], i64([-3,4]), i64([9,-6]), i64([1,-2]); "
+    "f32[4,5], i64([3,-1]), i64([-9,1]), i64([-1,-1]); "
+    "f32[4,5], i64([2,0]), i64([2,5]), i64([1,3])",
 )

@@ -82,6 +82,9 @@ sort = row(
     lower=_sort,
     ref=_sort_ref,
     grad=_sort_grad,
+    samples="f32[3,4], axis=0, descending=each(False, True); f32[33]; "
+    "i32[3,17,2](0,4), axis=1, descending=each(False, True); f32[0,3], axis=0; u8[8]; "
+    "f16[9], descending=True",
 )
 argsort = row(
     "argsort",
@@ -91,6 +94,9 @@ argsort = row(
     family=FAMILY,
     lower=_argsort,
     ref=_argsort_ref,
+    samples="f32[3,4], axis=0, descending=each(False, True); "
+    "i32[2,65](0,9), dtype='int64', descending=each(False, True); f32[0,3], axis=0; u8[8]; "
+    "f16[9], descending=True",
 )
 
 
@@ -169,4 +175,8 @@ topk = row(
     lower=_topk,
     ref=_topk_ref,
     grad=_topk_grad,
+    samples="f32[3,5], k=2, axis=1, largest=each(True, False); "
+    "f32[4,2], k=3, axis=0, ret_type=each('indices', 'values'), largest=False; "
+    "f32[4], k=0, ret_type='values'; i64[2,67](-9,9), k=35; b[2,50], k=40; "
+    "f16[2,67], k=34, largest=False; f32[40,3], k=33, axis=0",
 )

@@ -45,7 +45,10 @@ def _truth(name: str, reducer: Any, ref: Any, doc: str) -> Operator:
     def meaning(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> np.ndarray:
         return np.asarray(ref(x, axis=numpy_axis(axis), keepdims=bool(keepdims)))
 
-    return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning)
+    samples = (
+        "b[3,4,5], axis=each(None, 0, [-1], [0,2]), keepdims=each(False, True); i32[3,2](0,2), axis=0; b[0,3], axis=0"
+    )
+    return row(name, _AXES, _truth_type, doc, family=FAMILY, lower=lower, ref=meaning, samples=samples)
 
 
 any_ = _truth("any", te.max, np.any, "Is any element over axes not 0.")
@@ -104,6 +107,8 @@ logsumexp = row(
     lower=_logsumexp,
     ref=in_float32(_logsumexp_ref),
     grad=_logsumexp_grad,
+    samples="f32[3,4,5](-200,200), axis=each(None, 0, [-1], [0,2]), keepdims=each(False, True); "
+    "f32[2,0], axis=1; f16[4]; f32[()]",
 )
 
 
@@ -184,4 +189,6 @@ median = row(
     lower=_median,
     ref=_median_ref,
     grad=_median_grad,
+    samples="f32[3,4,5], axis=each(None, 0, [-1], [0,2]), keepdims=each(False, True); i32[2,6], axis=0; "
+    "f16[2,67], axis=1",
 )
