@@ -103,7 +103,7 @@ def measure(name: str, threads: int) -> dict[str, float]:
     from unity.frontend.torch import exported_program as exported  # noqa: PLC0415
     from unity.frontend.torch.capture import trace  # noqa: PLC0415
     from unity.frontend.torch.context import report  # noqa: PLC0415
-    from unity.vm import build  # noqa: PLC0415
+    from unity.vm.build import build  # noqa: PLC0415
 
     torch.manual_seed(0)
     torch.set_num_threads(threads)
@@ -121,7 +121,7 @@ def measure(name: str, threads: int) -> dict[str, float]:
     found["export"] = time.perf_counter() - start
     mod = exported.import_program(program, exported.Options(), report.ImportReport())
     found["import"] = time.perf_counter() - start - found["export"]
-    executable = build.compile(mod)
+    executable = build(mod)
     main = unity.VirtualMachine(executable)["main"]
     result = main(*tensors)
     found["total"] = time.perf_counter() - start

@@ -101,7 +101,7 @@ def main() -> int:
         "files under 40 lines": len(small),
         "circles among folders of a room": len(list(knots(folder_edges(trees)))),
         "longest inheritance": f"{chain} ({deepest})",
-        "imports by name in a text": len(re.findall(r"lazy_function\(\s*\"", whole)),
+        "imports by name in a text": len(re.findall(r"^    \"\w+\": \"unity\.", whole, re.MULTILINE)),
         "`type: ignore`": whole.count("type: ignore"),
     }
     print("| what | now |\n|---|---|")

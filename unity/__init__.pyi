@@ -33,9 +33,11 @@ from .op.building.block_builder import BlockBuilder as BlockBuilder
 from .support.errors import UnityError as UnityError
 from .target.gpu_check import check_gpu as check_gpu
 from .transform.schedule import Schedule as Schedule
+from .vm import stages as stages
 from .vm.build import build as build
 from .vm.choices import explain_choices as explain_choices
-from .vm.executable.executable import Executable as Executable, load as load
+from .vm.executable.executable import Executable as Executable
+from .vm.load import load as load
 from .vm.virtual_machine import VirtualMachine as VirtualMachine
 
 __version__: str

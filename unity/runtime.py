@@ -13,7 +13,8 @@ from .ffi.device import CPU, Device, cpu, cuda, device
 from .ffi.dtype import DataType
 from .ffi.pool import num_threads
 from .ffi.tensor import Tensor, tensor as shared
-from .vm.executable.executable import Executable, load
+from .vm.executable.executable import Executable
+from .vm.load import load
 
 NDArray = Tensor
 load_module = load

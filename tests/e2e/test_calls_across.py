@@ -12,7 +12,7 @@ from unity.ir.interpret import run
 from unity.ir.types import TupleType
 from unity.script import parse
 from unity.support.errors import ScriptError
-from unity.vm.build import compile
+from unity.vm.build import build
 from unity.vm.virtual_machine import VirtualMachine
 
 CONTEXTS = """
@@ -46,7 +46,7 @@ def test_builtins_get_a_context_first(mode):
     mod, x = parse(CONTEXTS), np.arange(3, dtype="float32")
     assert first_difference(mod, parse(mod.script())) is None
     expected = (x - (x + 2), x + 5)
-    for made in (run(mod, "main", x, (x, 5)), VirtualMachine(compile(mod, exec_mode=mode))["main"](x, (x, 5))):
+    for made in (run(mod, "main", x, (x, 5)), VirtualMachine(build(mod, exec_mode=mode))["main"](x, (x, 5))):
         for a, b in zip(made, expected, strict=True):
             np.testing.assert_array_equal(a if isinstance(a, np.ndarray) else a.numpy(), b)
     assert repr(contexts[0]) == "Context()" and contexts == [contexts[0], contexts[0], (1,)] * 2
@@ -111,7 +111,7 @@ class Module:
 def test_a_call_has_the_type_its_callee_returns(dtype):
     mod, a = parse(RETURNS.replace("{d}", dtype)), np.array([0, 1, 2, 1]).astype(DataType(dtype).numpy)
     assert first_difference(mod, parse(mod.script())) is None
-    for made in (run(mod, "main", a), VirtualMachine(compile(mod))["main"](a).numpy()):
+    for made in (run(mod, "main", a), VirtualMachine(build(mod))["main"](a).numpy()):
         np.testing.assert_array_equal(made.astype("float64"), a.astype("float64"))
 
 

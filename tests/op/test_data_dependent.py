@@ -7,7 +7,7 @@ from unity.ir.interpret import run
 from unity.op import OPERATORS
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.vm.build import compile
+from unity.vm.build import build
 from unity.vm.virtual_machine import VirtualMachine
 
 X = np.array([[3, 0, 1], [0, 0, 3]], "float32")
@@ -21,7 +21,7 @@ def module(call, types='x: R.Tensor(("n", 3), "float32")'):
 
 def both(call, *inputs, **types):
     mod = module(call, **types)
-    machine, meaning = VirtualMachine(compile(mod))["main"](*inputs), run(mod, "main", *inputs)
+    machine, meaning = VirtualMachine(build(mod))["main"](*inputs), run(mod, "main", *inputs)
     several = isinstance(machine, (tuple, list))
     pairs = list(zip(machine, meaning, strict=True)) if several else [(machine, meaning)]
     for m, r in pairs:
@@ -51,7 +51,7 @@ def test_dynamic_strided_slice():
     np.testing.assert_array_equal(made, X[0:9, ::-1])
     bounds[2][1] = 0
     with pytest.raises(UnityError):
-        VirtualMachine(compile(module("R.dynamic_strided_slice(x, b, e, s)", types)))["main"](X, *bounds)
+        VirtualMachine(build(module("R.dynamic_strided_slice(x, b, e, s)", types)))["main"](X, *bounds)
 
 
 def test_result_goes_on_after_a_match_cast():
@@ -59,7 +59,7 @@ def test_result_goes_on_after_a_match_cast():
         "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2, 3), 'float32')):\n        k = T.int64()\n"
         "        y = R.nonzero(x)\n        z = R.match_cast(y, R.Tensor((2, k), 'int64'))\n        return R.sum(z, axis=[1])\n"
     )
-    np.testing.assert_array_equal(VirtualMachine(compile(mod))["main"](X).numpy(), [1, 4])
+    np.testing.assert_array_equal(VirtualMachine(build(mod))["main"](X).numpy(), [1, 4])
 
 
 assert OPERATORS

@@ -19,7 +19,7 @@ from unity.script import parse
 from unity.support.errors import InterpreterError, UnityError
 from unity.transform.tir.check_bounds import check_bounds
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE, lower_prim_func
-from unity.vm.build import as_module
+from unity.vm.stages import as_module
 
 
 def fails(func: PrimFunc, n: int, m: int, code: str) -> bool:

@@ -21,7 +21,7 @@ from unity.ir.node import Node, set_field
 from unity.ir.types import PrimType
 from unity.script import parse
 from unity.support.errors import UnityError
-from unity.vm.build import as_module
+from unity.vm.stages import as_module
 
 FORMS = json.loads((Path(__file__).parents[1] / "script" / "syntax_forms.json").read_text(encoding="utf-8"))
 TEXTS = [row["text"] for row in FORMS if not row["needs_python"]]

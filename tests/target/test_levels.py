@@ -24,7 +24,7 @@ from unity.ir.module import IRModule
 from unity.script import parse
 from unity.target.cpu.codegen import build_kernels
 from unity.transform.tir.pipeline import lower_prim_funcs
-from unity.vm.build import compile
+from unity.vm.build import build
 from unity.vm.virtual_machine import VirtualMachine
 
 LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "this machine"]
@@ -245,7 +245,7 @@ class Module:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32"])
 def test_scheduled_products(dtype: str, level: str) -> None:
     """Products and sums of whole numbers, exact in any order, under the default schedules of the level."""
-    executable = compile(parse(GRAPH.format(dtype)), target=target_of(level))
+    executable = build(parse(GRAPH.format(dtype)), target=target_of(level))
     if lacked(level):
         return
     rng = np.random.default_rng(0)

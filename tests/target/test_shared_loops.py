@@ -13,7 +13,7 @@ from unity.script import parse
 from unity.target.cpu.codegen import write_module
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.tir.pipeline import CPU_PIPELINE, lower_prim_funcs
-from unity.vm.build import as_module
+from unity.vm.stages import as_module
 
 ONE = 'x: R.Tensor(("n",), "float32")'
 TWO = 'x: R.Tensor(("n", "m"), "float32")'

@@ -12,7 +12,7 @@ from unity.arith.accesses import judge
 from unity.script import parse
 from unity.support.errors import VerifyError
 from unity.transform.tir.check_bounds import check_bounds, text
-from unity.vm.build import as_module
+from unity.vm.stages import as_module
 
 HEADER = """
 @T.prim_func

@@ -8,7 +8,7 @@ import unity
 from unity.ffi.discard import is_discarded
 from unity.ffi.tensor import Tensor
 from unity.script import parse
-from unity.transform.infra.constant_lifetime import Releases, module_constants, places
+from unity.transform.infra.constant_lifetime import Releases, module_constants, places, watching
 from unity.transform.infra.passes import PASSES, DumpInstrument, PassContext, module_pass
 from unity.transform.relax.algebra.fold_constant import fold_constant
 from unity.transform.relax.pipeline import DEFAULT_PIPELINE
@@ -38,7 +38,7 @@ def test_folding_leaves_what_is_still_read() -> None:
     w = Tensor(np.full(4, 3, "float32"))
     mod = module(w)
     releases = Releases([w])
-    with releases.watching(mod):
+    with releases, watching(mod):
         made = fold_constant(mod)
     assert not is_discarded(w)
     left = module_constants(made)
@@ -53,7 +53,7 @@ def test_folding_leaves_what_is_still_read() -> None:
 def test_the_last_reader_releases() -> None:
     w = Tensor(np.full(4, 3, "float32"))
     mod = module(w, "a = R.exp(w)", "d = R.add(x, a)")
-    with Releases([w]).watching(mod):
+    with Releases([w]), watching(mod):
         made = fold_constant(mod)
     assert is_discarded(w) and not any([is_discarded(t) for t in module_constants(made)])
     assert fold_constant(mod) is mod  # what is gone is no constant operand any more

@@ -11,7 +11,7 @@ from unity.ir.interpret import run
 from unity.script import parse
 from unity.script.spelling.spelling import DTYPES
 from unity.support.errors import UnityError
-from unity.vm.build import compile
+from unity.vm.build import build
 from unity.vm.virtual_machine import VirtualMachine
 
 FLOAT8 = [name for name in dtype_names() if name.startswith("float8")]
@@ -92,7 +92,7 @@ def plain(value):
 def test_runs(dtype):
     places = [p for p in PLACES if not (dtype in FLOAT8 and p.startswith("scalar"))]
     mod = parse(text(places, dtype))
-    vm = VirtualMachine(compile(mod))
+    vm = VirtualMachine(build(mod))
     for place in places:
         name, args = place.replace(" ", "_"), given(place, dtype)
         made, expected = plain(vm[name](*args)), plain(run(mod, name, *args))
@@ -109,5 +109,5 @@ def test_runs(dtype):
 )
 def test_is_refused(place, dtype):
     with pytest.raises(UnityError) as caught:
-        compile(parse(text([place], dtype)))
+        build(parse(text([place], dtype)))
     assert caught.value.code in ("E626", "E113", "E214", "E346") and dtype in str(caught.value)

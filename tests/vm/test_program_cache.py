@@ -18,7 +18,7 @@ from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 from unity.transform.relax.precision.to_mixed_precision import to_mixed_precision
 from unity.transform.tir.pipeline import CHECKED_CPU_PIPELINE
 from unity.vm import build
-from unity.vm.executable.executable import load
+from unity.vm.load import load
 
 CONVOLUTION = """
 @I.ir_module
@@ -51,13 +51,13 @@ def built(monkeypatch, tmp_path):
     """A cache of its own, and a list with the options of every build that ran its passes."""
     monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
     monkeypatch.delenv("UNITY_KEEP", raising=False)
-    runs, original = [], build._made
+    runs, original = [], build._built
 
     def counted(*args):
-        runs.append(args[4])
+        runs.append(args[1].options)
         return original(*args)
 
-    monkeypatch.setattr(build, "_made", counted)
+    monkeypatch.setattr(build, "_built", counted)
     return runs
 
 

@@ -278,7 +278,7 @@ def test_only_registered_functions_are_called(tmp_path) -> None:
     named = sections["bytecode"].decode(), sections["module"].decode()
     assert all(["test.damage.twice" in text for text in named])
     for name in ("os.system", "builtins.eval", "unity.load", "unity.remove_global_func", "system", "PyRun_SimpleString", "__import__",
-                 "unity.vm.build.compile", "test.damage", "", "library.", "library.numpy", "torch.ops.aten.from_file"):  # fmt: skip
+                 "unity.vm.build.build", "test.damage", "", "library.", "library.numpy", "torch.ops.aten.from_file"):  # fmt: skip
         bytecode, module = [text.replace("test.damage.twice", name).encode() for text in named]
         edited = edit(tmp_path, sections, bytecode=bytecode, module=module)
         for mode in MODES:
@@ -393,11 +393,11 @@ def test_no_intrinsic_makes_an_address_of_a_number(name) -> None:
             text = f'@T.prim_func\n{head}\n    p: T.handle("float32") = {name}({given}){USE}\n'
             with pytest.raises(UnityError):
                 program = parse(text)
-                check_confined(unity.vm.build.as_module(program))
+                check_confined(unity.vm.stages.as_module(program))
                 unity.compile(program)
 
 
 def test_addresses_are_no_parameters() -> None:
     with pytest.raises(ArtifactError) as caught:
-        check_confined(unity.vm.build.as_module(parse(PARAMETER)))
+        check_confined(unity.vm.stages.as_module(parse(PARAMETER)))
     assert caught.value.code == "E808"

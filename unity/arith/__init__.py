@@ -5,13 +5,13 @@ integers; a program whose index expressions overflow has no meaning. Unsigned an
 folded, never reordered. Dividing by zero is an error when evaluated; a simplification may remove such a division.
 """
 
-from ..ir.relation import DIM_PROVER
+from ..ir.relation import PROVERS
 from .analyzer import Analyzer
 from .dims import compare_dims
 from .interval import Interval
 from .modular import ModularSet
 from .prove import Proof, Verdict
 
-DIM_PROVER[0] = compare_dims
+PROVERS.append(compare_dims)
 
 __all__ = ["Analyzer", "Interval", "ModularSet", "Proof", "Verdict"]

@@ -8,13 +8,13 @@ code that is to run in this process is never for more than this machine has (`ru
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
 from typing import Any
 
+from ..support.context_stack import ContextStack
 from ..support.errors import CodegenError, OptionError
 from ..support.options import str_option
 from .kinds import DEFAULT
@@ -112,32 +112,24 @@ class Target:
         return {"kind": str(self.kind), **self.attrs}
 
     def __enter__(self) -> Target:
-        _ENTERED.stack.append(self)
+        _ENTERED.push(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _ENTERED.stack.pop()
+        _ENTERED.pop()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
         """The innermost target entered by ``with``; Raises CodegenError E531 when there is none and it must be."""
-        if _ENTERED.stack:
-            return _ENTERED.stack[-1]
-        if allow_none:
-            return None
+        found = _ENTERED.top
+        if found is not None or allow_none:
+            return found
         raise CodegenError("E531", "no current target", help=f'enter one: `with Target("{DEFAULT}"):`')
 
 
-class _Entered(threading.local):
-    """Targets that this thread entered by ``with``."""
-
-    def __init__(self) -> None:
-        self.stack: list[Target] = []
-
-
-_ENTERED = _Entered()
+_ENTERED: ContextStack[Target] = ContextStack("targets")
 
 
 def default_target() -> Target:
@@ -173,7 +165,8 @@ def default_processor() -> Processor:
 
 def processor_in_use() -> Processor:
     """The processor of the target that was entered last, else the default one."""
-    return _ENTERED.stack[-1].processor if _ENTERED.stack else default_processor()
+    found = _ENTERED.top
+    return default_processor() if found is None else found.processor
 
 
 def runnable_processor() -> Processor:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from ..ffi.target import Target
-from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
-from ..support.lazy import lazy_function
-from ..support.options import bool_option
+from ..support.lazy import load
 from ..transform.infra.passes import Pipeline
-from ..vm import build
-from ..vm.build import Passes
-from ..vm.choices import Choices
-from ..vm.executable.executable import Executable
-
-compile_model = lazy_function("unity.frontend.torch.compiled_model", "compile_model")
-compile_reduced = lazy_function("unity.frontend.precision.reduced", "compile_reduced")
-choose_measured = lazy_function("unity.frontend.choose.choose", "choose_measured")
-analytic_choices = lazy_function("unity.frontend.choose.choose", "analytic_choices")
-require_choose = lazy_function("unity.frontend.choose.choose", "require_choose")
-reduction_of = lazy_function("unity.frontend.precision.precision", "reduction_of")
-
-
-@dataclass(slots=True, frozen=True)
-class BuildOptions:
-    """How a module is built once it is one: arguments of ``unity.compile``."""
-
-    target: str | Target | None = None
-    exec_mode: str = "native"
-    pipeline: Passes | None = None
-    tir_pipeline: Pipeline | None = None
-    choose: str = "analytic"
-    discard_parameters: bool = False
+from ..vm.stages import Passes
+from .choose.compile_chosen import BuildOptions, compile_chosen
+from .precision.precision import reduction_of
+from .reduced import compile_reduced
 
 
 def compile(
@@ -88,29 +66,7 @@ def compile(
         if reduction is not None:
             return compile_reduced(mod, how, reduction, example_inputs)
         return compile_chosen(mod, how, how.discard_parameters)
-    return compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
-
-
-def compile_chosen(
-    mod: IRModule | Function | PrimFunc, how: BuildOptions, discard: bool | Callable[[Tensor], None] = False
-) -> Executable:
-    """A module built with the kernels chosen as asked; ``discard`` as ``vm.build`` has it. Raises FrontendError E981."""
-    choices: Any
-    given = build.as_module(mod)
-    if how.choose == "analytic":
-        source = given
-        choices = Choices(lambda: analytic_choices(source))
-    else:
-        require_choose(how.choose)
-        source, choices = choose_measured(given, how.target, how.choose == "measured+winograd")
-    made = build.compile(
-        source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
-        discard_parameters=discard,
-    )  # fmt: skip
-    made.choices = choices
-    if how.choose != "analytic" and bool_option("UNITY_EXPLAIN"):
-        print(choices, file=sys.stderr)
-    return made
+    return load("torch").compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
 
 
 def _is_torch(value: object) -> bool:
@@ -119,4 +75,4 @@ def _is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
-__all__ = ["BuildOptions", "compile", "compile_chosen"]
+__all__ = ["compile"]

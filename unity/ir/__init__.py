@@ -64,6 +64,7 @@ from .scalar import (
     Shuffle,
     Sub,
 )  # fmt: skip
+from .specialize import specialize
 from .stmt import (
     AllocBuffer,
     AllocConst,
@@ -212,6 +213,7 @@ __all__ = [
     "rewrite",
     "save_json",
     "seq",
+    "specialize",
     "structural_equal",
     "structural_hash",
     "substitute",

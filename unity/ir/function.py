@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..support.lazy import lazy_function
 from ..support.source import Span
 from .buffer import Buffer
 from .expr import SeqExpr, Var
@@ -13,8 +12,9 @@ from .node import Aside, Def, Node, node, replace, script_hook
 from .stmt import Stmt
 from .types import VOID_TYPE, Expr, FuncType, PrimType, TensorType, Type
 
-_specialize = lazy_function("unity.ir.specialize", "specialize")
 _F = TypeVar("_F", bound="_Attributes")
+METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods of functions that are made of walks, which stand on functions themselves: filled by `specialize.py`."""
 
 
 class _Attributes(Node):
@@ -77,7 +77,7 @@ class PrimFunc(_Attributes, Node):
 
     def specialize(self, param_map: Mapping[Any, Any]) -> PrimFunc:
         """The program for some of its sizes and scalars, ``{n: 16}``, ``{a: tir.decl_buffer(...)}``. Raises VerifyError E715."""
-        return _specialize(self, param_map)  # type: ignore[no-any-return]
+        return METHODS["specialize"](self, param_map)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:
         return script_hook("html")(self)  # type: ignore[no-any-return]

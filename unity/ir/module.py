@@ -9,7 +9,7 @@ from typing import Any
 from ..support.errors import VerifyError
 from .expr import ExternFunc, GlobalVar
 from .function import Function, PrimFunc
-from .node import PRINTER, Aside, Node, node, script_hook, set_field
+from .node import Aside, Node, node, printed, script_hook, set_field
 
 ModuleMember = Function | PrimFunc | ExternFunc
 
@@ -138,7 +138,7 @@ class IRModule(Node):
         return script_hook("html")(self)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        return PRINTER[0](self)
+        return printed(self)
 
 
 def _key(name: str | GlobalVar) -> str:

@@ -6,7 +6,6 @@ nodes, tuples of nodes, or dicts whose values may be nodes; never lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
@@ -69,7 +68,7 @@ class Node:
         script_hook("show")(self, **options)
 
     def __repr__(self) -> str:
-        return PRINTER[0](self)
+        return printed(self)
 
 
 def _plain_repr(value: Node) -> str:
@@ -77,18 +76,16 @@ def _plain_repr(value: Node) -> str:
     return f"<{type(value).__name__} {name}>" if isinstance(name, str) else f"<{type(value).__name__}>"
 
 
-def _first_repr(value: Node) -> str:
-    """The printer until there is one: loads the script room, which takes this function's place."""
-    PRINTER[0] = _plain_repr
-    load("script")
-    return PRINTER[0](value)
-
-
-PRINTER: list[Callable[[Node], str]] = [_first_repr]
-"""The printer hook: one function from node to text, filled by the script room when something is first printed."""
-
 SCRIPT_HOOKS: dict[str, Any] = {}
-"""``script``, ``show``, ``html`` and ``parse``: filled by the script room when one is first asked for."""
+"""``print``, ``script``, ``show``, ``html`` and ``parse``: filled by the script room when one is first asked for."""
+
+
+def printed(value: Node) -> str:
+    """A node as text; a plain one while the script room is being loaded."""
+    if "print" not in SCRIPT_HOOKS:
+        SCRIPT_HOOKS["print"] = _plain_repr
+        load("script")
+    return SCRIPT_HOOKS["print"](value)  # type: ignore[no-any-return]
 
 
 def script_hook(name: str) -> Any:

@@ -1,17 +1,17 @@
 """Relations between types: sub-typing in three answers, join, erasing symbols, matching a callee's parameters.
 
-Whether two dimensions are equal is asked of ``DIM_PROVER``: by default structural equality of the expressions; the arith
-room installs its prover.
+Whether two dimensions are equal is decided by structural equality of the expressions, then by ``PROVERS``, to which the arith
+room adds its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from enum import IntEnum
 
 from ..ffi.dtype import DataType
+from ..support.context_stack import ContextStack
 from .binders import bound_symbols
 from .build import maximum
 from .constant import size
@@ -37,14 +37,18 @@ def _same_dim(a: Expr, b: Expr) -> Answer:
     return Answer.YES if structural_equal(a, b) else Answer.MAYBE
 
 
-DIM_PROVER: list[Callable[[Expr, Expr], Answer]] = [_same_dim]
-"""The prover hook: equality of two dimensions, three-way."""
+PROVERS: list[Callable[[Expr, Expr], Answer]] = []
+"""Functions that prove two dimensions equal or different, asked in order until one knows."""
 
 
 def same_dim(a: Expr, b: Expr) -> Answer:
     """Are two dimensions equal: YES, NO, or MAYBE (not provable)."""
-    quick = _same_dim(a, b)
-    return quick if quick is not Answer.MAYBE else DIM_PROVER[0](a, b)
+    answer = _same_dim(a, b)
+    for prove in PROVERS if answer is Answer.MAYBE else ():
+        answer = prove(a, b)
+        if answer is not Answer.MAYBE:
+            break
+    return answer
 
 
 def same_dims(a: Iterable[Expr], b: Iterable[Expr]) -> Answer:
@@ -55,24 +59,18 @@ def same_dims(a: Iterable[Expr], b: Iterable[Expr]) -> Answer:
     return min([same_dim(x, y) for x, y in zip(left, right)], default=Answer.YES)
 
 
-_REQUIRED: ContextVar[list[tuple[Expr, Expr]] | None] = ContextVar("required", default=None)
+_REQUIRED: ContextStack[list[tuple[Expr, Expr]]] = ContextStack("requirements")
 
 
-@contextmanager
-def requirements() -> Iterator[list[tuple[Expr, Expr]]]:
+def requirements() -> AbstractContextManager[list[tuple[Expr, Expr]]]:
     """Collect the pairs of dimensions that type rules need to be equal and nobody can prove equal or different."""
-    found: list[tuple[Expr, Expr]] = []
-    token = _REQUIRED.set(found)
-    try:
-        yield found
-    finally:
-        _REQUIRED.reset(token)
+    return _REQUIRED.inside([])
 
 
 def unequal(a: Expr, b: Expr) -> bool:
     """Are two dimensions that a type rule needs to be equal known to differ. Unknown: noted as a requirement."""
     answer = same_dim(a, b)
-    found = _REQUIRED.get()
+    found = _REQUIRED.top
     if answer is Answer.MAYBE and found is not None:
         found.append((a, b))
     return answer is Answer.NO

@@ -9,7 +9,7 @@ from ..support.errors import VerifyError
 from .buffer import Buffer
 from .constant import const
 from .expr import IntImm, Var
-from .function import PrimFunc
+from .function import METHODS, PrimFunc
 from .node import replace
 from .types import Expr, PrimType
 from .walk import substitute
@@ -63,5 +63,7 @@ def _bind(symbol: Var, value: Expr, mapping: dict[Any, Any]) -> None:
     ):
         raise VerifyError("E715", f"{symbol.name} is given twice: {known} and {value}")
 
+
+METHODS["specialize"] = specialize
 
 __all__ = ["specialize"]

@@ -38,7 +38,7 @@ class ScriptName:
         SCRIPT_OBJECTS[id(self)] = path
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        load("names of script in Python")
+        load("names")
         call = IN_PYTHON.get(self._path[:1])
         made = NotImplemented if call is None else call(self._path, args, kwargs)
         if made is not NotImplemented or self._harmless:

@@ -1,8 +1,8 @@
 """Rooms and names that are loaded when something first needs them.
 
-The front door (``unity/__init__.py``) knows every room by name and puts functions here that import one; a room on the left
-asks by a word for what will be done ("script"). A package with many names hands them on with `lazy_names`: a program pays for what
-it uses. Invariant: nothing is loaded by importing this file.
+A room on the left asks by a word for what stands on its right ("script"); ``LOADED`` is the whole list of words, and
+``docs/architecture.md`` tells why each is no import. A package with many names hands them on with `lazy_names`: a program pays for
+what it uses. Invariant: nothing is loaded by importing this file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-LOADERS: dict[str, Callable[[], object]] = {}
-"""Word to function that imports the room."""
+LOADED = {
+    "script": "unity.script",
+    "names": "unity.relax.names",
+    "targets": "unity.target.shipped",
+    "compiler": "unity.vm.build",
+    "torch": "unity.frontend.torch.compiled_model",
+}
+"""Word to module: everything in the package that is imported by a name in a text, but for the names of packages."""
 
 
-def load(word: str) -> None:
-    """Import the room behind a word; nothing where the front door has not named it."""
-    loader = LOADERS.get(word)
-    if loader is not None:
-        loader()
+def load(word: str) -> ModuleType:
+    """The module behind a word of ``LOADED``, imported now if it was not. Raises ImportError where it is not installed."""
+    return importlib.import_module(LOADED[word])
 
 
 Find = Callable[[str], Any]
@@ -65,7 +69,9 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
         if name in places:
             module, colon, own = places[name].partition(":")
             value = importlib.import_module(module, package)
-            value = getattr(value, own or name) if own or not colon else value
+            if own or not colon:
+                inner = f"{value.__name__}.{own or name}"
+                value = getattr(value, own or name) if hasattr(value, own or name) else importlib.import_module(inner)
         elif not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
             value = importlib.import_module(f"{package}.{name}")
         else:
@@ -74,16 +80,6 @@ def lazy_names(package: str, places: Mapping[str, str]) -> tuple[Find, List]:
         return value
 
     return find, lambda: sorted(places)
-
-
-def lazy_function(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module that is imported at the first call."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(*args, **kwargs)
-
-    call.__name__ = call.__qualname__ = name
-    return call
 
 
 def import_all(*packages: ModuleType) -> None:

@@ -13,6 +13,7 @@ import time
 from types import TracebackType
 from typing import Any, TextIO
 
+from .context_stack import ContextStack
 from .errors import OptionError
 from .optional import require
 from .options import str_option
@@ -52,6 +53,7 @@ class Progress:
         self.place = (what, done, total)
 
     def __enter__(self) -> Progress:
+        _BUILDS.push(self)
         if wanted(self.stream):
             self._thread = threading.Thread(target=self._show, name="unity-progress", daemon=True)
             self._thread.start()
@@ -60,6 +62,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        _BUILDS.pop()
         self._done.set()
         if self._thread is not None:
             self._thread.join()
@@ -94,3 +97,13 @@ class Progress:
                 bar.update(task, description=f"{self.title}: {what}", completed=done, total=max(1, total))
                 if self._done.wait(INTERVAL):
                     return
+
+
+_BUILDS: ContextStack[Progress] = ContextStack("progress")
+
+
+def report_progress(what: str, done: int, total: int) -> None:
+    """Tell the build around, if any: it does ``what`` now, step ``done`` (from 0) of ``total`` of its phase."""
+    build = _BUILDS.top
+    if build is not None:
+        build.at(what, done, total)

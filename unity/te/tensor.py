@@ -80,7 +80,7 @@ def operate(name: str, *operands: Any) -> Tensor:
     """``A + B`` of tensors, a new tensor; NotImplemented for other operands than tensors and scalars."""
     if not all([isinstance(value, (Tensor, Value, str, int, float, Expr)) for value in operands]):
         return cast(Tensor, NotImplemented)
-    load("topi")
+    load("names")
     return OPERATIONS[name](*operands)
 
 

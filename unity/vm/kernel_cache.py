@@ -25,7 +25,7 @@ from ..ir.node import replace as replace_node
 from ..ir.verifier.verifier import verify
 from ..support.errors import CodegenError
 from ..support.options import int_option, str_option
-from ..support.progress import Progress
+from ..support.progress import report_progress
 from ..support.recursion import deep_recursion
 from ..target.kernel_groups import Group, kernel_groups
 from ..transform.infra.backend import Backend, KernelCode, backend_of
@@ -42,15 +42,17 @@ ANY = "program"
 
 @dataclass(slots=True)
 class CompiledKernels:
-    """Code by section of the saved program, and signatures and symbols by function name."""
+    """Code by section of the saved program, signatures and symbols by function name, and the targets that it is for."""
 
     sections: dict[str, list[bytes]] = field(default_factory=dict)
     signatures: dict[str, KernelSignature] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
 
-    def add(self, section: str, data: list[bytes], functions: Mapping[str, tuple[KernelSignature, str]]) -> None:
+    def add(self, target: Target, data: list[bytes], functions: Mapping[str, tuple[KernelSignature, str]]) -> None:
         """Take in the code of some programs."""
-        self.sections.setdefault(section, []).extend(data)
+        self.sections.setdefault(backend_of(target).runtime.section, []).extend(data)
+        self.targets.append(target)
         self.signatures |= {name: signature for name, (signature, _) in functions.items()}
         self.symbols |= {name: symbol for name, (_, symbol) in functions.items()}
 
@@ -75,24 +77,24 @@ def kernel_parts(pipeline: Pipeline, target: Target) -> dict[str, str]:
 
 
 def compile_kernels(
-    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, progress: Progress, made: CompiledKernels
+    functions: Mapping[str, PrimFunc], pipeline: Pipeline, target: Target, made: CompiledKernels
 ) -> None:
     """Lower and compile tensor programs, or find what that gave before. Raises PassError, CodegenError."""
-    progress.at("tensor programs", 0, len(functions))
+    report_progress("tensor programs", 0, len(functions))
     backend = backend_of(target)
     if is_watched() or backend.cache_key is None or not is_own(pipeline):
         code = _generated(functions, pipeline, target, backend)()
         rows = {name: (signature, code.symbols[name]) for name, signature in code.signatures.items()}
-        made.add(backend.runtime.section, [code.data], rows)
+        made.add(target, [code.data], rows)
     else:
-        _Kernels(pipeline, target, backend, progress).compile(functions, made)
+        _Kernels(pipeline, target, backend).compile(functions, made)
 
 
 class _Kernels:
     """One build of tensor programs: what is found, what is being compiled, by key."""
 
-    def __init__(self, pipeline: Pipeline, target: Target, backend: Backend, progress: Progress) -> None:
-        self.pipeline, self.target, self.backend, self.progress = pipeline, target, backend, progress
+    def __init__(self, pipeline: Pipeline, target: Target, backend: Backend) -> None:
+        self.pipeline, self.target, self.backend = pipeline, target, backend
         self.store = object_cache()
         self.parts = kernel_parts(pipeline, target)
         self.groups: dict[Key, Group] = {}
@@ -117,7 +119,7 @@ class _Kernels:
                 for name, (known, signature) in zip(user, code.signatures.items(), strict=True):
                     rows[name] = signature if known == name else replace(signature, name=name), code.symbols[known]
         data = [self.found[key].data for key in names]
-        made.add(self.backend.runtime.section, data, {name: rows[name] for name in functions})
+        made.add(self.target, data, {name: rows[name] for name in functions})
 
     def key(self, group: Group) -> Key:
         """The key of a group: everything that decides its machine code."""
@@ -142,14 +144,14 @@ class _Kernels:
                 self.at(key, done, missing)
                 started.append((key, workers.submit(self.generated(key))))
             for key, future in started:
-                self.progress.at("machine code", len(missing) - 1, len(missing))
+                report_progress("machine code", len(missing) - 1, len(missing))
                 self.keep(key, future.result())
         finally:  # after an error or an interrupt: what has not begun never does
             workers.shutdown(cancel_futures=True)
 
     def at(self, key: Key, done: int, missing: list[Key]) -> None:
         """Tell which program is being lowered."""
-        self.progress.at(next(iter(self.groups[key])), done, len(missing))
+        report_progress(next(iter(self.groups[key])), done, len(missing))
 
     def generated(self, key: Key) -> Callable[[], KernelCode]:
         """The function that makes the code of a group."""

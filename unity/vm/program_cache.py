@@ -11,14 +11,12 @@ somebody watches, or that anything from outside the package takes part in, is ne
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 
 from ..ffi.cache_key import Key
 from ..ffi.object_archive import join_objects, split_objects
 from ..ffi.object_cache import object_cache
-from ..ffi.target import Target
 from ..ffi.tensor import Tensor
 from ..ir.module import IRModule
 from ..ir.op import OPS, OpInfo
@@ -35,22 +33,23 @@ from .executable.codec import SCHEMA, Costs, decode, encode, write_costs
 from .executable.executable import Executable
 from .kernel_cache import is_own, is_watched, kernel_parts
 from .native.run import driver_tag
+from .stages import BuildConfig
+from .virtual_machine import VirtualMachine
 
 
-def remembered_build(
-    source: IRModule, passes: object, tir_passes: Pipeline, target: Target, exec_mode: str
-) -> RememberedBuild | None:
+def remembered_build(source: IRModule, config: BuildConfig) -> RememberedBuild | None:
     """The place of a build in the cache, which may be off; None where it has none."""
     if is_watched():
         return None
     parts: dict[str, str] = {}
-    for place in {target: None} | dict.fromkeys(by_target(source, target)):
-        backend, found = backend_of(place), kernel_parts(tir_passes, place)
+    for place in dict.fromkeys([config.target, *by_target(source, config.target)]):
+        backend, found = backend_of(place), kernel_parts(config.lowering_for(place), place)
         if not found or not are_own(backend.rules):
             return None
         found |= {"machine": repr(backend.machine(place)), "rules": repr([rule.name for rule in backend.rules])}
         parts = {name: "; ".join(filter(None, (parts.get(name), text))) for name, text in found.items()}
-    if not isinstance(passes, Pipeline) or not all([is_own(p) and _says_all(p) for p in (passes, tir_passes)]):
+    passes = (config.graph, config.schedule, config.plan, config.lowering)
+    if not all([isinstance(p, Pipeline) and is_own(p) and _says_all(p) for p in passes]):
         return None
     try:
         with deep_recursion():
@@ -60,8 +59,8 @@ def remembered_build(
     if any([type(c) is not Tensor for c in constants]) or any([_is_foreign(row, text) for row in OPS.values()]):
         return None
     key = Key(
-        "program", module=text, constants=_seen(constants), passes=str(passes), exec_mode=exec_mode, driver=driver_tag(),
-        numpy=np.__version__, verify=str(int_option("UNITY_VERIFY")), **parts,
+        "program", module=text, constants=_seen(constants), passes=",".join(map(str, passes[:3])), exec_mode=config.exec_mode,
+        driver=driver_tag(), numpy=np.__version__, verify=str(int_option("UNITY_VERIFY")), **parts,
     )  # fmt: skip
     if bool_option("UNITY_EXPLAIN"):  # to be told, the passes run
         object_cache().load(key)
@@ -110,7 +109,7 @@ class RememberedBuild:
         with deep_recursion():
             return self.ledger.module(self.source)
 
-    def load(self, target: Target, options: dict[str, Any]) -> Executable | None:
+    def load(self, config: BuildConfig) -> Executable | None:
         """The executable an earlier build left; None where there is none, or where its passes saw other elements."""
         data = self.store.load(self.key)
         if data is None:
@@ -129,12 +128,13 @@ class RememberedBuild:
         made = Executable(
             program,
             dict(zip(entry["objects"], objects, strict=True)),
-            target.triple,
+            config.target.triple,
             entry["features"],
             entry["driver"],
             entry["words"],
-            options=options,
+            options=config.options,
             provenance=provenance,
+            start=VirtualMachine,
         )
         return made
 

@@ -51,7 +51,7 @@ from ...support.errors import FrontendError, UnityError
 from ...transform.relax.fusion.fuse_ops import FunctionTable
 from ...transform.relax.layout.winograd import by_tiles
 from ...transform.relax.rewriting.graph_rewriter import GraphRewriter
-from ...vm import build
+from ...vm.build import build
 from ...vm.choices import Choice, Choices
 from ...vm.roofline import machine_roofline
 from ..precision.precision import PREPARE
@@ -203,7 +203,7 @@ def _run(site: _Site, anchor: Anchor, values: list[Tensor], kernel: Candidate, t
         return _Run(problem=tiled)
     try:
         library = packed_name(kernel, anchor.attrs) if isinstance(kernel, LibraryKernel) else None
-        function = build.compile(tiled or _module(site, anchor, values, library), target)["main"]
+        function = build(tiled or _module(site, anchor, values, library), target)["main"]
         given = [v for v, fixed in zip(values, site.constant) if not fixed]
         result = np.array(function(*given).numpy())
         return _Run(_seconds(lambda: function(*given)), result)

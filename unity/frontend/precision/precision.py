@@ -24,7 +24,7 @@ from ...transform.relax.normalize.normalize import normalize
 from ...transform.relax.precision.quantize_products import quantize_products
 from ...transform.relax.precision.quantize_weights import quantize_weights
 from ...transform.relax.precision.to_mixed_precision import to_mixed_precision
-from ...vm import build
+from ...vm.build import build
 from .accuracy import as_inputs
 from .calibration import Calibration, Quantization, Run, calibrate as decide
 
@@ -70,7 +70,7 @@ def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run 
 
     def call(module: IRModule, inputs: Any, *more: Any) -> Any:
         if module not in machines:
-            machines[module] = build.compile(module)
+            machines[module] = build(module)
         return machines[module]["main"](*as_inputs(inputs), *more)
 
     return decide(_prepared(mod), _calibration(calibration), call if run is None else run)

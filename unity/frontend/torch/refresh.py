@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ...ffi.tensor import Tensor
@@ -100,7 +101,7 @@ def refreshed(
     made = replace(executable, program=program, provenance=replace(provenance, sources=sources))
     if moved:
         module = _with_data(module, moved)
-        made.describe = lambda: module_text(bind_shared(module))
+        made.describe = partial(module_text, bind_shared(module))
     return made, module, taken
 
 

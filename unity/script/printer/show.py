@@ -16,7 +16,7 @@ from ...ir.common_subtrees import check_size
 from ...ir.expr import BindingBlock, DataflowBlock, ExternFunc, If, MatchCast, SeqExpr, VarBinding
 from ...ir.function import Function, PrimFunc
 from ...ir.module import IRModule
-from ...ir.node import PRINTER, SCRIPT_HOOKS, Node
+from ...ir.node import SCRIPT_HOOKS, Node
 from ...ir.scalar import CommReducer, IterVar
 from ...ir.stmt import Stmt
 from ...ir.types import Expr, Type
@@ -270,7 +270,7 @@ _LOOSE: dict[type, Any] = {
 }  # fmt: skip
 
 _FORMS = (show_block, show_relax)  # importing them fills the tables
-PRINTER[0] = print_node
+SCRIPT_HOOKS["print"] = print_node
 SCRIPT_HOOKS["script"] = script
 SCRIPT_HOOKS["show"] = show_module
 SCRIPT_HOOKS["html"] = html

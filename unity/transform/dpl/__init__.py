@@ -1,5 +1,6 @@
 """The pattern language of dataflow: what a piece of a graph looks like, finding it, rewriting it. Names as in ``tvm.relax.dpl``."""
 
+from . import match as _match
 from .context import PatternContext
 from .pattern import (
     DFPattern,

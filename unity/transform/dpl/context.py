@@ -14,7 +14,7 @@ from ...ir.function import Function
 from ...ir.types import VOID_TYPE, Expr
 from ...ir.walk import used_vars
 from ...op.common.table import R
-from .match import Matcher
+from .matcher import Matcher
 from .pattern import CONTEXTS, CallPattern, Constraints, DFPattern, PatternSeq
 
 
@@ -25,7 +25,7 @@ class PatternContext:
         self.constraints: Constraints = []
 
     def __enter__(self) -> PatternContext:
-        CONTEXTS.append(self.constraints)
+        CONTEXTS.push(self.constraints)
         return self
 
     def __exit__(

@@ -1,9 +1,9 @@
-"""Matching of patterns against expressions: backtracking over alternatives, with a record of what every part matched."""
+"""Which expressions each kind of pattern matches. Not here: the attempt, its record (`matcher.py`)."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...ir.build import const
@@ -12,8 +12,8 @@ from ...ir.node import Node
 from ...ir.relation import Answer, dims, is_subtype, same_dim
 from ...ir.structural import plain_equal, structural_equal
 from ...ir.types import Expr, PrimType, TensorType
+from .matcher import HANDLERS, Matcher
 from .pattern import (
-    MATCHER,
     AndPattern,
     AttrPattern,
     CallPattern,
@@ -33,62 +33,6 @@ from .pattern import (
     VarPattern,
     WildcardPattern,
 )
-
-
-class Matcher:
-    """One attempt. ``found`` says what each pattern matched; ``inside`` the calls, tuples and fields that belong to the match."""
-
-    def __init__(self, var2val: Mapping[Any, Expr]) -> None:
-        self.values = var2val
-        self.found: dict[DFPattern, Expr] = {}
-        self.inside: dict[Expr, None] = {}
-        self._trail: list[DFPattern] = []
-        self._inside_trail: list[Expr] = []
-
-    def value(self, expr: Expr) -> Expr:
-        """The value that a variable is bound to, as far as known."""
-        while isinstance(expr, Var) and expr in self.values:
-            expr = self.values[expr]
-        return expr
-
-    def match(self, pattern: DFPattern, expr: Expr) -> bool:
-        """Match, and record; nothing is recorded where it fails."""
-        known = self.found.get(pattern)
-        if known is not None:
-            return known is expr or self.value(known) is self.value(expr)
-        mark = self.mark()
-        handler = _HANDLERS[type(pattern)]
-        if not handler(self, pattern, expr):
-            self.back_to(mark)
-            return False
-        kept = expr if type(pattern) in _KEEP_VARIABLES else self.value(expr)
-        self.found[pattern] = kept
-        self._trail.append(pattern)
-        return True
-
-    def mark(self) -> tuple[int, int]:
-        """A state to come back to."""
-        return len(self._trail), len(self._inside_trail)
-
-    def back_to(self, mark: tuple[int, int]) -> None:
-        """Forget what was recorded since."""
-        while len(self._trail) > mark[0]:
-            del self.found[self._trail.pop()]
-        while len(self._inside_trail) > mark[1]:
-            del self.inside[self._inside_trail.pop()]
-
-    def take(self, expr: Expr) -> bool:
-        """Note an expression as part of the match."""
-        if expr not in self.inside:
-            self.inside[expr] = None
-            self._inside_trail.append(expr)
-        return True
-
-    def all(self, patterns: tuple[DFPattern, ...], exprs: tuple[Expr, ...]) -> bool:
-        """Match in order."""
-        if len(patterns) != len(exprs):
-            return False
-        return all(self.match(pattern, expr) for pattern, expr in zip(patterns, exprs))  # stops at the first failure
 
 
 def _wildcard(m: Matcher, p: WildcardPattern, expr: Expr) -> bool:
@@ -119,7 +63,7 @@ def _match_op(m: Matcher, pattern: DFPattern, call: Call) -> bool:
     if isinstance(pattern, AttrPattern):
         return _match_op(m, pattern.inner, call) and _has_attrs(pattern.attrs, call.attrs)
     mark = m.mark()
-    if _HANDLERS[type(pattern)](m, pattern, call.op):  # operators are shared: each use of one is a match of its own
+    if HANDLERS[type(pattern)](m, pattern, call.op):  # operators are shared: each use of one is a match of its own
         return True
     m.back_to(mark)
     return False
@@ -229,21 +173,9 @@ def _seq(m: Matcher, p: PatternSeq, expr: Expr) -> bool:
     return m.match(p.patterns[-1], expr)
 
 
-_KEEP_VARIABLES = {WildcardPattern, VarPattern}
-_HANDLERS: dict[type, Callable[[Matcher, Any, Expr], bool]] = {
+HANDLERS |= {
     WildcardPattern: _wildcard, VarPattern: _var, ConstantPattern: _constant, ExprPattern: _expr, CallPattern: _call,
     TuplePattern: _tuple, TupleGetItemPattern: _get_item, OrPattern: _or, AndPattern: _and, NotPattern: _not, AttrPattern: _attr,
     DataTypePattern: _dtype, ShapePattern: _shape, TypePattern: _type, SameShapePattern: _same_shape,
     ShapeExprPattern: _shape_expr, PatternSeq: _seq,
 }  # fmt: skip
-
-
-def match_expr(pattern: DFPattern, expr: Expr, var2val: Mapping[Any, Expr]) -> dict[DFPattern, Expr] | None:
-    """The match of each part of a pattern, or None."""
-    matcher = Matcher(var2val)
-    return matcher.found if matcher.match(pattern, expr) else None
-
-
-MATCHER.append(match_expr)
-
-__all__ = ["Matcher", "match_expr"]

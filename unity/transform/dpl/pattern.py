@@ -10,23 +10,27 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...ffi.dtype import DataType
 from ...ir.expr import ExternFunc, op
 from ...ir.types import Expr, Type
 from ...op.common.table import R
+from ...support.context_stack import ContextStack
 from ...support.errors import PassError
+from .matcher import Matcher
 
 Constraints = list[tuple["DFPattern", "DFPattern", int, bool]]
-CONTEXTS: list[Constraints] = []
-"""Constraints of the contexts entered, innermost last: (producer, consumer, argument or -1, only used there)."""
+CONTEXTS: ContextStack[Constraints] = ContextStack("patterns")
+"""Constraints of the contexts entered: (producer, consumer, argument or -1, only used there)."""
 
 
 class DFPattern:
     """Base of patterns."""
 
     __slots__ = ()
+    keeps_variable: ClassVar[bool] = False
+    """Is the match of this pattern a variable itself, rather than the value that it is bound to?"""
 
     def __call__(self, *args: DFPattern, varg_default_wildcard: bool = False) -> CallPattern:
         """A call of what this matches. Without arguments and with ``varg_default_wildcard``: with any arguments."""
@@ -98,21 +102,22 @@ class DFPattern:
         self, expr: Expr, var2val: Mapping[Any, Expr] | None = None
     ) -> dict[DFPattern, Expr] | None:
         """The match of each part, None where the whole does not match."""
-        return MATCHER[0](self, expr, var2val or {})
-
-
-MATCHER: list[Callable[[DFPattern, Expr, Mapping[Any, Expr]], dict[DFPattern, Expr] | None]] = []
-"""The matcher, put here by `match.py`."""
+        matcher = Matcher(var2val or {})
+        return matcher.found if matcher.match(self, expr) else None
 
 
 @dataclass(slots=True, eq=False)
 class WildcardPattern(DFPattern):
     """Anything."""
 
+    keeps_variable = True
+
 
 @dataclass(slots=True, eq=False)
 class VarPattern(DFPattern):
     """A variable, of a name if given; ``kind`` "var", "dataflow" or "global"."""
+
+    keeps_variable = True
 
     name: str
     kind: str = "var"
@@ -138,9 +143,9 @@ class CallPattern(DFPattern):
     args: tuple[DFPattern, ...] | None
 
     def __post_init__(self) -> None:
-        if CONTEXTS and self.args:
-            for index, arg in enumerate(self.args):
-                CONTEXTS[-1].append((arg, self, index, False))
+        context = CONTEXTS.top
+        if context is not None:
+            context += [(arg, self, index, False) for index, arg in enumerate(self.args or ())]
 
 
 @dataclass(slots=True, eq=False)
@@ -244,11 +249,12 @@ class PatternSeq(DFPattern):
         return self._edge(other, index, True)
 
     def _edge(self, other: DFPattern, index: int, only: bool) -> PatternSeq:
-        if not CONTEXTS:
+        context = CONTEXTS.top
+        if context is None:
             raise PassError("E553", "used_by and only_used_by have a meaning inside a PatternContext only",
                             help="write `with PatternContext() as ctx:` around them")  # fmt: skip
         following = other.patterns if isinstance(other, PatternSeq) else [other]
-        CONTEXTS[-1].append((self.patterns[-1], following[0], index, only))
+        context.append((self.patterns[-1], following[0], index, only))
         return PatternSeq([*self.patterns, *following])
 
 

@@ -30,7 +30,6 @@ from ..relax.normalize.dead_code import clean_function
 from ..relax.normalize.normalize import normalize
 from ..relax.rewriting.graph_rewriter import GraphRewriter, Replaced
 from .context import PatternContext
-from .match import match_expr
 from .pattern import DFPattern
 
 Matches = dict[DFPattern, Expr]
@@ -46,7 +45,7 @@ def rewrite_call(pattern: DFPattern, rewriter: Callable[[Expr, Matches], Expr], 
 
     def rule(value: Expr, graph: GraphRewriter) -> Any:
         assert graph.var is not None
-        found = match_expr(pattern, value, known)
+        found = pattern.extract_matched_expr(value, known)
         made = value if found is None else rewriter(value, found)
         known[graph.var] = made
         return Replaced(made) if isinstance(made, Var) and made is not value else made

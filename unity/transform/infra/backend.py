@@ -1,8 +1,8 @@
 """``Backend``: everything about one kind of targets, and what passes and the build ask of the target in use.
 
 A backend is plain functions put together: how its targets are written, how code for them is made, what runs it. Registered by
-``unity.target.register_target``; those of this package are imported when they are first asked for, by the words
-``target <kind>`` of ``unity/__init__.py``. Not here: any target (a folder of ``target/`` for each).
+``unity.target.register_target``; those of this package (``unity/target/shipped``) when a target is
+first asked for. Not here: any target (a folder of ``target/`` for each).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def register_target(backend: Backend) -> None:
     Raises CodegenError E533 where the kind, the device or the section of saved programs belongs to another backend.
     """
     name = backend.kind.name
-    load(f"target {name}")
+    load("targets")
     known = BACKENDS.get(name)
     if known is not None and origin(known.generate) != origin(backend.generate):
         raise CodegenError("E533", f"there is a backend for targets of the kind {name!r} already",
@@ -121,7 +121,7 @@ def backend_of(target: Target) -> Backend:
     name = str(target.kind)
     found = BACKENDS.get(name)
     if found is None:
-        load(f"target {name}")
+        load("targets")
         found = BACKENDS.get(name)
     if found is None:
         listed = ", ".join([kind for kind, row in KINDS.items() if row.generates])

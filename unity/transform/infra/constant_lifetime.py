@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
@@ -21,6 +20,7 @@ from ...ir.function import Function
 from ...ir.module import IRModule
 from ...ir.node import Node
 from ...ir.walk import collect
+from ...support.context_stack import ContextStack
 
 
 def module_constants(mod: IRModule) -> list[Tensor]:
@@ -37,16 +37,21 @@ class Releases:
         self._module: IRModule | None = None
         self._places: Counter[int] | None = None
 
-    @contextmanager
-    def watching(self, mod: IRModule) -> Iterator[None]:
-        """Inside, one pass rewrites ``mod``, which nobody reads afterwards."""
-        token = _CURRENT.set(self)
+    def __enter__(self) -> Releases:
+        _BUILDS.push(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _BUILDS.pop()
+
+    def watch(self, mod: IRModule | None) -> None:
+        """From now on a pass rewrites ``mod``, which nobody reads afterwards; none does with None."""
         self._module, self._places = mod, None
-        try:
-            yield
-        finally:
-            self._module = self._places = None
-            _CURRENT.reset(token)
+
+    @property
+    def is_watching(self) -> bool:
+        """Does a pass rewrite a module of this build now?"""
+        return self._module is not None
 
     def own(self, made: Tensor) -> None:
         """A tensor that was made during the build, for its module alone."""
@@ -79,25 +84,45 @@ class Releases:
         discard(tensor)
 
 
-_CURRENT: ContextVar[Releases | None] = ContextVar("releases", default=None)
+_BUILDS: ContextStack[Releases] = ContextStack("builds that release constants")
+
+
+@contextmanager
+def watching(mod: IRModule) -> Iterator[None]:
+    """Inside, one pass of the build around, if any, rewrites ``mod``, which nobody reads afterwards."""
+    build = _BUILDS.top
+    if build is None:
+        yield
+        return
+    build.watch(mod)
+    try:
+        yield
+    finally:
+        build.watch(None)
+
+
+def _current() -> Releases | None:
+    """The build around this pass."""
+    build = _BUILDS.top
+    return build if build is not None and build.is_watching else None
 
 
 def own(made: Tensor) -> None:
     """Tell the build around this pass, if any, that a constant was made which nobody else reads."""
-    current = _CURRENT.get()
+    current = _current()
     if current is not None:
         current.own(made)
 
 
 def owned(tensor: Tensor) -> bool:
     """Does the memory of a constant go when nothing reads it any more?"""
-    current = _CURRENT.get()
+    current = _current()
     return current is not None and current.owns(tensor)
 
 
 def replaced(read: Tensor) -> None:
     """Tell the build around this pass, if any, that one place which read a constant reads another one now."""
-    current = _CURRENT.get()
+    current = _current()
     if current is not None:
         current.replaced(read)
 
@@ -120,4 +145,4 @@ def places(mod: IRModule) -> Counter[int]:
     return found
 
 
-__all__ = ["Releases", "module_constants", "own", "owned", "places", "replaced"]
+__all__ = ["Releases", "module_constants", "own", "owned", "places", "replaced", "watching"]

@@ -5,17 +5,17 @@ Invariant: without a context entered by ``with``, the environment's options deci
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.module import IRModule
 from ...ir.verifier.verifier import verify
+from ...support.context_stack import ContextStack
 from ...support.errors import PassError, UnityError
-from ...support.lazy import lazy_function, load
+from ...support.lazy import load
 from ...support.options import bool_option, int_option, str_option
 from ...support.recursion import deep_recursion
 from .instruments import (
@@ -35,7 +35,8 @@ PASSES: dict[str, Pass] = {}
 OTHER_NAMES: dict[str, str] = {}
 """Other names of passes: TVM's, from ``unity.relax.transform``."""
 
-_check_from_options = lazy_function("unity.transform.validation.translation_validation", "check_from_options")
+BY_OPTION: dict[str, Callable[[], Instrument]] = {}
+"""Instruments that stand further right, by the option that asks for them."""
 
 
 def _default_instruments() -> tuple[Instrument, ...]:
@@ -49,7 +50,8 @@ def _default_instruments() -> tuple[Instrument, ...]:
     if bool_option("UNITY_TIME"):
         found.append(TimeInstrument(show=True))
     if bool_option("UNITY_CHECK"):
-        found.append(_check_from_options())
+        load("names")
+        found.append(BY_OPTION["UNITY_CHECK"]())
     return tuple(found)
 
 
@@ -60,18 +62,8 @@ _DUMPS: dict[str, DumpInstrument] = {}
 def own_name(name: str) -> str:
     """The name of a pass that may be given by another one ("FuseOps")."""
     if name not in PASSES:
-        load("passes")
+        load("names")
     return OTHER_NAMES.get(name.removeprefix("relax."), name)
-
-
-class _Entered(threading.local):
-    """Contexts entered by ``with``, of this thread."""
-
-    def __init__(self) -> None:
-        self.contexts: list[PassContext] = []
-
-
-_ENTERED = _Entered()
 
 
 class PassContext:
@@ -116,19 +108,18 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context, else one made from the environment options."""
-        stack = _ENTERED.contexts
-        return stack[-1] if stack else PassContext(*_default_instruments())
+        return _ENTERED.top or PassContext(*_default_instruments())
 
     def __enter__(self) -> PassContext:
-        around = {id(i) for context in _ENTERED.contexts for i in context.instruments}
+        around = {id(i) for context in _ENTERED.values for i in context.instruments}
         self._new = [i for i in self.instruments if id(i) not in around]
-        _ENTERED.contexts.append(self)
+        _ENTERED.push(self)
         for instrument in self._new:
             instrument.enter_pass_ctx()
         return self
 
     def __exit__(self, *_: object) -> None:
-        _ENTERED.contexts.remove(self)
+        _ENTERED.pop()
         for instrument in self._new:
             instrument.exit_pass_ctx()
 
@@ -169,6 +160,9 @@ class PassContext:
             instrument.failed(step, mod)
 
 
+_ENTERED: ContextStack[PassContext] = ContextStack("pass contexts")
+
+
 def watched_by(*more: Instrument) -> PassContext:
     """The context in force with more instruments."""
     outer = PassContext.current()
@@ -186,4 +180,4 @@ def traced_passes() -> Iterator[TimeInstrument]:
         yield timer
 
 
-__all__ = ["PASSES", "PassContext", "own_name", "traced_passes", "watched_by"]
+__all__ = ["BY_OPTION", "PASSES", "PassContext", "own_name", "traced_passes", "watched_by"]

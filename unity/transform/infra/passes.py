@@ -236,7 +236,7 @@ class Pipeline:
     def parse(text: str) -> Pipeline:
         """Read a printed pipeline. Raises PassError E502 for an unknown pass, E501 for a wrong option."""
         steps = []
-        load("passes")
+        load("names")
         for item in _split(text):
             name, brace, rest = item.partition("{")
             found = PASSES.get(name.strip())

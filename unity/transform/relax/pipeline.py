@@ -38,7 +38,7 @@ from .normalize.normalize import normalize
 from .normalize.to_non_dataflow import to_non_dataflow
 from .precision.shift_signed_data import shift_signed_data
 
-DEFAULT_PIPELINE = Pipeline(
+GRAPH_PIPELINE = Pipeline(
     (
         normalize,
         check_shapes,
@@ -64,8 +64,15 @@ DEFAULT_PIPELINE = Pipeline(
         auto_inline,
         dead_code,
         merge_families,
-        schedule_default,
-        compact_constants,
+    )
+)
+"""Operators become calls of tensor programs, fused."""
+
+SCHEDULE_PIPELINE = Pipeline((schedule_default, compact_constants))
+"""Loops are chosen; constants are laid out as they want them."""
+
+PLAN_PIPELINE = Pipeline(
+    (
         to_non_dataflow,
         lower_call_dps,
         canonicalize,
@@ -74,3 +81,6 @@ DEFAULT_PIPELINE = Pipeline(
         attach_global_symbol,
     )
 )
+"""Calls say which memory they write to, dead memory is reused."""
+
+DEFAULT_PIPELINE = Pipeline((GRAPH_PIPELINE, SCHEDULE_PIPELINE, PLAN_PIPELINE))

@@ -30,6 +30,7 @@ from ...script import parse
 from ...support.errors import PassError, UnityError
 from ...support.options import int_option, str_option
 from ...support.recursion import deep_recursion
+from ..infra.context import BY_OPTION
 from ..infra.instruments import VerifyInstrument, internal_error
 from ..infra.passes import Instrument, Pass
 from .inputs import KINDS, Inputs, NoInput, make_inputs
@@ -390,3 +391,4 @@ def check_from_options() -> CheckInstrument:
 
 
 _MADE: dict[tuple[int, int, int, str], CheckInstrument] = {}
+BY_OPTION["UNITY_CHECK"] = check_from_options

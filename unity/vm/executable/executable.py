@@ -1,63 +1,30 @@
-"""``Executable``: a compiled module: bytecode, constants, machine code, module text; saved to one file and loaded again.
+"""``Executable``: a compiled module: bytecode, constants, machine code, module text; saved to one file.
 
-Execution side: needs ``ffi`` alone; ``executable["main"]`` loads the virtual machine, which stands on its right. Recompiling
-(``trust=False``, or another processor) goes through the hook ``RECOMPILE``, which ``vm.build`` fills when it is imported.
+Execution side: needs ``ffi`` alone. Not here: reading a file (``vm/load.py``), running (``vm/virtual_machine.py``): whoever
+makes an executable hands that in as ``start``.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from ...ffi.abi import Dim
-from ...ffi.dtype import DataType, from_numpy
-from ...ffi.processor import host_triple, lacking_features
+from ...ffi.dtype import from_numpy
 from ...ffi.tensor import Tensor
-from ...support.errors import ArtifactError, FFIError, MissingExtraError
-from ...support.lazy import lazy_function
-from ...support.optional import require
-from ...support.schema import Misfit, within
-from .artifact import ALIGN, open_sections, write_sections
+from ...support.errors import ArtifactError
+from .artifact import ALIGN, write_sections
 from .bytecode import Program, program_text
-from .codec import SCHEMA, Costs, decode, encode, write_costs
+from .codec import encode, write_costs
 from .memory_formula import MemoryFormula, memory_formula
 
-_machine_of = lazy_function("unity.vm.virtual_machine", "VirtualMachine")
 _FOREIGN_SUFFIXES = (".so", ".dylib", ".dll", ".o", ".a", ".tar")
 """Names of files that linkers, loaders and archivers read."""
-RECOMPILE: list[Callable[[str, list[Tensor], dict[str, Any], bool], Executable]] = []
-"""The hook: (module text, constants, options of the build, is it trusted) -> Executable; empty without the compiler rooms."""
-
-
-@dataclass(slots=True, frozen=True)
-class _Constant:
-    """Where a constant lies in its section."""
-
-    dtype: str
-    shape: list[Annotated[int, within(0, 1 << 47)]]
-    offset: Annotated[int, within(0, 1 << 62)]
-
-
-@dataclass(slots=True, frozen=True)
-class _Meta:
-    """The section ``meta`` of a file."""
-
-    triple: str
-    features: str
-    driver: str
-    words: list[list[str | int | bool | None]]
-    options: dict[str, str]
-    constants: list[_Constant]
-    source: list[_Constant]
-    program_constants: Annotated[int, within(0, 1 << 31)]
-    module_constants: list[Annotated[int, within(0, 1 << 31)]]
-    costs: Costs
 
 
 @dataclass(slots=True)
@@ -83,6 +50,8 @@ class Executable:
     """Gives the work of the kernels when it is first needed."""
     provenance: Any = None
     """How the constants were made of the module's (``transform/infra/constant_provenance.py``), None where nobody knows."""
+    start: Callable[[Executable], Any] | None = None
+    """Makes the virtual machine behind ``executable[name]``."""
     machine: Any = field(default=None, init=False, repr=False, compare=False)
     """The virtual machine behind ``executable[name]``."""
     accuracy: Any = None
@@ -105,7 +74,8 @@ class Executable:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of a virtual machine that this executable keeps. Raises VMError E631 for an unknown name."""
         if self.machine is None:
-            self.machine = _machine_of(self)
+            assert self.start is not None, "an executable that nobody linked"
+            self.machine = self.start(self)
         return self.machine[name]  # type: ignore[no-any-return]
 
     def time_evaluator(self, name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
@@ -185,50 +155,6 @@ class Executable:
         return f"<Executable: {self.stats()}>"
 
 
-def load(path: str | Path, trust: bool = True) -> Executable:
-    """A saved executable. Its constants are the mapped file: no copy is made, and processes share them.
-
-    The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
-    never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for
-    a processor with features this one lacks; text that leaves its tensor programs is refused. Raises ArtifactError E801 to E808.
-    """
-    parts = open_sections(path)
-    try:
-        sections = {name: section.read() for name, section in parts.items() if name != "source"}
-        meta: _Meta = SCHEMA.record(_Meta, json.loads(bytes(sections["meta"])))
-        text = bytes(sections["module"]).decode()
-        bytecode, model, pool = bytes(sections["bytecode"]), bytes(sections["model"]), sections["constants"]
-        source = parts["source"]
-        constants = _constants(meta.constants, pool)
-        count, every = meta.program_constants, len(constants) + len(meta.source)
-        if count > len(constants) or max(meta.module_constants, default=-1) >= every:
-            raise Misfit("it names constants that are not there")
-    except (KeyError, ValueError, RecursionError) as error:
-        raise ArtifactError("E805", f"{path}: the description of the program is not valid: {error}") from error
-
-    def describe() -> tuple[str, list[Tensor]]:
-        known = [*constants, *(_constants(meta.source, source.read()) if meta.source else ())]
-        return text, [known[k] for k in meta.module_constants]
-
-    missing = missing_features(meta.triple, meta.features)
-    if not trust or missing:
-        reason = f"{path} was compiled for another processor ({missing})" if missing else f"{path} is not trusted"
-        options: dict[str, Any] = dict(meta.options)
-        if missing:
-            options["target"] = _for_this_machine(str(options.get("target", "")))
-        made = _recompile(*describe(), options, trust, reason)
-    else:
-        objects = {
-            name.removeprefix("object."): bytes(data) for name, data in sections.items() if name.startswith("object.")
-        }
-        made = Executable(
-            decode(bytecode, constants[:count], meta.costs), objects, meta.triple, meta.features, meta.driver, meta.words,
-            dict(meta.options), [pool], describe,
-        )  # fmt: skip
-    made.model, made.state = model, constants[count:]
-    return made
-
-
 def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
     """dtype, shape and place of arrays that stand behind each other."""
     rows, place = [], 0
@@ -241,47 +167,3 @@ def _table(arrays: list[np.ndarray]) -> list[list[Any]]:
 def _buffers(arrays: list[np.ndarray]) -> list[np.ndarray]:
     """The bytes of arrays, to be written."""
     return [array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8) for array in arrays]
-
-
-def _constants(table: list[_Constant], pool: memoryview) -> list[Tensor]:
-    """Tensors over the mapped file: read-only by convention, private pages. Raises ArtifactError E805."""
-    memory = np.frombuffer(pool, np.uint8) if pool.nbytes else np.empty(0, np.uint8)
-    memory.flags.writeable = False
-    found = []
-    try:
-        for row in table:
-            data_type = DataType(row.dtype).numpy
-            size = data_type.itemsize * math.prod(row.shape)
-            if row.offset % ALIGN or row.offset + size > memory.size:
-                raise ValueError("a constant lies outside the file")
-            array = memory[row.offset : row.offset + size].view(data_type) if size else np.empty(0, data_type)
-            found.append(Tensor(array.reshape(row.shape)))
-    except (ValueError, TypeError, FFIError, OverflowError) as error:
-        raise ArtifactError("E805", f"the constants of the file are not valid: {error}") from error
-    return found
-
-
-def missing_features(triple: str, features: str) -> str:
-    """Why machine code for this triple and these features cannot run here, or ""."""
-    if not triple:
-        return ""
-    if triple.split("-")[0] != host_triple().split("-")[0] or triple.split("-")[2:3] != host_triple().split("-")[2:3]:
-        return f"{triple}, this machine is {host_triple()}"
-    lacks = lacking_features(features)
-    return f"it needs {', '.join(lacks[:8])}" if lacks else ""
-
-
-def _for_this_machine(target: str) -> str:
-    """A target without the processor and the features it names."""
-    return " ".join([part for part in target.split() if not part.startswith(("-mcpu=", "-mattr=", "-mtriple="))])
-
-
-def _recompile(text: str, constants: list[Tensor], options: dict[str, Any], trust: bool, reason: str) -> Executable:
-    if not RECOMPILE:
-        try:
-            require(f"{__package__}.build")
-        except MissingExtraError as error:
-            raise ArtifactError("E804", f"{reason}, and the compiler is not installed: {error}") from error
-    if not text.strip() or not RECOMPILE:
-        raise ArtifactError("E804", f"{reason}, and the file holds no module text to compile again")
-    return RECOMPILE[0](text, constants, options, trust)

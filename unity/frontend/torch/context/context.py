@@ -186,6 +186,11 @@ class Context:
         return op.broadcast_to(x, ShapeExpr(tuple([to_dim(d) for d in (self.shape if shape is None else shape)])))
 
 
+def is_node(value: Any) -> bool:
+    """Is an argument of a node another node?"""
+    return isinstance(value, require("torch").fx.Node)
+
+
 def number(value: Any, dtype: str) -> Expr:
     """A Python number as a rank-0 constant. Raises TypeError for one that only the data knows."""
     if isinstance(value, Expr):

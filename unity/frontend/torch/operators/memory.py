@@ -14,7 +14,7 @@ from ....ir.expr import IntImm
 from ....ir.types import Expr
 from ....op.common.type_rules import product
 from ....support.optional import require
-from ..context.context import Args, Context, aten, shape_of, to_dim
+from ..context.context import Args, Context, aten, is_node, shape_of, to_dim
 from ..context.report import MemoryGap
 from .shape import permute
 from .view import has_none, places, strided
@@ -47,7 +47,7 @@ def _is_view(node: Any) -> bool:
     if node.op != "call_function" or schema is None or str(node.target).startswith(_MAYBE_COPIES):
         return False
     alias = schema.arguments[0].alias_info if schema.arguments else None
-    return alias is not None and not alias.is_write and type(node.args[0]).__name__ == "Node"
+    return alias is not None and not alias.is_write and is_node(node.args[0])
 
 
 _MAYBE_COPIES = ("aten.reshape.", "aten.contiguous.", "aten.to.", "aten.flatten.", "aten.ravel.", "aten.reshape_as.")

@@ -15,7 +15,8 @@ from ....ffi.check import Refused
 from ....ffi.tensor import Tensor
 from ....support.errors import ArtifactError, FrontendError, UnityError, VMError
 from ....support.schema import Misfit
-from ....vm.executable.executable import Executable, load
+from ....vm.executable.executable import Executable
+from ....vm.load import load
 from ....vm.out_calls import allocates_results, results_of
 from ....vm.virtual_machine import VirtualMachine
 from .arguments import arguments_outline, overlap, rearranged, refuse_tensor

@@ -13,7 +13,7 @@ from ....ir import build
 from ....ir.expr import IntImm
 from ....ir.scalar import Sub
 from ....ir.types import Expr
-from ..context.context import Args, Context, axis_of, to_dim
+from ..context.context import Args, Context, axis_of, is_node, to_dim
 from ..context.report import Gap
 from ..operators.shape import bound_of
 
@@ -92,7 +92,7 @@ def _metadata(value: Any) -> Any:
         return [_metadata(v) for v in value]
     if isinstance(value, dict):
         return {k: _metadata(v) for k, v in value.items()}
-    return value.meta["val"] if type(value).__name__ == "Node" else value
+    return value.meta["val"] if is_node(value) else value
 
 
 __all__ = ["cut_conditions"]

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from .... import op
-from ....ir.expr import Call, Constant, Op, TupleGetItem, Var
+from ....ir.expr import Call, Constant, IntImm, Op, TupleGetItem, Var
 from ....ir.op import OPS
 from ....ir.relation import Answer, is_subtype
 from ....ir.types import Expr, TensorType
 from ....support.errors import FrontendError, TypeRuleError
 from ....support.source import Source, Span
-from ..context.context import Args, Context, Result
+from ..context.context import Args, Context, Result, is_node
 from ..context.fallback import Deferred, call_torch, complex_of, holds_deferred, memory_order
 from ..context.report import Gap, ImportReport, MemoryGap
 from ..operators.complex import COMPLEX, Pair, evaluate
@@ -68,7 +68,7 @@ class GraphImporter:
         """An argument of a node with nodes replaced by their values."""
         if isinstance(raw, (list, tuple)):
             return [self.value_of(v) for v in raw]
-        if type(raw).__name__ == "Node":
+        if is_node(raw):
             found = self.values.get(raw)
             if found is None and raw in self._unknown:
                 raise self._refused(raw, self._unknown[raw])
@@ -126,8 +126,8 @@ class GraphImporter:
         raw = node.args[0]
         if raw in self._unknown and _asks_offset(raw):
             return  # where a view starts in torch's memory: here every tensor has its own
-        cond = self.value_of(raw) if type(raw).__name__ == "Node" else raw
-        if isinstance(cond, Expr) and type(cond).__name__ != "IntImm":
+        cond = self.value_of(raw) if is_node(raw) else raw
+        if isinstance(cond, Expr) and type(cond) is not IntImm:
             self.context.emit(op.assert_op(cond, format=str(node.args[1])))
 
     def _assert_tensor(self, node: Any) -> None:

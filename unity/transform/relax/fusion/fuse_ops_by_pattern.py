@@ -34,7 +34,7 @@ from ....ir.module import IRModule
 from ....ir.types import Expr
 from ....ir.walk import fresh_copy, used_vars
 from ....support.errors import PassError
-from ...dpl.match import Matcher
+from ...dpl.matcher import Matcher
 from ...dpl.pattern import DFPattern
 from ...dpl.rewrite import OnBlocks, in_order
 from ...infra.passes import module_pass

@@ -2,7 +2,7 @@
 are at hand.
 
 Opening a region costs a fraction of a microsecond while the workers are awake; 2^18 multiply-adds of a product take two to five.
-Not here: who makes a loop parallel (the passes that order and tile loops; code generation for symbolic extents).
+Not here: who makes a loop parallel (the passes that order and tile loops), who cuts it into chunks (``chunk_parallel``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ FEW = 8
 BACKWARDS = "backwards"
 """Key of an attribute around a loop of independent iterations: where its value holds, each thread runs its share of them (all,
 where the loop is serial) from the last to the first."""
+
+PARALLEL_CHUNK = "parallel_chunk"
+"""Key of an attribute around a parallel loop: the iterations that a thread takes at a time (`chunk_parallel`)."""
 
 _MATH = {f"T.{name}" for name in (*UNARY_MATH.split(), *BINARY_MATH.split())}
 
