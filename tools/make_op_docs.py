@@ -7,6 +7,7 @@ from pathlib import Path
 
 from unity.ir.op import OPS, OpInfo
 from unity.op import usage
+from unity.op.common.parameters import DESCRIPTIONS
 from unity.op.common.samples import read_samples, sample_call, short_type
 
 TARGET = Path(__file__).parent.parent / "docs" / "operators.md"
@@ -25,9 +26,10 @@ def _example(info: OpInfo) -> str:
 
 def _row(info: OpInfo) -> str:
     effect = "" if info.pure is True else " Has effects."
+    own = "; ".join([f"`{p.name}`: {p.doc}" for p in info.params if DESCRIPTIONS.get(p.name) != p.doc])
     columns = [
         f"`{usage(info)}`",
-        info.doc + effect,
+        info.doc + effect + (f" {own}." if own else ""),
         _part(info.lower, "yes"),
         _part(info.grad, "yes"),
         _part(info.ref, "yes"),
@@ -46,6 +48,14 @@ def render() -> str:
         'call and the type of its result (`f32[3, 4]` is `R.Tensor((3, 4), "float32")`). Operators by element have no example:',
         "the shapes of their operands are broadcast. A gradient may need a layout, a reduction or constant sizes, and then says so",
         "(E214, E218).",
+        "",
+        "## Parameters that operators share",
+        "",
+        "A parameter that means something else to an operator is described in its row.",
+        "",
+        "| parameter | meaning |",
+        "|---|---|",
+        *[f"| `{name}` | {doc} |" for name, doc in sorted(DESCRIPTIONS.items())],
     ]
     known = {info.family for info in OPS.values()}
     for family in [*[f for f in FAMILIES if f in known], *sorted(known - set(FAMILIES))]:

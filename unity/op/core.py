@@ -125,7 +125,7 @@ def _inplace_packed(call: Call) -> Type:
     return result
 
 
-_FUNC_ARGS = (Param("func"), Param("args", doc="tuple of arguments"))
+_FUNC_ARGS = ("func", "args: tuple of arguments")
 _DPS = (*_FUNC_ARGS, optional("tir_vars", doc="shape of further scalar arguments, passed after the outputs"))
 
 call_dps = row(
@@ -142,32 +142,36 @@ call_inplace = row(
 )
 call_dps_with_grad = row(
     "call_dps_with_grad",
-    (*_DPS, attribute("te_grad_name"), attribute("te_grad_kwargs", None)),
+    (
+        *_DPS,
+        attribute("te_grad_name", doc="name of the gradient"),
+        attribute("te_grad_kwargs", None, doc="further arguments of the gradient"),
+    ),
     with_grad_type,
     "As call_dps, naming the registered gradient of the tensor program.",
 )
 call_packed = row(
     "call_packed",
-    (Param("func"), Param("args", "exprs")),
+    (Param("func"), Param("args", "exprs", doc="its arguments")),
     _packed,
     "Call of a registered function; it may have effects.",
     pure=False,
 )
 call_pure_packed = row(
     "call_pure_packed",
-    (Param("func"), Param("args", "exprs")),
+    (Param("func"), Param("args", "exprs", doc="its arguments")),
     _packed,
     "Call of a registered function without effects.",
 )
 call_inplace_packed = row(
     "call_inplace_packed",
-    (Param("func"), Param("args", "exprs"), attribute("inplace_indices")),
+    (Param("func"), Param("args", "exprs", doc="its arguments"), attribute("inplace_indices")),
     _inplace_packed,
     "Call of a registered function that changes only the arguments named by inplace_indices, which must not be used afterwards.",
 )
 call_py_func = row(
     "call_py_func",
-    (Param("func"), Param("args", "exprs")),
+    (Param("func"), Param("args", "exprs", doc="its arguments")),
     _packed,
     "Call of a Python function of the module by name.",
     pure=False,
@@ -196,13 +200,16 @@ def _make_closure(call: Call) -> Type:
 make_closure = row("make_closure", _FUNC_ARGS, _make_closure, "Function with its captured values as a value.")
 invoke_closure = row(
     "invoke_closure",
-    (Param("closure"), Param("args")),
+    (Param("closure"), Param("args", doc="tuple of arguments")),
     _operands_tuple,
     "Call of a closure; it may have effects.",
     pure=False,
 )
 invoke_pure_closure = row(
-    "invoke_pure_closure", (Param("closure"), Param("args")), _operands_tuple, "Call of a closure without effects."
+    "invoke_pure_closure",
+    (Param("closure"), Param("args", doc="tuple of arguments")),
+    _operands_tuple,
+    "Call of a closure without effects.",
 )
 null_value = row("null_value", (), lambda call: OBJECT, "The value that stands for nothing.")
 
@@ -227,14 +234,18 @@ def _assert(call: Call) -> Type:
 
 print_value = row(
     "print",
-    (Param("values", "exprs"), attribute("format", "")),
+    (Param("values", "exprs", doc="what is printed"), attribute("format", "")),
     _print,
     "Print values through a format with {} places.",
     pure=False,
 )
 assert_op = row(
     "assert_op",
-    (Param("condition"), Param("values", "exprs"), attribute("format", "")),
+    (
+        Param("condition", doc="a bool scalar"),
+        Param("values", "exprs", doc="values for the message"),
+        attribute("format", ""),
+    ),
     _assert,
     "Stop with a message unless the condition holds.",
     pure=False,
@@ -284,7 +295,7 @@ shape_of = row(
 )
 shape_to_tensor = row(
     "shape_to_tensor",
-    ("shape",),
+    ("shape: a shape value",),
     _shape_to_tensor,
     "Shape value as an int64 tensor.",
     ref=lambda shape: np.array(shape, np.int64),
@@ -331,14 +342,14 @@ def _device_grad(call: Call, g: Expr) -> list[Any]:
 
 to_vdevice = row(
     "to_vdevice",
-    ("x", attribute("dst_vdevice")),
+    ("x", attribute("dst_vdevice", doc="the device")),
     _to_vdevice,
     "Copy to a virtual device.",
     grad=_device_grad,
 )
 hint_on_device = row(
     "hint_on_device",
-    ("x", attribute("device"), attribute("memory_scope", "global")),
+    ("x", attribute("device", doc="the device"), attribute("memory_scope", "global", doc="kind of memory")),
     lambda c: tensor_arg(c, 0),
     "Says on which device the value should live; a copy where it does not.",
     grad=same,
@@ -405,7 +416,7 @@ tensor_dtype_lanes = row(
 )
 tensor_shape_i = row(
     "inspect.tensor_shape_i",
-    ("tensor", "axis"),
+    ("tensor", "axis: number of the dimension, from 0"),
     _inspect("int64", True),
     "One dimension of a run-time tensor.",
     ref=lambda t, axis: t.shape[axis],
@@ -413,7 +424,7 @@ tensor_shape_i = row(
 )
 tensor_stride_i = row(
     "inspect.tensor_stride_i",
-    ("tensor", "axis"),
+    ("tensor", "axis: number of the dimension, from 0"),
     _inspect("int64", True),
     "One stride, in elements.",
     ref=lambda t, axis: t.strides[axis] // t.itemsize,

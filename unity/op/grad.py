@@ -333,10 +333,10 @@ nll_loss_backward = row(
     "grad.nll_loss_backward",
     (
         "output_grad",
-        "predictions",
+        "predictions: log probabilities (batch, classes, ...), or (classes,)",
         "targets",
         optional("weights"),
-        attribute("reduction", "mean"),
+        attribute("reduction", "mean", doc='"mean", "sum" or "none"'),
         attribute("ignore_index", -100),
     ),
     _nll_type,

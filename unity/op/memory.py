@@ -116,7 +116,12 @@ builtin_alloc_tensor = row(
 )
 alloc_storage = row(
     "memory.alloc_storage",
-    ("size", "virtual_device_index", "storage_scope", "dtype"),
+    (
+        "size: its bytes",
+        "virtual_device_index: number of the device",
+        "storage_scope",
+        "dtype: the data type of its elements",
+    ),
     _storage,
     "Memory of ``size`` elements that tensors are placed in.",
 )
@@ -130,7 +135,12 @@ kill_tensor = row("memory.kill_tensor", ("tensor",), _kill_tensor, "The tensor i
 kill_storage = row("memory.kill_storage", ("storage",), _kill, "The storage is not used any more.", pure=False)
 view = row(
     "memory.view",
-    ("data", optional("shape"), optional("dtype"), optional("relative_byte_offset")),
+    (
+        "data",
+        optional("shape", doc="the new shape; None: that of data"),
+        optional("dtype", doc="the new data type; None: that of data"),
+        optional("relative_byte_offset", doc="where it begins in data, in bytes"),
+    ),
     _view,
     "The same memory with another shape, dtype and start; never a copy.",
     aliases=True,
@@ -145,7 +155,7 @@ ensure_zero_offset = row(
 )
 vm_alloc_storage = row(
     "vm.alloc_storage",
-    ("shape", "runtime_device_index", "dtype", optional("storage_scope", "global")),
+    ("shape: its bytes", "runtime_device_index", "dtype", optional("storage_scope", "global")),
     _vm_storage,
     "Memory taken from the VM's allocator.",
 )
@@ -165,4 +175,6 @@ vm_call_tir_dyn = row(
     "Call of a tensor program with explicit outputs and sizes: a shape among the arguments is unpacked into scalars.",
     pure=False,
 )
-vm_kill_object = row("vm.kill_object", ("obj",), _kill, "The VM drops its reference to the object.", pure=False)
+vm_kill_object = row(
+    "vm.kill_object", ("obj: what is dropped",), _kill, "The VM drops its reference to the object.", pure=False
+)

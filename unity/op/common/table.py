@@ -6,7 +6,7 @@ Here: binding of arguments to parameters, conversion of Python values to express
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from ...ir.scalar import CommReducer, IterVar
 from ...ir.types import Expr, PrimType, TensorType, Type
 from ...support.errors import FFIError, TypeRuleError, suggest
 from ...support.source import Span
+from .parameters import DESCRIPTIONS
 
 _SCALARS = {bool: "bool", int: "int64", float: "float32"}
 _ELEMENTS = {"int64": "int32", "float64": "float32"}
@@ -226,7 +227,8 @@ class Operator:
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        return f"``{usage(self.info)}``: {self.info.doc}"
+        described = [f"{p.name}: {p.doc}" for p in self.info.params if p.doc]
+        return "\n".join([f"``{usage(self.info)}``: {self.info.doc}", *described])
 
 
 OPERATORS: dict[str, Operator] = {}
@@ -301,6 +303,14 @@ def _adopt(value: Any, dtype: DataType) -> Expr:
     return constant(number, dtype)
 
 
+def _param(given: Param | str) -> Param:
+    """A parameter with its description: its own, or that of its name."""
+    if isinstance(given, str):
+        name, _, doc = given.partition(": ")
+        given = Param(name, doc=doc)
+    return given if given.doc else replace(given, doc=DESCRIPTIONS.get(given.name, ""))
+
+
 def row(
     name: str,
     params: Sequence[Param | str],
@@ -309,11 +319,11 @@ def row(
     kind: type[Operator] = Operator,
     **fields: Any,
 ) -> Operator:
-    """Register an operator ``R.<name>``; a parameter given as text is a required expression of that name.
+    """Register an operator ``R.<name>``; a parameter given as text, ``name`` or ``name: what it is``, is a required expression.
 
-    ``kind`` is the class of what is called in Python.
+    Shared parameters are described by ``parameters.py``. ``kind`` is the class of what is called in Python.
     """
-    made = tuple([Param(p) if isinstance(p, str) else p for p in params])
+    made = tuple([_param(p) for p in params])
     operator = OPERATORS[f"R.{name}"] = kind(register_op(OpInfo(f"R.{name}", made, infer, doc, **fields)))
     return operator
 

@@ -298,7 +298,7 @@ def _fma_type(call: Call) -> Type:
 
 ewise_fma = row(
     "ewise_fma",
-    ("x1", "x2", "x3"),
+    ("x1", "x2", "x3: what is added; broadcast"),
     _fma_type,
     "x1 * x2 + x3.",
     family="binary",
@@ -343,7 +343,7 @@ def _where_grad(call: Call, g: Expr) -> list[Any]:
 
 where = row(
     "where",
-    ("condition", "x1", "x2"),
+    ("condition: bool; broadcast", "x1", "x2"),
     _where_type,
     "x1 where the condition holds, else x2.",
     family="binary",

@@ -116,7 +116,7 @@ def _lower(call: Call, x: te.Tensor) -> te.Tensor:
 
 polygamma = row(
     "polygamma",
-    ("x", attribute("n")),
+    ("x", attribute("n", doc="the order, at least 1")),
     _type,
     "The n-th derivative of digamma, n at least 1.",
     family="unary",

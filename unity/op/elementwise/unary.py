@@ -233,7 +233,7 @@ def _clip_grad(call: Call, g: Expr) -> list[Any]:
 
 clip = row(
     "clip",
-    ("x", attribute("min"), attribute("max")),
+    ("x", attribute("min", doc="lower bound"), attribute("max", doc="upper bound")),
     _clip_type,
     "x limited to [min, max]; NaN stays NaN.",
     family="unary",

@@ -168,7 +168,7 @@ def _einsum_grad(call: Call, g: Expr) -> list[Any]:
 
 einsum = row(
     "einsum",
-    ("operands", attribute("subscripts")),
+    ("operands: a tuple of tensors", attribute("subscripts", doc='"ij,jk->ik"; ... stands for further axes')),
     _einsum_type,
     "Sum of products of a tuple of tensors, as the letters of the subscripts say.",
     family=FAMILY,

@@ -247,7 +247,12 @@ def _triangular_grad(call: Call, g: Expr) -> list[Any]:
 
 solve_triangular = row(
     "linalg.solve_triangular",
-    ("a", "b", attribute("upper", False), attribute("unitriangular", False)),
+    (
+        "a",
+        "b: right sides, in columns",
+        attribute("upper", False, doc="the upper triangle"),
+        attribute("unitriangular", False, doc="ones on the diagonal"),
+    ),
     _triangular_type,
     "Solution x of a x = b for triangular a; the other triangle is not read.",
     family=FAMILY,
@@ -331,7 +336,7 @@ def _lu_solve_grad(call: Call, g: Expr) -> list[Any]:
 
 lu_solve = row(
     "linalg.lu_solve",
-    ("a", "pivots", "b"),
+    ("a: what lu_factor made", "pivots: its row exchanges, from 1", "b: right sides, in columns"),
     _lu_solve_type,
     "Solution x of a x = b, with a given by lu_factor.",
     family=FAMILY,

@@ -101,7 +101,7 @@ def _eigh_grad(call: Call, g: Expr) -> list[Any]:
 
 eigh = row(
     "linalg.eigh",
-    ("a", attribute("UPLO", "L")),
+    ("a", attribute("UPLO", "L", doc='"L" or "U": the triangle that is read')),
     _eigh_type,
     "Eigenvalues of symmetric matrices in rising order and the eigenvectors as columns; only one triangle is read.",
     family=FAMILY,
@@ -158,7 +158,7 @@ def _svd_grad(call: Call, g: Expr) -> list[Any]:
 
 svd = row(
     "linalg.svd",
-    ("a", attribute("full_matrices", True)),
+    ("a", attribute("full_matrices", True, doc="square factors")),
     _svd_type,
     "Singular values in falling order between orthogonal u and vh: a = u diag(s) vh; full_matrices makes both square.",
     family=FAMILY,
@@ -207,7 +207,7 @@ def _product_type(call: Call) -> Type:
 
 householder_product = row(
     "linalg.householder_product",
-    ("a", "tau"),
+    ("a", "tau: factors of the reflections"),
     _product_type,
     "The first columns (as many as a has) of the product of the reflections that R.linalg.geqrf gives.",
     family=FAMILY,
@@ -264,7 +264,7 @@ def _square_qr(call: Call, q: Expr, r: Expr, gq: Expr, gr: Expr) -> Expr:
 
 qr = row(
     "linalg.qr",
-    ("a", attribute("mode", "reduced")),
+    ("a", attribute("mode", "reduced", doc='"reduced" or "complete"')),
     _qr_type,
     "Orthogonal q and upper triangular r with a = q r; mode complete gives a square q.",
     family=FAMILY,

@@ -70,7 +70,11 @@ def _filled_grad(call: Call, g: Expr) -> list[Any]:
 
 full = row(
     "full",
-    ("shape", "fill_value", attribute("dtype", None)),
+    (
+        "shape",
+        "fill_value: a scalar",
+        attribute("dtype", None, doc="the data type of the result; None: that of fill_value"),
+    ),
     _full_type,
     "A tensor of one value.",
     family=FAMILY,
@@ -92,7 +96,7 @@ def _full_like_type(call: Call) -> Type:
 
 full_like = row(
     "full_like",
-    ("x", "fill_value", attribute("dtype", None)),
+    ("x", "fill_value: a scalar", attribute("dtype", None, doc="the data type of the result; None: that of x")),
     _full_like_type,
     "One value in the shape of a tensor.",
     family=FAMILY,
@@ -207,7 +211,12 @@ def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -
 
 arange = row(
     "arange",
-    ("start", optional("end"), optional("step", None), attribute("dtype", None)),
+    (
+        "start: the first element; the end where it is given alone",
+        optional("end", doc="the end, exclusive"),
+        optional("step", None, doc="the distance; None: 1"),
+        attribute("dtype", None, doc="the data type of the result; None: int64 of integers, else float32"),
+    ),
     _arange_type,
     "start, start + step, ... below end; with one bound it is the end.",
     family=FAMILY,
@@ -236,7 +245,12 @@ def _eye(call: Call) -> te.Tensor:
 
 eye = row(
     "eye",
-    (attribute("n"), attribute("m", None), attribute("k", 0), attribute("dtype", "float32")),
+    (
+        attribute("n", doc="rows"),
+        attribute("m", None, doc="columns; None: n"),
+        attribute("k", 0),
+        attribute("dtype", "float32"),
+    ),
     _eye_type,
     "Ones on diagonal k, zeros elsewhere.",
     family=FAMILY,

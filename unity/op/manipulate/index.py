@@ -138,7 +138,16 @@ def _take_grad(call: Call, g: Expr) -> list[Any]:
 
 take = row(
     "take",
-    ("x", "indices", attribute("axis", None), attribute("mode", "fast")),
+    (
+        "x",
+        "indices",
+        attribute("axis", None, doc="the axis; None: the only one of a vector"),
+        attribute(
+            "mode",
+            "fast",
+            doc='"fast" and "clip": indices outside are those of the ends; "wrap": modulo the size; "nan": they give NaN',
+        ),
+    ),
     _take_type,
     "Slices along an axis chosen by indices.",
     family=FAMILY,
@@ -191,7 +200,7 @@ def _gather_grad(call: Call, g: Expr) -> list[Any]:
 
 gather_elements = row(
     "gather_elements",
-    ("data", "indices", attribute("axis", 0)),
+    ("data", "indices", attribute("axis", 0, doc="the axis; a negative one counts from the last")),
     _gather_type,
     "out[i, j] = data[indices[i, j], j] for axis 0.",
     family=FAMILY,
@@ -239,7 +248,13 @@ def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int,
 
 one_hot = row(
     "one_hot",
-    ("indices", "on_value", "off_value", attribute("depth"), attribute("axis", -1)),
+    (
+        "indices: integers",
+        "on_value: at the index",
+        "off_value: elsewhere",
+        attribute("depth", doc="the size of the new axis"),
+        attribute("axis", -1, doc="where the new axis stands"),
+    ),
     _one_hot_type,
     "on_value where the position along the new axis equals the index.",
     family=FAMILY,

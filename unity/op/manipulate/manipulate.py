@@ -132,7 +132,7 @@ def _reshape_ref(x: np.ndarray, shape: Any) -> np.ndarray:
 
 reshape = row(
     "reshape",
-    ("x", "shape"),
+    ("x", "shape: the new shape; one dimension may be -1"),
     _reshape_type,
     "The same elements in another shape; one dimension may be -1.",
     family=FAMILY,
@@ -166,7 +166,7 @@ def _expand_type(call: Call) -> Type:
 
 expand_dims = row(
     "expand_dims",
-    ("x", attribute("axis")),
+    ("x", attribute("axis", doc="where new axes stand in the result")),
     _expand_type,
     "Axes of size 1 put in.",
     family=FAMILY,
@@ -198,7 +198,7 @@ def _squeeze_type(call: Call) -> Type:
 
 squeeze = row(
     "squeeze",
-    ("x", attribute("axis", None)),
+    ("x", attribute("axis", None, doc="axes of size 1; None: all of them")),
     _squeeze_type,
     "Axes of size 1 left out.",
     family=FAMILY,
@@ -269,7 +269,7 @@ def _permute_grad(call: Call, g: Expr) -> list[Any]:
 
 permute_dims = row(
     "permute_dims",
-    ("x", attribute("axes", None)),
+    ("x", attribute("axes", None, doc="for each axis of the result the one of x; None: reversed")),
     _permute_type,
     "Axes in another order; None reverses them.",
     family=FAMILY,
@@ -384,7 +384,7 @@ def _repeat_grad(call: Call, g: Expr) -> list[Any]:
 
 repeat = row(
     "repeat",
-    ("data", attribute("repeats"), attribute("axis", None)),
+    ("data", attribute("repeats", doc="how often"), attribute("axis", None, doc="the axis; None: flattened first")),
     _repeat_type,
     "Each element several times in a row.",
     family=FAMILY,
@@ -425,7 +425,7 @@ def _tile_grad(call: Call, g: Expr) -> list[Any]:
 
 tile = row(
     "tile",
-    ("data", attribute("repeats")),
+    ("data", attribute("repeats", doc="how often along each axis; fewer numbers are for the last axes")),
     _tile_type,
     "The whole tensor several times along each axis.",
     family=FAMILY,

@@ -96,7 +96,7 @@ def _gather_grad(call: Call, g: Expr) -> list[Any]:
 
 gather_nd = row(
     "gather_nd",
-    ("data", "indices", attribute("batch_dims", 0)),
+    ("data", "indices: index tuples in the last axis", attribute("batch_dims", 0, doc="leading axes that both share")),
     _gather_type,
     "Slices of data at the index tuples in the last axis of indices.",
     family=FAMILY,
@@ -158,7 +158,12 @@ def _scatter_grad(call: Call, g: Expr) -> list[Any]:
 
 scatter_nd = row(
     "scatter_nd",
-    ("data", "indices", "updates", attribute("reduction", "update")),
+    (
+        "data",
+        "indices: index tuples in the last axis",
+        "updates",
+        attribute("reduction", "update", doc='"update", "add", "mul", "min" or "max"'),
+    ),
     _scatter_type,
     "data with the slices at the index tuples in the last axis of indices set to updates, or combined by the reduction.",
     family=FAMILY,
@@ -237,7 +242,14 @@ def _slice_grad(call: Call, g: Expr) -> list[Any]:
 
 slice_scatter = row(
     "slice_scatter",
-    ("input_tensor", "src", "start", "end", optional("step", 1), attribute("axis", 0)),
+    (
+        "input_tensor: the tensor",
+        "src: what is written",
+        "start: where it begins",
+        "end: where it ends, exclusive",
+        optional("step", 1, doc="the distance of its elements"),
+        attribute("axis", 0),
+    ),
     _slice_type,
     "A tensor with input_tensor[start:end:step] along an axis set to src.",
     family=FAMILY,
@@ -283,7 +295,12 @@ def _reverse_ref(x: np.ndarray, lengths: np.ndarray, seq_axis: int = 1, batch_ax
 
 reverse_sequence = row(
     "reverse_sequence",
-    ("data", "seq_lengths", attribute("seq_axis", 1), attribute("batch_axis", 0)),
+    (
+        "data",
+        "seq_lengths: the length of each sequence",
+        attribute("seq_axis", 1, doc="the axis of a sequence"),
+        attribute("batch_axis", 0, doc="the axis of sequences"),
+    ),
     _reverse_type,
     "The first seq_lengths[b] elements of each sequence in reverse; a length above the axis counts as the whole.",
     family="manipulate",
@@ -339,7 +356,7 @@ def _grid_grad(call: Call, g: Expr) -> list[Any]:
 
 meshgrid = row(
     "meshgrid",
-    ("tensors", attribute("indexing", "ij")),
+    ("tensors", attribute("indexing", "ij", doc='"ij" or "xy"')),
     _grid_type,
     "Each of n vectors repeated over a grid with one axis for each; indexing xy swaps the first two axes.",
     family="manipulate",

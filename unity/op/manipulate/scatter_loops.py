@@ -134,7 +134,13 @@ def _scatter_grad(call: Call, g: Expr) -> list[Any]:
 
 scatter_elements = row(
     "scatter_elements",
-    ("data", "indices", "updates", attribute("axis", 0), attribute("reduction", "update")),
+    (
+        "data",
+        "indices",
+        "updates",
+        attribute("axis", 0),
+        attribute("reduction", "update", doc='"update", "add", "mul", "min" or "max"'),
+    ),
     _scatter_type,
     "data with data[indices[i, j], j] = updates[i, j] for axis 0, or combined by the reduction.",
     family="index",
@@ -185,7 +191,7 @@ def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
 
 index_tensor_op: Operator = row(
     "index_tensor",
-    ("data", "indices"),
+    ("data", "indices: a tuple of integer tensors, broadcast; negative ones count from the end"),
     _index_type,
     "Elements at broadcast index tensors, one for each leading axis.",
     family="index",
@@ -264,7 +270,12 @@ def _put_grad(call: Call, g: Expr) -> list[Any]:
 
 index_put = row(
     "index_put",
-    ("data", "indices", "values", attribute("accumulate", False)),
+    (
+        "data",
+        "indices: a tuple of integer tensors, broadcast; negative ones count from the end",
+        "values: what is written; broadcast",
+        attribute("accumulate", False, doc="add to what is there"),
+    ),
     _put_type,
     "data with the elements at index tensors set to values, or added to.",
     family="index",

@@ -112,7 +112,7 @@ def _concat_grad(call: Call, g: Expr) -> list[Any]:
 
 concat = row(
     "concat",
-    ("tensors", attribute("axis", 0)),
+    ("tensors: a tuple of tensors that differ in size along the axis alone", attribute("axis", 0)),
     _concat_type,
     "Tensors joined along an axis.",
     family=FAMILY,
@@ -166,7 +166,7 @@ def _stack_grad(call: Call, g: Expr) -> list[Any]:
 
 stack = row(
     "stack",
-    ("tensors", attribute("axis", 0)),
+    ("tensors", attribute("axis", 0, doc="where the new axis stands")),
     _stack_type,
     "Tensors of one shape joined along a new axis.",
     family=FAMILY,
@@ -262,7 +262,11 @@ def _split_grad(call: Call, g: Expr) -> list[Any]:
 
 split = row(
     "split",
-    ("x", attribute("indices_or_sections"), attribute("axis", 0)),
+    (
+        "x",
+        attribute("indices_or_sections", doc="number of sections, or where the parts begin but for the first"),
+        attribute("axis", 0),
+    ),
     _split_type,
     "Parts along an axis: a number of sections, of which only the last ones may be smaller, or the positions of the cuts.",
     family=FAMILY,
@@ -387,11 +391,11 @@ strided_slice = row(
     "strided_slice",
     (
         "x",
-        attribute("axes"),
-        attribute("begin"),
-        attribute("end"),
-        attribute("strides", None),
-        attribute("assume_inbound", False),
+        attribute("axes", doc="the axes that are cut"),
+        attribute("begin", doc="where each of them begins"),
+        attribute("end", doc="where each ends, exclusive"),
+        attribute("strides", None, doc="the step of each; None: 1"),
+        attribute("assume_inbound", False, doc="bounds are not negative and not beyond the size"),
     ),
     _slice_type,
     "Part of a tensor: begin, end and stride per axis, as in Python.",

@@ -123,8 +123,8 @@ relu6 = _activation("relu6", _number, lambda x: np.minimum(np.maximum(x, x.dtype
                     grad=slope(_relu6_slope), torch=("relu6",))
 leakyrelu = _activation("leakyrelu", _float, lambda x, alpha=0.01: np.where(x > 0, x, x * x.dtype.type(alpha)),
                         lambda c, x: te.select(x > _c(0, x), x, x * _c(float_attr(c, "alpha", 0.01), x)),
-                        "x for positive x, alpha * x below.", attribute("alpha", 0.01), samples="f32[5], alpha=0.3",
-                        grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
+                        "x for positive x, alpha * x below.", attribute("alpha", 0.01, "slope below 0"),
+                        samples="f32[5], alpha=0.3", grad=_leaky_grad, mixed_precision="follow", torch=("leaky_relu",))
 # fmt: on
 _TAIL = (
     -0.7978848404730516,
@@ -195,7 +195,8 @@ selu = _activation("selu", _float,
                    "Self-normalising unit.", grad=slope(_selu_slope), torch=("selu",))
 softplus = _activation("softplus", _float, _softplus_ref, _softplus,
                        "log(1 + exp(beta * x)) / beta; x itself above the threshold.",
-                       attribute("beta", 1.0), attribute("threshold", 20.0), grad=_softplus_grad,
+                       attribute("beta", 1.0, "steepness"), attribute("threshold", 20.0, "linear where beta * x is larger"),
+                       grad=_softplus_grad,
                        torch=("softplus",), samples="f32[4], beta=2.0")
 # fmt: on
 

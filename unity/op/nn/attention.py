@@ -143,10 +143,10 @@ def _attention_ref(
 
 
 _OPTIONS = (
-    attribute("scale", None),
+    attribute("scale", None, "factor of query times key; None: 1 over the root of the width"),
     attribute("causal_mask", None),
     attribute("window_size", None),
-    attribute("layout", "BSHD"),
+    attribute("layout", "BSHD", "BSHD, BHSD, or one each for query,key,value,result: batch, sequence, heads, width"),
     attribute("empty", None),
 )
 
@@ -228,7 +228,13 @@ def _summed(x: Expr, sizes: Sequence[Expr], group: int) -> Expr:
 
 attention = row(
     "nn.attention",
-    ("query", "key", "value", optional("bias"), *_OPTIONS),
+    (
+        "query",
+        "key",
+        "value",
+        optional("bias", doc="added before softmax, broadcast to (batch, heads, queries, keys); or bool"),
+        *_OPTIONS,
+    ),
     _attention_type,
     "softmax(query key^T * scale + bias) value; heads may share keys. layout: BSHD (batch, sequence, heads, width), BHSD, or one "
     "each for query,key,value,result. A bool bias is true where a key is seen; rows that see none are empty (None: NaN).",
@@ -247,7 +253,13 @@ attention = row(
 )
 attention_bias = row(
     "nn.attention_bias",
-    ("query", "key", "value", "bias", *_OPTIONS),
+    (
+        "query",
+        "key",
+        "value",
+        "bias: added before softmax, broadcast to (batch, heads, queries, keys); or bool",
+        *_OPTIONS,
+    ),
     _attention_type,
     "nn.attention with a bias that must be given.",
     family=FAMILY,
@@ -365,7 +377,12 @@ def _pad_grad(call: Call, g: Expr) -> list[Any]:
 
 pad = row(
     "nn.pad",
-    ("data", attribute("pad_width"), attribute("pad_mode", "constant"), attribute("pad_value", 0.0)),
+    (
+        "data",
+        attribute("pad_width", doc="for each axis the width before and after"),
+        attribute("pad_mode", "constant", doc='"constant", "reflect", "replicate" or "circular"'),
+        attribute("pad_value", 0.0, doc="of constant"),
+    ),
     _pad_type,
     "A border around the tensor: a constant, or the tensor reflected, replicated or wrapped around.",
     family=FAMILY,

@@ -91,7 +91,7 @@ def _prelu_grad(call: Call, g: Expr) -> list[Any]:
 
 prelu = row(
     "nn.prelu",
-    ("data", "alpha", attribute("axis", 1)),
+    ("data", "alpha: slopes below 0, one for each channel or one", attribute("axis", 1, doc="the axis of channels")),
     _prelu_type,
     "x for positive x, alpha of its channel times x below.",
     family=FAMILY,
@@ -243,7 +243,7 @@ def _shuffle_grad(call: Call, g: Expr) -> list[Any]:
 
 pixel_shuffle = row(
     "nn.pixel_shuffle",
-    ("data", attribute("upscale_factor")),
+    ("data", attribute("upscale_factor", doc="r, the growth of height and width")),
     _shuffle_type,
     "Channels laid out as blocks of pixels: (..., c * r * r, h, w) to (..., c, h * r, w * r).",
     family=FAMILY,

@@ -87,7 +87,7 @@ def _grad(call: Call, g: Expr) -> list[Any]:
 
 grouped_matmul = row(
     "nn.grouped_matmul",
-    ("x", "weight", "ends"),
+    ("x: (rows, inner)", "weight: (groups, inner, columns)", "ends: where the rows of each group end; integers"),
     _type,
     "Rows of x up to ends[0] times weight[0], the next up to ends[1] times weight[1], and so on.",
     family=FAMILY,

@@ -122,10 +122,10 @@ def _nll_grad(call: Call, g: Expr) -> list[Any]:
 nll_loss = row(
     "nn.nll_loss",
     (
-        "predictions",
+        "predictions: log probabilities (batch, classes, ...), or (classes,)",
         "targets",
         optional("weights"),
-        attribute("reduction", "mean"),
+        attribute("reduction", "mean", doc='"mean", "sum" or "none"'),
         attribute("ignore_index", -100),
     ),
     _nll_type,
@@ -170,7 +170,7 @@ def _entropy_grad(call: Call, g: Expr) -> list[Any]:
 
 cross_entropy_with_logits = row(
     "nn.cross_entropy_with_logits",
-    ("predictions", "labels"),
+    ("predictions: log probabilities", "labels: probabilities, of the same shape"),
     _entropy_type,
     "Minus the sum of predictions times labels, divided by the size of the first axis where there are more.",
     family=FAMILY,

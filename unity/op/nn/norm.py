@@ -187,7 +187,7 @@ def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float =
 
 rms_norm = row(
     "nn.rms_norm",
-    ("data", "weight", attribute("axes"), attribute("epsilon", 1e-5)),
+    ("data", "weight: factors", attribute("axes"), attribute("epsilon", 1e-5)),
     _norm_type(1),
     "Divided by the root of the mean square over axes, then times weight.",
     family=FAMILY,
@@ -328,14 +328,14 @@ batch_norm = row(
         "data",
         "gamma",
         "beta",
-        "moving_mean",
-        "moving_var",
-        attribute("axis", 1),
+        "moving_mean: of each channel",
+        "moving_var: of each channel",
+        attribute("axis", 1, doc="the axis of channels"),
         attribute("epsilon", 1e-5),
         attribute("center", True),
         attribute("scale", True),
-        attribute("momentum", 0.1),
-        attribute("training", False),
+        attribute("momentum", 0.1, doc="weight of the batch in the new moving values"),
+        attribute("training", False, doc="normalise by the batch"),
     ),
     _batch_norm_type,
     "Normalised per channel with given mean and variance; also hands these on. With training those of the data are used, and "
@@ -365,7 +365,7 @@ def _dropout(call: Call, x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 
 dropout = row(
     "nn.dropout",
-    ("data", attribute("rate", 0.5)),
+    ("data", attribute("rate", 0.5, doc="share of elements that training drops")),
     _dropout_type,
     "At inference the data itself, and a mask of ones.",
     family=FAMILY,

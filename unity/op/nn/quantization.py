@@ -122,7 +122,13 @@ def _dequantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dty
 
 quantize = row(
     "quantize",
-    ("data", "scale", "zero_point", attribute("axis", -1), attribute("out_dtype", "int8")),
+    (
+        "data",
+        "scale: size of a step, one for each channel or one",
+        "zero_point",
+        attribute("axis", -1),
+        attribute("out_dtype", "int8", "the data type of the result, of integers"),
+    ),
     _quantize_type,
     "round(data / scale) + zero_point limited to the integers of out_dtype; NaN gives zero_point.",
     family="dtype",
@@ -158,7 +164,13 @@ def _dequantize_grad(call: Call, g: Expr) -> list[Any]:
 
 dequantize = row(
     "dequantize",
-    ("data", "scale", "zero_point", attribute("axis", -1), attribute("out_dtype", "float32")),
+    (
+        "data",
+        "scale: size of a step, one for each channel or one",
+        "zero_point",
+        attribute("axis", -1),
+        attribute("out_dtype", "float32", "the data type of the result"),
+    ),
     _dequantize_type,
     "(data - zero_point) * scale in a float type.",
     family="dtype",
@@ -221,7 +233,12 @@ def _multinomial_ref(prob: Any, uniform: Any, chosen: Any, dtype: str = "int64")
 
 multinomial_from_uniform = row(
     "multinomial_from_uniform",
-    ("prob", "uniform_sample", "sample_indices", attribute("dtype", "int64")),
+    (
+        "prob: (batch, classes): probabilities",
+        "uniform_sample: (n, 1): numbers between 0 and 1",
+        "sample_indices: (n, 1): rows of prob",
+        attribute("dtype", "int64"),
+    ),
     _multinomial_type,
     "For each uniform sample the first class of its row whose running probability is above it.",
     family="random",
@@ -270,10 +287,10 @@ def _window_ref(
 hamming_window = row(
     "hamming_window",
     (
-        attribute("window_size"),
-        attribute("periodic", True),
-        attribute("alpha", 0.54),
-        attribute("beta", 0.46),
+        attribute("window_size", doc="number of elements"),
+        attribute("periodic", True, doc="a period of window_size elements"),
+        attribute("alpha", 0.54, doc="the constant"),
+        attribute("beta", 0.46, doc="the factor of the cosine"),
         attribute("dtype", "float32"),
     ),
     _window_type,
@@ -305,7 +322,7 @@ def _eye_ref(x: np.ndarray, k: int = 0, dtype: Any = None) -> np.ndarray:
 
 eye_like = row(
     "eye_like",
-    ("x", attribute("k", 0), attribute("dtype", None)),
+    ("x", attribute("k", 0), attribute("dtype", None, doc="the data type of the result; None: that of x")),
     _eye_type,
     "Ones on diagonal k, zeros elsewhere, in the shape of a matrix.",
     family="create",

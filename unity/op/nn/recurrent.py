@@ -18,6 +18,7 @@ from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.expr import Call, ShapeExpr, Tuple, TupleGetItem, Var
+from ...ir.op import Param
 from ...ir.relation import dims, tensor_type, unequal, unequal_shapes
 from ...ir.stmt import BufferStore, Stmt, seq
 from ...ir.types import Expr, TensorType, TupleType, Type
@@ -334,6 +335,13 @@ def _lstm_grad(call: Call, g: Expr) -> list[Any]:
     return [inside, TupleGetItem(made, 2), TupleGetItem(made, 3), _weight(call, weight, before, inside)]
 
 
+_PARAMS: dict[str, Param | str] = {
+    "bias": optional("bias", doc="(n * hidden,): added to the products with the state; None: nothing"),
+    "cell": "cell: (batch, hidden): the first cell state",
+    "weight": "weight: (hidden, n * hidden), for the state",
+}
+
+
 def _row(
     name: str,
     names: Sequence[str],
@@ -347,7 +355,7 @@ def _row(
 ) -> Operator:
     return row(
         f"nn.{name}",
-        (*[optional(n) if n == "bias" else n for n in names], *extra, attribute("reverse", False)),
+        (*[_PARAMS.get(n, n) for n in names], *extra, attribute("reverse", False)),
         _layer_type(count, names),
         doc,
         family=FAMILY,
@@ -369,6 +377,6 @@ gru = _row("gru", ("gates", "hidden", "weight", "bias"), 3, _gru_update, _gru_re
                    "f16[2,1,6], f16[1,2], f16[2,6]")  # fmt: skip
 rnn = _row("rnn", ("gates", "hidden", "weight"), 1, _rnn_update, _rnn_ref,
            "Recurrent layer with tanh or relu: outputs of all steps and last hidden state.",
-           attribute("nonlinearity", "tanh"), grad=_rnn_grad,
+           attribute("nonlinearity", "tanh", '"tanh" or "relu"'), grad=_rnn_grad,
            samples="f32[3,2,4], f32[2,4], f32[4,4], reverse=each(False, True), nonlinearity=each('tanh', 'relu'); "
                    "f32[1,1,1], f32[1,1], f32[1,1]")  # fmt: skip

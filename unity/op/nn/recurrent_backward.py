@@ -109,7 +109,7 @@ def _recurrence_ref(factor: Any, term: Any, start: Any, reverse: bool = False) -
 
 linear_recurrence = row(
     "grad.linear_recurrence",
-    (*_RECURRENCE, attribute("reverse", False)),
+    ("factor: (time, batch, size)", "term: of the same shape", "start: (batch, size)", attribute("reverse", False)),
     _recurrence_type,
     "States of all steps of y[t] = factor[t] * y[t - 1] + term[t]: the cells of an LSTM.",
     family=FAMILY,
@@ -245,7 +245,12 @@ recurrent_backward = row(
 )
 lstm_backward = row(
     "grad.lstm_backward",
-    (*_LSTM, attribute("reverse", False)),
+    (
+        *_LAYER,
+        "cell_grad: the gradient of the last cell",
+        "through: what a step hands on to its cell",
+        attribute("reverse", False),
+    ),
     _backward_type(_LSTM),
     "Gradients of the outputs and cells of all steps of nn.lstm and of both first states; weight is (4 * hidden, hidden).",
     family=FAMILY,

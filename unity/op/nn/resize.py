@@ -325,7 +325,7 @@ def _row(rank: int) -> Operator:
             "size",
             attribute("roi", None),
             attribute("layout", _space(rank)),
-            attribute("method", "linear"),
+            attribute("method", "linear", '"nearest_neighbor", "linear" or "cubic"'),
             attribute("coordinate_transformation_mode", "half_pixel"),
             attribute("rounding_method", "round"),
             attribute("cubic_alpha", -0.75),

@@ -91,7 +91,7 @@ def _affine_grad(call: Call, g: Expr) -> list[Any]:
 
 affine_grid = row(
     "image.affine_grid",
-    ("data", "size", attribute("align_corners", True)),
+    ("data: (batch, 2, 3), or (batch, 3, 4) of volumes", "size", attribute("align_corners", True)),
     _affine_type,
     "Places of the pixels of an image of a given size under affine maps (batch, 2, 3).",
     family=FAMILY,
@@ -324,10 +324,10 @@ grid_sample = row(
     "image.grid_sample",
     (
         "data",
-        "grid",
-        attribute("method", "bilinear"),
+        "grid: (batch, 2, height, width): x and y from -1 to 1",
+        attribute("method", "bilinear", doc='"bilinear", "nearest" or "bicubic"'),
         attribute("layout", "NCHW"),
-        attribute("padding_mode", "zeros"),
+        attribute("padding_mode", "zeros", doc='"zeros", "border" or "reflection"'),
         attribute("align_corners", True),
     ),
     _sample_type,

@@ -39,7 +39,7 @@ from ..common.type_rules import (
     tensor_arg,
 )  # fmt: skip
 
-_AXES = ("x", attribute("axis", None), attribute("keepdims", False))
+_AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribute("keepdims", False))
 
 
 def reduced_type(call: Call, ty: TensorType, dtype: DataType | None, axes: tuple[int, ...] | None) -> TensorType:
@@ -408,7 +408,7 @@ def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
 
 collapse_sum_to = row(
     "collapse_sum_to",
-    ("data", "shape"),
+    ("data", "shape: what was broadcast"),
     _collapse_type,
     "Sum over the axes a tensor of the shape was broadcast along.",
     family="reduce",
@@ -427,7 +427,7 @@ def _collapse_like_type(call: Call) -> Type:
 
 collapse_sum_like = row(
     "collapse_sum_like",
-    ("data", "collapse_target"),
+    ("data", "collapse_target: a tensor of the wanted shape"),
     _collapse_like_type,
     "collapse_sum_to the shape of a tensor.",
     family="reduce",

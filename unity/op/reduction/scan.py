@@ -110,7 +110,9 @@ def _scan_ref(fn: Any, start: int) -> Any:
     return ref
 
 
-_SCAN = ("data", attribute("axis", None), attribute("dtype", None), attribute("exclusive", False))
+_SCAN = ("data", attribute("axis", None, "the axis; None: flattened first"),
+         attribute("dtype", None, "the data type of the result; None: that of data, int64 of bool"),
+         attribute("exclusive", False))  # fmt: skip
 
 
 def _cumsum_grad(call: Call, g: Expr) -> list[Any]:

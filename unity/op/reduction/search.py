@@ -109,7 +109,12 @@ def _search_ref(sequence: np.ndarray, values: np.ndarray, right: bool = False, o
 
 bucketize = row(
     "bucketize",
-    ("input_tensor", "boundaries", attribute("out_int32", False), attribute("right", False)),
+    (
+        "input_tensor: the values",
+        "boundaries: a rising vector",
+        attribute("out_int32", False),
+        attribute("right", False),
+    ),
     _bucketize_type,
     "For each value the number of rising boundaries below it (not above it, with right).",
     family=FAMILY,
@@ -136,7 +141,12 @@ def _search_type(call: Call) -> Type:
 
 searchsorted = row(
     "searchsorted",
-    ("sorted_sequence", "values", attribute("right", False), attribute("out_int32", False)),
+    (
+        "sorted_sequence: rising along its last axis",
+        "values: what is looked for",
+        attribute("right", False),
+        attribute("out_int32", False),
+    ),
     _search_type,
     "Where each value would be put into the sorted last axis: before equal elements, or after them with right.",
     family=FAMILY,
@@ -194,11 +204,11 @@ unique = row(
     "unique",
     (
         "x",
-        attribute("sorted", True),
-        attribute("return_index", False),
-        attribute("return_inverse", False),
-        attribute("return_counts", False),
-        attribute("axis", None),
+        attribute("sorted", True, doc="accepted: they are sorted always"),
+        attribute("return_index", False, doc="also the place of the first of each"),
+        attribute("return_inverse", False, doc="also the number of each element's value"),
+        attribute("return_counts", False, doc="also how many of each"),
+        attribute("axis", None, doc="the axis of the slices; None: elements"),
     ),
     _unique_type,
     "Different elements (or slices along an axis) in order, and where wanted their first index, the way back and how often.",
@@ -254,7 +264,12 @@ def _dynamic_grad(call: Call, g: Expr) -> list[Any]:
 
 dynamic_strided_slice = row(
     "dynamic_strided_slice",
-    ("x", "begin", "end", "strides"),
+    (
+        "x",
+        "begin: a tensor: where each axis begins",
+        "end: a tensor: where each axis ends, exclusive",
+        "strides: a tensor: the step of each axis",
+    ),
     _dynamic_type,
     "Part of a tensor: begin, end and stride of every axis in tensors, as in Python.",
     family=FAMILY,

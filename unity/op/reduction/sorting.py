@@ -88,7 +88,12 @@ sort = row(
 )
 argsort = row(
     "argsort",
-    ("data", attribute("axis", -1), attribute("descending", False), attribute("dtype", "int32")),
+    (
+        "data",
+        attribute("axis", -1),
+        attribute("descending", False),
+        attribute("dtype", "int32", doc="the data type of the indices"),
+    ),
     _argsort_type,
     "Indices that sort along an axis; equal elements keep their order.",
     family=FAMILY,
@@ -163,11 +168,11 @@ topk = row(
     "topk",
     (
         "data",
-        attribute("k", 1),
+        attribute("k", 1, doc="how many"),
         attribute("axis", -1),
-        attribute("ret_type", "both"),
-        attribute("largest", True),
-        attribute("dtype", "int32"),
+        attribute("ret_type", "both", doc='"both", "values" or "indices"'),
+        attribute("largest", True, doc="the largest; else the smallest"),
+        attribute("dtype", "int32", doc="the data type of the indices"),
     ),
     _topk_type,
     "The k largest (or smallest) elements along an axis (all of a symbolic axis with fewer), in order, and their indices.",

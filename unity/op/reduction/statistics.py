@@ -22,7 +22,7 @@ from .reduce import accumulate, numpy_axis, reduce_axes, reduce_tensor, reduced_
 from .selection import median_place
 
 FAMILY = "reduce"
-_AXES = ("x", attribute("axis", None), attribute("keepdims", False))
+_AXES = ("x", attribute("axis", None, "one axis or several; None: all"), attribute("keepdims", False))
 
 
 def _truth_type(call: Call) -> Type:
