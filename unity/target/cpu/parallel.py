@@ -2,34 +2,20 @@
 
 What the body uses of its surroundings travels in a context structure on the caller's stack. The pool hands back the status
 of a chunk that failed. Inside a parallel body further parallel loops are serial.
+Not here: how large a chunk is (the pass ``chunk_parallel``).
 """
 
 from __future__ import annotations
 
 from ...ffi.pool import PARALLEL_FOR
-from ...ir.build import add, dtype_of, floordiv, floormod, is_int, mul
-from ...ir.expr import Call, IntImm, Var
-from ...ir.node import replace
-from ...ir.scalar import Add, BufferLoad, Min
-from ...ir.stmt import AllocBuffer, Bind, BufferStore, For, SeqStmt, Stmt, seq
-from ...ir.types import Expr, PointerType
-from ...ir.walk import children, collect, used_vars
-from ...transform.tir.analysis.parallel_cost import SHARED_WORK, is_few, store_work
+from ...ir.build import dtype_of
+from ...ir.expr import IntImm, Var
+from ...ir.stmt import AllocBuffer, For, SeqStmt, Stmt, seq
+from ...ir.types import PointerType
+from ...ir.walk import used_vars
 from .casts import convert
 from .lltypes import value_type
 from .writer import I64, FunctionWriter, LoopScope
-
-CHUNKS = 64
-"""Most chunks a loop is cut into."""
-
-FEW_CHUNKS = 8
-"""Chunks that loops with little work are cut into; enough for the threads to finish together."""
-
-CHUNK_WORK = 1 << 15
-"""Work that a chunk should have: taking it costs little beside that."""
-
-UNKNOWN_EXTENT = 16
-"""The count of an inner loop whose extent depends on the iteration."""
 
 
 def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
@@ -42,26 +28,9 @@ def _captured(w: FunctionWriter, stmt: For) -> list[tuple[Var, str, str]]:
     return found
 
 
-def _collapsed(stmt: For) -> For:
-    """A parallel loop that holds nothing but another one: one loop over both, where the outer one alone has few iterations."""
-    inner = stmt.body
-    if type(inner) is not For or inner.kind != "parallel" or not is_few(stmt.extent):
-        return stmt
-    plain = all([is_int(loop.min, 0) and loop.step is None for loop in (stmt, inner)])
-    if not plain or stmt.loop_var in used_vars(inner.extent) or dtype_of(inner.loop_var) is not dtype_of(stmt.loop_var):
-        return stmt
-    both = Var(f"{stmt.loop_var.name}_{inner.loop_var.name}", stmt.loop_var.ty)
-    body = seq(
-        Bind(stmt.loop_var, floordiv(both, inner.extent)),
-        Bind(inner.loop_var, floormod(both, inner.extent)),
-        inner.body,
-    )
-    return replace(stmt, loop_var=both, extent=mul(stmt.extent, inner.extent), body=body)
-
-
-def parallel_loop(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
-    """Write a parallel loop; with ``backwards`` (an ``i1``) true, each chunk runs from its end to its begin."""
-    stmt = _collapsed(stmt)
+def parallel_loop(w: FunctionWriter, stmt: For, chunk: str, backwards: str | None = None) -> None:
+    """Write a parallel loop, of which threads take ``chunk`` iterations at a time; with ``backwards`` (an ``i1``) true, each chunk
+    runs from its end to its begin."""
     dtype = dtype_of(stmt.loop_var)
     first, extent = w.value(stmt.min), w.value(stmt.extent)
     captured = _captured(w, stmt)
@@ -76,7 +45,6 @@ def parallel_loop(w: FunctionWriter, stmt: For, backwards: str | None = None) ->
     symbol = w.module.unique(f"{w.module.symbols[w.kernel.name]}.parallel")
     _write_body(w, stmt, symbol, struct, captured, backwards is not None)
     count = convert(w, extent, dtype, I64)
-    chunk = _chunk(w, stmt, count)
     w.module.declare(f"@{PARALLEL_FOR}", f"declare i32 @{PARALLEL_FOR}(ptr, ptr, i64, i64)\n")
     w.module.externs[PARALLEL_FOR] = None
     status = w.emit(f"call i32 @{PARALLEL_FOR}(ptr @{symbol}, ptr {context}, i64 {count}, i64 {chunk})")
@@ -85,50 +53,6 @@ def parallel_loop(w: FunctionWriter, stmt: For, backwards: str | None = None) ->
     w.start(bad)
     w.leave(status)
     w.start(good)
-
-
-def _chunk(w: FunctionWriter, stmt: For, count: str) -> str:
-    """Iterations of a chunk: all where they turn out to be too little work to share, which only loops with symbolic extents ask
-    (the others are as the passes decided)."""
-    constant, extents = _work(w, stmt.body)
-    if type(stmt.extent) is IntImm and not extents:
-        total = stmt.extent.value
-        chunks = max(FEW_CHUNKS, min(CHUNKS, total * constant // CHUNK_WORK))
-        return str(max(1, -(-total // chunks)))
-    chunk = w.emit(f"sdiv i64 {w.emit(f'add i64 {count}, {CHUNKS - 1}')}, {CHUNKS}")
-    chunk = w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
-    work = w.emit(f"sitofp i64 {count} to double")
-    for extent in extents:
-        factor = w.emit(f"sitofp i64 {convert(w, w.value(extent), dtype_of(extent), I64)} to double")
-        work = w.emit(f"fmul double {work}, {factor}")
-    little = w.emit(f"fcmp olt double {work}, {SHARED_WORK / constant:.1f}")
-    return w.emit(f"select i1 {little}, i64 {count}, i64 {chunk}")
-
-
-def _work(w: FunctionWriter, body: object) -> tuple[int, tuple[Expr, ...]]:
-    """Work of a statement: a number, and extents that are known outside of it; of parts, those count that have most of these."""
-    kind = type(body)
-    if kind is For:
-        assert isinstance(body, For)
-        number, extents = _work(w, body.body)
-        known = [part for part in _parts(body.extent) if type(part) is IntImm]
-        if known:
-            return number * max(1, min([part.value for part in known])), extents
-        outside = all([var in w.env for var in used_vars(body.extent)]) and not collect(body.extent, (BufferLoad, Call))
-        return (number, (*extents, body.extent)) if outside else (number * UNKNOWN_EXTENT, extents)
-    if kind is BufferStore:
-        assert isinstance(body, BufferStore)
-        return max(1, dtype_of(body.value).lanes) * store_work(body), ()
-    inside = [_work(w, child) for child in children(body) if isinstance(child, Stmt)] if isinstance(body, Stmt) else []
-    deepest = max(inside, key=lambda found: len(found[1]), default=(1, ()))[1]
-    return max(1, sum([number for number, extents in inside if len(extents) == len(deepest)])), deepest
-
-
-def _parts(extent: Expr) -> list[Expr]:
-    """The upper bounds of an extent: itself, or the operands of a minimum, and what is added to them."""
-    if type(extent) is Add and type(extent.b) is IntImm:
-        return [add(part, extent.b) for part in _parts(extent.a)]
-    return _parts(extent.a) + _parts(extent.b) if type(extent) is Min else [extent]
 
 
 def _own_memory(body: Stmt) -> tuple[list[AllocBuffer], Stmt]:

@@ -24,12 +24,13 @@ from ...ir.stmt import (
     IfThenElse,
     Return,
     SeqStmt,
+    Stmt,
     While,
 )  # fmt: skip
 from ...ir.types import Expr
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from ...transform.tir.analysis.parallel_cost import BACKWARDS
+from ...transform.tir.analysis.parallel_cost import BACKWARDS, PARALLEL_CHUNK
 from .casts import convert, to_memory
 from .lltypes import memory_type, value_type
 from .memory import index, store
@@ -63,7 +64,7 @@ def _scoped(w: FunctionWriter, stmt: object) -> None:
 _GPU_HELP = "programs for GPUs run, with all their threads, under unity.check_gpu(program, *arguments)"
 
 
-def _for(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
+def _for(w: FunctionWriter, stmt: For, backwards: str | None = None, chunk: str = "1") -> None:
     if stmt.kind == "thread_binding":
         raise CodegenError(
             "E520", f"loop {stmt.loop_var.name} is bound to {stmt.thread}: no such thing on a processor", stmt.span,
@@ -82,7 +83,7 @@ def _for(w: FunctionWriter, stmt: For, backwards: str | None = None) -> None:
             "E523", f"loop {stmt.loop_var.name}: variable and bounds must have one integer type", stmt.span
         )
     if stmt.kind == "parallel" and not w.inside_parallel and stmt.step is None:
-        parallel_loop(w, stmt, backwards)
+        parallel_loop(w, stmt, chunk, backwards)
         return
     ty = value_type(dtype)
     first, extent = w.value(stmt.min), w.value(stmt.extent)
@@ -265,12 +266,34 @@ def _attr(w: FunctionWriter, stmt: AttrStmt) -> None:
         _scoped(w, stmt.body)
         w.fast = saved
         return
-    if stmt.key == BACKWARDS and type(stmt.body) is For and stmt.body.step is None:
-        _for(w, stmt.body, w.value(stmt.value))
+    if stmt.key in (BACKWARDS, PARALLEL_CHUNK):
+        _marked_for(w, stmt)
         return
     if stmt.key in ("thread_extent", "virtual_thread"):
         raise CodegenError("E520", f"attribute {stmt.key} means nothing on a processor", stmt.span, help=_GPU_HELP)
     _scoped(w, stmt.body)
+
+
+def _marked_for(w: FunctionWriter, stmt: AttrStmt) -> None:
+    """A loop in attributes that say how it runs; a statement that is no such loop runs as it stands."""
+    inner: Stmt = stmt
+    marks: dict[str, str] = {}
+    while type(inner) is AttrStmt and inner.key in (BACKWARDS, PARALLEL_CHUNK):
+        dtype, wanted = dtype_of(inner.value), "bool" if inner.key == BACKWARDS else "int64"
+        if dtype.name != wanted:
+            raise CodegenError("E523", f"attribute {inner.key} is a {wanted}, got {dtype}", inner.span)
+        marks[inner.key] = w.value(inner.value)
+        inner = inner.body
+    if type(inner) is not For or inner.step is not None:
+        _scoped(w, inner)
+        return
+    chunk = marks.get(PARALLEL_CHUNK, "1")
+    _for(
+        w,
+        inner,
+        marks.get(BACKWARDS),
+        chunk if chunk.isdecimal() else w.emit(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)"),
+    )
 
 
 def _assert(w: FunctionWriter, stmt: AssertStmt) -> None:

@@ -24,6 +24,7 @@ from .expressions.remove_no_op import remove_no_op
 from .expressions.rewrite_unsafe_select import rewrite_unsafe_select
 from .expressions.simplify import simplify
 from .loops.canonicalize_loop import canonicalize_loop
+from .loops.chunk_parallel import chunk_parallel
 from .loops.coalesce_loops import coalesce_loops
 from .loops.fuse_outer_loops import fuse_outer_loops
 from .loops.hoist_if_then_else import hoist_if_then_else
@@ -70,6 +71,7 @@ CPU_PIPELINE = Pipeline((
     rewrite_unsafe_select,
     unroll_loop,
     remove_no_op,
+    chunk_parallel,
 ))  # fmt: skip
 """Blocks and loops of any program to flat loops over one-dimensional buffers."""
 

@@ -2,7 +2,7 @@
 
 Most loops are shared by the passes that order and tile them; this is for what those cannot read, such as a running sum along each
 row. Iterations are independent where every buffer that is written is accessed at the loop variable along one axis, or allocated
-inside. Loops with symbolic extents are marked too: code generation decides when they run.
+inside. Loops with symbolic extents are marked too: `chunk_parallel` says when they are shared.
 
 Rewrite: ``for i in 4096: for j: C[i, j] = C[i, j - 1] + A[i, j]`` -> ``for i in T.parallel(4096): ...``.
 Functions that were scheduled (attribute ``tir.is_scheduled``) stay as they are.
