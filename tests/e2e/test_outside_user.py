@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from growth import assert_grows_at_most
 
 import unity
 from unity.ir import IRModule, interpret
@@ -101,23 +102,18 @@ def test_vectors_in_an_unknown_number_are_refused() -> None:
         unity.compile(IRModule.from_expr(unknown_vectors))
 
 
-def _seconds_of_wide(width: int) -> float:
+def wide(width: int) -> Callable[[], IRModule]:
     fields = "".join(["x, " for _ in range(width)])
     lines = "".join([f"    a{i} = t[{i}]\n" for i in range(width)])
     result = "".join([f"a{i}, " for i in range(width)])
     text = f'@R.function\ndef main(x: R.Tensor((4,), "float32")):\n    t = ({fields})\n{lines}    return ({result})\n'
     mod = IRModule.from_expr(parse(text))
     steps = unity.transform.Pipeline.parse("legalize_ops,dead_code,to_non_dataflow,plan_memory,kill_after_last_use")
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        steps(mod)
-        best = min(best, time.process_time() - start)
-    return best
+    return lambda: steps(mod)
 
 
 def test_wide_tuples_take_linear_time() -> None:
-    assert _seconds_of_wide(1600) < 9 * _seconds_of_wide(400) + 0.05  # 16 times where it is quadratic
+    assert_grows_at_most(9, wide(400), wide(1600))  # 16 times where it is quadratic
 
 
 @pytest.mark.parametrize("text", ["0", "false", "off"])

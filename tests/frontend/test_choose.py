@@ -36,8 +36,8 @@ def registry(monkeypatch):
     """Only the kernels a test registers; nothing measured before is known."""
     saved = dict(KERNELS)
     KERNELS.clear()
-    monkeypatch.setattr(choose, "_KNOWN", {})
-    monkeypatch.setattr(choose, "_BUDGET", 0.0)
+    monkeypatch.setattr(choose, "KNOWN", {})
+    monkeypatch.setattr(choose, "BUDGET", 0.0)
     CALLS.clear()
     yield KERNELS
     KERNELS.clear()
@@ -125,8 +125,8 @@ def test_the_default_is_an_estimate():
 def test_kernels_that_come_along(name, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(choose, "MARGIN", 0.0)
-    monkeypatch.setattr(choose, "_KNOWN", {})
-    monkeypatch.setattr(choose, "_BUDGET", 0.0)
+    monkeypatch.setattr(choose, "KNOWN", {})
+    monkeypatch.setattr(choose, "BUDGET", 0.0)
     others = {k: v for k, v in KERNELS.items() if k != name}
     for other in others:
         monkeypatch.delitem(KERNELS, other)

@@ -18,7 +18,7 @@ import pytest
 
 from unity.ir import first_difference
 from unity.script import parse, script
-from unity.script.parser.read_text import _parser
+from unity.script.parser.read_text import grammar_parser
 from unity.script.spelling.spelling import INFIX
 from unity.support.errors import ScriptError
 
@@ -43,7 +43,7 @@ class Grammar:
     """Shortest words of every rule, and the links of the rules that lead back to themselves."""
 
     def __init__(self) -> None:
-        parser = _parser()[0]
+        parser = grammar_parser()[0]
         self.words = WORDS | {
             t.name: t.pattern.value for t in parser.terminals if t.pattern.type == "str" and t.name not in WORDS
         }

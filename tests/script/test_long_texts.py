@@ -2,9 +2,9 @@
 
 import contextlib
 import gc
-import time
 
 import pytest
+from growth import assert_grows_at_most
 
 from unity.script import parse
 from unity.support.errors import ScriptError
@@ -21,12 +21,6 @@ def text(count):
     return head + body + "        R.output(k0)\n    return k0\n"
 
 
-def seconds(source):
-    begin = time.process_time()
-    parse(source)
-    return time.process_time() - begin
-
-
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("source", [text(1), "@R.function\ndef f(x):\n"])
 def test_the_collector_is_as_before(running, source):
@@ -41,6 +35,5 @@ def test_the_collector_is_as_before(running, source):
 
 def test_time_grows_with_length_only():
     short, long = text(150), text(1500)
-    seconds(short)
-    ratio = min([seconds(long) for _ in range(2)]) / min([seconds(short) for _ in range(3)])
-    assert ratio < 20  # ten times the text
+    parse(short)
+    assert_grows_at_most(20, lambda: parse(short), lambda: parse(long))  # ten times the text

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
+from growth import assert_grows_at_most
 
 import unity
 from unity.ir import IRModule
@@ -44,31 +43,36 @@ def choices(count: int) -> str:
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize("write", [divisions, choices])
-def test_time_grows_with_the_length(write, monkeypatch):
+def check_divisions(vm, count):
+    a, out = np.array([10**9, -7, 5]), np.zeros(3, "int64")
+    vm["main"](a, out, *[2 + k for k in range(40)])
+    for k in range(count):
+        a = a // (2 + k % 40 + k // 40)
+    assert out.tolist() == a.tolist()
+    with pytest.raises(unity.UnityError, match="division by zero"):
+        vm["main"](a, out, *[0] * 40)
+
+
+def check_choices(vm, count):
+    x, out = np.array([0.5, 100.5, 1e6], "float32"), np.zeros(3, "float32")
+    vm["main"](x, out)
+    expected = x.copy()
+    for k in range(count):
+        expected = np.where(x < k, expected, x + np.float32(k % 7))
+    assert out.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("write", "check"), [(divisions, check_divisions), (choices, check_choices)])
+def test_time_grows_with_the_length(write, check, monkeypatch):
     monkeypatch.setenv("UNITY_CACHE", "off")
-    spent = []
-    for count in (800, 2400):
-        func = parse(write(count))
-        before = time.process_time()
-        vm = unity.VirtualMachine(unity.compile(func))
-        spent.append(time.process_time() - before)
-        if write is divisions:
-            a, out = np.array([10**9, -7, 5]), np.zeros(3, "int64")
-            vm["main"](a, out, *[2 + k for k in range(40)])
-            for k in range(count):
-                a = a // (2 + k % 40 + k // 40)
-            assert out.tolist() == a.tolist()
-            with pytest.raises(unity.UnityError, match="division by zero"):
-                vm["main"](a, out, *[0] * 40)
-        else:
-            x, out = np.array([0.5, 100.5, 1e6], "float32"), np.zeros(3, "float32")
-            vm["main"](x, out)
-            expected = x.copy()
-            for k in range(count):
-                expected = np.where(x < k, expected, x + np.float32(k % 7))
-            assert out.tolist() == expected.tolist()
-    assert spent[1] < 9 * spent[0], spent
+    made = {}
+
+    def build(count):
+        made[count] = unity.VirtualMachine(unity.compile(parse(write(count))))
+
+    assert_grows_at_most(9, lambda: build(800), lambda: build(2400))
+    for count, vm in made.items():
+        check(vm, count)
 
 
 def test_short_kernels_keep_their_options():

@@ -261,10 +261,14 @@ def test_the_process_ends_while_workers_spin() -> None:
 def test_idle_workers_sleep(kernels: Kernels) -> None:
     array = np.zeros(100, np.int64)
     assert kernels.count(array, 1) == 0
-    time.sleep(0.05)
-    before = time.process_time()
-    time.sleep(0.2)
-    assert time.process_time() - before < 0.05
+    spent = []
+    for _ in range(20):  # how soon they go to sleep is the machine's affair
+        before = time.process_time()
+        time.sleep(0.1)
+        spent.append(time.process_time() - before)
+        if spent[-1] < 0.02:
+            break
+    assert spent[-1] < 0.02, spent
     assert kernels.count(array, 1) == 0  # and wake again
     assert (array == 2).all()
 

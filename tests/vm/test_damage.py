@@ -111,7 +111,7 @@ def damaged(path: Path, seed: int, count: int) -> Counter[str]:
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         found.update([outcome for _, outcome in rows])
         first += len(rows)
-        if done.returncode == -signal.SIGALRM:
+        if done.returncode == -signal.SIGPROF:
             found["endless"] += 1
             first += 1
             continue
@@ -134,8 +134,8 @@ def test_what_is_no_file_of_ours(what, tmp_path) -> None:
     if what == "folder":
         path.mkdir()
     elif what == "sizes":
-        head = artifact._ROW.pack(b"meta", 1 << 62, 1 << 62, bytes(32))
-        path.write_bytes(artifact._HEAD.pack(artifact.MAGIC, artifact.VERSION, 1, hashlib.sha256(head).digest()) + head)
+        head = artifact.ROW.pack(b"meta", 1 << 62, 1 << 62, bytes(32))
+        path.write_bytes(artifact.HEAD.pack(artifact.MAGIC, artifact.VERSION, 1, hashlib.sha256(head).digest()) + head)
     elif what != "missing":
         path.write_bytes(b"" if what == "empty" else artifact.MAGIC)
     with pytest.raises(ArtifactError) as caught:

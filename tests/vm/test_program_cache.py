@@ -51,13 +51,13 @@ def built(monkeypatch, tmp_path):
     """A cache of its own, and a list with the options of every build that ran its passes."""
     monkeypatch.setenv("UNITY_CACHE", str(tmp_path))
     monkeypatch.delenv("UNITY_KEEP", raising=False)
-    runs, original = [], build._built
+    runs, original = [], build.build_anew
 
     def counted(*args):
         runs.append(args[1].options)
         return original(*args)
 
-    monkeypatch.setattr(build, "_built", counted)
+    monkeypatch.setattr(build, "build_anew", counted)
     return runs
 
 

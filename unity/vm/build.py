@@ -60,12 +60,12 @@ def build(
     with Progress("compiling"), config.target, young_collection():
         if discard_parameters is not False:
             told = None if discard_parameters is True else discard_parameters
-            made = _built(source, config, Releases(module_constants(source), told))
+            made = build_anew(source, config, Releases(module_constants(source), told))
         else:
             with no_collection():
                 place = remembered_build(source, config)
                 found = None if place is None else place.load(config)
-            made = found or _built(source if place is None else place.traced(), config, Releases())
+            made = found or build_anew(source if place is None else place.traced(), config, Releases())
             if place is not None and found is None:
                 place.keep(made)
     made.describe = partial(module_text, source)
@@ -73,7 +73,7 @@ def build(
     return made
 
 
-def _built(mod: IRModule, config: BuildConfig, releases: Releases) -> Executable:
+def build_anew(mod: IRModule, config: BuildConfig, releases: Releases) -> Executable:
     """The stages in order."""
     with releases:
         checked = check(mod, config)

@@ -112,8 +112,8 @@ def test_never_in_the_default():
 
 @pytest.mark.parametrize(("margin", "wins"), [(0.0, True), (1e9, False)])
 def test_a_candidate_where_it_is_asked_for(monkeypatch, margin, wins):
-    monkeypatch.setattr(choose, "_KNOWN", {})
-    monkeypatch.setattr(choose, "_BUDGET", 0.0)
+    monkeypatch.setattr(choose, "KNOWN", {})
+    monkeypatch.setattr(choose, "BUDGET", 0.0)
     monkeypatch.setattr(choose, "MARGIN", margin)
     rng = np.random.default_rng(0)
     w = rng.standard_normal((16, 16, 3, 3)).astype("float32")

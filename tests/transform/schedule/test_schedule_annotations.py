@@ -12,7 +12,7 @@ import pytest
 from schedule_hostile import HOSTILE
 from schedule_programs import module
 from test_schedule_hostile import MODULES, arguments, compare, reference
-from test_schedule_property import PROGRAMS, TIMES, _blocks, random_step
+from test_schedule_property import PROGRAMS, TIMES, blocks_of, random_step
 
 import unity
 from unity.ir import IRModule
@@ -46,7 +46,7 @@ def noted(name: str, seed: int) -> Schedule:
         except ScheduleError:
             continue
     for _ in range(rng.randint(1, 4)):
-        block = rng.choice(_blocks(sch))
+        block = rng.choice(blocks_of(sch))
         loops = sch.get_loops(block)
         place, notes = (rng.choice(loops), LOOP_NOTES) if loops and rng.random() < 0.6 else (block, BLOCK_NOTES)
         key = rng.choice([*notes])

@@ -15,7 +15,7 @@ import pytest
 from inputs import InputMaker
 from schedule_hostile import HOSTILE
 from schedule_programs import module
-from test_schedule_property import PROGRAMS, TIMES, _blocks, random_step
+from test_schedule_property import PROGRAMS, TIMES, blocks_of, random_step
 
 import unity
 from unity.arith.evaluate import evaluate
@@ -50,7 +50,7 @@ def hostile_step(sch: Schedule, rng: random.Random) -> None:
     if rng.random() < 0.5:
         random_step(sch, rng)
         return
-    blocks = _blocks(sch)
+    blocks = blocks_of(sch)
     block = rng.choice(blocks)
     loops = sch.get_loops(block)
     loop = rng.choice(loops) if loops else block

@@ -118,7 +118,7 @@ KINDS = [*LOOPS, *BLOCKS, "own"]
 TIMES = int(os.environ.get("SCHEDULE_FUZZ", "1"))
 
 
-def _blocks(sch: Schedule) -> list[Any]:
+def blocks_of(sch: Schedule) -> list[Any]:
     found: list[Any] = []
     pending = [sch.get_block("root")]
     while pending:
@@ -130,7 +130,7 @@ def _blocks(sch: Schedule) -> list[Any]:
 
 def random_step(sch: Schedule, rng: random.Random) -> None:
     """One random primitive on random blocks and loops; may be refused."""
-    block = rng.choice(_blocks(sch))
+    block = rng.choice(blocks_of(sch))
     loops = sch.get_loops(block)
     loop = rng.choice(loops) if loops else block
     match rng.choice(KINDS):
@@ -160,7 +160,7 @@ def random_step(sch: Schedule, rng: random.Random) -> None:
             rng.choice([sch.cache_read, sch.cache_write])(block, rng.randint(0, 1), scope)
         case "move":
             mover = rng.choice([sch.compute_at, sch.reverse_compute_at])
-            other = sch.get_loops(rng.choice(_blocks(sch)))
+            other = sch.get_loops(rng.choice(blocks_of(sch)))
             mover(block, rng.choice(other or [loop]), preserve_unit_loops=rng.random() < 0.5)
         case "inline":
             rng.choice([sch.compute_inline, sch.reverse_compute_inline])(block)
@@ -173,7 +173,7 @@ def random_step(sch: Schedule, rng: random.Random) -> None:
         case "partition":
             sch.loop_partition(loop, [rng.randint(1, 3), None])
         case "merge":
-            other = sch.get_loops(rng.choice(_blocks(sch)))
+            other = sch.get_loops(rng.choice(blocks_of(sch)))
             sch.merge(loop, rng.choice(other or [loop]))
         case "own":
             own_buffers(sch, block, rng)

@@ -13,7 +13,7 @@ from unity import te, tir
 from unity.support.errors import ScheduleError
 from unity.transform.schedule import ROWS, Schedule, Trace
 from unity.transform.schedule.core.absent import INSTEAD
-from unity.transform.schedule.traces.tvm_trace import _KINDS
+from unity.transform.schedule.traces.tvm_trace import KINDS
 
 RECORD = json.loads((Path(__file__).parent / "trace_tvm.json").read_text(encoding="utf-8"))
 """A trace as TVM 0.27 writes it, of the product below."""
@@ -48,8 +48,8 @@ def test_a_tuning_record_replays() -> None:
 
 
 def test_every_kind_of_instruction_has_its_arguments() -> None:
-    assert {name for name, _, _ in _KINDS.values()} <= set(ROWS)
-    for name, inputs, attributes in _KINDS.values():
+    assert {name for name, _, _ in KINDS.values()} <= set(ROWS)
+    for name, inputs, attributes in KINDS.values():
         words = [word.lstrip("*") for word in f"{inputs} {attributes}".split() if not word.startswith("_")]
         assert set(words) <= set(ROWS[name].signature.parameters), name
 

@@ -69,7 +69,7 @@ BUCKETS = (1, 16, 64, 256)
 MARGIN = 1.1
 """How many times faster than ours a library kernel must be."""
 OURS = "unity"
-_BUDGET = 0.02
+BUDGET = 0.02
 """Seconds of timing for one candidate and shape."""
 
 
@@ -176,7 +176,7 @@ def _module(site: _Site, anchor: Anchor, values: list[Tensor], library: str | No
 def _seconds(run: Callable[[], object]) -> float:
     run()
     best, spent, rounds = float("inf"), 0.0, 0
-    while rounds < 3 or spent < _BUDGET:
+    while rounds < 3 or spent < BUDGET:
         begin = time.perf_counter()
         run()
         took = time.perf_counter() - begin
@@ -258,7 +258,7 @@ def _best(shares: list[float]) -> int:
     return min(usable, key=lambda k: shares[k], default=0)
 
 
-_KNOWN: dict[tuple[Any, ...], tuple[tuple[Candidate, ...], list[Choice]]] = {}
+KNOWN: dict[tuple[Any, ...], tuple[tuple[Candidate, ...], list[Choice]]] = {}
 """The measurements of this process, by call, target, threads and candidates."""
 
 
@@ -298,11 +298,11 @@ def choose_measured(
     rows: list[Choice] = []
     for key, site in _sites(mod).items():
         whole = (*key, str(target), num_threads(), winograd, tuple(KERNELS.items()))
-        if whole not in _KNOWN:
-            _KNOWN[whole] = _decide(site, target, TILES if winograd else ())
-        if any([kernel is not None for kernel in _KNOWN[whole][0]]):
-            chosen[key] = site, _KNOWN[whole][0]
-        rows += _KNOWN[whole][1]
+        if whole not in KNOWN:
+            KNOWN[whole] = _decide(site, target, TILES if winograd else ())
+        if any([kernel is not None for kernel in KNOWN[whole][0]]):
+            chosen[key] = site, KNOWN[whole][0]
+        rows += KNOWN[whole][1]
     tiles = {key: kernel.tile for key, (_, (kernel, *_)) in chosen.items() if isinstance(kernel, Tiles)}
     if tiles:
         mod = by_tiles(mod, lambda call: tiles.get(_key(call), 0))

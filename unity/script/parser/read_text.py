@@ -56,7 +56,8 @@ _INDENTATION = re.compile(r"^[ \t\f]*\t[ \t\f]*", re.M)
 
 
 @cache
-def _parser() -> tuple[Lark, Layout]:
+def grammar_parser() -> tuple[Lark, Layout]:
+    """The parser of the grammar, and what it reads lines with. Made once in a process."""
     layout = Layout()
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
     return parser_of(grammar, layout, TreeBuilder(visit_tokens=False)), layout
@@ -78,7 +79,7 @@ def read_tree(source: Source) -> tuple[s.File | None, list[ScriptError]]:
         message = "tab in the indentation" if tab else "unexpected indentation"
         errors.append(ScriptError("E104" if tab else "E103", message, Span(source, 0, leading.end())))
     with _LOCK:
-        parser, layout = _parser()
+        parser, layout = grammar_parser()
         while True:
             try:
                 tree = parser.parse(text)
@@ -240,7 +241,7 @@ def expected_names(terminals: set[str]) -> list[str]:
     for name in sorted(left):
         spelled = _NAMES.get(name)
         if spelled is None:
-            pattern = _parser()[0].get_terminal(name).pattern
+            pattern = grammar_parser()[0].get_terminal(name).pattern
             spelled = repr(pattern.value) if pattern.type == "str" else name.lower()
         if spelled not in names:
             names.append(spelled)

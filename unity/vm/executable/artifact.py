@@ -28,8 +28,10 @@ from ...support.errors import ArtifactError
 
 MAGIC = b"UNITYVM\0"
 VERSION = 3
-_HEAD = struct.Struct("<8sII32s")
-_ROW = struct.Struct("<16sQQ32s")
+HEAD = struct.Struct("<8sII32s")
+"""MAGIC, VERSION, number of sections, checksum of the rows."""
+ROW = struct.Struct("<16sQQ32s")
+"""Of a section: name, begin, size, checksum."""
 _MAX_SECTIONS = 64
 ALIGN = 64
 
@@ -41,7 +43,7 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
     """
     target = Path(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.part")
-    first = _aligned(_HEAD.size + _ROW.size * len(sections))
+    first = _aligned(HEAD.size + ROW.size * len(sections))
     try:
         with open(temporary, "w+b") as file:
             file.write(bytes(first))
@@ -49,11 +51,11 @@ def write_sections(path: str | Path, sections: Mapping[str, Any]) -> None:
             file.flush()
             with mmap.mmap(file.fileno(), 0) as memory, memoryview(memory) as written:
                 rows = [
-                    _ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end]))
+                    ROW.pack(name.encode(), begin, end - begin, checksum(written[begin:end]))
                     for name, begin, end in places
                 ]
                 table = b"".join(rows)
-                head = _HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table
+                head = HEAD.pack(MAGIC, VERSION, len(rows), hashlib.sha256(table).digest()) + table
                 memory[: len(head)] = head
         temporary.replace(target)
     except OSError as error:
@@ -102,7 +104,7 @@ def open_sections(path: str | Path) -> dict[str, Section]:
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
-            if size < _HEAD.size:
+            if size < HEAD.size:
                 raise ArtifactError("E802", f"{path} is no saved program: it has only {size} bytes")
             memory = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except OSError as error:
@@ -117,24 +119,24 @@ def read_sections(path: str | Path) -> dict[str, memoryview]:
 
 def split_sections(memory: memoryview, name: str) -> dict[str, Section]:
     """Sections of a file's content. Raises ArtifactError E802 (not ours, damaged), E803 (another version)."""
-    if memory.nbytes < _HEAD.size:
+    if memory.nbytes < HEAD.size:
         raise ArtifactError("E802", f"{name} is no saved program: it is too short")
-    magic, version, count, digest = _HEAD.unpack_from(memory)
+    magic, version, count, digest = HEAD.unpack_from(memory)
     if magic != MAGIC:
         raise ArtifactError("E802", f"{name} is no saved program: wrong magic number")
     if version != VERSION:
         raise ArtifactError("E803", f"{name} has format version {version}, this package reads version {VERSION}",
                             help="load it with the version of the package that wrote it, or compile again")  # fmt: skip
-    end = _HEAD.size + _ROW.size * count
+    end = HEAD.size + ROW.size * count
     if not 0 < count <= _MAX_SECTIONS or end > memory.nbytes:
         raise ArtifactError("E802", f"{name} is damaged: impossible number of sections {count}")
-    table = memory[_HEAD.size : end]
+    table = memory[HEAD.size : end]
     if hashlib.sha256(table).digest() != digest:
         raise ArtifactError("E802", f"{name} is damaged: the section table does not match its checksum")
     sections: dict[str, Section] = {}
     place = end
     for index in range(count):
-        raw, offset, size, expected = _ROW.unpack_from(table, index * _ROW.size)
+        raw, offset, size, expected = ROW.unpack_from(table, index * ROW.size)
         if offset != _aligned(place) or offset + size > memory.nbytes:
             raise ArtifactError("E802", f"{name} is damaged: it is truncated")
         if any(memory[place:offset]):

@@ -11,7 +11,7 @@ from typing import Any
 from ....support.errors import ScheduleError
 from ..core.registry import ROWS, SAMPLE
 
-_KINDS: dict[str, tuple[str, str, str]] = {
+KINDS: dict[str, tuple[str, str, str]] = {
     "GetBlock": ("get_block", "", "name func_name"),
     "GetSBlock": ("get_sblock", "", "name func_name"),
     "GetLoops": ("get_loops", "block", ""),
@@ -59,7 +59,7 @@ _KINDS: dict[str, tuple[str, str, str]] = {
 given by its place among those of a kind: 0 read, 1 written."""
 
 
-_NAMES = {name: kind for kind, (name, _, _) in _KINDS.items()}
+_NAMES = {name: kind for kind, (name, _, _) in KINDS.items()}
 
 
 def tvm_name(primitive: str) -> str:
@@ -94,7 +94,7 @@ def _entry(number: int, inst: Any, chosen: dict[int, Any]) -> dict[str, Any]:
     ):
         raise ScheduleError("E405", f"step {number + 1} of the trace is not [kind, inputs, attributes, outputs]")
     kind, inputs, attributes, outputs = inst
-    found = _KINDS.get(kind) if isinstance(kind, str) else None
+    found = KINDS.get(kind) if isinstance(kind, str) else None
     if found is None:
         raise ScheduleError(
             "E406", f"step {number + 1} of the trace, {kind!r}, is a primitive this version does not read"
