@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import torch
+from fuzz import TIMES
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from unity.ffi import Tensor
@@ -78,7 +79,9 @@ def address_of(value: object) -> int:
         value, Tensor) else value.ctypes.data  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=100 * TIMES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(st.data())
 def test_machine_code_agrees_with_the_checker(data):
     spec = data.draw(specs())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from hypothesis import given, settings, strategies as st
 
 from unity.ffi import compact
@@ -24,7 +25,7 @@ def two_threads():
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80 * TIMES, deadline=None)
 def test_copies_agree_with_numpy(data):
     shape = tuple(data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 16, 17, 33, 70]), min_size=1, max_size=4)))
     if np.prod(shape, dtype=int) > 200_000:

@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 from access_fuzz import SIZES, arguments, random_program
+from fuzz import TIMES
 
 import unity
 from unity.arith.accesses import judge
@@ -85,12 +86,12 @@ def compiled(seed: int) -> None:
 
 
 def test_verdicts_hold() -> None:
-    found = Counter([outcome(seed) for seed in range(100)])
-    assert min([found[kind] for kind in ("inside", "refused", "condition", "unknown")]) >= 5, found
+    found = Counter([outcome(seed) for seed in range(30 * TIMES)])
+    assert min([found[kind] for kind in ("inside", "refused", "condition", "unknown")]) >= 1, found
 
 
 def test_checks_at_run_time_hold() -> None:
-    for seed in range(20):
+    for seed in range(10 * TIMES):
         checked(seed)
 
 

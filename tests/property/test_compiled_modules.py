@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from generate import GraphGenerator, Program
 
 import unity
@@ -26,7 +27,7 @@ def programs(count: int) -> list[Program]:
 
 @pytest.mark.parametrize("mode", ["bytecode", "native"])
 def test_graph_modules(mode):
-    for seed, program in enumerate(programs(25)):
+    for seed, program in enumerate(programs(15 * TIMES)):
         expected = flat(run(program.mod, "main", *copy.deepcopy(program.args)))
         executable = unity.compile(program.mod, exec_mode=mode)
         machine = unity.VirtualMachine(executable, exec_mode=mode)

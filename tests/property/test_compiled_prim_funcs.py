@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from fuzz import TIMES
 from generate import random_prim_func
 
 from unity.ir.interpret import run
@@ -18,7 +19,7 @@ from kernels import Loaded
 
 
 def test_compiled_programs_agree_with_the_interpreter():
-    programs = [random_prim_func(random.Random(seed), native=seed % 2 == 0) for seed in range(80)]
+    programs = [random_prim_func(random.Random(seed), native=seed % 2 == 0) for seed in range(40 * TIMES)]
     loaded = Loaded({f"f{k}": p.mod["main"] for k, p in enumerate(programs)})
     for k, program in enumerate(programs):
         expected, actual = copy.deepcopy(program.args), copy.deepcopy(program.args)

@@ -25,7 +25,7 @@ from unity.vm.stages import as_module
 
 FORMS = json.loads((Path(__file__).parents[1] / "script" / "syntax_forms.json").read_text(encoding="utf-8"))
 TEXTS = [row["text"] for row in FORMS if not row["needs_python"]]
-COUNT = int(os.environ.get("MODULE_FUZZ", "160"))
+COUNT = int(os.environ.get("MODULE_FUZZ", "64"))
 SEED = int(os.environ.get("MODULE_FUZZ_SEED", "0"))
 SHARED = (Op, PrimType)
 """Nodes that other modules hold too."""

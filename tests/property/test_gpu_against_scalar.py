@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from prim_func_fuzz import Case, random_case
 from test_prim_func_fuzz import difference, interpreter_arguments
 
@@ -58,7 +59,7 @@ def compare(case: Case) -> None:
                 assert not wrong, f"argument {position}: {wrong}\n{kernel.script()}"
 
 
-@pytest.mark.parametrize("batch", range(8))
+@pytest.mark.parametrize("batch", range(3 * TIMES))
 def test_random_programs(batch: int) -> None:
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
         compare(random_case(seed))

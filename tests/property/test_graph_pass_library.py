@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from generate import random_module
 from graph_programs import graph_inputs, graph_program
 from test_operator_graphs import random_graph
@@ -73,7 +74,7 @@ def check(mod: IRModule, name: str, args: list, text: str, seed: int) -> bool:
 
 @pytest.mark.parametrize("text", PIPELINES)
 def test_random_modules(text: str) -> None:
-    for seed in range(12):
+    for seed in range(6 * TIMES):
         program = random_module(random.Random(seed))
         if not program.outputs:
             check(program.mod, program.name, program.args, text, seed)
@@ -81,7 +82,7 @@ def test_random_modules(text: str) -> None:
 
 @pytest.mark.parametrize("text", PIPELINES)
 def test_random_operator_graphs(text: str) -> None:
-    for seed in range(5):
+    for seed in range(3 * TIMES):
         graph, mod = random_graph(random.Random(1000 + seed))
         try:
             run(mod, "main", *copy.deepcopy(graph.arrays))
@@ -93,7 +94,7 @@ def test_random_operator_graphs(text: str) -> None:
 @pytest.mark.parametrize("text", PIPELINES)
 def test_programs_made_for_the_passes(text: str) -> None:
     changed = 0
-    for seed in range(10):
+    for seed in range(6 * TIMES):
         rng = random.Random(seed)
         mod = parse(graph_program(rng))
         changed += check(mod, "main", graph_inputs(rng), text, seed)
@@ -102,12 +103,12 @@ def test_programs_made_for_the_passes(text: str) -> None:
 
 def test_translation_validation_finds_nothing_in_the_default_pipelines() -> None:
     checker = CheckInstrument(inputs=2)
-    for seed in range(7):
+    for seed in range(4 * TIMES):
         mod = parse(graph_program(random.Random(500 + seed)))
         with PassContext(checker):
             CPU_PIPELINE(IRModule(DEFAULT_PIPELINE(mod).prim_funcs(), {}, {}))
     verdicts = [record.verdict for record in checker.records]
-    assert verdicts.count("agrees") > 0.9 * len(verdicts) > 60
+    assert verdicts.count("agrees") > 0.9 * len(verdicts) > 30
 
 
 def test_every_offered_pass_runs_by_its_name() -> None:

@@ -48,7 +48,7 @@ from unity.transform.relax.pipeline import DEFAULT_PIPELINE
 sys.path.append(str(Path(__file__).parents[1] / "op"))
 from op_cases import CASES, Shape
 
-COUNT = int(os.environ.get("GRAPH_FUZZ", "20"))
+COUNT = int(os.environ.get("GRAPH_FUZZ", "12"))
 SEED = int(os.environ.get("GRAPH_FUZZ_SEED", "0"))
 I64 = prim_type("int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -231,9 +231,9 @@ def check(seed: int) -> int:
     return len(graph.sizes)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_operators_in_graphs(part: int) -> None:
-    symbols = [check(SEED + case) for case in range(part * COUNT // 4, (part + 1) * COUNT // 4)]
+    symbols = [check(SEED + case) for case in range(part * COUNT // 2, (part + 1) * COUNT // 2)]
     assert any(symbols)
 
 

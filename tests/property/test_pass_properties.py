@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from generate import Program, random_module, random_prim_func
 
 import unity.op  # noqa: F401 - fills the operator table
@@ -55,13 +56,13 @@ def walk_pipeline(program: Program, pipeline: Pipeline, seed: int) -> None:
         expected = outputs(program, mod)
 
 
-@pytest.mark.parametrize("start", range(0, 60, 20))
+@pytest.mark.parametrize("start", range(0, 30 * TIMES, 15))
 def test_lowering_of_tensor_programs(start):
-    for seed in range(start, start + 20):
+    for seed in range(start, start + 15):
         walk_pipeline(random_prim_func(random.Random(seed)), CPU_PIPELINE, seed)
 
 
-@pytest.mark.parametrize("start", range(0, 60, 20))
+@pytest.mark.parametrize("start", range(0, 40 * TIMES, 40))
 def test_graph_passes(start):
     found = 0
     for seed in range(start, start + 40):

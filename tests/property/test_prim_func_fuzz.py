@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from prim_func_fuzz import Case, random_case
 
 from unity.ffi.dtype import from_numpy
@@ -107,7 +108,7 @@ def failures(seeds: range) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("start", range(0, 120, BATCH))
+@pytest.mark.parametrize("start", range(0, 60 * TIMES, BATCH))
 def test_compiled_programs_agree_with_the_interpreter(start: int) -> None:
     assert failures(range(start, start + BATCH)) == []
 

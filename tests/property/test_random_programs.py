@@ -6,6 +6,7 @@ import copy
 import random
 
 import numpy as np
+from fuzz import TIMES
 from generate import Program, random_module, random_prim_func
 
 import unity.op  # noqa: F401 - fills the operator table
@@ -30,14 +31,14 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> None:
 
 
 def test_random_modules_are_well_formed_and_run():
-    for seed in range(300):
+    for seed in range(150 * TIMES):
         program = random_module(random.Random(seed))
         verify(program.mod, 2)
         assert all([isinstance(x, np.ndarray) for x in results(program)]), seed
 
 
 def test_fresh_copies_are_equal_and_run_the_same():
-    for seed in range(1000, 1060):
+    for seed in range(1000, 1000 + 30 * TIMES):
         program = random_module(random.Random(seed))
         functions = {name: fresh_copy(fn) for name, fn in program.mod.functions.items()}
         again = program.mod.with_functions(functions)

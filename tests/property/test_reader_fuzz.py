@@ -173,8 +173,8 @@ def nested(count: int) -> dict[str, str]:
 def test_size_and_depth(name: str) -> None:
     try_text(
         nested(
-            10_000
-            if name not in ("parameters", "unknown names", "one line", "R sum", "T and", "T comparison")
-            else 2_000
+            4_000
+            if name not in ("parameters", "unknown names", "one line", "R sum", "R comparison", "T and", "T comparison")
+            else 1_000
         )[name]
     )

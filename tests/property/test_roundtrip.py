@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from fuzz import TIMES
 from generate import random_module
 from test_random_programs import results, same
 
@@ -13,7 +14,7 @@ from unity.ir.structural import first_difference
 from unity.script.printer.show import script
 from unity.script.reader.module import parse
 
-BATCHES = [range(start, start + 100) for start in range(0, 1000, 100)]
+BATCHES = [range(start, start + 100) for start in range(0, 300 * TIMES, 100)]
 
 
 @pytest.mark.parametrize("seeds", BATCHES, ids=[str(seeds.start) for seeds in BATCHES])
@@ -28,6 +29,6 @@ def test_print_read_print(seeds):
 
 
 def test_what_was_read_runs_the_same():
-    for seed in range(0, 400, 8):
+    for seed in range(0, 200 * TIMES, 8):
         program = random_module(random.Random(seed))
         same(results(program), results(program, parse(script(program.mod))))

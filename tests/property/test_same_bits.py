@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 
 import unity
 from unity.script import parse
@@ -58,7 +59,7 @@ class M:
     return [part.numpy() for part in made]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6 * TIMES))
 def test_same_bits_in_every_kernel(seed: int) -> None:
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     lines, value = _lines(rng)

@@ -33,7 +33,7 @@ sys.path.append(str(Path(__file__).parents[1] / "op"))
 from op_cases import CASES, Shape
 
 HERE = Path(__file__).parent
-COUNT = int(os.environ.get("ARGUMENT_KINDS", "500"))
+COUNT = int(os.environ.get("ARGUMENT_KINDS", "250"))
 KINDS: dict[type, str] = {
     str: "'no such thing'", int: "7", float: "2.5", bool: "True", dict: "{'zz': 1}", tuple: "(2.5, 'zz')",
 }  # fmt: skip

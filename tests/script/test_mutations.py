@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fuzz import TIMES
 
 from unity.ir import first_difference
 from unity.script import parse, script
@@ -62,7 +63,7 @@ def _exchange(rng: random.Random, parts: list[str], fits: Callable[[str], bool],
         parts[rng.choice(places)] = rng.choice(others)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3 * TIMES))
 def test_damaged_programs(seed: int) -> None:
     rng = random.Random(seed)
     read = 0

@@ -6,6 +6,7 @@ import ast
 
 import numpy as np
 import pytest
+from fuzz import TIMES
 from main_job import PRINTED
 from random_modules import random_module
 
@@ -140,7 +141,7 @@ def test_the_main_job_is_already_canonical() -> None:
     assert check(PRINTED) + "\n" == PRINTED
 
 
-@pytest.mark.parametrize("start", range(0, 1000, 100))
+@pytest.mark.parametrize("start", range(0, 300 * TIMES, 100))
 def test_random_modules(start: int) -> None:
     for seed in range(start, start + 100):
         check(random_module(seed), verify=False)

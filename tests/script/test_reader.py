@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 from main_job import CANONICAL, YEAR_2021, YEAR_2026

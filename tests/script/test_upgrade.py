@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fuzz import TIMES
 from random_modules import random_module
 
 from unity.cli.main import main
@@ -68,7 +69,7 @@ def test_line(head, old, new):
 
 
 def test_tvm_text_of_random_modules_keeps_its_meaning():
-    for seed in range(40):
+    for seed in range(20 * TIMES):
         text = random_module(seed).script(dialect="tvm")
         after = upgrade(text)
         assert structural_equal(parse(text, check=False), parse(after, check=False)), seed

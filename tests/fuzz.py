@@ -1,0 +1,5 @@
+"""Random examples: every run tries a few, the same each time; ``FUZZ=10 pytest tests/property`` tries ten times as many."""
+
+import os
+
+TIMES = int(os.environ.get("FUZZ", "1"))
