@@ -1,5 +1,7 @@
 """Every Python block of the README and of the pages of docs/ runs; every example runs."""
 
+import ast
+import importlib
 import os
 import re
 import subprocess
@@ -65,3 +67,54 @@ def headings(page):
     """The anchors that GitHub makes of a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in found}
+
+
+SOURCES = [p for folder in ("unity", "tests", "tools", "benchmarks", "examples") for p in (ROOT / folder).rglob("*.py")]
+FILE = re.compile(r"(?<![\w./-])((?:[\w-]+/)*[\w-]+\.py)\b")
+FOLDER = re.compile(r"(?<![\w./-])((?:unity|tests|tools|docs|benchmarks|examples)/[\w/.-]*\w)")
+DOTTED = re.compile(r"\b(unity(?:\.[a-zA-Z_]\w*)+)")
+NO_FILES = {"file.py", "NNN_pass.py", "NNN_input.py"}
+"""Examples of names."""
+SYMBOLS = ("unity.kernel", "unity.linalg", "unity.reduce_half_pi")
+"""Names in machine code and of registered functions, which begin as modules do."""
+
+
+def prose():
+    """Files and what they say in words: pages (records of decisions tell of what is gone), docstrings, comments."""
+    for page in [*PAGES, *(ROOT / "unity").rglob("*.md")]:
+        if page.parent.name != "decisions":
+            yield page, page.read_text()
+    for path in [path for path in SOURCES if path.relative_to(ROOT).parts[0] != "tests"]:
+        text = path.read_text()
+        strings = [
+            n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        ]
+        yield path, "\n".join([s.value for s in strings if isinstance(s.value, str)])
+        yield path, "\n".join([line for line in text.splitlines() if line.lstrip().startswith("#")])
+
+
+def reaches(name):
+    """Is a dotted name a module, or something in one?"""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[count:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def test_files_and_modules_named_in_prose_exist():
+    known = {"/" + str(path.relative_to(ROOT)) for path in SOURCES}
+    wrong, dotted = [], {}
+    for where, text in prose():
+        for name in {*FILE.findall(text), *FOLDER.findall(text)} - NO_FILES:
+            near = [base / name for base in (ROOT, where.parent, where.parent.parent)]
+            if not any([path.exists() for path in near]) and not any([path.endswith("/" + name) for path in known]):
+                wrong.append(f"{where.relative_to(ROOT)} names {name}")
+        dotted.update({name: where for name in DOTTED.findall(text) if not name.startswith(SYMBOLS)})
+    wrong += [f"{where.relative_to(ROOT)} names {name}" for name, where in dotted.items() if not reaches(name)]
+    assert wrong == []
