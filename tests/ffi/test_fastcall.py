@@ -252,7 +252,11 @@ def test_scalars_of_every_type():
     assert raw.calls == [(0.1, 0.5, 1), (3.0, 0.25, 0)]
     assert refused(function, "x", 1.0, True).code == "E603" and refused(function, 1.0, 1.0, 1).code == "E603"
     assert refused(function, True, 1.0, True).code == "E603"
-    assert llvm_scalar(DataType("bfloat16")) == "bfloat" and llvm_scalar(DataType("float16")) == "half"
+    raw = Recorder(ctypes.c_uint16, ctypes.c_uint8)
+    args = (ScalarArg("h", "bfloat16", bits=True), ScalarArg("e", "float8_e5m2", bits=True))
+    kernel_function(EntrySpec("f", args), raw.address, keep=[raw])(1.5, 2)
+    assert raw.calls == [(0x3FC0, 0x40)]
+    assert [llvm_scalar(DataType(name)) for name in ("bfloat16", "float16", "float8_e5m2")] == ["i16", "i16", "i8"]
 
 
 def test_tuples_shapes_objects_and_symbols_of_scalars():

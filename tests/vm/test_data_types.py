@@ -14,7 +14,6 @@ from unity.support.errors import UnityError
 from unity.vm.build import build
 from unity.vm.virtual_machine import VirtualMachine
 
-FLOAT8 = [name for name in dtype_names() if name.startswith("float8")]
 ODD = [*[name for name in DTYPES if name not in dtype_names()], "void", "handle", "float32x4", "int8x2", "int4x8"]
 T = 'R.Tensor((4,), "{d}")'
 PLACES = {
@@ -90,10 +89,9 @@ def plain(value):
 
 @pytest.mark.parametrize("dtype", dtype_names())
 def test_runs(dtype):
-    places = [p for p in PLACES if not (dtype in FLOAT8 and p.startswith("scalar"))]
-    mod = parse(text(places, dtype))
+    mod = parse(text(PLACES, dtype))
     vm = VirtualMachine(build(mod))
-    for place in places:
+    for place in PLACES:
         name, args = place.replace(" ", "_"), given(place, dtype)
         made, expected = plain(vm[name](*args)), plain(run(mod, name, *args))
         flat, wanted = [list(v) if isinstance(v, tuple) else [v] for v in (made, expected)]
@@ -105,7 +103,7 @@ def test_runs(dtype):
 
 @pytest.mark.parametrize(
     ("place", "dtype"),
-    [(p, d) for p in PLACES for d in ODD] + [(p, d) for p in PLACES if p.startswith("scalar") for d in FLOAT8],
+    [(p, d) for p in PLACES for d in ODD],
 )
 def test_is_refused(place, dtype):
     with pytest.raises(UnityError) as caught:

@@ -19,7 +19,7 @@ from .dtype import DataType, from_numpy
 from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, symbols_in
 from .formula import formula_text
 from .runtime_table import activate_torch
-from .tensor import Tensor, plain_array
+from .tensor import Tensor, float_bits, plain_array
 from .torch_bridge import array_from_torch, is_torch_tensor
 
 COMPACT = "pass numpy.ascontiguousarray(x) or x.contiguous()"
@@ -155,7 +155,7 @@ class _Call:
             [self.convert(f, v, f"{path}[{i}]") for i, (f, v) in enumerate(zip(arg.fields, value, strict=True))]
         )
 
-    def array_of(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
+    def array_of(self, arg: TensorArg | ScalarArg, value: object, path: str) -> np.ndarray:
         """The numpy array behind anything we take as a tensor."""
         if isinstance(value, Tensor):
             if value.device != CPU:
@@ -167,7 +167,9 @@ class _Call:
                 raise self.fail("E612", arg, path, f"expected a tensor on cpu, got one on {value.device}",  # type: ignore[attr-defined]
                                 help="call .cpu() first")  # fmt: skip
             return array_from_torch(value)  # type: ignore[arg-type]
-        if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and not arg.written):
+        if isinstance(value, np.ndarray) or (
+            isinstance(value, np.generic) and type(arg) is TensorArg and not arg.written
+        ):
             return np.asarray(value)
         if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
             return Tensor.from_dlpack(value).numpy()
@@ -176,13 +178,16 @@ class _Call:
         raise self.fail("E603", arg, path, f"expected a tensor, got {type(value).__name__}",
                         help="pass a numpy array, a unity.Tensor or a torch tensor")  # fmt: skip
 
-    def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
+    def plain(self, arg: TensorArg | ScalarArg, value: object, path: str) -> np.ndarray:
+        """``array_of`` as an exact ndarray of a data type that we have."""
         try:
-            array = self.array_of(arg, value, path)
-            dtype = from_numpy(array.dtype)
-            array = plain_array(array)
+            return plain_array(self.array_of(arg, value, path))
         except FFIError as error:
             raise self.fail("E604" if error.code == "E702" else "E603", arg, path, error.message) from error
+
+    def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
+        array = self.plain(arg, value, path)
+        dtype = from_numpy(array.dtype)
         if arg.dtype is not None and dtype is not DataType(arg.dtype):
             raise self.fail("E604", arg, path, f"expected {arg.dtype}, got {dtype.name}")
         if arg.shape is not None:
@@ -261,11 +266,13 @@ class _Call:
         dtype = DataType(arg.dtype)
         if isinstance(value, Tensor) and value.ndim == 0:
             value = value.item()
+        if dtype.code == "handle":
+            return self.address(arg, value, path)
         if dtype.is_float:
             if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
                 raise self.fail("E603", arg, path, f"expected a {arg.dtype} number, got {type(value).__name__}")
             try:
-                return float(value)
+                return float_bits(arg.dtype, float(value)) if arg.bits else float(value)
             except OverflowError:
                 raise self.fail(
                     "E613", arg, path, f"an integer of {int(value).bit_length()} bits has no {arg.dtype} value"
@@ -279,10 +286,24 @@ class _Call:
         low, high = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
         if not low <= number <= high:
             raise self.fail("E613", arg, path, f"{number} does not fit into {arg.dtype} ({low} to {high})")
-        signed = number - 2**64 if number >= 2**63 else number  # native code reads 64 bits
         if arg.symbol is not None:
-            self.match(arg, path, ("sym", arg.symbol), signed)
-        return signed
+            self.match(arg, path, ("sym", arg.symbol), number - 2**64 if number >= 2**63 else number)
+        return number
+
+    def address(self, arg: ScalarArg, value: object, path: str) -> int:
+        """The address in a pointer: an integer itself, 0 for None, of a tensor where its elements lie, which may be written."""
+        if value is None:
+            return 0
+        if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+            if not 0 <= value < 2**64:
+                raise self.fail("E613", arg, path, f"{value} is no address")
+            return int(value)
+        array = self.plain(arg, value, path)
+        if not array.flags.c_contiguous:
+            raise self.fail("E609", arg, path, "expected a C-contiguous tensor", help=COMPACT)
+        if not array.flags.writeable:
+            raise self.fail("E610", arg, path, "the function may write through it, but the tensor is read-only")
+        return self.address(arg, array.ctypes.data, path)
 
     def shape(self, arg: ShapeArg, value: object, path: str) -> tuple[int, ...]:
         if not isinstance(value, (tuple, list)):

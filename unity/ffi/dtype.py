@@ -142,6 +142,11 @@ class DataType:
         return self.code == "bool"
 
     @property
+    def is_narrow(self) -> bool:
+        """True for floats below 32 bits: no processor computes with them, and scalars of them are handed on as their bits."""
+        return self.is_float and self.bits < 32
+
+    @property
     def itemsize(self) -> int:
         """Bytes of one value, all lanes (sub-byte lanes are rounded up to whole bytes)."""
         return max(1, self.bits // 8) * self.lanes

@@ -33,12 +33,14 @@ class TensorArg:
 
 @dataclass(slots=True, frozen=True)
 class ScalarArg:
-    """A number passed by value. With ``symbol`` k it also defines or must equal symbol k (integers only)."""
+    """A number passed by value. With ``symbol`` k it also defines or must equal symbol k (integers only). ``bits``: the checker
+    hands on the bits of a narrow float. For a ``handle`` it hands on the address of a tensor, 0 for None."""
 
     name: str
     dtype: str
     symbol: int | None = None
     where: str = ""
+    bits: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -139,7 +141,7 @@ def validate(spec: EntrySpec) -> None:
                 raise FFIError("E711", f"{spec.name}: alignment {leaf.align} of {leaf.name} is no power of two")
         elif isinstance(leaf, ScalarArg):
             dtype = DataType(leaf.dtype)
-            plain = dtype.lanes == 1 and (dtype.bits in (8, 16, 32, 64) and not dtype.code.startswith("float8"))
+            plain = dtype.lanes == 1 and dtype.bits in (8, 16, 32, 64)
             if not plain or (leaf.symbol is not None and not dtype.is_integral):
                 raise FFIError("E711", f"{spec.name}: {leaf.name} cannot be passed as {leaf.dtype}")
     undefined = [name for number, name in enumerate(spec.symbols) if number not in defined]
@@ -154,5 +156,5 @@ def spec_of_kernel(signature: KernelSignature) -> EntrySpec:
         if isinstance(param, BufferParam):
             args.append(TensorArg(param.name, param.dtype, param.shape, param.strides or None, param.written))
         else:
-            args.append(ScalarArg(param.name, param.dtype))
+            args.append(ScalarArg(param.name, param.dtype, bits=DataType(param.dtype).is_narrow))
     return EntrySpec(signature.name, tuple(args), tuple([symbol.name for symbol in signature.symbols]))

@@ -15,10 +15,12 @@ import numpy as np
 from ..support.forking import fork_lock
 from .abi import KernelSignature, check_failed
 from .check import ArgumentChecker, OutHandler
+from .dtype import DataType
 from .engine import CompileOptions, Engine
 from .entry_spec import EntrySpec, spec_of_kernel, validate
 from .fastcall_ir import entry_ir
 from .native_helpers import helper_symbols
+from .tensor import float_of_bits
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _OPTIONS = CompileOptions(pipeline="O1")
@@ -105,7 +107,13 @@ def kernel_function(
     """
     validate(spec)
     text = entry_ir(spec, release_gil=release_gil, result=result)
-    return _make(spec, text, address, 0, StatusReporter(spec, messages), keep)
+    made = _make(spec, text, address, 0, StatusReporter(spec, messages), keep)
+    return made if result is None or not DataType(result).is_narrow else of_bits(made, result)
+
+
+def of_bits(function: Callable[..., int], dtype: str) -> Callable[..., float]:
+    """A function that gives a narrow float, of one that gives its bits."""
+    return lambda *args, **kwargs: float_of_bits(dtype, function(*args, **kwargs))
 
 
 def kernel_function_of(

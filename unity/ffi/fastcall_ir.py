@@ -40,14 +40,10 @@ declare i64 @llvm.smax.i64(i64, i64)
 
 
 def llvm_scalar(dtype: DataType) -> str:
-    """LLVM's type of a scalar in raw entries (bool is one byte)."""
+    """LLVM's type of a scalar in raw entries (bool is one byte, narrow floats are their bits)."""
     if dtype.code == "handle":
         return "ptr"
-    if dtype.code == "bfloat":
-        return "bfloat"
-    if dtype.is_float:
-        return {16: "half", 32: "float", 64: "double"}[dtype.bits]
-    return f"i{dtype.bits}"
+    return {32: "float", 64: "double"}[dtype.bits] if dtype.is_float and not dtype.is_narrow else f"i{dtype.bits}"
 
 
 class EntryWriter:
@@ -175,10 +171,11 @@ class EntryWriter:
     def scalar(self, arg: ScalarArg, obj: str, place: str) -> None:
         dtype = DataType(arg.dtype)
         kind = llvm_scalar(dtype)
-        if dtype.is_float:
+        if dtype.is_float and not arg.bits:
             self.require_type(obj, "float")
-            wide = self.at(obj, FLOAT_VALUE, "double")
-            value = wide if kind == "double" else self.emit(f"fptrunc double {wide} to {kind}")
+            value = wide = self.at(obj, FLOAT_VALUE, "double")
+            if kind == "float":
+                value = self.emit(f"fptrunc double {wide} to float")
             self.store("double", wide, place, 0)
         elif dtype.is_bool:
             yes = self.emit(f"icmp eq ptr {obj}, {self.word('True')}")
@@ -187,17 +184,15 @@ class EntryWriter:
             value = self.emit(f"zext i1 {yes} to i8")
             self.store("i64", self.emit(f"zext i1 {yes} to i64"), place, 0)
         else:
-            number = self.integer(obj)
-            value = number
-            if kind == "ptr":
-                value = self.emit(f"inttoptr i64 {number} to ptr")
-            elif dtype.bits < 64:
+            if arg.bits:
+                self.require("%again")
+            number = value = self.integer(obj) if dtype.is_int or dtype.bits < 64 else self.unsigned(obj)
+            if dtype.bits < 64 and kind != "ptr":
                 value = self.emit(f"trunc i64 {number} to {kind}")
                 back = self.emit(f"{'sext' if dtype.is_int else 'zext'} {kind} {value} to i64")
                 self.require(self.emit(f"icmp eq i64 {back}, {number}"))
-            elif dtype.is_uint:  # after conversion by the checker, numbers from 2**63 on come as negative ones
-                positive = self.emit(f"icmp sge i64 {number}, 0")
-                self.require(self.emit(f"or i1 {positive}, %again"))
+            elif kind == "ptr":
+                value = self.emit(f"inttoptr i64 {number} to ptr")
             self.store("i64", number, place, 0)
             if arg.symbol is not None:
                 self.match(("sym", arg.symbol), number)
@@ -209,6 +204,16 @@ class EntryWriter:
         number = self.emit(f"call i64 @PyLong_AsLongLongAndOverflow(ptr {obj}, ptr %overflow)")
         over = self.emit("load i32, ptr %overflow")
         self.require(self.emit(f"icmp eq i32 {over}, 0"))
+        return number
+
+    def unsigned(self, obj: str) -> str:
+        """The bits of an exact ``int`` as an unsigned number; that one from 2**63 on is no negative one, the checker says."""
+        self.require_type(obj, "int")
+        status = self.emit(f"call i32 @unity_as_int(ptr {obj}, ptr %wide)")
+        self.lines.append("  call void @PyErr_Clear()")
+        self.require(self.emit(f"icmp eq i32 {status}, 0"))
+        number = self.emit("load i64, ptr %wide")
+        self.require(self.emit(f"or i1 {self.emit(f'icmp sge i64 {number}, 0')}, %again"))
         return number
 
     def shape(self, arg: ShapeArg, obj: str) -> None:
@@ -274,7 +279,7 @@ class EntryWriter:
             return self.emit("call ptr @unity_none()")
         kind = llvm_scalar(dtype)
         value = self.emit(f"load {kind}, ptr %result")
-        if dtype.is_float:
+        if kind in ("float", "double"):
             wide = value if kind == "double" else self.emit(f"fpext {kind} {value} to double")
             return self.emit(f"call ptr @unity_float(double {wide})")
         if dtype.is_bool:
@@ -297,6 +302,7 @@ class EntryWriter:
             f"  %symbols = alloca [{max(1, len(self.spec.symbols))} x i64], align 8",
             "  %strides = alloca [2 x i64], align 8",
             "  %overflow = alloca i32, align 4",
+            "  %wide = alloca i64, align 8",
             "  %result = alloca i64, align 8",
             "  br label %try",
             "try:",

@@ -37,7 +37,14 @@ define i32 @unity_as_int(ptr %o, ptr %out) {{
 ask:
   %e = call ptr @PyErr_Occurred()
   %bad = icmp ne ptr %e, null
-  %r = sext i1 %bad to i32
+  br i1 %bad, label %unsigned, label %ok
+unsigned:  ; numbers of uint64 are kept as int64 of the same bits
+  call void @PyErr_Clear()
+  %u = call i64 @PyLong_AsUnsignedLongLong(ptr %o)
+  store i64 %u, ptr %out
+  %e2 = call ptr @PyErr_Occurred()
+  %bad2 = icmp ne ptr %e2, null
+  %r = sext i1 %bad2 to i32
   ret i32 %r
 ok:
   ret i32 0

@@ -189,13 +189,26 @@ class Tensor:
 def rounded(values: np.ndarray | np.float64, dtype: DataType) -> np.ndarray:
     """Values of float64 in a data type. ml_dtypes rounds twice, first to float32: here to odd, so that the second rounding sees
     what was lost."""
-    if not dtype.is_float or dtype.bits > 16 or dtype.name == "float16":
+    if not dtype.is_narrow or dtype.name == "float16":
         return values.astype(dtype.numpy)
     near = values.astype(np.float32)
     lost = (near != values) & (values == values)
     down = np.abs(near.astype(np.float64)) > np.abs(values)
     odd = (near.view(np.uint32) - down.astype(np.uint32) | np.uint32(1)).view(np.float32)
     return np.where(lost, odd, near).astype(dtype.numpy)
+
+
+def float_bits(dtype: str, value: float) -> int:
+    """The bits of a number in a narrow float type."""
+    narrow = DataType(dtype)
+    with np.errstate(all="ignore"):
+        return int(np.asarray(rounded(np.float64(value), narrow)).view(f"uint{narrow.bits}")[()])
+
+
+def float_of_bits(dtype: str, bits: int) -> float:
+    """The number that bits mean in a narrow float type."""
+    narrow = DataType(dtype)
+    return float(np.array(bits, f"uint{narrow.bits}").view(narrow.numpy)[()])
 
 
 def _numbers(value: object, dtype: DataType) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Data types that values of graph functions may have, checked before the passes.
 
-Tensors: every type with a numpy counterpart, one lane. Scalars: the same without float8. Vectors, pointers,
-``void`` and numbers below a byte exist in tensor programs only.
+Every type with a numpy counterpart, one lane. Vectors, pointers, ``void`` and numbers below a byte exist in tensor programs only.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from ..ir.types import Expr, PrimType, TensorType, TupleType, Type
 from ..support.errors import VMError
 from ..support.source import Span
 
-TENSORS = frozenset([DataType(name) for name in dtype_names()])
-SCALARS = frozenset([dtype for dtype in TENSORS if not dtype.code.startswith("float8")])
+_KNOWN = frozenset([DataType(name) for name in dtype_names()])
 
 
 def check_data_types(mod: IRModule) -> None:
@@ -54,13 +52,13 @@ def _check(name: str, fn: Function) -> None:
 
 def _type(function: str, ty: Type, what: str, span: Span | None) -> None:
     if isinstance(ty, TensorType):
-        fits = ty.dtype is None or ty.dtype in TENSORS
+        fits = ty.dtype is None or ty.dtype in _KNOWN
     elif isinstance(ty, TupleType):
         for field in ty.fields:
             _type(function, field, what, span)
         return
     else:
-        fits = not isinstance(ty, PrimType) or ty.dtype in SCALARS
+        fits = not isinstance(ty, PrimType) or ty.dtype in _KNOWN
     if not fits:
         kind = "a tensor" if isinstance(ty, TensorType) else "a scalar"
         raise VMError(

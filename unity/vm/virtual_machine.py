@@ -12,9 +12,10 @@ from typing import Any
 from ..ffi import cpu_runtime as _cpu_runtime  # noqa: F401 - the runtime that is always there
 from ..ffi.check import ArgumentChecker, Finished, OutHandler
 from ..ffi.device import CPU, Device, device as make_device
+from ..ffi.dtype import DataType
 from ..ffi.engine import Engine
 from ..ffi.entry_spec import ObjectArg, spec_of_kernel
-from ..ffi.fastcall import kernel_function_of
+from ..ffi.fastcall import kernel_function_of, of_bits
 from ..ffi.kernel_calls import BRIDGE, BRIDGE_ADDRESS
 from ..ffi.library import require_library
 from ..ffi.object_archive import split_objects
@@ -176,7 +177,8 @@ class VirtualMachine:
             values, symbols = checker.bind(args, kwargs)
             return kernel([Tensor(v) if hasattr(v, "ctypes") else v for v in values] + symbols)
 
-        return call
+        result = kernel.signature.result
+        return call if result is None or not DataType(result).is_narrow else of_bits(call, result)
 
     def invoke_closure(self, closure: Closure, *args: Any) -> Any:
         """Call a closure the program returned."""

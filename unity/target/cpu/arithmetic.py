@@ -39,7 +39,7 @@ from ...ir.walk import children
 from ...support.errors import CodegenError
 from .extremes import float_extreme
 from .int_division import any_lane, int_division
-from .lltypes import float_text, int_text, is_narrow, suffix, value_type
+from .lltypes import float_text, int_text, suffix, value_type
 from .math.library import math_function
 from .narrow import narrow, widen
 from .writer import EXPRESSIONS, FunctionWriter
@@ -135,7 +135,7 @@ def _arithmetic(w: FunctionWriter, expr: Binary) -> str:
     kind = type(expr)
     a, b, dtype = operands(w, expr)
     fast = w.fast if expr in w.accumulations else ""
-    if is_narrow(dtype):
+    if dtype.is_narrow:
         wide = _F32.with_lanes(dtype.lanes)
         result = float_binary(w, kind, widen(w, a, dtype), widen(w, b, dtype), wide, fast)
         return narrow(w, result, dtype, wide)
@@ -161,7 +161,7 @@ _CODES = {EQ: ("oeq", "eq", "eq"), NE: ("une", "ne", "ne"), LT: ("olt", "slt", "
 def _compare(w: FunctionWriter, expr: Compare) -> str:
     a, b, dtype = operands(w, expr)
     ordered, signed, unsigned = _CODES[type(expr)]
-    if is_narrow(dtype):
+    if dtype.is_narrow:
         a, b, dtype = widen(w, a, dtype), widen(w, b, dtype), _F32.with_lanes(dtype.lanes)
     if dtype.is_float:
         return w.emit(f"fcmp {ordered} {value_type(dtype)} {a}, {b}")

@@ -13,7 +13,7 @@ from ...ir.expr import Call, GlobalVar, IntImm, StringImm, Var
 from ...ir.types import Expr
 from ...support.errors import CodegenError
 from .casts import convert
-from .lltypes import is_narrow, llvm_type, memory_type, value_type
+from .lltypes import llvm_type, memory_type, value_type
 from .math.library import math_function
 from .memory import index, strides_of
 from .narrow import widen
@@ -228,7 +228,7 @@ def _pack(w: FunctionWriter, argument: Expr, layout: list[str], words: list[tupl
         )
     elif dtype.is_float:
         text = w.value(argument)
-        if is_narrow(dtype):
+        if dtype.is_narrow:
             text, dtype = widen(w, text, dtype), DataType("float32")
         layout.append("f")
         words.append(("double", convert(w, text, dtype, _F64)))

@@ -10,7 +10,7 @@ from ...ir.build import dtype_of
 from ...ir.scalar import Cast
 from ...support.errors import CodegenError
 from ...support.source import Span
-from .lltypes import float_text, int_text, is_narrow, memory_type, value_type
+from .lltypes import float_text, int_text, memory_type, value_type
 from .narrow import narrow, widen
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -58,10 +58,10 @@ def convert(w: FunctionWriter, text: str, source: DataType, target: DataType, sp
         return text
     if source.lanes != target.lanes:
         raise CodegenError("E522", f"cannot convert {source.name} to {target.name}: different lanes", span)
-    if is_narrow(source):
+    if source.is_narrow:
         middle = _F32.with_lanes(source.lanes)
         return convert(w, widen(w, text, source), middle, target, span)
-    if is_narrow(target):
+    if target.is_narrow:
         if not source.is_float:  # integers of up to 53 bits are exact in float64, so only one rounding follows
             middle = DataType("float64").with_lanes(source.lanes)
             if source.is_integral and source.bits == 64:

@@ -8,7 +8,7 @@ from ...ir.expr import FloatImm, IntImm, StringImm
 from ...ir.scalar import Broadcast, Let, Ramp, Shuffle
 from ...ir.walk import collect
 from ...support.errors import CodegenError
-from .lltypes import float_text, int_text, is_narrow, value_type
+from .lltypes import float_text, int_text, value_type
 from .memory import splat
 from .writer import EXPRESSIONS, FunctionWriter
 
@@ -23,7 +23,7 @@ def _int(w: FunctionWriter, expr: IntImm) -> str:
 
 def float_constant(value: float, dtype: DataType) -> str:
     """Operand of a float constant of any float type, narrow ones as their bits."""
-    if not is_narrow(dtype):
+    if not dtype.is_narrow:
         return float_text(value, dtype)
     array = dtype.numpy.type(value)
     bits = int.from_bytes(array.tobytes(), "little")

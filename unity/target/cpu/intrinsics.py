@@ -14,7 +14,7 @@ from ...support.errors import CodegenError
 from . import calls, fixed_point
 from .arithmetic import choose, math_call
 from .casts import convert
-from .lltypes import float_text, int_text, is_narrow, memory_type, suffix, value_type
+from .lltypes import float_text, int_text, memory_type, suffix, value_type
 from .math.library import is_math_function
 from .memory import address
 from .narrow import narrow, widen
@@ -50,7 +50,7 @@ def _call(w: FunctionWriter, call: Call) -> str:
 def _math(w: FunctionWriter, call: Call, name: str) -> str:
     """A function of the math library; narrow floats go through float32, integers of float functions are refused."""
     dtype = dtype_of(call.args[0]) if call.args else DataType("void")
-    work = _F32.with_lanes(dtype.lanes) if is_narrow(dtype) else dtype
+    work = _F32.with_lanes(dtype.lanes) if dtype.is_narrow else dtype
     if not is_math_function(name, work.element.name):
         raise CodegenError("E526", f"T.{name} has no code for {dtype.name} on a processor", call.span)
     arguments = []
@@ -59,9 +59,9 @@ def _math(w: FunctionWriter, call: Call, name: str) -> str:
         if own is not dtype:
             raise CodegenError("E523", f"T.{name} of {dtype.name} and {own.name}", call.span)
         text = w.value(argument)
-        arguments.append(widen(w, text, dtype) if is_narrow(dtype) else text)
+        arguments.append(widen(w, text, dtype) if dtype.is_narrow else text)
     result = math_call(w, name, work, *arguments)
-    return narrow(w, result, dtype, work) if is_narrow(dtype) else result
+    return narrow(w, result, dtype, work) if dtype.is_narrow else result
 
 
 def _same_types(call: Call) -> DataType:
@@ -133,7 +133,7 @@ def _predicate(name: str, of_integer: bool) -> Rule:
         text = w.value(call.args[0])
         if not dtype.is_float:
             return int_text(int(of_integer), _result(call))
-        if is_narrow(dtype):
+        if dtype.is_narrow:
             text, dtype = widen(w, text, dtype), _F32.with_lanes(dtype.lanes)
         ty = value_type(dtype)
         if name == "isnan":
@@ -161,15 +161,15 @@ def _ldexp(w: FunctionWriter, call: Call) -> str:
     power = convert(
         w, w.value(call.args[1]), dtype_of(call.args[1]), DataType("int32").with_lanes(dtype.lanes), call.span
     )
-    work = _F32.with_lanes(dtype.lanes) if is_narrow(dtype) else dtype
+    work = _F32.with_lanes(dtype.lanes) if dtype.is_narrow else dtype
     text = w.value(call.args[0])
-    text = widen(w, text, dtype) if is_narrow(dtype) else text
+    text = widen(w, text, dtype) if dtype.is_narrow else text
     symbol = calls.math_symbol(w, "ldexp", work, call.span)
     ty = value_type(work)
     result = w.emit(
         f"call {ty} @{symbol}({ty} {text}, {value_type(DataType('int32').with_lanes(dtype.lanes))} {power})"
     )
-    return narrow(w, result, dtype, work) if is_narrow(dtype) else result
+    return narrow(w, result, dtype, work) if dtype.is_narrow else result
 
 
 def _count(name: str) -> Rule:
@@ -226,7 +226,7 @@ def _byte_offset(w: FunctionWriter, call: Call) -> str:
 def _atomic_add(w: FunctionWriter, call: Call) -> str:
     """Adds to the addressed element, returns the old value."""
     dtype = dtype_of(call.args[1])
-    if dtype.lanes != 1 or is_narrow(dtype) or dtype.is_bool:
+    if dtype.lanes != 1 or dtype.is_narrow or dtype.is_bool:
         raise CodegenError("E526", f"T.atomic_add of {dtype.name}", call.span)
     operation = "fadd" if dtype.is_float else "add"
     return w.emit(
@@ -251,7 +251,7 @@ def _assume(w: FunctionWriter, call: Call) -> str:
 
 def _undef(w: FunctionWriter, call: Call) -> str:
     dtype = _result(call)
-    return int_text(0, dtype) if not dtype.is_float or is_narrow(dtype) else float_text(0.0, dtype)
+    return int_text(0, dtype) if not dtype.is_float or dtype.is_narrow else float_text(0.0, dtype)
 
 
 def _half_of(high: bool) -> Rule:

@@ -20,11 +20,6 @@ _VALUE: dict[str, str] = {}
 _MEMORY: dict[str, str] = {}
 
 
-def is_narrow(dtype: DataType) -> bool:
-    """True for float types without arithmetic of their own (float16, bfloat16, float8)."""
-    return dtype.is_float and dtype.bits < 32
-
-
 def _element(dtype: DataType) -> str:
     if dtype.is_bool:
         return "i1"

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ffi.dtype import DataType
 from ...ffi.registry import CONTEXT, register_func
-from ...ffi.tensor import Tensor
+from ...ffi.tensor import Tensor, float_bits, float_of_bits
 from ...support.errors import FFIError, VMError
 from .dynamic import dynamic_strided_slice, nonzero, unique
 from .values import describe, new_array
@@ -90,8 +90,19 @@ def arith(kind: str, a: float, b: float) -> float:
 
 
 def cast(dtype: str, value: float) -> float | int:
-    """A scalar as another type."""
+    """A scalar as another type; integers wrap around."""
+    if isinstance(value, int) and DataType(dtype).is_integral:
+        return int(np.array(value & 2**64 - 1, np.uint64).astype(DataType(dtype).numpy))
     return DataType(dtype).numpy.type(value).item()  # type: ignore[no-any-return]
+
+
+def address(value: Any) -> int:
+    """The address in a pointer: where a tensor's elements lie, an integer itself, 0 for None. Raises VMError E603."""
+    if isinstance(value, Tensor):
+        return value.data_ptr
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value or 0
+    raise VMError("E603", f"a pointer is made of a tensor, an integer or None, got {describe(value)}")
 
 
 def get_item(value: Any, index: int) -> Any:
@@ -183,6 +194,9 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "get_item": get_item,
     "arith": arith,
     "cast": cast,
+    "address": address,
+    "float_bits": float_bits,
+    "float_of_bits": float_of_bits,
     "shape_of": lambda value: tuple(value.shape),
     "tensor_to_shape": tensor_to_shape,
     "shape_to_tensor": shape_to_tensor,

@@ -6,7 +6,7 @@ constants only, of the dtype and rank of its signature, and sizes that were comp
 
 from __future__ import annotations
 
-from ...ffi.abi import BufferParam, Dim, KernelSignature, SymbolSource, product
+from ...ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource, product
 from ...ffi.dtype import DataType
 from ...ir.expr import (
     Call,
@@ -24,13 +24,14 @@ from ...ir.expr import (
 )
 from ...ir.function import Function
 from ...ir.relation import dims
-from ...ir.types import Expr, PrimType, TensorType, TupleType, Type
+from ...ir.types import Expr, PrimType, TensorType, TupleType, Type, prim_type
 from ...op.common.table import R
 from ...support.errors import VMError
 from ..builtins.builtins import INSPECTED
 from ..executable import bytecode as bc
 from ..executable.verifier import sizes_to_compare
 from .checks import settle
+from .dims import is_integral
 from .function import FunctionCompiler, LowerCall
 
 
@@ -90,11 +91,11 @@ def _given(call: Call) -> Type:
 
 def kernel_call(fc: FunctionCompiler, name: str, args: tuple[Expr, ...], call: Call, var: Var | None) -> bc.Arg:
     """A call of a tensor program with explicit outputs."""
-    return kernel_on(fc, name, [fc.value(a) for a in args], call)
+    return kernel_on(fc, name, [fc.value(a) for a in args], [a.ty for a in args], call)
 
 
-def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], call: Call) -> bc.Arg:
-    """A kernel instruction: one argument per parameter, then one size per symbol."""
+def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], types: list[Type], call: Call) -> bc.Arg:
+    """A kernel instruction: one argument (of a type) per parameter, then one size per symbol."""
     signature = fc.module.program.kernels.get(name)
     if signature is None:
         raise VMError("E621", f"the module has no compiled function {name!r}", call.span)
@@ -113,13 +114,37 @@ def kernel_on(fc: FunctionCompiler, name: str, values: list[bc.Arg], call: Call)
                 check_written(fc, values[index], param, name, call)
             shapes.append(known.dims)
         else:
+            values[index] = number(fc, values[index], types[index], param, name, call)
             shapes.append(())
     symbols = tuple([_symbol(source, values, shapes) for source in signature.symbols])
     compare_shapes(fc, signature, shapes, symbols, call)
     dst = fc.register() if signature.result is not None else None
     arguments = (*values, *[bc.Size(s) for s in symbols])
     fc.code.append(bc.Call(-1 if dst is None else dst.index, fc.module.row("kernel", name), arguments, fc.where))
+    if dst is not None and DataType(signature.result or "").is_narrow:
+        return fc.result("float_of_bits", bc.Imm(signature.result), dst)
     return bc.Imm(None) if dst is None else dst
+
+
+def number(fc: FunctionCompiler, arg: bc.Arg, ty: Type, param: ScalarParam, name: str, call: Call) -> bc.Arg:
+    """A scalar argument as kernels take it: pointers as addresses, narrow floats as bits, values of unknown kind checked."""
+    if param.dtype == "handle":
+        if isinstance(arg, bc.Const):
+            message = f"{fc.name}: {name} may write through its parameter {param.name}, which is a constant here"
+            raise VMError("E624", message, call.span)
+        if isinstance(arg, bc.Reg) and arg.index in fc.parameter_contexts and isinstance(ty, TensorType):
+            fc.writable.add(arg.index)
+        return fc.result("address", arg)
+    if not isinstance(ty, PrimType):
+        scalar = prim_type(param.dtype)
+        ctx = fc.context(f"argument {param.name} of {name}", scalar, call.span)
+        arg = fc.boxed(arg)
+        fc.emit("check_scalar", arg, ctx, bc.Imm(param.dtype))
+        if is_integral(scalar):
+            slot = fc.unnamed_slot(param.name, f"argument {param.name} of {name}")
+            fc.emit("bind_scalar", arg, bc.Bind(slot))
+            return bc.Size(("sym", slot), param.dtype)
+    return fc.result("float_bits", bc.Imm(param.dtype), arg) if DataType(param.dtype).is_narrow else arg
 
 
 def _symbol(source: SymbolSource, values: list[bc.Arg], shapes: list[tuple[Dim, ...]]) -> Dim:
@@ -303,7 +328,8 @@ def _call_dps(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     outputs = [_new_tensor(fc, ty, None, None, "new_tensor") for ty in types]
     values = [*inputs, *outputs, *[fc.value(e) for e in extra]]
     if type(callee) is GlobalVar and callee.name in fc.module.program.kernels:
-        kernel_on(fc, callee.name, values, call)
+        known = [f.ty for f in (packed.fields if type(packed) is Tuple else (packed,))]
+        kernel_on(fc, callee.name, values, [*known, *types, *[e.ty for e in extra]], call)
     else:
         kind = "vm" if type(callee) is GlobalVar else "packed"
         row = fc.module.row(kind, callee.name)  # type: ignore[attr-defined]

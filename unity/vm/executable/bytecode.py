@@ -46,7 +46,8 @@ class Func:
 
 @dataclass(slots=True, frozen=True)
 class Size:
-    """A formula over the slots; ``("sym", k)`` in it is slot ``k``. ``dtype`` tells bool from integers."""
+    """A formula over the slots; ``("sym", k)`` in it is slot ``k``. ``dtype`` tells bool and uint64, whose slots hold an int64 of
+    the same bits, from other integers."""
 
     dim: Dim
     dtype: str = "int64"

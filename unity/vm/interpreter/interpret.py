@@ -131,7 +131,7 @@ class _Frame:
             return self.program.constants[arg.index]
         if isinstance(arg, bc.Size):
             number = evaluate(arg.dim, self.slots)
-            return bool(number) if arg.dtype == "bool" else number
+            return bool(number) if arg.dtype == "bool" else number & 2**64 - 1 if arg.dtype == "uint64" else number
         if isinstance(arg, bc.Func):
             return self.owner.closure(arg.index, (), self.depth)
         raise InternalError("E902", "an order to store is no value")
@@ -233,7 +233,8 @@ def _check_bounds(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
 
 
 def _bind_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    frame.slots[args[1].slot] = int(frame.value(args[0]))  # type: ignore[union-attr]
+    number = int(frame.value(args[0]))
+    frame.slots[args[1].slot] = number - 2**64 if number >= 2**63 else number  # type: ignore[union-attr]
 
 
 def _set_slot(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:

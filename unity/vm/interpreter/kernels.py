@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from ...ffi.abi import BufferParam, KernelSignature, ScalarParam, check_failed
+from ...ffi.dtype import dtype_names
 from ...ffi.engine import Engine
 from ...ffi.tensor import Tensor
 from ...support.errors import VMError
@@ -16,7 +17,8 @@ from ..executable.bytecode import Program
 C_TYPES: dict[str, Any] = {
     "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
     "uint8": ctypes.c_uint8, "uint16": ctypes.c_uint16, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
-    "float32": ctypes.c_float, "float64": ctypes.c_double, "handle": ctypes.c_void_p,
+    "float32": ctypes.c_float, "float64": ctypes.c_double, "handle": ctypes.c_void_p, "float16": ctypes.c_uint16,
+    "bfloat16": ctypes.c_uint16, **{name: ctypes.c_uint8 for name in dtype_names() if name.startswith("float8")},
 }  # fmt: skip
 
 
@@ -42,14 +44,14 @@ class RawKernel:
     def _kind(param: BufferParam | ScalarParam) -> Any:
         if isinstance(param, BufferParam):
             return ctypes.c_void_p
-        return C_TYPES.get(param.dtype, ctypes.c_int64)
+        return C_TYPES[param.dtype]
 
     def __call__(self, values: list[Any]) -> Any:
         """Run it. Raises VMError E614 for a failed check, and what a registered function it calls back raises."""
         plain = [v.data_ptr if isinstance(v, Tensor) else v for v in values]
         result = None
         if self.signature.result is not None:
-            result = C_TYPES.get(self.signature.result, ctypes.c_int64)()
+            result = C_TYPES[self.signature.result]()
             plain.append(ctypes.addressof(result))
         status = self._function(*plain)  # a pending Python exception is raised by ctypes itself
         if status != 0:

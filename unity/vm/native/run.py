@@ -41,7 +41,7 @@ from .ir import ARENA_WORDS, FIXED, KERNEL_FAILED
 
 OPTIONS = CompileOptions(pipeline="light")
 EXPLAIN_DEPTH = 100
-PROTOCOL = 2
+PROTOCOL = 3
 """The agreement of machine code and ``Callbacks``: another number when it changes."""
 _PYTHON_NAMES = ("PyDict_GetItemWithError", "PyTuple_GetItem", "PyObject_Vectorcall", "PyCallable_Check", "PyErr_Fetch",
                  "PyErr_NormalizeException", "PyErr_Restore", "PyErr_Clear")  # fmt: skip

@@ -48,7 +48,8 @@ def boxed(w: FunctionWriter, arg: bc.Arg) -> tuple[str, bool]:
     if arg.dtype == "bool":
         bit = w.emit(f"icmp ne i64 {value}, 0")
         return w.require_object(w.emit(f"call ptr @unity_bool(i1 {bit})")), True
-    return w.require_object(w.emit(f"call ptr @unity_int(i64 {value})")), True
+    make = "unity_uint" if arg.dtype == "uint64" else "unity_int"
+    return w.require_object(w.emit(f"call ptr @{make}(i64 {value})")), True
 
 
 def boxed_register(w: FunctionWriter, index: int) -> tuple[str, bool]:
@@ -152,7 +153,7 @@ def shape_of(w: FunctionWriter, arg: bc.Arg) -> tuple[Dim, ...]:
 def scalar(w: FunctionWriter, arg: bc.Arg, dtype: DataType) -> str:
     """A scalar argument with its LLVM type."""
     kind = llvm_scalar(dtype)
-    if dtype.is_float:
+    if dtype.is_float and not dtype.is_narrow:
         value, owns = boxed(w, arg)
         place = w.alloca("double")
         status = w.emit(f"call i32 @unity_as_float(ptr {value}, ptr {place})")
@@ -184,7 +185,7 @@ def boxed_number(w: FunctionWriter, dtype: DataType, place: str) -> str:
     """The scalar at an address as a Python object."""
     kind = llvm_scalar(dtype)
     value = w.load(place, 0, kind)
-    if dtype.is_float:
+    if dtype.is_float and not dtype.is_narrow:
         wide = value if kind == "double" else w.emit(f"fpext {kind} {value} to double")
         return w.emit(f"call ptr @unity_float(double {wide})")
     if dtype.is_bool:

@@ -23,11 +23,6 @@ _ARITHMETIC = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
 _BITS = frozenset(["T.reinterpret", "T.bitwise_and", "T.bitwise_or", "T.bitwise_xor", "T.bitwise_not"])
 
 
-def is_narrow(dtype: DataType) -> bool:
-    """True for float types below 32 bits."""
-    return dtype.is_float and dtype.bits < 32
-
-
 class _Legalize(Rewriter):
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +45,7 @@ class _Legalize(Rewriter):
     def leave(self, node: Any) -> Any:
         kind: Any = type(node)
         if isinstance(node, Compare):
-            if is_narrow(dtype_of(node.a)):
+            if dtype_of(node.a).is_narrow:
                 return kind(self.wide(node.a), self.wide(node.b), node.ty, node.span)
             return node
         if kind is Cast:
@@ -60,7 +55,7 @@ class _Legalize(Rewriter):
                 if type(value) is Cast and value in self.rounded
                 else node
             )
-        if isinstance(node, Expr) and type(node.ty) is PrimType and is_narrow(node.ty.dtype):
+        if isinstance(node, Expr) and type(node.ty) is PrimType and node.ty.dtype.is_narrow:
             return self._value(node, node.ty)
         return node
 
@@ -81,7 +76,7 @@ class _Legalize(Rewriter):
         return node
 
     def _call(self, node: Call) -> Expr:
-        args = tuple([self.wide(a) if type(a.ty) is PrimType and is_narrow(a.ty.dtype) else a for a in node.args])
+        args = tuple([self.wide(a) if type(a.ty) is PrimType and a.ty.dtype.is_narrow else a for a in node.args])
         narrow = node.ty
         assert type(narrow) is PrimType
         target = prim_type(DataType("float32").with_lanes(narrow.dtype.lanes))

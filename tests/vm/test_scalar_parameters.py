@@ -1,0 +1,160 @@
+"""Every kind of parameter of a tensor program, with every kind of argument, in every way to call it: the same result, or one
+error in words."""
+
+import ml_dtypes  # noqa: F401 - numpy learns the narrow types
+import numpy as np
+import pytest
+
+import unity
+from unity.ffi.dtype import DataType, dtype_names
+from unity.ffi.tensor import tensor
+from unity.script import from_source
+from unity.support.errors import UnityError
+
+WAYS = ("kernel", "graph", "object")
+"""The program itself; a graph function that calls it; one whose parameters have no type."""
+MODULE = """
+from unity.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def kernel(s: T.DTYPE, B: T.Buffer((3,), "DTYPE")):
+        for i in range(3):
+            B[i] = s
+
+    @T.prim_func
+    def echo(s: T.DTYPE) -> T.DTYPE:
+        return s
+
+    @R.function
+    def graph(s: R.Prim("DTYPE")):
+        return R.call_tir(M.kernel, (s,), R.Tensor((3,), "DTYPE"))
+
+    @R.function
+    def object(s: R.Object):
+        return R.call_tir(M.kernel, (s,), R.Tensor((3,), "DTYPE"))
+
+    @R.function
+    def literal():
+        return R.call_tir(M.kernel, (T.DTYPE(ONE),), R.Tensor((3,), "DTYPE"))
+
+    @R.function
+    def handed_on(s: R.Prim("DTYPE")):
+        y: R.Prim("DTYPE") = M.echo(s)
+        return (s, y)
+"""
+NUMBERS = {
+    "float": (0.0, 1.0, -1.5, 0.1, 1 + 2**-8 + 2**-30, 3e38, 1e-40, float("inf"), float("-inf"), float("nan"), 7),
+    "int": (0, 1, -1, 100, -128, 2**31 - 1, -(2**63), 2**63 - 1), "uint": (0, 1, 255, 2**32 - 1, 2**63, 2**64 - 1), "bool": (True, False),
+}  # fmt: skip
+WRONG = (None, "x", (1,), 1.5, True, 2**70, -(2**70), np.ones(2, "float32"), object())
+
+
+def numbers(dtype):
+    """Numbers that a data type holds, as numpy's own and Python's."""
+    kind = DataType(dtype)
+    name = "bool" if kind.is_bool else "uint" if kind.is_uint else "int" if kind.is_integral else "float"
+    low, high = (0, 2**kind.bits - 1) if kind.is_uint else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
+    return [n for n in NUMBERS[name] if name in ("float", "bool") or low <= n <= high]
+
+
+def machines(text, tmp_path):
+    """Virtual machines of a module: native, bytecode, and loaded from a file."""
+    built = unity.build(from_source(text))
+    built.save(str(tmp_path / "saved.unity"))
+    loaded = unity.load(str(tmp_path / "saved.unity"))
+    return [unity.VirtualMachine(e, exec_mode=mode) for e in (built, loaded) for mode in ("native", "bytecode")]
+
+
+def outcome(call, *args):
+    """The code of a call's error."""
+    try:
+        found = call(*args)
+    except UnityError as error:
+        return error.code
+    return f"gave {type(found).__name__}"
+
+
+def plain(array):
+    return array.astype("float64") if DataType(str(array.dtype)).is_float else array
+
+
+@pytest.mark.parametrize("dtype", dtype_names())
+def test_a_scalar_arrives(dtype, tmp_path):
+    text = MODULE.replace("DTYPE", dtype).replace("ONE", "True" if dtype == "bool" else "1")
+    for vm in machines(text, tmp_path):
+        for number in numbers(dtype):
+            expected = tensor([number] * 3, dtype).numpy()
+            given = np.zeros(3, expected.dtype)
+            vm["kernel"](number, given)
+            for found in (given, vm["graph"](number).numpy(), vm["object"](number).numpy()):
+                assert found.dtype == expected.dtype
+                np.testing.assert_array_equal(plain(found), plain(expected))
+            for found in (vm["echo"](number), vm["handed_on"](number)[1]):
+                np.testing.assert_array_equal(plain(tensor([found], dtype).numpy()), plain(expected[:1]))
+                assert type(found) is (bool if dtype == "bool" else float if DataType(dtype).is_float else int)
+            kept = tensor([vm["handed_on"](number)[0]], dtype).numpy()
+            np.testing.assert_array_equal(plain(kept), plain(expected[:1]))
+        np.testing.assert_array_equal(vm["literal"]().numpy(), tensor([1] * 3, dtype).numpy())
+
+
+@pytest.mark.parametrize("dtype", dtype_names())
+def test_what_is_no_such_scalar(dtype, tmp_path):
+    text = MODULE.replace("DTYPE", dtype).replace("ONE", "True" if dtype == "bool" else "1")
+    found = machines(text, tmp_path)
+    for value in WRONG:
+        kind = DataType(dtype)
+        if (kind.is_float and type(value) in (float, int)) or (not kind.is_float and type(value) is bool):
+            continue
+        for way in WAYS:
+            args = (value, np.zeros(3, DataType(dtype).numpy)) if way == "kernel" else (value,)
+            codes = {outcome(vm[way], *args) for vm in found}
+            assert len(codes) == 1 and codes <= {"E603", "E613"}, (value, way, codes)
+
+
+POINTER = """
+from unity.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def kernel(a: KIND, n: T.int32):
+        A = T.decl_buffer((4,), "float32", data=a)
+        for i in range(n):
+            A[i] = A[i] + T.float32(1)
+
+    @R.function(pure=False)
+    def graph(a: R.Tensor((4,), "float32"), n: R.Prim("int32")):
+        _ = M.kernel(a, n)
+        return a
+
+    @R.function(pure=False)
+    def object(a: R.Object, n: R.Object):
+        _ = M.kernel(a, n)
+        return a
+"""
+
+
+@pytest.mark.parametrize("kind", ["T.handle", 'T.handle("float32")'])
+def test_a_pointer_takes_a_tensor(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    for vm in machines(POINTER.replace("KIND", kind), tmp_path):
+        for way in WAYS:
+            array = np.ones(4, "float32")
+            alike = [array, tensor(array), torch.from_numpy(array)]
+            addresses = [] if way == "graph" else [array.ctypes.data]
+            for value in [*alike, *addresses]:
+                vm[way](value, 3)
+            np.testing.assert_array_equal(array, [1.0 + len(alike) + len(addresses)] * 3 + [1.0])
+            if way != "graph":
+                assert outcome(vm[way], None, 0) == "E614"  # a null pointer, which the program checks
+
+
+@pytest.mark.parametrize("kind", ["T.handle", 'T.handle("float32")'])
+def test_what_is_no_pointer(kind, tmp_path):
+    fixed = np.ones(4, "float32")
+    fixed.flags.writeable = False
+    found = machines(POINTER.replace("KIND", kind), tmp_path)
+    for value in ("x", (1,), 1.5, True, 2**70, -1, object(), np.ones(8, "float32")[::2], fixed, np.float32(1)):
+        for way in ("kernel", "graph"):
+            codes = {outcome(vm[way], value, 1) for vm in found}
+            assert len(codes) == 1 and codes <= {"E603", "E605", "E609", "E610", "E613"}, (value, way, codes)
