@@ -60,7 +60,7 @@ OTHERS = (
     "reorder_take_after_matmul", "reorder_permute_dims_after_concat", "gradient", "to_mixed_precision",
     "to_mixed_precision{dtype='bfloat16',wide_results=True}", "lift_transform_params", "quantize_weights",
     "unroll_loop{max_copies=4}", "hoist_if_then_else", "loop_partition", "vectorize_loop", "storage_rewrite", "coalesce_loops",
-    "order_loops", "tile_reductions", "split_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
+    "order_loops", "tile_reductions", "vectorize_reductions", "share_loops", "split_periods", "plan_buffer_allocation",
     "instrument_bounds", "compact_thread_buffers", "lower_cross_thread_reduction", "thread_sync", FUSION, FUSION, FUSION,
     "!bind_params", "!bind_symbolic_vars", "!bundle_model_params", "!fuse_ops_by_pattern", "!fuse_ops_by_pattern",
 )  # fmt: skip

@@ -43,7 +43,9 @@ class Analyzer:
     def bind(self, var: Var, value: Range | Expr | int) -> None:
         """Say that ``var`` lies in a range, or equals an expression."""
         number = self.known.table.variable(var)
-        if isinstance(value, Range):
+        if isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
+            self.known.domain[number] = Interval(value.min.value, value.min.value + value.extent.value - 1)
+        elif isinstance(value, Range):
             low, extent = self.poly(value.min), self.poly(value.extent)
             high = plus(plus(low, extent), constant(-1))
             interval = Interval(self.known.bound(low).low, self.known.bound(high).high)
@@ -164,10 +166,12 @@ class Analyzer:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form; the same object when it is in that form already."""
-        if type(expr) is IntImm:
-            return expr
         with deep_recursion():
             for _ in range(4):  # a merged division can open another: repeat until nothing changes
+                if type(expr) is IntImm or (
+                    type(expr) is Var and self.known.table.variable(expr) not in self.known.value
+                ):
+                    break
                 simple = self._simplifier.visit(expr)
                 if simple is expr:
                     break

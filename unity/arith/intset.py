@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.buffer import Range
-from ..ir.build import add, const, dtype_of, floordiv, floormod, is_int, maximum, minimum, mul, sub
+from ..ir.build import add, const, dtype_of, floordiv, floormod, maximum, minimum, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.scalar import Add, Broadcast, Cast, FloorDiv, FloorMod, Max, Min, Mul, Ramp, Select, Sub
 from ..ir.types import Expr
@@ -72,7 +72,12 @@ def intersect(a: IntSet, b: IntSet, ana: Analyzer) -> IntSet:
 
 def eval_set(expr: Expr, domains: Mapping[Var, IntSet], ana: Analyzer | None = None) -> IntSet:
     """Values of ``expr`` while each variable of ``domains`` runs through its set (an over-approximation)."""
-    return _Evaluator(domains, ana or Analyzer()).visit(expr)
+    analyzer = ana or Analyzer()
+    found = _Evaluator(domains, analyzer).visit(expr)
+    if found.low is expr:
+        return found
+    low = None if found.low is None else analyzer.simplify(found.low)
+    return IntSet(low, low if found.is_point else None if found.high is None else analyzer.simplify(found.high))
 
 
 class _Evaluator:
@@ -121,27 +126,23 @@ class _Evaluator:
         high = const(interval.high, dtype_of(expr)) if isinstance(interval.high, int) else None
         return IntSet(low, high)
 
-    def _make(self, low: Expr | None, high: Expr | None, point: bool) -> IntSet:
-        low = None if low is None else self.ana.simplify(low)
-        return IntSet(low, low) if point else IntSet(low, None if high is None else self.ana.simplify(high))
-
     def sum(self, a: IntSet, b: IntSet) -> IntSet:
         low = None if a.low is None or b.low is None else add(a.low, b.low)
         high = None if a.high is None or b.high is None else add(a.high, b.high)
-        return self._make(low, high, a.is_point and b.is_point)
+        return IntSet(low, low if a.is_point and b.is_point else high)
 
     def negated(self, a: IntSet) -> IntSet:
         low = None if a.high is None else sub(const(0, dtype_of(a.high)), a.high)
         high = None if a.low is None else sub(const(0, dtype_of(a.low)), a.low)
-        return self._make(low, high, a.is_point)
+        return IntSet(low, low if a.is_point else high)
 
     def scaled(self, a: IntSet, factor: Expr) -> IntSet:
         low = None if a.low is None else mul(a.low, factor)
         high = None if a.high is None else mul(a.high, factor)
         if a.is_point or self.ana.can_prove_greater_equal(factor, 0):
-            return self._make(low, high, a.is_point)
+            return IntSet(low, low if a.is_point else high)
         if self.ana.can_prove_greater_equal(sub(const(0, dtype_of(factor)), factor), 0):
-            return self._make(high, low, False)
+            return IntSet(high, low)
         return EVERYTHING
 
     def divided(self, a: IntSet, b: IntSet) -> IntSet:
@@ -149,25 +150,25 @@ class _Evaluator:
             return EVERYTHING
         low = None if a.low is None else floordiv(a.low, b.low)
         high = None if a.high is None else floordiv(a.high, b.low)
-        return self._make(low, high, a.is_point)
+        return IntSet(low, low if a.is_point else high)
 
     def remainder(self, a: IntSet, b: IntSet) -> IntSet:
         if b.low is None or not b.is_point or not self.ana.can_prove_greater_equal(b.low, 1):
             return EVERYTHING
         if a.is_point and a.low is not None:
-            return self._make(floormod(a.low, b.low), None, True)
+            return of_point(floormod(a.low, b.low))
         if a.low is not None and a.high is not None:
             block_low, block_high = floordiv(a.low, b.low), floordiv(a.high, b.low)
             if self.ana.can_prove_equal(block_low, block_high):
                 start = mul(block_low, b.low)
-                return self._make(sub(a.low, start), sub(a.high, start), False)
-        return self._make(const(0, dtype_of(b.low)), sub(b.low, const(1, dtype_of(b.low))), is_int(b.low, 1))
+                return IntSet(sub(a.low, start), sub(a.high, start))
+        return IntSet(const(0, dtype_of(b.low)), sub(b.low, const(1, dtype_of(b.low))))
 
     def extremum(self, a: IntSet, b: IntSet, choose: object) -> IntSet:
         pick = minimum if choose is minimum else maximum
         low = None if a.low is None or b.low is None else pick(a.low, b.low)
         high = None if a.high is None or b.high is None else pick(a.high, b.high)
-        return self._make(low, high, a.is_point and b.is_point)
+        return IntSet(low, low if a.is_point and b.is_point else high)
 
 
 def region_of(indices: Sequence[Expr], domains: Mapping[Var, IntSet], ana: Analyzer | None = None) -> list[IntSet]:

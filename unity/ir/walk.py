@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ..support.recursion import deep_recursion
 from .binders import bound_symbols
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, Range
-from .expr import Binding, BindingBlock, DataflowVar, MatchCast, ShapeExpr, Var, VarBinding
+from .expr import Binding, BindingBlock, DataflowVar, IntImm, MatchCast, ShapeExpr, Var, VarBinding
 from .function import Function, PrimFunc
 from .module import IRModule
 from .node import BINDING, DEF, OWN, Node
@@ -303,6 +303,10 @@ def free_vars(root: Node, in_types: bool = True) -> list[Var]:
     Types of bound variables bind the symbols they show first when they stand in parameters, match_cast targets and buffer
     declarations.
     """
+    if type(root) is IntImm:
+        return []
+    if type(root) is Var and not (in_types and root.ty.walked):
+        return [root]
     return _deeply(lambda: _free_vars(root, in_types))
 
 

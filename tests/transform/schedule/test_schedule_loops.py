@@ -154,6 +154,10 @@ def test_counter_examples_name_the_iterations() -> None:
         sch.parallel(loops(sch, "Y")[1])
     assert "i = 0, k = 0 and i = 0, k = 1 write Y[0, 0]" in str(caught.value)
     assert caught.value.counterexample == {"i": 0, "k": 1}
+    bare = Schedule(module(WRONG_SPATIAL), error_render_level="none")
+    with pytest.raises(Refused) as caught:
+        bare.parallel(loops(bare, "Y")[1])
+    assert caught.value.condition == "distinct cells"
 
 
 def test_wrong_spatial_loops_that_are_distinct_may_run_in_parallel() -> None:
@@ -246,6 +250,7 @@ def test_set_scope_and_dtype() -> None:
     assert sch.trace.insts[-1].grade == "unsafe"
     assert_same(mod, sch.mod)
     assert '"float64", scope="local"' in sch.mod.script()
+    assert 'C[vi, vj] = C[vi, vj] + T.Cast("float64", ' in sch.mod.script()  # the sum is one of float64
 
 
 def test_partition_and_merge() -> None:

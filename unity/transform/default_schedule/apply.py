@@ -80,15 +80,18 @@ def schedule_function(
     name: str, fn: PrimFunc, constants: set[int], machine: Machine, rules: tuple[Rule, ...]
 ) -> Scheduled | None:
     """The result of the first rule that takes a program; None where none does."""
-    explain = bool_option("UNITY_EXPLAIN")
+    said: list[str] = []
+    taken = None
     for rule in rules:
         found = rule.apply(fn, constants, machine)
-        if explain:
-            said = f"{rule.name}: {found.reason}" if isinstance(found, Scheduled) else f"not {rule.name}: {found}"
-            print(f"{name}: {said}", file=sys.stderr)
         if isinstance(found, Scheduled):
-            return replace_found(found, func=keep_cost(found.func, fn))
-    return None
+            said.append(f"{rule.name}: {found.reason}")
+            taken = replace_found(found, func=keep_cost(found.func, fn))
+            break
+        said.append(f"not {rule.name}: {found}")
+    if bool_option("UNITY_EXPLAIN"):
+        print(f"{name}: {'; '.join(said)}", file=sys.stderr)
+    return taken
 
 
 def _calls(mod: IRModule) -> dict[str, list[tuple[Any, ...]]]:

@@ -77,6 +77,7 @@ class Schedule:
         self.error_render_level = error_render_level
         self._rng = random.Random(seed)
         self.state = ScheduleState(mod, self._rng)
+        self.state.draws = error_render_level != "none"
         self.trace = Trace()
         self._symbols: dict[Any, Any] = {}
         self._func: str | None = None

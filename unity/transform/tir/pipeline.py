@@ -34,7 +34,6 @@ from .loops.share_loops import share_loops
 from .loops.split_periods import split_periods
 from .loops.unroll_loop import unroll_loop
 from .loops.version_predicates import version_predicates
-from .reductions.split_reductions import split_reductions
 from .reductions.tile_reductions import tile_reductions
 from .reductions.vectorize_reductions import vectorize_reductions
 from .vectors.independent_lanes import independent_lanes
@@ -43,7 +42,6 @@ from .vectors.vectorize_loop import vectorize_loop
 CPU_PIPELINE = Pipeline((
     bind_shared,
     canonicalize_loop,
-    split_reductions,
     tile_reductions,
     vectorize_reductions,
     order_loops,

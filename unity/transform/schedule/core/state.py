@@ -53,6 +53,8 @@ class ScheduleState:
         self.index: dict[str, dict[Any, Sref]] = {}
         self.cache: dict[Any, Any] = {}
         self.values: dict[Var, int] = {}
+        self.draws = True
+        """Refusals are shown with iterations that meet in a cell."""
         self.assumptions: list[str] = []
         self.relaid: list[Relaid] = []
         self.owning: set[str] = set()
@@ -329,7 +331,7 @@ class ScheduleState:
         """An independent state, and which sref became which."""
         made = ScheduleState(self.given, rng)
         made.base = self.base
-        made.values = dict(self.values)
+        made.values, made.draws = dict(self.values), self.draws
         made.owning = set(self.owning)
         made.shells, made.wrapped, made.cache = dict(self.shells), dict(self.wrapped), dict(self.cache)
         made._built = dict(self._built)

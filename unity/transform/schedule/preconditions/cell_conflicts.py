@@ -24,6 +24,11 @@ SIZE = 3
 """Value tried for a symbolic size."""
 
 
+def shown_clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
+    """``clash`` for a refusal that is drawn; None where the schedule draws none."""
+    return clash(state, block, over) if state.draws else None
+
+
 def clash(state: ScheduleState, block: Sref, over: Sref | None = None) -> Clash | None:
     """Two iterations of the loops around a block that write the same cell (that differ in the loop ``over``, if
     given)."""

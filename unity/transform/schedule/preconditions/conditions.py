@@ -21,7 +21,7 @@ from ..core.refuse import refuse
 from ..core.sref import Sref, inner_statements
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
-from .cell_conflicts import clash
+from .cell_conflicts import shown_clash
 from .dependence import block_scope, regions
 from .enclosing import why_irregular
 
@@ -138,7 +138,7 @@ def require_own_cells(state: ScheduleState, block: Sref) -> None:
             reason,
             condition="independent instances",
             at=block,
-            clash=clash(state, block),
+            clash=shown_clash(state, block),
             nearest="a recurrence runs in order: leave its loops as they are, or write each step into a buffer of its own",
         )
 
@@ -165,7 +165,7 @@ def require_reduction(state: ScheduleState, block: Sref) -> None:
     """Refuse E412 unless the block is a reduction block."""
     reason = why_not_reduction(state, block)
     if reason is not None:
-        found = clash(state, block)
+        found = shown_clash(state, block)
         refuse(
             "E412", f"{block.name} is no reduction block: {reason}", condition="reduction block", at=block,
             clash=found,
@@ -177,7 +177,7 @@ def require_affine(state: ScheduleState, block: Sref, within: Sref | None = None
     """Refuse E413 unless the block's binding is affine; with a loop, while what is outside of it stands still."""
     reason = why_not_affine(state, block)
     if reason is not None and not (within is not None and iter_map(state, block, within)):
-        found = clash(state, block)
+        found = shown_clash(state, block)
         refuse(
             "E413", reason, condition="affine binding", at=block, clash=found,
             nearest="split with factors that divide, and fuse only loops that were split from one",

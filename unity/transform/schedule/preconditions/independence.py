@@ -16,7 +16,7 @@ from ..core.sref import Sref
 from ..core.state import ScheduleState
 from ..core.tree import swap
 from ..rewrites.rewriting import int_value
-from .cell_conflicts import clash
+from .cell_conflicts import shown_clash
 from .conditions import (
     iterators_driven,
     require_affine,
@@ -76,7 +76,7 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
     if reason is not None:
         refuse(
             "E411", f"the iterations of loop {loop.name} depend on each other: {reason}",
-            condition="complete or reduction block", at=[loop, block], clash=clash(state, block, over=loop),
+            condition="complete or reduction block", at=[loop, block], clash=shown_clash(state, block, over=loop),
             nearest="a loop that drives spatial iterators alone, or rfactor of the reduction first",
         )  # fmt: skip
     require_affine(state, block, loop)
@@ -86,13 +86,13 @@ def _require_block(state: ScheduleState, loop: Sref, block: Sref, threads: str) 
             continue
         refuse(
             "E414", f"loop {loop.name} drives a {_WORDS.get(kind, kind)} iterator of block {block.name} ({value})",
-            condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
+            condition="spatial iterators only", at=[loop, block], clash=shown_clash(state, block, over=loop),
             nearest="choose a loop that drives spatial iterators, or rfactor the reduction first",
         )  # fmt: skip
     if not driven and int_value(loop.loop.extent) != 1 and not (threads and complete is None):
         refuse(
             "E414", f"block {block.name} does not use loop {loop.name}: every iteration does the same work",
-            condition="spatial iterators only", at=[loop, block], clash=clash(state, block, over=loop),
+            condition="spatial iterators only", at=[loop, block], clash=shown_clash(state, block, over=loop),
             nearest=f"set_scope of what {block.name} writes to shared or local, so that each has its own"
             if threads else f"a loop that block {block.name} uses, or compute it before loop {loop.name}",
         )  # fmt: skip

@@ -7,10 +7,11 @@ from ....ir.buffer import Buffer
 from ....ir.build import cast
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
-from ....ir.scalar import BufferLoad
+from ....ir.scalar import BufferLoad, Cast
 from ....ir.stmt import BufferStore
 from ....ir.types import Expr, PointerType, prim_type
 from ....support.errors import UnityError
+from ...tir.analysis.loop_nests import JOINS
 from ..core.refuse import refuse
 from ..core.registry import primitive
 from ..core.sref import BlockRef, Sref
@@ -124,7 +125,8 @@ def storage_align(
            example='sch.unsafe_set_dtype(sch.get_block("C"), 0, "float16")')  # fmt: skip
 def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | str, dtype: str) -> None:
     """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
-    results change by rounding: the step is graded "unsafe". Raises ScheduleError E429."""
+    results change by rounding: the step is graded "unsafe". What is combined with a cell of floats that become wider is
+    combined in the wider type: a sum of float32 then is one of float64. Raises ScheduleError E429."""
     buffer = written_buffer(state, block, buffer_index)
     where = allocated(state, block, buffer)
     try:
@@ -158,7 +160,17 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRef, buffer_index: int | 
     def store(node: BufferStore) -> BufferStore:
         if node.buffer is not made:
             return node
-        lanes = node.value.ty.dtype.lanes  # type: ignore[attr-defined]
-        return with_fields(node, value=cast(node.value, target.with_lanes(lanes)))
+        value = node.value
+        wide = target.with_lanes(value.ty.dtype.lanes)  # type: ignore[attr-defined]
+        if type(value) in JOINS and buffer.dtype.is_float and target.is_float and target.bits > buffer.dtype.bits:
+            sides = [value.a, value.b]  # type: ignore[attr-defined]
+            cells = [
+                s.value for s in sides if type(s) is Cast and type(s.value) is BufferLoad and s.value.buffer is made
+            ]
+            if cells:
+                value = JOINS[type(value)](
+                    *[s.value if type(s) is Cast and s.value in cells else cast(s, wide) for s in sides]
+                )
+        return with_fields(node, value=cast(value, wide))
 
     replace_buffer(state, where, buffer, made, {BufferLoad: load, BufferStore: store})

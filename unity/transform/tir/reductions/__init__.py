@@ -1,1 +1,1 @@
-"""Reductions: in chunks, in pieces for threads, in register tiles, in lanes of vectors."""
+"""Reductions: in register tiles, in lanes of vectors."""

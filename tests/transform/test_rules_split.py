@@ -7,9 +7,12 @@ import pytest
 
 import unity
 from unity.ir.interpret import run
+from unity.ir.stmt import Block
 from unity.ir.verifier.verifier import verify
+from unity.ir.walk import collect
 from unity.script import parse, script
-from unity.transform.tir.reductions.split_reductions import split_reductions
+from unity.target.cpu.backend import CPU
+from unity.transform.default_schedule.split_reductions import SPLIT
 
 
 def program(shape, axes, step="C + X", init="0", dtype="float32"):
@@ -40,7 +43,8 @@ def values(shape, dtype):
     return (rng.standard_normal(shape) if dtype.startswith("float") else rng.integers(-9, 9, shape)).astype(dtype)
 
 
-SPLIT = [
+MACHINE = CPU.machine(unity.Target("llvm"))
+CASES = [
     ((40_000,), (0,), "C + X", np.sum, "float32"),
     ((40_037,), (0,), "X + C", np.sum, "float64"),  # one more piece for the rest
     ((190, 211), (0, 1), "C + X", np.sum, "float32"),
@@ -54,16 +58,17 @@ SPLIT = [
 ]
 
 
-@pytest.mark.parametrize("shape, axes, step, meaning, dtype", SPLIT)
+@pytest.mark.parametrize("shape, axes, step, meaning, dtype", CASES)
 def test_which_reductions_and_what_becomes_of_them(shape, axes, step, meaning, dtype):
     func = program(shape, axes, step, "-3" if "max" in step else "3" if "min" in step else "0", dtype)
-    split = split_reductions.on(func)
+    found = SPLIT.apply(func, (), MACHINE)
     if meaning is None:
-        assert split is func
+        assert isinstance(found, str)
         return
+    split = found.func
     verify(split, 2)
     assert script(parse(script(split))) == script(split)
-    assert split_reductions.with_options(parallel=False).on(func) is func
+    assert isinstance(SPLIT.apply(split, (), MACHINE), str)  # not once more
     x = values(shape, dtype)
     result = np.zeros([n for k, n in enumerate(shape) if k not in axes], dtype)
     run(split, None, x, result)
@@ -96,6 +101,46 @@ def test_the_same_bits_with_any_number_of_threads(shape, axes, step, init):
     np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-2)
     for other in results[1:]:
         np.testing.assert_array_equal(other, results[0])
+
+
+SEVERAL = """
+@T.prim_func
+def main(X: T.Buffer((40_000,), "float32"), Y: T.Buffer((300, 300), "float32"), C: T.Buffer((2,), "float32")):
+    T.func_attr({attrs})
+    S = T.alloc_buffer((), "float32")
+    for i in range(40_000):
+        with T.block("S"):
+            vi = T.axis.reduce(40_000, i)
+            with T.init():
+                S[()] = T.float32(0)
+            S[()] = S[()] + X[vi]
+    for r in range(2):
+        for i, j in T.grid(300, 300):
+            with T.block("{name}"):
+                vi, vj = T.axis.remap("RR", [i, j])
+                with T.init():
+                    C[r] = S[()]
+                C[r] = T.max(C[r], Y[vi, vj])
+"""
+
+
+def test_programs_of_several_nests():
+    """Those at the top are split, each by itself; what stands in a loop is repeated, and stays."""
+    func = parse(SEVERAL.format(attrs="{}", name="C"))
+    found = SPLIT.apply(func, (), MACHINE)
+    assert found.reason.startswith("S in ") and [b.name for b in collect(found.func.body, Block)] == [
+        "S_rf",
+        "S",
+        "S_global",
+        "C",
+    ]
+    x, y = values((40_000,), "float32"), values((300, 300), "float32")
+    results = [np.zeros(2, "float32") for _ in range(2)]
+    for fn, result in zip((func, found.func), results):
+        run(fn, None, x, y, result)
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+    assert "share memory" in SPLIT.apply(parse(SEVERAL.format(attrs='{"tir.noalias": False}', name="C")), (), MACHINE)
+    assert "one name" in SPLIT.apply(parse(SEVERAL.format(attrs="{}", name="S")), (), MACHINE)
 
 
 def test_nan_and_infinities_reach_the_result():

@@ -1,0 +1,146 @@
+"""The rule for long reductions to few cells: they are done in pieces, which threads can share, and the pieces are joined in order.
+
+It is for reductions of constant extents that add, multiply or take the least or greatest, where the cells themselves are too few
+for the threads. How many pieces depends on the extents alone, so the result does not depend on the number of threads. This
+reassociates, as reductions may. The nests that result are tiled as any other: the program is not marked as scheduled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ...ir.expr import IntImm
+from ...ir.function import PrimFunc
+from ...ir.module import IRModule
+from ...ir.scalar import Add
+from ...ir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
+from ...ir.walk import collect
+from ...support.errors import ScheduleError
+from ..infra.backend import Machine
+from ..schedule import Schedule
+from ..tir.analysis.loop_nests import joined_value, perfect_nest, point_update, stride_class
+from ..tir.analysis.parallel_cost import SHARED_WORK, store_work
+from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
+from .base import Rule, Scheduled
+
+FUNC = "main"
+MOST_PIECES = 64
+"""Pieces of a long reduction."""
+PIECE_WORK = SHARED_WORK // 8
+"""Work of a piece, at least."""
+ENOUGH = 8
+"""Cells, or tiles of neighbouring cells, that are enough for the threads of a small machine."""
+TILE = 64
+"""Cells of a tile."""
+LINE = 8
+"""Pieces of neighbours in memory are a multiple of it: vectors then begin where a line of the cache does, or half of one."""
+
+
+@dataclass(slots=True, frozen=True)
+class Pieces:
+    """``count`` pieces of ``size`` steps of the loop at place ``loop`` of a block's nest; ``rest`` steps are left.
+    ``is_float_sum``: what is added has float32."""
+
+    block: str
+    loop: int
+    count: int
+    size: int
+    rest: int
+    is_float_sum: bool
+
+
+def pieces_of(stmt: Stmt) -> Pieces | str:
+    """The pieces of a nest, or why it is not to be split."""
+    nest = perfect_nest(stmt)
+    update = point_update(nest) if nest is not None else None
+    if nest is None or update is None or nest.realize.block.init is None:
+        return "no nest over one reduction"
+    dtype = update.store.buffer.dtype
+    if joined_value(update) is None or dtype.lanes != 1 or dtype.is_bool or (dtype.is_float and dtype.bits < 32):
+        return "its steps may not be joined in another order"
+    if not all([type(loop.extent) is IntImm for loop in nest.loops]):
+        return "an extent is a symbol"
+    iterator, operands = iterators_of(update), operands_of(update)
+    cells = [loop for loop in nest.loops if update.kinds[loop.loop_var] == "S"]
+    tiles = 1
+    for loop in cells:
+        along = any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands])
+        tiles *= -(-extent_of(loop) // TILE) if along else extent_of(loop)
+    steps = math.prod([extent_of(loop) for loop in nest.loops])
+    work = steps * store_work(update.store)
+    if tiles >= ENOUGH or work < SHARED_WORK:
+        return "cells enough for the threads, or little work"
+    most = min(MOST_PIECES, work // PIECE_WORK)
+    found = []
+    for place, loop in enumerate(nest.loops):
+        extent, line = extent_of(loop), 1
+        if any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands]):
+            line = LINE
+        for count in range(max(ENOUGH, most // 2), most + 1) if loop not in cells else ():
+            size = extent // count // line * line
+            if size > 1:
+                found.append((steps // extent * (extent - count * size), -count, place, size))
+    if not found:
+        return "no loop is long enough"
+    _, count, place, size = min(found)
+    rest = extent_of(nest.loops[place]) + count * size
+    is_float_sum = type(update.store.value) is Add and dtype.is_float and dtype.bits == 32
+    return Pieces(nest.realize.block.name, place, -count, size, rest, is_float_sum)
+
+
+def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -> Scheduled | str:
+    """Split every long reduction of a program that stands in no other loop."""
+    if fn.attrs.get("tir.noalias", True) is False:
+        return "its arguments may share memory"
+    found = [pieces_of(loop) for loop in _outermost(fn.body)]
+    splits = [pieces for pieces in found if isinstance(pieces, Pieces)]
+    if not splits:
+        return next((reason for reason in found if isinstance(reason, str)), "no loops")
+    names = [block.name for block in collect(fn.body, Block)]
+    if any([names.count(pieces.block) > 1 for pieces in splits]):
+        return "two blocks have one name"
+    sch: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    try:
+        for pieces in splits:
+            _split(sch, pieces)
+    except ScheduleError as problem:
+        return f"a step does not apply: {problem.message}"
+    said = [f"{pieces.block} in {pieces.count} pieces of {pieces.size}" for pieces in splits]
+    return Scheduled(sch.mod[FUNC], ", ".join(said))
+
+
+def _outermost(stmt: Stmt) -> list[For]:
+    """The loops of a program that stand in no other."""
+    if type(stmt) is BlockRealize:
+        return _outermost(stmt.block.body)
+    if type(stmt) is SeqStmt:
+        return [loop for part in stmt.stmts for loop in _outermost(part)]
+    return [stmt] if type(stmt) is For else []
+
+
+def _split(sch: Schedule, pieces: Pieces) -> None:
+    """Partial results over the pieces outside, then their reduction, then what is left. Sums of float32 are joined in float64, as
+    there are many of them."""
+    block = sch.get_block(pieces.block)
+    loops = sch.get_loops(block)
+    if pieces.is_float_sum:
+        sch.cache_write(block, 0, "global")
+    long = loops[pieces.loop]
+    if pieces.rest:
+        sch.reorder(long, *[loop for loop in loops if loop is not long])
+        long, _ = sch.loop_partition(long, [pieces.count * pieces.size, None])
+        block = sch.get_child_blocks(long)[0]
+        first, *others = sch.get_loops(block)
+        loops = [*others[: pieces.loop], first, *others[pieces.loop :]]
+    piece, step = sch.split(long, [None, pieces.size])
+    loops[pieces.loop] = step
+    sch.reorder(piece, *loops)
+    name = sch.get(block).name
+    sch.rfactor(piece, 0)
+    if pieces.is_float_sum:
+        sch.unsafe_set_dtype(sch.get_block(name), 0, "float64")
+
+
+SPLIT = Rule("split", schedule_split)
