@@ -224,8 +224,9 @@ def _numbers(value: object, dtype: DataType) -> np.ndarray:
     numbers = plain.dtype.kind in "biufc" or all([type(item) is int for item in plain.flat])
     if not numbers or plain.dtype.kind in "US":
         raise FFIError("E704", what, help="write numbers")
-    if dtype.is_integral and not np.array_equal(back, np.trunc(plain) if plain.dtype.kind == "f" else plain):
-        raise FFIError("E704", f"{what}: a number is outside the range of {dtype.name}")
+    whole = plain.dtype.kind != "f" or bool(np.all(np.isfinite(plain) & (plain == np.trunc(plain))))
+    if not dtype.is_float and not (whole and (dtype.is_bool or np.array_equal(back, plain))):
+        raise FFIError("E704", f"{what}: {dtype.name} does not hold every number")
     return made
 
 

@@ -79,7 +79,7 @@ def size(value: object) -> Expr:
 def const(value: Any, dtype: DataType | str | None = None, span: Span | None = None) -> Expr:
     """Constant of a data type; a vector type gives a broadcast. Without dtype: bool, int32 (int64 when needed), float32.
 
-    Raises TypeRuleError E201 for a value that the type does not have; ``int_imm`` wraps one.
+    Raises TypeRuleError E201 for a value that the type does not have, a fraction of an integer too; ``int_imm`` wraps one.
     """
     if isinstance(value, np.generic):
         dtype = dtype or str(value.dtype)
@@ -106,7 +106,7 @@ def const(value: Any, dtype: DataType | str | None = None, span: Span | None = N
             raise _no_value(value, data_type, span) from None
     if data_type.code == "handle":
         return Call(op("T.reinterpret"), (const(value, "uint64"),), {}, (), ty, span)
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not value.is_integer():  # a cast cuts a fraction off, a constant never does
         raise _no_value(value, data_type, span)
     number = int(value)
     wrapped = wrap_int(number, data_type)

@@ -34,7 +34,8 @@ def constant_data(r: Reading, value: Any, dtype: Any, node: s.Syntax) -> Tensor:
         raise r.error("E113", f"there is no constant of {wanted.name}", node)
     plain = _plain_numbers(r, value, node)
     try:
-        if wanted is not None and wanted.is_uint:  # mixed with small ones, 64 bits would pass through float64
+        whole = wanted is not None and wanted.is_uint and float not in [type(v) for v in np.array(plain, object).flat]
+        if wanted is not None and whole:  # mixed with small ones, 64 bits would pass through float64
             return Tensor(np.array(plain, wanted.numpy))
         return Tensor(number_array(plain)) if wanted is None else tensor(plain, wanted)
     except (ValueError, TypeError, OverflowError, FFIError) as problem:

@@ -6,6 +6,7 @@ Not here: what each kind of syntax means (``expr.py``). Invariant: a value of an
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ....ffi.dtype import DataType
@@ -89,6 +90,13 @@ def as_typed(r: Reading, value: Any, dtype: DataType, node: s.Syntax) -> Expr:
     """A value as scalar of a data type: a plain number with all digits that the type holds, anything else converted."""
     span = r.span(node)
     return b.const(value, dtype, span) if is_number(value) else b.cast(as_expr(r, value, node), dtype, span)
+
+
+def as_cast(r: Reading, value: Any, dtype: DataType, node: s.Syntax) -> Expr:
+    """``as_typed`` where the text asks for a conversion: an integer of a plain number with a fraction is cut off."""
+    if type(value) is float and math.isfinite(value) and (dtype.is_integral or dtype.is_bool):
+        value = value != 0 if dtype.is_bool else int(value)
+    return as_typed(r, value, dtype, node)
 
 
 def as_integer(r: Reading, value: Any, node: s.Syntax) -> int:

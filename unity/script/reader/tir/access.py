@@ -36,12 +36,12 @@ from ..common.scope import Dotted, ModuleRef, dtype_name
 from ..common.types import make_type
 from ..common.values import (
     INT64,
+    as_cast,
     as_dtype,
     as_expr,
     as_index,
     as_integer,
     as_operand,
-    as_typed,
     read_expr,
     read_integer,
     read_sequence,
@@ -249,7 +249,7 @@ def method(r: Reading, value: Any, name: str, node: s.Call) -> Any:
         return r.level.call_value(r, r.module.member(r, name, node.func), node)
     if name == "astype" and (isinstance(value, Expr) or is_number(value)):
         bound = bind_arguments(r, node, "astype", ("dtype",), args, keywords, 1)
-        return as_typed(r, value, as_dtype(r, bound["dtype"], node), node)
+        return as_cast(r, value, as_dtype(r, bound["dtype"], node), node)
     raise r.error("E111", f"no method {name!r} here", node.func)
 
 

@@ -40,6 +40,7 @@ from ..common.scope import Scope, dtype_name
 from ..common.types import make_type, result_type
 from ..common.values import (
     INT64,
+    as_cast,
     as_dtype,
     as_expr,
     as_index,
@@ -110,7 +111,7 @@ def _cast(r: Reading, path: str, node: s.Call) -> Expr:
     bound = bind_arguments(r, node, path, fields, args, keywords, 2)
     value, dtype = bound["value"], as_dtype(r, bound["dtype"], node)
     if path == "T.cast" or is_number(value):
-        return as_typed(r, value, dtype, node)
+        return as_cast(r, value, dtype, node)
     return scalar_nodes.Cast(as_expr(r, value, node), prim_type(dtype), r.span(node))
 
 
