@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv$(patsubst %,-%,$(notdir $(filter-out python3,$(PYTHON))))
 BIN := $(VENV)/bin
-OTHERS := 3.11 3.12 3.13
+OTHERS := 3.11 3.12 3.13 3.14
 QUICK := tests/ir tests/e2e/test_bad_input.py tests/script/test_decorators.py tests/vm/test_interpret.py
 
 .PHONY: demo test quick others check lint types docs metrics clean

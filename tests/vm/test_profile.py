@@ -91,6 +91,7 @@ def test_bad_arguments(executable):
 
 
 def test_roofline_plot(executable, tmp_path):
+    pytest.importorskip("matplotlib")
     found = unity.VirtualMachine(executable).profile("main", *arguments(64), runs=2)
     path = tmp_path / "roofline.svg"
     axes = found.plot_roofline(path).axes[0]

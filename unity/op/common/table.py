@@ -275,8 +275,8 @@ def call_arguments(info: OpInfo, values: Sequence[Any], attrs: Mapping[str, Any]
     functions that take values of any kind get them in float64. Raises E211 for an integer the dtype cannot hold.
     """
     any_kind = any([p.kind == "exprs" for p in info.params])
-    wide = "float64" if any_kind else str(attrs.get("dtype"))
-    if wide.startswith(("float", "bfloat")):
+    wide = DataType("float64") if any_kind else _float_type(attrs.get("dtype"))
+    if wide is not None:
         return [const(v, wide) if type(v) is float else to_expr(v) for v in values]
     first = len(values) if info.scalars_from is None else info.scalars_from
     made: list[Any] = [v if type(v) is float and n >= first else to_expr(v) for n, v in enumerate(values)]
@@ -285,6 +285,15 @@ def call_arguments(info: OpInfo, values: Sequence[Any], attrs: Mapping[str, Any]
     if dtype is None:
         return [to_expr(v) for v in made]
     return [*made[:first], *[_adopt(v, dtype) for v in made[first:]]]
+
+
+def _float_type(given: Any) -> DataType | None:
+    """The float data type that an attribute names; None where it names another one, or none (the type rule says so)."""
+    try:
+        dtype = DataType(given)
+    except (FFIError, TypeError):
+        return None
+    return dtype if dtype.is_float else None
 
 
 def _adopt(value: Any, dtype: DataType) -> Expr:
