@@ -43,9 +43,7 @@ def dps_type(call: Call) -> Type:
     """Result type of a destination-passing call: the written outputs, which must be tensors."""
     callee = argument(call, 0, "func")
     if not isinstance(callee, (GlobalVar, ExternFunc, Op)) and not isinstance(callee.ty, (FuncType, ObjectType)):
-        raise fail(
-            call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", None, callee
-        )
+        raise fail(call, "E210", f"func must be a tensor program or a registered function, got {callee.ty}", arg=callee)
     operands = argument(call, 1, "args")
     if not isinstance(operands.ty, (TupleType, ObjectType)):
         raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
@@ -103,14 +101,14 @@ def _operands_tuple(call: Call) -> Type:
 def _packed(call: Call) -> Type:
     callee = argument(call, 0, "func")
     if not isinstance(callee, (ExternFunc, StringImm)) and not isinstance(callee.ty, (FuncType, ObjectType)):
-        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", None, callee)
+        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", arg=callee)
     return given_type(call)
 
 
 def _with_context(call: Call) -> Type:
     callee, operands = argument(call, 0, "func"), argument(call, 1, "args")
     if not isinstance(callee, (ExternFunc, StringImm)):
-        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", None, callee)
+        raise fail(call, "E210", f"func must be the name of a registered function, got {callee.ty}", arg=callee)
     if not isinstance(operands.ty, TupleType):
         raise fail(call, "E210", f"args must be a tuple, got {operands.ty}", "write (x,) for one argument", operands)
     return given_type(call)
@@ -187,13 +185,7 @@ call_builtin_with_ctx = row(
 
 def _make_closure(call: Call) -> Type:
     if not isinstance(argument(call, 1, "args").ty, (TupleType, ObjectType)):
-        raise fail(
-            call,
-            "E210",
-            f"args must be a tuple, got {call.args[1].ty}",
-            "write (x,) for one captured value",
-            call.args[1],
-        )
+        raise fail(call, "E210", f"args must be a tuple, got {call.args[1].ty}", "write (x,) for one captured value", 1)
     return OBJECT
 
 
@@ -228,7 +220,7 @@ def _assert(call: Call) -> Type:
     elif isinstance(cond, TensorType):
         ok = cond.ndim in (0, -1) and (cond.dtype is None or cond.dtype.is_bool)
     if not ok:
-        raise fail(call, "E211", f"the condition must be a bool scalar, got {cond}", None, call.args[0])
+        raise fail(call, "E211", f"the condition must be a bool scalar, got {cond}", arg=0)
     return _print(call)
 
 
@@ -264,17 +256,11 @@ def _shape_to_tensor(call: Call) -> Type:
 
 
 def _tensor_to_shape(call: Call) -> Type:
-    ty = tensor_arg(call, 0)
+    ty = tensor_arg(call, 0, rank=1)
     if ty.dtype is not None and ty.dtype.name != "int64":
         raise fail(
-            call,
-            "E211",
-            f"expected an int64 tensor, got {ty.dtype.name}",
-            'cast first: R.astype(x, "int64")',
-            call.args[0],
+            call, "E211", f"expected an int64 tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', 0
         )
-    if ty.ndim not in (1, -1):
-        raise fail(call, "E212", f"expected a tensor of rank 1, got rank {ty.ndim}", None, call.args[0])
     known = dims(ty)
     length = plain(known[0]) if known is not None else None
     return ShapeType(None, length if isinstance(length, int) else -1)
@@ -369,7 +355,7 @@ def _inspect(dtype: str, axis: bool = False):  # type: ignore[no-untyped-def]
         if axis:
             index = argument(call, 1, "axis").ty
             if not isinstance(index, PrimType) or not (index.dtype.is_integral):
-                raise fail(call, "E210", f"axis must be an integer scalar, got {index}", None, call.args[1])
+                raise fail(call, "E210", f"axis must be an integer scalar, got {index}", arg=1)
         return prim_type(dtype)
 
     return rule

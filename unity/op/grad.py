@@ -28,6 +28,7 @@ from .common.table import Operator, attribute, optional, row
 from .common.type_rules import (
     attr,
     bool_attr,
+    choice_attr,
     fail,
     float_tensor,
     int_attr,
@@ -100,7 +101,7 @@ def _take_type(call: Call) -> Type:
     if known is not None and flow is not None and picked is not None:
         wanted = (*known[:axis], *picked, *known[axis + 1 :])
         if unequal_shapes(flow, wanted):
-            raise fail(call, "E213", f"output_grad {grad} does not fit x {x} at indices {indices}", None, call.args[0])
+            raise fail(call, "E213", f"output_grad {grad} does not fit x {x} at indices {indices}", arg=0)
     return x
 
 
@@ -154,7 +155,7 @@ def _pool_back_type(call: Call) -> Type:
     forward = pool_type(2)(Call(call.op, (call.args[1],), call.attrs, (), x, call.span))
     flow, wanted = dims(grad), dims(forward)
     if flow is not None and wanted is not None and unequal_shapes(flow, wanted):
-        raise fail(call, "E213", f"output_grad {grad} is not of the type of the output, {forward}", None, call.args[0])
+        raise fail(call, "E213", f"output_grad {grad} is not of the type of the output, {forward}", arg=0)
     return x
 
 
@@ -279,8 +280,7 @@ def _nll_type(call: Call) -> Type:
     grad, x = float_tensor(call, 0, "output_grad"), float_tensor(call, 1, "predictions")
     index_tensor(call, 2, "targets")
     same_dtype(call, grad, x)
-    if attr(call, "reduction", "mean") not in ("mean", "sum", "none"):
-        raise fail(call, "E214", f"reduction must be mean, sum or none, got {call.attrs['reduction']!r}")
+    choice_attr(call, "reduction", "mean", ("mean", "sum", "none"))
     return x
 
 

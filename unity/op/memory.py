@@ -27,7 +27,7 @@ def _dtype(call: Call, index: int) -> str:
 def _integer(call: Call, index: int, name: str) -> None:
     ty = argument(call, index, name).ty
     if not isinstance(ty, PrimType) or not ty.dtype.is_integral:
-        raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", None, call.args[index])
+        raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", arg=index)
 
 
 def _tensor_of(call: Call, shape_index: int, dtype_index: int) -> TensorType:
@@ -58,7 +58,7 @@ def _vm_storage(call: Call) -> Type:
 
 def _tensor_in_storage(call: Call) -> Type:
     if not isinstance(argument(call, 0, "storage").ty, ObjectType):
-        raise fail(call, "E210", f"storage must come from alloc_storage, got {call.args[0].ty}", None, call.args[0])
+        raise fail(call, "E210", f"storage must come from alloc_storage, got {call.args[0].ty}", arg=0)
     _integer(call, 1, "offset")
     return _tensor_of(call, 2, 3)
 
@@ -76,12 +76,12 @@ def _kill(call: Call) -> Type:
 def _call_tir_dyn(call: Call) -> Type:
     callee, given = argument(call, 0, "func"), argument(call, 1, "args")
     if not isinstance(callee, (GlobalVar, ExternFunc)):
-        raise fail(call, "E210", f"func must be a tensor program, got {callee.ty}", None, callee)
+        raise fail(call, "E210", f"func must be a tensor program, got {callee.ty}", arg=callee)
     if not isinstance(given.ty, (TupleType, ShapeType)):
         raise fail(call, "E210", f"args must be a tuple, got {given.ty}", "write (x, y, R.shape([n]))", given)
     for field in given.ty.fields if isinstance(given.ty, TupleType) else ():
         if not isinstance(field, (TensorType, ShapeType, PrimType, ObjectType)):
-            raise fail(call, "E210", f"an argument of a tensor program cannot be {field}", None, given)
+            raise fail(call, "E210", f"an argument of a tensor program cannot be {field}", arg=given)
     return VOID_TYPE
 
 

@@ -21,7 +21,7 @@ def matrices(call: Call, index: int, what: str) -> TensorType:
     """Type of an argument that is a stack of matrices of floats. Raises E210 to E212."""
     ty = float_tensor(call, index, what)
     if ty.ndim in (0, 1):
-        raise fail(call, "E212", f"{what} must have at least two axes, got {ty.ndim}", None, call.args[index])
+        raise fail(call, "E212", f"{what} must have at least two axes, got {ty.ndim}", arg=index)
     return ty
 
 
@@ -30,7 +30,7 @@ def square_matrices(call: Call, index: int, what: str) -> TensorType:
     ty = matrices(call, index, what)
     known = dims(ty)
     if known is not None and unequal(known[-1], known[-2]):
-        raise fail(call, "E213", f"{what} must be square, got {ty}", None, call.args[index])
+        raise fail(call, "E213", f"{what} must be square, got {ty}", arg=index)
     return ty
 
 

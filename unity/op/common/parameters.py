@@ -76,7 +76,7 @@ DESCRIPTIONS: dict[str, str] = {
     "align_corners": "-1 and 1 are centres of the corner pixels, not their edges",
     "roi": "must be zeros: the whole image",
     "coordinate_transformation_mode": '"half_pixel", "align_corners", "asymmetric" or "pytorch_half_pixel"',
-    "rounding_method": '"round", "round_prefer_floor", "floor" or "ceil"; for nearest_neighbor',
+    "rounding_method": '"round", "round_prefer_floor", "round_prefer_ceil", "floor" or "ceil"; for nearest_neighbor',
     "cubic_alpha": "the coefficient of cubic",
     "cubic_exclude": "cubic: pixels outside have no weight",
     "extrapolation_value": "must be 0",

@@ -27,9 +27,11 @@ def op_name(call: Call) -> str:
     return str(getattr(call.op, "name", "the call"))
 
 
-def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr | None = None) -> TypeRuleError:
-    """The error to raise; with ``arg`` a note says what it is and where it stands."""
+def fail(call: Call, code: str, message: str, help: str | None = None, arg: Expr | int | None = None) -> TypeRuleError:
+    """The error to raise; with ``arg``, an argument or its number, a note says what it is and where it stands."""
     notes = []
+    if isinstance(arg, int):
+        arg = call.args[arg]
     if arg is not None:
         notes.append(Note(f"{getattr(arg, 'name', 'the argument')} has type {arg.ty}", getattr(arg, "span", None)))
     info = OPS.get(op_name(call))
@@ -44,18 +46,20 @@ def argument(call: Call, index: int, name: str) -> Expr:
     return call.args[index]
 
 
-def tensor_arg(call: Call, index: int, name: str = "x") -> TensorType:
-    """Type of a tensor argument. Raises E210 for anything else."""
+def tensor_arg(call: Call, index: int, name: str = "x", rank: int | None = None) -> TensorType:
+    """Type of a tensor argument. Raises E210 for anything else, E212 for another rank."""
     arg = argument(call, index, name)
     if not isinstance(arg.ty, TensorType):
         hint = "write R.const(value, dtype) for a scalar tensor" if isinstance(arg.ty, PrimType) else None
         raise fail(call, "E210", f"{name} must be a tensor, got {arg.ty}", hint, arg)
+    if rank is not None and arg.ty.ndim not in (-1, rank):
+        raise fail(call, "E212", f"{name} must have rank {rank}, got {arg.ty.ndim}", arg=arg)
     return arg.ty
 
 
-def float_tensor(call: Call, index: int, name: str = "x") -> TensorType:
-    """Type of a floating-point tensor argument. Raises E210, E211."""
-    ty = tensor_arg(call, index, name)
+def float_tensor(call: Call, index: int, name: str = "x", rank: int | None = None) -> TensorType:
+    """Type of a floating-point tensor argument. Raises E210 to E212."""
+    ty = tensor_arg(call, index, name, rank)
     if ty.dtype is not None and not ty.dtype.is_float:
         shown = getattr(call.args[index], "name", "x")
         raise fail(
@@ -63,7 +67,7 @@ def float_tensor(call: Call, index: int, name: str = "x") -> TensorType:
             "E211",
             f"expected a float tensor, got {ty.dtype.name}",
             f'cast first: R.astype({shown}, "float32")',
-            call.args[index],
+            index,
         )
     return ty
 
@@ -72,7 +76,7 @@ def tensor_tuple(call: Call, index: int, name: str = "tensors") -> list[TensorTy
     """Types of the fields of a tuple of tensors. Raises E210."""
     arg = argument(call, index, name)
     if not isinstance(arg.ty, TupleType) or not all([isinstance(f, TensorType) for f in arg.ty.fields]):
-        raise fail(call, "E210", f"{name} must be a tuple of tensors, got {arg.ty}", None, arg)
+        raise fail(call, "E210", f"{name} must be a tuple of tensors, got {arg.ty}", arg=arg)
     return [f for f in arg.ty.fields if isinstance(f, TensorType)]
 
 
@@ -133,6 +137,14 @@ def bool_attr(call: Call, name: str, default: bool = False) -> bool:
     if not isinstance(value, bool) and value not in (0, 1):
         raise fail(call, "E214", f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def choice_attr(call: Call, name: str, default: str, known: Sequence[str | None]) -> Any:
+    """Attribute that is one of a few words. Raises E214."""
+    value = attr(call, name, default)
+    if value not in known:
+        raise fail(call, "E214", f"{name} must be one of {', '.join(map(str, known))}, got {value!r}")
+    return value
 
 
 def ints_attr(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
@@ -227,9 +239,11 @@ def _broadcast_axis(call: Call, axis: int, here: Sequence[Expr]) -> Expr:
     if len(known) > 1:
         first, second = [d.value for d in known[:2]]
         raise fail(
-            call, "E213", f"dimensions {first} and {second} (axis {axis}) do not broadcast",
+            call,
+            "E213",
+            f"dimensions {first} and {second} (axis {axis}) do not broadcast",
             "sizes must be equal, or one of them 1",
-        )  # fmt: skip
+        )
     made: Expr = known[0] if known else different[-1]
     if not known:  # a number other than 1 decides what the others are
         for dim in reversed(different[:-1]):

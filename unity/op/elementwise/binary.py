@@ -32,7 +32,7 @@ def operand(call: Call, index: int, name: str) -> TensorType | None:
         return arg.ty
     if isinstance(arg.ty, PrimType):
         return None if type(arg) in (IntImm, FloatImm) else tensor_type((), arg.ty.dtype)
-    raise fail(call, "E210", f"{name} must be a tensor or a scalar, got {arg.ty}", None, arg)
+    raise fail(call, "E210", f"{name} must be a tensor or a scalar, got {arg.ty}", arg=arg)
 
 
 def operands(call: Call) -> list[TensorType]:
@@ -40,7 +40,7 @@ def operands(call: Call) -> list[TensorType]:
     found = [operand(call, 0, "x1"), operand(call, 1, "x2")]
     types = [t for t in found if t is not None]
     if not types:
-        raise fail(call, "E210", "at least one operand must be a tensor", "write R.const(value, dtype)", call.args[0])
+        raise fail(call, "E210", "at least one operand must be a tensor", "write R.const(value, dtype)", 0)
     for arg in call.args[:2]:
         dtype = types[0].dtype
         if type(arg) is FloatImm and dtype is not None and not dtype.is_float:
@@ -318,11 +318,11 @@ def _where_type(call: Call) -> Type:
             "E211",
             f"the condition must be a bool tensor, got {call.args[0].ty}",
             'cast first: R.astype(x, "bool")',
-            call.args[0],
+            0,
         )
     sides = [t for t in (operand(call, 1, "x1"), operand(call, 2, "x2")) if t is not None]
     if not sides:
-        raise fail(call, "E210", "one of the values must be a tensor", "write R.const(value, dtype)", call.args[1])
+        raise fail(call, "E210", "one of the values must be a tensor", "write R.const(value, dtype)", 1)
     return broadcast_type(call, [cond, *sides], same_dtype(call, *sides))
 
 

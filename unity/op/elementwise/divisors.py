@@ -49,7 +49,7 @@ def _integers(call: Call) -> Type:
     types = [tensor_arg(call, index, f"x{index + 1}") for index in range(2)]
     dtype = same_dtype(call, *types)
     if dtype is not None and (dtype.is_bool or not dtype.is_integral):
-        raise fail(call, "E211", f"expected integer tensors, got {dtype.name}", None, call.args[0])
+        raise fail(call, "E211", f"expected integer tensors, got {dtype.name}", arg=0)
     return broadcast_type(call, types, dtype)
 
 

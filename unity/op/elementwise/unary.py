@@ -52,29 +52,21 @@ def _float(call: Call) -> TensorType:
 def _number(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(
-            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', call.args[0]
-        )
+        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "int32")', 0)
     return ty
 
 
 def _bits(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_float:
-        raise fail(call, "E211", f"expected an integer or bool tensor, got {ty.dtype.name}", None, call.args[0])
+        raise fail(call, "E211", f"expected an integer or bool tensor, got {ty.dtype.name}", arg=0)
     return ty
 
 
 def _logical(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and not ty.dtype.is_bool:
-        raise fail(
-            call,
-            "E211",
-            f"expected a bool tensor, got {ty.dtype.name}",
-            'cast first: R.astype(x, "bool")',
-            call.args[0],
-        )
+        raise fail(call, "E211", f"expected a bool tensor, got {ty.dtype.name}", 'cast first: R.astype(x, "bool")', 0)
     return ty
 
 

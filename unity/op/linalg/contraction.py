@@ -83,7 +83,7 @@ def _einsum_type(call: Call) -> Type:
         raise fail(call, "E210", "at least one operand is needed")
     dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
     if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', call.args[0])
+        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', 0)
     if any([t.ndim == -1 for t in types]):
         return TensorType(None, dtype, -1, vdevice)
     labels, output = parse_subscripts(call, [t.ndim for t in types])
@@ -189,13 +189,10 @@ einsum = row(
 
 
 def _outer_type(call: Call) -> Type:
-    a, b = tensor_arg(call, 0, "x1"), tensor_arg(call, 1, "x2")
+    a, b = tensor_arg(call, 0, "x1", 1), tensor_arg(call, 1, "x2", 1)
     dtype, vdevice = same_dtype(call, a, b), same_vdevice(a, b)
-    for index, ty in enumerate((a, b)):
-        if ty.ndim not in (-1, 1):
-            raise fail(call, "E212", f"expected a vector, got rank {ty.ndim}", None, call.args[index])
     if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', call.args[0])
+        raise fail(call, "E211", "bool tensors have no products", 'cast first: R.astype(x, "int32")', 0)
     left, right = dims(a), dims(b)
     if left is None or right is None:
         return TensorType(None, dtype, 2, vdevice)

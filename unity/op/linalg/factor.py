@@ -159,7 +159,7 @@ def _system(call: Call, index: int) -> tuple[TensorType, TensorType]:
     same_dtype(call, a, b)
     known, wanted = dims(a), dims(b)
     if known is not None and wanted is not None and unequal_shapes(known[:-1], wanted[:-1]):
-        raise fail(call, "E213", f"a {a} and b {b} must agree in all axes but the last", None, call.args[index])
+        raise fail(call, "E213", f"a {a} and b {b} must agree in all axes but the last", arg=index)
     return a, b
 
 
@@ -268,7 +268,7 @@ def _lu_solve_type(call: Call) -> Type:
     a, b = _system(call, 2)
     known, wanted = dims(a), dims(pivots)
     if known is not None and wanted is not None and unequal_shapes(known[:-1], wanted):
-        raise fail(call, "E213", f"pivots {pivots} do not fit a {a}", None, call.args[1])
+        raise fail(call, "E213", f"pivots {pivots} do not fit a {a}", arg=1)
     return b
 
 

@@ -24,7 +24,7 @@ from ..common.gradients import field_of, operand_shape
 from ..common.lowering import cast_tensor
 from ..common.matrices import FAMILY, identity_of, is_square, matrices, rank_bound, square_matrices, turned
 from ..common.table import R, attribute, row
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, like, same_dtype
+from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, like, same_dtype
 
 
 def _called(name: str, inputs: Sequence[te.Tensor], shapes: Sequence[Sequence[Expr]]) -> list[te.Tensor]:
@@ -63,8 +63,7 @@ def _unknown(ty: TensorType, less: int = 0) -> TensorType:
 
 def _eigh_type(call: Call) -> Type:
     ty = square_matrices(call, 0, "a")
-    if attr(call, "UPLO", "L") not in ("L", "U"):
-        raise fail(call, "E214", f"UPLO must be L or U, got {call.attrs['UPLO']!r}")
+    choice_attr(call, "UPLO", "L", ("L", "U"))
     known = dims(ty)
     return TupleType((_unknown(ty, 1) if known is None else _result(ty, known[:-1]), like(ty, ty.dtype)))
 
@@ -193,15 +192,13 @@ def _product_type(call: Call) -> Type:
     a, tau = matrices(call, 0, "a"), float_tensor(call, 1, "tau")
     same_dtype(call, a, tau)
     if tau.ndim == 0 or (-1 not in (a.ndim, tau.ndim) and tau.ndim != a.ndim - 1):
-        raise fail(call, "E212", f"tau must have one axis less than a, got {tau.ndim} and {a.ndim}", None, call.args[1])
+        raise fail(call, "E212", f"tau must have one axis less than a, got {tau.ndim} and {a.ndim}", arg=1)
     known, scales = dims(a), dims(tau)
     if known is not None and scales is not None:
         if unequal_shapes(known[:-2], scales[:-1]):
-            raise fail(call, "E213", f"tau {tau} does not fit a {a}", None, call.args[1])
+            raise fail(call, "E213", f"tau {tau} does not fit a {a}", arg=1)
         if exceeds(known[-1], known[-2]) or exceeds(scales[-1], known[-1]):
-            raise fail(
-                call, "E213", f"a {a} needs at least as many rows as columns as reflections ({tau})", None, call.args[0]
-            )
+            raise fail(call, "E213", f"a {a} needs at least as many rows as columns as reflections ({tau})", arg=0)
     return like(a, a.dtype)
 
 
@@ -226,8 +223,7 @@ def _qr_shapes(call: Call, shape: Sequence[Expr]) -> list[tuple[Expr, ...]]:
 
 def _qr_type(call: Call) -> Type:
     ty = matrices(call, 0, "a")
-    if attr(call, "mode", "reduced") not in ("reduced", "complete"):
-        raise fail(call, "E214", f"mode must be reduced or complete, got {call.attrs['mode']!r}")
+    choice_attr(call, "mode", "reduced", ("reduced", "complete"))
     known = dims(ty)
     if known is None:
         return TupleType((_unknown(ty),) * 2)

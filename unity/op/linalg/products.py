@@ -36,11 +36,7 @@ def _matmul_type(call: Call) -> Type:
     for index, ty in enumerate((a, b)):
         if ty.ndim == 0:
             raise fail(
-                call,
-                "E212",
-                "the operands must have at least one axis",
-                "multiply by a scalar with R.multiply",
-                call.args[index],
+                call, "E212", "the operands must have at least one axis", "multiply by a scalar with R.multiply", index
             )
     if a.ndim == -1 or b.ndim == -1:
         return TensorType(None, dtype, -1, vdevice)
@@ -55,7 +51,7 @@ def _matmul_type(call: Call) -> Type:
             "E213",
             f"the inner dimensions differ: {inner} and {other}",
             "x1 has shape (..., m, k), x2 (..., k, n)",
-            call.args[1],
+            1,
         )
     batch = broadcast_dims(call, (left[:-2], right[:-2]))
     tail = (() if a.ndim == 1 else (left[-2],)) + (() if b.ndim == 1 else (right[-1],))

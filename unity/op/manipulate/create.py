@@ -42,7 +42,7 @@ def _fill_dtype(call: Call, index: int) -> DataType | None:
         return ty.dtype
     if isinstance(ty, TensorType) and ty.ndim in (0, -1):
         return ty.dtype
-    raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", None, call.args[index])
+    raise fail(call, "E210", f"fill_value must be a scalar, got {ty}", arg=index)
 
 
 def _full_type(call: Call) -> Type:
@@ -156,9 +156,9 @@ def _range_of(call: Call) -> tuple[Any, Any, Any]:
     values = [plain(a) for a in call.args]
     for value, arg in zip(values, call.args):
         if not isinstance(value, (int, float)) and not isinstance(arg.ty, PrimType):
-            raise fail(call, "E210", f"the bounds must be scalars, got {arg.ty}", None, arg)
+            raise fail(call, "E210", f"the bounds must be scalars, got {arg.ty}", arg=arg)
         if isinstance(value, float) and not math.isfinite(value):
-            raise fail(call, "E214", f"the bounds must be finite, got {value}", None, arg)
+            raise fail(call, "E214", f"the bounds must be finite, got {value}", arg=arg)
     if len(values) == 1:
         return 0, values[0], 1
     return values[0], values[1], values[2] if len(values) > 2 else 1

@@ -19,22 +19,18 @@ from ...ir.types import Expr, PrimType, TensorType, Type
 from ..common.gradients import dtype_of, operand_shape, operand_sizes
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, constant, row
-from ..common.type_rules import ONE, argument, attr, fail, int_attr, normal_axis, product, tensor_arg
+from ..common.type_rules import ONE, argument, attr, choice_attr, fail, int_attr, normal_axis, product, tensor_arg
 
 FAMILY = "index"
 _MODES = ("fast", "clip", "wrap", "nan")
 
 
-def index_tensor(call: Call, position: int, name: str = "indices") -> TensorType:
-    """Type of an integer tensor argument. Raises E210, E211."""
-    ty = tensor_arg(call, position, name)
+def index_tensor(call: Call, position: int, name: str = "indices", rank: int | None = None) -> TensorType:
+    """Type of an integer tensor argument. Raises E210 to E212."""
+    ty = tensor_arg(call, position, name, rank)
     if ty.dtype is not None and not ty.dtype.is_integral:
         raise fail(
-            call,
-            "E211",
-            f"{name} must be integers, got {ty.dtype.name}",
-            'cast first: R.astype(x, "int64")',
-            call.args[position],
+            call, "E211", f"{name} must be integers, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', position
         )
     return ty
 
@@ -53,7 +49,7 @@ def check_pick(call: Call, axis: int, extent: Expr, picked: Sequence[Expr], posi
     """Is there an element to pick along an axis wherever an index asks for one. Raises E213; unknown: a requirement."""
     empty = extent.value == 0 if type(extent) is IntImm else exceeds(build.minimum(product(picked), ONE), extent)
     if empty:
-        raise fail(call, "E213", f"axis {axis} has no element to take", None, call.args[position])
+        raise fail(call, "E213", f"axis {axis} has no element to take", arg=position)
 
 
 def check_room(call: Call, axis: int, part: Expr, whole: Expr, names: tuple[str, str]) -> None:
@@ -69,8 +65,7 @@ def _take_type(call: Call) -> Type:
     indices = (
         tensor_type((), arg.ty.dtype) if arg is not None and isinstance(arg.ty, PrimType) else index_tensor(call, 1)
     )
-    if attr(call, "mode", "fast") not in _MODES:
-        raise fail(call, "E214", f"mode must be one of {', '.join(_MODES)}, got {call.attrs['mode']!r}")
+    choice_attr(call, "mode", "fast", _MODES)
     axis = attr(call, "axis")
     if axis is None:
         if ty.ndim not in (1, -1):
@@ -162,9 +157,7 @@ take = row(
 def _gather_type(call: Call) -> Type:
     ty, indices = tensor_arg(call, 0, "data"), index_tensor(call, 1)
     if ty.ndim != -1 and indices.ndim != -1 and ty.ndim != indices.ndim:
-        raise fail(
-            call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", None, call.args[1]
-        )
+        raise fail(call, "E212", f"data and indices must have one rank, got {ty.ndim} and {indices.ndim}", arg=1)
     axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
     known, picked = dims(ty), dims(indices)
     if known is not None and picked is not None:

@@ -89,7 +89,7 @@ def _layout_type(call: Call) -> Type:
     ty, index_map = tensor_arg(call, 0), _map_of(call)
     if ty.ndim not in (-1, len(index_map.initial_indices)):
         taken = len(index_map.initial_indices)
-        raise fail(call, "E212", f"index_map takes {taken} indices, the tensor has rank {ty.ndim}", None, call.args[0])
+        raise fail(call, "E212", f"index_map takes {taken} indices, the tensor has rank {ty.ndim}", arg=0)
     _pad_value(call, ty)
     for name in ("axis_separators", "input_axis_separators"):
         places = attr(call, name, None)

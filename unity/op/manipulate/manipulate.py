@@ -192,7 +192,7 @@ def _squeeze_type(call: Call) -> Type:
         return tensor_type([d for d in known if not is_one(d)], ty.dtype, vdevice=ty.vdevice)
     for axis in axes:
         if unequal(known[axis], ONE):
-            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, not 1", None, call.args[0])
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, not 1", arg=0)
     return tensor_type([d for i, d in enumerate(known) if i not in axes], ty.dtype, vdevice=ty.vdevice)
 
 
@@ -214,7 +214,7 @@ squeeze = row(
 def _batch_flatten_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.ndim == 0:
-        raise fail(call, "E212", "expected at least one axis", None, call.args[0])
+        raise fail(call, "E212", "expected at least one axis", arg=0)
     known = dims(ty)
     if known is None:
         return TensorType(None, ty.dtype, 2, ty.vdevice)
@@ -286,14 +286,10 @@ def _broadcast_to_type(call: Call) -> Type:
     known = dims(ty)
     if known is not None and target.values is not None:
         if len(known) > len(target.values):
-            raise fail(
-                call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", None, call.args[0]
-            )
+            raise fail(call, "E212", f"rank {len(known)} does not broadcast to rank {len(target.values)}", arg=0)
         found = broadcast_dims(call, (known, target.values))
         if any([unequal(a, b) for a, b in zip(found, target.values)]):
-            raise fail(
-                call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", None, call.args[0]
-            )
+            raise fail(call, "E213", f"{ShapeExpr(known)} does not broadcast to {ShapeExpr(target.values)}", arg=0)
     shape = target.values if target.values is not None else call.args[1]
     return tensor_type(shape, ty.dtype, vdevice=ty.vdevice)
 
@@ -440,7 +436,7 @@ def _triangle(name: str, doc: str, upper: bool, ref: Any) -> Any:
     def infer(call: Call) -> Type:
         ty = tensor_arg(call, 0)
         if 0 <= ty.ndim < 2:
-            raise fail(call, "E212", f"expected at least two axes, got rank {ty.ndim}", None, call.args[0])
+            raise fail(call, "E212", f"expected at least two axes, got rank {ty.ndim}", arg=0)
         int_attr(call, "k", 0)
         return ty
 

@@ -23,7 +23,7 @@ def _bytes(call: Call, dtype: DataType) -> int:
     """Bytes of an element. Raises E211 for a dtype whose elements are no whole bytes."""
     bits = 8 if dtype.is_bool else dtype.bits
     if bits % 8 or dtype.lanes != 1:
-        raise fail(call, "E211", f"elements of {dtype.name} are no whole bytes", None, call.args[0])
+        raise fail(call, "E211", f"elements of {dtype.name} are no whole bytes", arg=0)
     return bits // 8
 
 
@@ -37,7 +37,7 @@ def _type(call: Call) -> Type:
     if old == new:
         return TensorType(ty.shape, target, ty.ndim, ty.vdevice)
     if ty.ndim == 0:
-        raise fail(call, "E212", f"a scalar of {ty.dtype.name} holds no whole {target.name}", None, call.args[0])
+        raise fail(call, "E212", f"a scalar of {ty.dtype.name} holds no whole {target.name}", arg=0)
     known = dims(ty)
     if known is None:
         return TensorType(None, target, ty.ndim, ty.vdevice)
@@ -51,9 +51,7 @@ def _extent(call: Call, extent: Expr, old: int, new: int) -> Expr:
     made = build.floordiv(extent, build.const(new // old, "int64"))
     if unequal(build.mul(made, new // old), extent):
         shown = extent.value if type(extent) is IntImm else extent
-        raise fail(
-            call, "E213", f"{shown} elements of {old} bytes hold no whole number of {new} bytes", None, call.args[0]
-        )
+        raise fail(call, "E213", f"{shown} elements of {old} bytes hold no whole number of {new} bytes", arg=0)
     return made
 
 

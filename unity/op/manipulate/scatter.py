@@ -22,6 +22,7 @@ from ..common.lowering import result_dims
 from ..common.table import R, attribute, optional, row
 from ..common.type_rules import (
     attr,
+    choice_attr,
     fail,
     int_attr,
     normal_axis,
@@ -39,17 +40,15 @@ FAMILY = "index"
 def _depth(call: Call, data: TensorType, indices: TensorType, batch: int) -> int | None:
     """How many axes of the data an index tuple names; None if the indices' shape is unknown. Raises E212, E214."""
     if indices.ndim == 0:
-        raise fail(call, "E212", "indices must have at least one axis", None, call.args[1])
+        raise fail(call, "E212", "indices must have at least one axis", arg=1)
     known = dims(indices)
     if known is None or data.ndim == -1:
         return None
     if type(known[-1]) is not IntImm:
-        raise fail(
-            call, "E214", f"the last axis of indices must have a constant size, got {known[-1]}", None, call.args[1]
-        )
+        raise fail(call, "E214", f"the last axis of indices must have a constant size, got {known[-1]}", arg=1)
     depth = known[-1].value
     if depth + batch > data.ndim:
-        raise fail(call, "E212", f"indices name {depth} axes of a tensor of rank {data.ndim}", None, call.args[1])
+        raise fail(call, "E212", f"indices name {depth} axes of a tensor of rank {data.ndim}", arg=1)
     return depth
 
 
@@ -63,7 +62,7 @@ def _gather_type(call: Call) -> Type:
     if depth is None or shape is None or places is None:
         return TensorType(None, data.dtype, -1, data.vdevice)
     if unequal_shapes(shape[:batch], places[:batch]):
-        raise fail(call, "E213", "the batch axes of data and indices differ", None, call.args[1])
+        raise fail(call, "E213", "the batch axes of data and indices differ", arg=1)
     for axis in range(batch, batch + depth):
         check_pick(call, axis, shape[axis], places[:-1])
     return tensor_type((*places[:-1], *shape[batch + depth :]), data.dtype, vdevice=data.vdevice)
@@ -119,7 +118,7 @@ def _scatter_type(call: Call) -> Type:
         return data
     wanted = (*places[:-1], *shape[depth:])
     if updates.ndim not in (-1, len(wanted)) or (given is not None and unequal_shapes(given, wanted)):
-        raise fail(call, "E213", f"updates must have shape {list(wanted)}, got {updates}", None, call.args[2])
+        raise fail(call, "E213", f"updates must have shape {list(wanted)}, got {updates}", arg=2)
     for axis in range(depth):
         check_pick(call, axis, shape[axis], places[:-1])
     return data
@@ -181,26 +180,24 @@ def _slice_type(call: Call) -> Type:
     for n, name in ((2, "start"), (3, "end"), (4, "step")):
         ty = call.args[n].ty
         if not isinstance(ty, PrimType) or not ty.dtype.is_int:
-            raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", None, call.args[n])
+            raise fail(call, "E210", f"{name} must be an integer scalar, got {ty}", arg=n)
     step = call.args[4]
     if type(step) is not IntImm or step.value < 1:
-        raise fail(call, "E214", "step must be a positive constant", None, step)
+        raise fail(call, "E214", "step must be a positive constant", arg=step)
     axis = normal_axis(call, int_attr(call, "axis", 0), data.ndim)
     if data.ndim != -1 and src.ndim not in (-1, data.ndim):
-        raise fail(call, "E212", f"src must have rank {data.ndim}, got {src.ndim}", None, call.args[1])
+        raise fail(call, "E212", f"src must have rank {data.ndim}, got {src.ndim}", arg=1)
     whole, part = dims(data), dims(src)
     if whole is None or part is None:
         return data
     for a, (d, p) in enumerate(zip(whole, part)):
         if a != axis and unequal(d, p):
-            raise fail(call, "E213", f"axis {a} has sizes {d} and {p}", None, call.args[1])
+            raise fail(call, "E213", f"axis {a} has sizes {d} and {p}", arg=1)
     start, end, size = call.args[2], call.args[3], whole[axis]
     if type(start) is IntImm and type(end) is IntImm and type(size) is IntImm:
         count = len(range(*slice(start.value, end.value, step.value).indices(size.value)))
         if unequal(part[axis], build.const(count, "int64")):
-            raise fail(
-                call, "E213", f"the slice has {count} elements along axis {axis}, src {part[axis]}", None, call.args[1]
-            )
+            raise fail(call, "E213", f"the slice has {count} elements along axis {axis}, src {part[axis]}", arg=1)
     return data
 
 
@@ -261,16 +258,14 @@ slice_scatter = row(
 
 
 def _reverse_type(call: Call) -> Type:
-    x, lengths = tensor_arg(call, 0, "data"), index_tensor(call, 1, "seq_lengths")
+    x, lengths = tensor_arg(call, 0, "data"), index_tensor(call, 1, "seq_lengths", 1)
     along = normal_axis(call, int_attr(call, "seq_axis", 1), x.ndim, "seq_axis")
     batch = normal_axis(call, int_attr(call, "batch_axis", 0), x.ndim, "batch_axis")
     if along == batch:
         raise fail(call, "E214", f"seq_axis and batch_axis are both {along}")
-    if lengths.ndim not in (-1, 1):
-        raise fail(call, "E212", f"seq_lengths must have one axis, got {lengths.ndim}", None, call.args[1])
     known, count = dims(x), dims(lengths)
     if known is not None and count is not None and unequal(known[batch], count[0]):
-        raise fail(call, "E213", f"{count[0]} lengths for a batch of {known[batch]}", None, call.args[1])
+        raise fail(call, "E213", f"{count[0]} lengths for a batch of {known[batch]}", arg=1)
     return x
 
 
@@ -313,10 +308,9 @@ reverse_sequence = row(
 
 def _grid_type(call: Call) -> Type:
     types = tensor_tuple(call, 0)
-    if attr(call, "indexing", "ij") not in ("ij", "xy"):
-        raise fail(call, "E214", f"indexing must be ij or xy, got {call.attrs['indexing']!r}")
+    choice_attr(call, "indexing", "ij", ("ij", "xy"))
     if not types or any([t.ndim not in (-1, 0, 1) for t in types]):
-        raise fail(call, "E212", "meshgrid takes vectors and scalars, at least one", None, call.args[0])
+        raise fail(call, "E212", "meshgrid takes vectors and scalars, at least one", arg=0)
     dtype, vdevice = same_dtype(call, *types), same_vdevice(*types)
     known = [dims(t) for t in types]
     shape = [k[0] if k else build.const(1, "int64") for k in known if k is not None]

@@ -157,14 +157,10 @@ def _index_type(call: Call) -> Type:
     for ty in indices:
         if ty.dtype is not None and not ty.dtype.is_integral:
             raise fail(
-                call,
-                "E211",
-                f"indices must be integers, got {ty.dtype.name}",
-                'cast first: R.astype(x, "int64")',
-                call.args[1],
+                call, "E211", f"indices must be integers, got {ty.dtype.name}", 'cast first: R.astype(x, "int64")', 1
             )
     if data.ndim != -1 and len(indices) > data.ndim:
-        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", arg=1)
     known, shapes = dims(data), [dims(t) for t in indices]
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
     if known is None or any([s is None for s in shapes]):
@@ -207,7 +203,7 @@ def _put_type(call: Call) -> Type:
     indices = tensor_tuple(call, 1, "indices")
     same_dtype(call, data, values)
     if data.ndim != -1 and len(indices) > data.ndim:
-        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", None, call.args[1])
+        raise fail(call, "E212", f"{len(indices)} index tensors for a tensor of rank {data.ndim}", arg=1)
     known, given, shapes = dims(data), dims(values), [dims(t) for t in indices]
     picked = broadcast_dims(call, [s for s in shapes if s is not None])
     if known is None or given is None or any([s is None for s in shapes]):
@@ -216,10 +212,10 @@ def _put_type(call: Call) -> Type:
         check_pick(call, axis, extent, picked)
     area = (*picked, *known[len(indices) :])
     if len(given) > len(area):
-        raise fail(call, "E212", f"values of rank {len(given)} for {len(area)} axes to set", None, call.args[2])
+        raise fail(call, "E212", f"values of rank {len(given)} for {len(area)} axes to set", arg=2)
     for size, wanted in zip(reversed(given), reversed(area)):
         if not is_one(size) and unequal(size, wanted):
-            raise fail(call, "E213", f"values of shape {values} do not fit {list(area)}", None, call.args[2])
+            raise fail(call, "E213", f"values of shape {values} do not fit {list(area)}", arg=2)
     return data
 
 

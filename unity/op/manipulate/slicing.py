@@ -217,7 +217,7 @@ def _cuts(call: Call, extent: Expr) -> list[tuple[Expr, Expr]]:
 def _split_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     if ty.ndim == 0:
-        raise fail(call, "E212", "a tensor of rank 0 cannot be split", None, call.args[0])
+        raise fail(call, "E212", "a tensor of rank 0 cannot be split", arg=0)
     axis = normal_axis(call, int_attr(call, "axis", 0), ty.ndim)
     known = dims(ty)
     if known is None:

@@ -39,9 +39,7 @@ def float_attr(call: Call, name: str, default: float | None = None) -> float:
 def _number(call: Call) -> TensorType:
     ty = tensor_arg(call, 0)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(
-            call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', call.args[0]
-        )
+        raise fail(call, "E211", "expected a tensor of numbers, got bool", 'cast first: R.astype(x, "float32")', 0)
     return ty
 
 
@@ -204,7 +202,7 @@ softplus = _activation("softplus", _float, _softplus_ref, _softplus,
 def _softmax_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
     if ty.ndim == 0:
-        raise fail(call, "E212", "expected at least one axis", None, call.args[0])
+        raise fail(call, "E212", "expected at least one axis", arg=0)
     normal_axis(call, int_attr(call, "axis", -1), ty.ndim if ty.ndim != -1 else 64)
     return ty
 

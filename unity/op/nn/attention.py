@@ -19,7 +19,7 @@ from ..common import channels_last
 from ..common.gradients import dtype_of, operand_shape
 from ..common.lowering import result_dims
 from ..common.table import R, attribute, constant, optional, row
-from ..common.type_rules import attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
+from ..common.type_rules import attr, choice_attr, fail, float_tensor, ints_attr, is_one, same_dtype, tensor_arg
 from .activations import float_attr
 from .attention_blocks import Attention, Tensor4
 from .conv import pad_tensor
@@ -43,20 +43,15 @@ def _in_order(sizes: Sequence[Any], layout: str) -> tuple[Any, ...]:
 
 
 def _attention_type(call: Call) -> Type:
-    q, k, v = [float_tensor(call, i, n) for i, n in enumerate(("query", "key", "value"))]
+    q, k, v = [float_tensor(call, i, n, 4) for i, n in enumerate(("query", "key", "value"))]
     dtype = same_dtype(call, q, k, v)
     orders = layouts(call)
-    for index, ty in enumerate((q, k, v)):
-        if ty.ndim not in (-1, 4):
-            raise fail(
-                call, "E212", f"expected rank 4 (batch, sequence, heads, width), got {ty.ndim}", None, call.args[index]
-            )
     if attr(call, "window_size") is not None:
         raise fail(
             call, "E214", "a sliding window is not supported", "leave window_size=None, or give the mask as bias"
         )
-    if attr(call, "causal_mask") not in (None, "TopLeft", "BottomRight"):
-        raise fail(call, "E214", f"causal_mask must be TopLeft, BottomRight or None, got {call.attrs['causal_mask']!r}")
+    if attr(call, "causal_mask") is not None:
+        choice_attr(call, "causal_mask", "", ("TopLeft", "BottomRight", None))
     for name in ("scale", "empty"):
         if attr(call, name) is not None:
             float_attr(call, name)
@@ -88,7 +83,7 @@ def _check_bias(call: Call, scores: Sequence[Any]) -> None:
         return
     if len(known) > 4 or any([not is_one(x) and unequal(x, y) for x, y in zip(known[::-1], scores[::-1])]):
         shown = ", ".join([str(d) for d in scores])
-        raise fail(call, "E213", f"the bias does not broadcast to the scores ({shown})", None, call.args[3])
+        raise fail(call, "E213", f"the bias does not broadcast to the scores ({shown})", arg=3)
 
 
 def _attention(call: Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
@@ -292,8 +287,7 @@ def _pad_widths(call: Call, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]
 
 def _pad_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
-    if attr(call, "pad_mode", "constant") not in _MODES:
-        raise fail(call, "E214", f"pad_mode must be one of {', '.join(_MODES)}, got {call.attrs['pad_mode']!r}")
+    choice_attr(call, "pad_mode", "constant", _MODES)
     known = dims(ty)
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
@@ -302,7 +296,7 @@ def _pad_type(call: Call) -> Type:
         border = max(b, a)
         needed = _PAD_NEEDS[attr(call, "pad_mode", "constant")](border)
         if border and needed and exceeds(build.const(needed, "int64"), d):
-            raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", None, call.args[0])
+            raise fail(call, "E213", f"a border of {max(b, a)} is too wide for an axis of size {d}", arg=0)
     return tensor_type([build.add(d, b + a) for d, b, a in zip(known, before, after)], ty.dtype, vdevice=ty.vdevice)
 
 

@@ -41,19 +41,15 @@ FAMILY = "nn"
 
 def _channels(call: Call, ty: TensorType, names: tuple[str, ...], axis: int, single: bool = False) -> None:
     """Parameters after the data must be vectors of one element for each channel (or one in all)."""
-    params = [float_tensor(call, n + 1, name) for n, name in enumerate(names)]
+    params = [float_tensor(call, n + 1, name, 1) for n, name in enumerate(names)]
     same_dtype(call, ty, *params)
     known = dims(ty)
     for n, param in enumerate(params):
-        if param.ndim not in (-1, 1):
-            raise fail(call, "E212", f"{names[n]} must have one axis, got {param.ndim}", None, call.args[n + 1])
         shape = dims(param)
         if known is None or shape is None or (single and is_one(shape[0])):
             continue
         if unequal(known[axis], shape[0]):
-            raise fail(
-                call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", None, call.args[n + 1]
-            )
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {names[n]} {shape[0]}", arg=n + 1)
 
 
 def _prelu_type(call: Call) -> Type:
@@ -204,13 +200,13 @@ def _factor(call: Call) -> int:
 def _shuffle_type(call: Call) -> Type:
     ty, r = tensor_arg(call, 0, "data"), _factor(call)
     if ty.ndim != -1 and ty.ndim < 3:
-        raise fail(call, "E212", f"expected rank 3 or more, got {ty.ndim}", None, call.args[0])
+        raise fail(call, "E212", f"expected rank 3 or more, got {ty.ndim}", arg=0)
     known = dims(ty)
     if known is None:
         return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
     *batch, channels, high, wide = known
     if type(channels) is IntImm and channels.value % (r * r):
-        raise fail(call, "E213", f"{channels.value} channels do not divide by {r} * {r}", None, call.args[0])
+        raise fail(call, "E213", f"{channels.value} channels do not divide by {r} * {r}", arg=0)
     made = [*batch, build.floordiv(channels, build.const(r * r, "int64")), build.mul(high, r), build.mul(wide, r)]
     return tensor_type(made, ty.dtype, vdevice=ty.vdevice)
 

@@ -38,13 +38,13 @@ def _group_norm_type(call: Call) -> Type:
     groups = int_attr(call, "num_groups")
     known = dims(ty)
     if ty.ndim < 2 or axis == 0:
-        raise fail(call, "E214", "group_norm needs a batch axis and channels on another axis", None, call.args[0])
+        raise fail(call, "E214", "group_norm needs a batch axis and channels on another axis", arg=0)
     given = axes_attr(call, "axes", ty.ndim)
     if given is not None and {*given} | {axis} != {*range(1, ty.ndim)}:
-        raise fail(call, "E214", f"axes must be all but batch and channels, got {given}", None, call.args[0])
+        raise fail(call, "E214", f"axes must be all but batch and channels, got {given}", arg=0)
     size = getattr(known[axis], "value", None) if known is not None else None
     if groups < 1 or (size is not None and size % groups):
-        raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", None, call.args[0])
+        raise fail(call, "E213", f"{size} channels do not divide into {groups} groups", arg=0)
     return ty
 
 

@@ -98,12 +98,8 @@ def conv_layouts(call: Call, rank: int, ends: str = "OI") -> tuple[tuple[int, ..
 
 def conv_operands(call: Call, rank: int) -> tuple[TensorType, TensorType, DataType | None]:
     """Types of data and weight, and the element type of the result. Raises E210 to E212."""
-    x, w = tensor_arg(call, 0, "data"), tensor_arg(call, 1, "weight")
-    dtype = dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
-    for index, ty in enumerate((x, w)):
-        if ty.ndim not in (-1, rank + 2):
-            raise fail(call, "E212", f"expected rank {rank + 2}, got {ty.ndim}", None, call.args[index])
-    return x, w, dtype
+    x, w = tensor_arg(call, 0, "data", rank + 2), tensor_arg(call, 1, "weight", rank + 2)
+    return x, w, dtype_value(call, attr(call, "out_dtype")) or same_dtype(call, x, w)
 
 
 def conv_params(rank: int, ends: str = "OI", *extra: Param | str) -> list[Param | str]:
@@ -143,25 +139,16 @@ def _conv_type(rank: int) -> Any:
                 call,
                 "E213",
                 f"data has {channels} channels, the weight takes {inner} in each of {groups} groups",
-                None,
-                call.args[1],
+                arg=1,
             )
         features = ws[kernel[0]]
         if type(features) is IntImm and features.value % groups:
-            raise fail(
-                call, "E213", f"{features.value} output channels do not divide into {groups} groups", None, call.args[1]
-            )
+            raise fail(call, "E213", f"{features.value} output channels do not divide into {groups} groups", arg=1)
         made = [xs[data[0]], features]
         for i in range(rank):
             size = window_size(xs[data[2 + i]], before[i], after[i], ws[kernel[2 + i]], strides[i], dilation[i])
             if type(size) is IntImm and size.value < 0:
-                raise fail(
-                    call,
-                    "E213",
-                    f"the kernel is larger than the padded data along spatial axis {i}",
-                    None,
-                    call.args[1],
-                )
+                raise fail(call, "E213", f"the kernel is larger than the padded data along spatial axis {i}", arg=1)
             made.append(size)
         return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 

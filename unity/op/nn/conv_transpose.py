@@ -58,16 +58,16 @@ def _type(rank: int) -> Any:
             return TensorType(None, dtype, rank + 2, x.vdevice)
         channels, rows = xs[data[1]], ws[kernel[0]]
         if unequal(channels, rows):
-            raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", None, call.args[1])
+            raise fail(call, "E213", f"data has {channels} channels, the weight takes {rows}", arg=1)
         if groups < 1 or (type(channels) is IntImm and channels.value % groups):
-            raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", None, call.args[0])
+            raise fail(call, "E213", f"{channels} channels do not divide into {groups} groups", arg=0)
         made: list[Expr] = [xs[data[0]], build.mul(ws[kernel[1]], groups)]
         for i in range(rank):
             spread = build.mul(build.sub(xs[data[2 + i]], 1), strides[i])
             reach = build.mul(build.sub(ws[kernel[2 + i]], 1), dilation[i])
             size = Analyzer().simplify(build.add(build.add(spread, reach), 1 + extra[i] - before[i] - after[i]))
             if type(size) is IntImm and size.value < 0:
-                raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", None, call.args[0])
+                raise fail(call, "E213", f"the padding leaves nothing along spatial axis {i}", arg=0)
             made.append(size)
         return tensor_type([made[out.index(p)] for p in range(rank + 2)], dtype, vdevice=x.vdevice)
 

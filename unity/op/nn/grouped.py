@@ -25,18 +25,15 @@ FAMILY = "linear algebra"
 
 
 def _type(call: Call) -> Type:
-    x, w, ends = float_tensor(call, 0, "x"), float_tensor(call, 1, "weight"), index_tensor(call, 2, "ends")
+    x, w, ends = float_tensor(call, 0, "x", 2), float_tensor(call, 1, "weight", 3), index_tensor(call, 2, "ends", 1)
     dtype = same_dtype(call, x, w)
-    for n, (ty, rank, name) in enumerate(((x, 2, "x"), (w, 3, "weight"), (ends, 1, "ends"))):
-        if ty.ndim not in (-1, rank):
-            raise fail(call, "E212", f"{name} must have rank {rank}, got {ty.ndim}", None, call.args[n])
     rows, matrices, groups = dims(x), dims(w), dims(ends)
     if rows is None or matrices is None:
         return TensorType(None, dtype, 2, x.vdevice)
     if unequal(rows[1], matrices[1]):
-        raise fail(call, "E213", f"x has {rows[1]} columns, the matrices {matrices[1]} rows", None, call.args[1])
+        raise fail(call, "E213", f"x has {rows[1]} columns, the matrices {matrices[1]} rows", arg=1)
     if groups is not None and unequal(groups[0], matrices[0]):
-        raise fail(call, "E213", f"{groups[0]} ends for {matrices[0]} matrices", None, call.args[2])
+        raise fail(call, "E213", f"{groups[0]} ends for {matrices[0]} matrices", arg=2)
     return tensor_type((rows[0], matrices[2]), dtype, vdevice=x.vdevice)
 
 

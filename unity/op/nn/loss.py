@@ -18,7 +18,7 @@ from ...ir.types import Expr, TensorType, Type
 from ..common.gradients import dtype_of, number_like, operand_shape, operand_sizes
 from ..common.lowering import cast_tensor, result_dtype, widened
 from ..common.table import R, attribute, constant, optional, row
-from ..common.type_rules import attr, fail, float_tensor, int_attr, same_dtype
+from ..common.type_rules import attr, choice_attr, fail, float_tensor, int_attr, same_dtype
 from ..elementwise.unary import in_float32
 from ..manipulate.index import check_pick, in_range, index_tensor
 from ..reduction.reduce import reduce_tensor
@@ -29,17 +29,14 @@ _REDUCTIONS = ("mean", "sum", "none")
 
 def _nll_type(call: Call) -> Type:
     x, targets = float_tensor(call, 0, "predictions"), index_tensor(call, 1, "targets")
-    weights = float_tensor(call, 2, "weights") if len(call.args) > 2 else None
+    weights = float_tensor(call, 2, "weights", 1) if len(call.args) > 2 else None
     dtype = same_dtype(call, x, weights) if weights is not None else x.dtype
-    if attr(call, "reduction", "mean") not in _REDUCTIONS:
-        raise fail(call, "E214", f"reduction must be mean, sum or none, got {call.attrs['reduction']!r}")
+    choice_attr(call, "reduction", "mean", _REDUCTIONS)
     int_attr(call, "ignore_index", -100)
     if x.ndim == 0 or (x.ndim != -1 and targets.ndim != -1 and targets.ndim != x.ndim - 1):
         raise fail(
             call, "E212", f"targets must have one axis less than predictions, got ranks {targets.ndim} and {x.ndim}"
         )
-    if weights is not None and weights.ndim not in (-1, 1):
-        raise fail(call, "E212", f"weights must have one axis, got {weights.ndim}", None, call.args[2])
     known, wanted = dims(x), dims(targets)
     if known is not None:
         axis = 0 if len(known) == 1 else 1
@@ -47,12 +44,10 @@ def _nll_type(call: Call) -> Type:
         if wanted is not None:
             check_pick(call, axis, known[axis], wanted)
         if wanted is not None and unequal_shapes(rest, wanted):
-            raise fail(
-                call, "E213", f"targets of shape {targets.shape} do not fit predictions {x.shape}", None, call.args[1]
-            )
+            raise fail(call, "E213", f"targets of shape {targets.shape} do not fit predictions {x.shape}", arg=1)
         classes = dims(weights) if weights is not None else None
         if classes is not None and unequal(classes[0], known[axis]):
-            raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes", None, call.args[2])
+            raise fail(call, "E213", f"{classes[0]} weights for {known[axis]} classes", arg=2)
     if attr(call, "reduction", "mean") == "none":
         return TensorType(targets.shape, dtype, targets.ndim, x.vdevice)
     return tensor_type((), dtype, vdevice=x.vdevice)

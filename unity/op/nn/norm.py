@@ -60,15 +60,12 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
                     call,
                     "E212",
                     f"the weight must have one axis for each of the {len(axes)} normalised axes",
-                    None,
-                    call.args[1 + index],
+                    arg=1 + index,
                 )
             if known is not None and shape is not None:
                 for a, d in zip(axes, shape):
                     if unequal(known[a], d):
-                        raise fail(
-                            call, "E213", f"axis {a} has size {known[a]}, the weight {d}", None, call.args[1 + index]
-                        )
+                        raise fail(call, "E213", f"axis {a} has size {known[a]}, the weight {d}", arg=1 + index)
         return ty
 
     return rule
@@ -200,24 +197,14 @@ rms_norm = row(
 
 def _batch_norm_type(call: Call) -> Type:
     ty = float_tensor(call, 0)
-    params = [
-        float_tensor(call, i, n) for i, n in enumerate(("data", "gamma", "beta", "moving_mean", "moving_var")) if i
-    ]
+    params = [float_tensor(call, i + 1, n, 1) for i, n in enumerate(("gamma", "beta", "moving_mean", "moving_var"))]
     same_dtype(call, ty, *params)
     axis = normal_axis(call, int_attr(call, "axis", 1), ty.ndim)
     known = dims(ty)
     for index, param in enumerate(params):
         shape = dims(param)
-        if param.ndim not in (-1, 1):
-            raise fail(call, "E212", f"expected a tensor of rank 1, got rank {param.ndim}", None, call.args[index + 1])
         if known is not None and shape is not None and unequal(known[axis], shape[0]):
-            raise fail(
-                call,
-                "E213",
-                f"axis {axis} has size {known[axis]}, the parameter {shape[0]}",
-                None,
-                call.args[index + 1],
-            )
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, the parameter {shape[0]}", arg=index + 1)
     bool_attr(call, "training", False)
     return TupleType((ty, params[2], params[3]))
 

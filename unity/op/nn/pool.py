@@ -47,9 +47,9 @@ def _layout(rank: int) -> str:
     return "NC" + "DHW"[3 - rank :]
 
 
-def number_tensor(call: Call, index: int, name: str) -> TensorType:
-    """Type of a tensor argument that has a mean. Raises E210, E211."""
-    ty = tensor_arg(call, index, name)
+def number_tensor(call: Call, index: int, name: str, rank: int) -> TensorType:
+    """Type of a tensor argument that has a mean. Raises E210 to E212."""
+    ty = tensor_arg(call, index, name, rank)
     return float_tensor(call, index, name) if ty.dtype is not None and not ty.dtype.is_integral else ty
 
 
@@ -75,9 +75,7 @@ def pool_type(rank: int) -> Any:
     """Type rule of pooling over windows of a given size."""
 
     def rule(call: Call) -> Type:
-        x = tensor_arg(call, 0, "data") if "max" in op_name(call) else number_tensor(call, 0, "data")
-        if x.ndim not in (-1, rank + 2):
-            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        x = (tensor_arg if "max" in op_name(call) else number_tensor)(call, 0, "data", rank + 2)
         order = kept_layout(call, rank)
         kernel, strides, dilation = [spatial(call, n, rank) for n in ("pool_size", "strides", "dilation")]
         before, after = pads(call, rank)
@@ -269,9 +267,7 @@ def adaptive_type(rank: int) -> Any:
     """Type rule of pooling to a given output size."""
 
     def rule(call: Call) -> Type:
-        x = number_tensor(call, 0, "data")
-        if x.ndim not in (-1, rank + 2):
-            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
+        x = number_tensor(call, 0, "data", rank + 2)
         order = kept_layout(call, rank)
         known = dims(x)
         if known is None or attr(call, "output_size") is None:

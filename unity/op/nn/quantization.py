@@ -44,10 +44,10 @@ def _parameters(call: Call, ty: TensorType) -> None:
     for n, name in ((1, "scale"), (2, "zero_point")):
         param = tensor_arg(call, n, name)
         if param.ndim not in (-1, 0, 1):
-            raise fail(call, "E212", f"{name} must be a scalar or a vector, got rank {param.ndim}", None, call.args[n])
+            raise fail(call, "E212", f"{name} must be a scalar or a vector, got rank {param.ndim}", arg=n)
         shape = dims(param)
         if known and shape and not is_one(shape[0]) and unequal(known[axis], shape[0]):
-            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {name} {shape[0]}", None, call.args[n])
+            raise fail(call, "E213", f"axis {axis} has size {known[axis]}, {name} {shape[0]}", arg=n)
 
 
 def _out(call: Call, default: str) -> DataType:
@@ -183,19 +183,16 @@ dequantize = row(
 
 
 def _multinomial_type(call: Call) -> Type:
-    prob, uniform = float_tensor(call, 0, "prob"), float_tensor(call, 1, "uniform_sample")
-    chosen = index_tensor(call, 2, "sample_indices")
-    for n, ty in enumerate((prob, uniform, chosen)):
-        if ty.ndim not in (-1, 2):
-            raise fail(call, "E212", f"expected rank 2, got {ty.ndim}", None, call.args[n])
+    prob, uniform = float_tensor(call, 0, "prob", 2), float_tensor(call, 1, "uniform_sample", 2)
+    chosen = index_tensor(call, 2, "sample_indices", 2)
     lines, samples, rows = dims(prob), dims(uniform), dims(chosen)
     if lines is not None and (build.is_int(lines[1], 0)):
-        raise fail(call, "E213", "there is no class to choose", None, call.args[0])
+        raise fail(call, "E213", "there is no class to choose", arg=0)
     for n, shape in ((1, samples), (2, rows)):
         if shape is not None and unequal(shape[1], build.const(1, "int64")):
-            raise fail(call, "E213", f"expected shape (n, 1), got {call.args[n].ty}", None, call.args[n])
+            raise fail(call, "E213", f"expected shape (n, 1), got {call.args[n].ty}", arg=n)
     if samples is not None and rows is not None and unequal(samples[0], rows[0]):
-        raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", None, call.args[2])
+        raise fail(call, "E213", f"{samples[0]} samples and {rows[0]} rows", arg=2)
     if lines is not None and rows is not None:
         check_pick(call, 0, lines[0], rows)
     dtype = dtype_value(call, attr(call, "dtype", "int64")) or DataType("int64")
@@ -304,10 +301,8 @@ hamming_window = row(
 
 
 def _eye_type(call: Call) -> Type:
-    ty = tensor_arg(call, 0)
+    ty = tensor_arg(call, 0, rank=2)
     int_attr(call, "k", 0)
-    if ty.ndim not in (-1, 2):
-        raise fail(call, "E212", f"expected a matrix, got rank {ty.ndim}", None, call.args[0])
     return like(ty, dtype_value(call, attr(call, "dtype")) or ty.dtype)
 
 

@@ -26,50 +26,42 @@ from ..common.gradients import Rule, dtype_of, field_of, operand_shape
 from ..common.loop_nests import read, reduced, serial_loop, unit_loop
 from ..common.lowering import SMALL_FLOATS, cast_tensor, short_name
 from ..common.table import Operator, R, attribute, optional, row
-from ..common.type_rules import attr, bool_attr, fail, float_tensor, product, same_dtype
+from ..common.type_rules import attr, bool_attr, choice_attr, fail, float_tensor, product, same_dtype
 
 FAMILY = "nn"
 
 
 def _layer_type(count: int, names: Sequence[str]) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
-        given = [float_tensor(call, n, names[n]) for n in range(len(call.args))]
+        given = [
+            float_tensor(call, n, names[n], {"gates": 3, "bias": 1}.get(names[n], 2)) for n in range(len(call.args))
+        ]
         narrow = given[names.index("weight")].dtype
         mixed = narrow is not None and narrow.name in SMALL_FLOATS
         same_dtype(call, *[ty for ty, name in zip(given, names) if not (mixed and name == "weight")])
         bool_attr(call, "reverse")
-        if attr(call, "nonlinearity", "tanh") not in ("tanh", "relu"):
-            raise fail(call, "E214", f"nonlinearity must be tanh or relu, got {attr(call, 'nonlinearity')!r}")
-        for n, (ty, rank) in enumerate(zip(given, _ranks(names))):
-            if ty.ndim not in (-1, rank):
-                raise fail(call, "E212", f"{names[n]} must have rank {rank}, got {ty.ndim}", None, call.args[n])
+        choice_attr(call, "nonlinearity", "tanh", ("tanh", "relu"))
         gates, state = dims(given[0]), dims(given[1])
         out = TensorType(None, given[0].dtype, 3, given[0].vdevice)
         if gates is not None and state is not None:
             if unequal(gates[1], state[0]):
-                raise fail(call, "E213", f"the batch differs: {gates[1]} and {state[0]}", None, call.args[1])
+                raise fail(call, "E213", f"the batch differs: {gates[1]} and {state[0]}", arg=1)
             if unequal(gates[2], build.mul(state[1], count)):
-                raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", None, call.args[0])
+                raise fail(call, "E213", f"gates of width {gates[2]} for {count} times {state[1]}", arg=0)
             out = tensor_type((gates[0], state[0], state[1]), given[0].dtype, vdevice=given[0].vdevice)
             for n, name in enumerate(names[: len(given)]):
                 known = dims(given[n])
                 wanted = {"cell": state, "bias": (gates[2],)}.get(name, known)
                 if known is not None and wanted is not None and unequal_shapes(known, wanted):
-                    raise fail(call, "E213", f"{name} must have the shape {ShapeExpr(wanted)}", None, call.args[n])
+                    raise fail(call, "E213", f"{name} must have the shape {ShapeExpr(wanted)}", arg=n)
         weight = dims(given[names.index("weight")])
         if weight is not None and state is not None and gates is not None:
             if unequal(weight[0], state[1]) or unequal(weight[1], gates[2]):
-                raise fail(
-                    call, "E213", f"weight must be ({state[1]}, {gates[2]})", None, call.args[names.index("weight")]
-                )
+                raise fail(call, "E213", f"weight must be ({state[1]}, {gates[2]})", arg=names.index("weight"))
         states = [given[n] for n, name in enumerate(names) if name in ("hidden", "cell")]
         return TupleType((out, *states))
 
     return rule
-
-
-def _ranks(names: Sequence[str]) -> list[int]:
-    return [{"gates": 3, "bias": 1}.get(name, 2) for name in names]
 
 
 def state_product(out: Buffer, state: Buffer, weight: Buffer) -> Stmt:

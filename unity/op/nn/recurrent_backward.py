@@ -34,21 +34,16 @@ FAMILY = "grad"
 
 def _checked(call: Call, names: Sequence[str], ranks: Sequence[int]) -> list[TensorType]:
     """The tensors, of one dtype and of these ranks."""
-    given = [float_tensor(call, n, name) for n, name in enumerate(names)]
+    given = [float_tensor(call, n, name, ranks[n]) for n, name in enumerate(names)]
     same_dtype(call, *given)
     bool_attr(call, "reverse")
-    for n, (ty, rank) in enumerate(zip(given, ranks)):
-        if ty.ndim not in (-1, rank):
-            raise fail(call, "E212", f"{names[n]} must have rank {rank}, got {ty.ndim}", None, call.args[n])
     return given
 
 
 def _fits(call: Call, names: Sequence[str], index: int, ty: TensorType, wanted: Sequence[Expr]) -> None:
     known = dims(ty)
     if known is not None and unequal_shapes(known, tuple(wanted)):
-        raise fail(
-            call, "E213", f"{names[index]} must have the shape {ShapeExpr(tuple(wanted))}", None, call.args[index]
-        )
+        raise fail(call, "E213", f"{names[index]} must have the shape {ShapeExpr(tuple(wanted))}", arg=index)
 
 
 def _wide(dtype: DataType) -> DataType:

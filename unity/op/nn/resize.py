@@ -67,7 +67,7 @@ def _no_part(call: Call) -> None:
 
 def _resize_type(rank: int) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
-        x, size = tensor_arg(call, 0, "data"), shape_arg(call, 1, "size")
+        x, size = tensor_arg(call, 0, "data", rank + 2), shape_arg(call, 1, "size")
         method = _choice(call, "method", "linear", _METHODS)
         _choice(call, "coordinate_transformation_mode", "half_pixel", _MODES)
         _choice(call, "rounding_method", "round", _ROUNDING)
@@ -75,12 +75,10 @@ def _resize_type(rank: int) -> Callable[[Call], Type]:
         bool_attr(call, "cubic_exclude")
         _no_part(call)
         _scales(call, rank)
-        if x.ndim not in (-1, rank + 2):
-            raise fail(call, "E212", f"expected rank {rank + 2}, got {x.ndim}", None, call.args[0])
         if size.ndim not in (-1, rank):
-            raise fail(call, "E212", f"size must be {rank} numbers, got {size.ndim}", None, call.args[1])
+            raise fail(call, "E212", f"size must be {rank} numbers, got {size.ndim}", arg=1)
         if method != "nearest_neighbor" and x.dtype is not None and not x.dtype.is_float:
-            raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", call.args[0])
+            raise fail(call, "E211", f"{method} needs a float tensor, got {x.dtype.name}", "cast first", 0)
         order = layout_order(call, "layout", _space(rank), _space(rank))
         dtype = dtype_value(call, attr(call, "out_dtype")) or x.dtype
         known = dims(x)

@@ -36,11 +36,11 @@ def _affine_type(call: Call) -> Type:
     bool_attr(call, "align_corners", True)
     known = dims(ty)
     if ty.ndim not in (-1, 3) or (known is not None and unequal(known[1], build.const(2, "int64"))):
-        raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
+        raise fail(call, "E212", f"data must be (batch, 2, 3), got {ty}", arg=0)
     if known is not None and unequal(known[2], build.const(3, "int64")):
-        raise fail(call, "E213", f"data must be (batch, 2, 3), got {ty}", None, call.args[0])
+        raise fail(call, "E213", f"data must be (batch, 2, 3), got {ty}", arg=0)
     if size.ndim not in (-1, 2):
-        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", None, call.args[1])
+        raise fail(call, "E212", f"size must be a height and a width, got {size.ndim} numbers", arg=1)
     if known is None or size.values is None:
         return TensorType(None, ty.dtype, 4, ty.vdevice)
     return tensor_type((known[0], build.const(2, "int64"), *size.values), ty.dtype, vdevice=ty.vdevice)
@@ -117,12 +117,12 @@ def _sample_type(call: Call) -> Type:
     rank = len(layout)
     for index, ty in enumerate((x, grid)):
         if ty.ndim not in (-1, rank):
-            raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", None, call.args[index])
+            raise fail(call, "E212", f"expected rank {rank}, got {ty.ndim}", arg=index)
     image, places = dims(x), dims(grid)
     if image is None or places is None:
         return TensorType(None, x.dtype, rank, x.vdevice)
     if unequal(places[1], build.const(rank - 2, "int64")) or unequal(places[0], image[0]):
-        raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", None, call.args[1])
+        raise fail(call, "E213", f"grid must be (batch, {rank - 2}, *places), got {grid}", arg=1)
     return tensor_type((image[0], image[1], *places[2:]), x.dtype, vdevice=x.vdevice)
 
 

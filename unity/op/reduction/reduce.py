@@ -297,7 +297,7 @@ def _arg_type(call: Call) -> Type:
     axes = None if axis is None else (normal_axis(call, int_attr(call, "axis"), ty.ndim),)
     known = dims(ty)
     if known is not None and any([exceeds(ONE, d) for i, d in enumerate(known) if axes is None or i in axes]):
-        raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
+        raise fail(call, "E213", "no element to choose from: an axis has size 0", arg=0)
     return reduced_type(call, ty, DataType("int64"), axes)
 
 
@@ -377,9 +377,7 @@ def _collapse_type(call: Call) -> Type:
     if known is not None and wanted is not None:
         found = broadcast_dims(call, (known, wanted))
         if len(wanted) > len(known) or unequal_shapes(found, known):
-            raise fail(
-                call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", None, call.args[0]
-            )
+            raise fail(call, "E213", f"{ShapeExpr(wanted)} does not broadcast to {ShapeExpr(known)}", arg=0)
     return tensor_type(wanted if wanted is not None else call.args[1], ty.dtype, vdevice=ty.vdevice)
 
 

@@ -49,7 +49,7 @@ def _scan_type(call: Call) -> Type:
     dtype = dtype_value(call, attr(call, "dtype")) or (INT64 if ty.dtype is BOOL else ty.dtype)
     bool_attr(call, "exclusive")
     if dtype is not None and dtype.is_bool:
-        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', call.args[0])
+        raise fail(call, "E211", "a bool result has no sum", 'write dtype="int64"', 0)
     if attr(call, "axis") is None:
         known = dims(ty)
         return (
@@ -180,7 +180,7 @@ cumprod = row(
 def _extreme_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     if ty.ndim == 0:
-        raise fail(call, "E212", "a scalar has no axis", None, call.args[0])
+        raise fail(call, "E212", "a scalar has no axis", arg=0)
     normal_axis(call, int_attr(call, "axis"), ty.ndim)
     return TupleType((ty, like(ty, DataType("int64"))))
 

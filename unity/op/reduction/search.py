@@ -89,10 +89,8 @@ def _result(call: Call, values: TensorType) -> TensorType:
 
 
 def _bucketize_type(call: Call) -> Type:
-    values, edges = tensor_arg(call, 0, "input_tensor"), tensor_arg(call, 1, "boundaries")
+    values, edges = tensor_arg(call, 0, "input_tensor"), tensor_arg(call, 1, "boundaries", 1)
     same_dtype(call, values, edges)
-    if edges.ndim not in (-1, 1):
-        raise fail(call, "E212", f"boundaries must have one axis, got {edges.ndim}", None, call.args[1])
     return _result(call, values)
 
 
@@ -129,13 +127,13 @@ def _search_type(call: Call) -> Type:
     sequence, values = tensor_arg(call, 0, "sorted_sequence"), tensor_arg(call, 1, "values")
     same_dtype(call, sequence, values)
     if sequence.ndim == 0:
-        raise fail(call, "E212", "sorted_sequence must have an axis", None, call.args[0])
+        raise fail(call, "E212", "sorted_sequence must have an axis", arg=0)
     if sequence.ndim > 1:
         lines, wanted = dims(sequence), dims(values)
         if values.ndim not in (-1, sequence.ndim) or (
             lines is not None and wanted is not None and unequal_shapes(lines[:-1], wanted[:-1])
         ):
-            raise fail(call, "E213", "values must have the leading axes of sorted_sequence", None, call.args[1])
+            raise fail(call, "E213", "values must have the leading axes of sorted_sequence", arg=1)
     return _result(call, values)
 
 
@@ -223,14 +221,9 @@ unique = row(
 def _dynamic_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     for n, name in enumerate(("begin", "end", "strides")):
-        bound = index_tensor(call, n + 1, name)
-        known = dims(bound)
-        if bound.ndim not in (-1, 1):
-            raise fail(call, "E212", f"{name} must have one axis, got {bound.ndim}", None, call.args[n + 1])
+        known = dims(index_tensor(call, n + 1, name, 1))
         if known is not None and ty.ndim != -1 and not build.is_int(known[0], ty.ndim):
-            raise fail(
-                call, "E213", f"{name} must have one element for each of the {ty.ndim} axes", None, call.args[n + 1]
-            )
+            raise fail(call, "E213", f"{name} must have one element for each of the {ty.ndim} axes", arg=n + 1)
     return TensorType(None, ty.dtype, ty.ndim, ty.vdevice)
 
 

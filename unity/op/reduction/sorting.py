@@ -17,7 +17,7 @@ from ...ir.relation import dims, tensor_type
 from ...ir.types import Expr, TensorType, TupleType, Type
 from ..common.gradients import field_of
 from ..common.table import R, attribute, row
-from ..common.type_rules import attr, bool_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
+from ..common.type_rules import attr, bool_attr, choice_attr, dtype_value, fail, int_attr, like, normal_axis, tensor_arg
 from .selection import first_sorted
 from .sort_loops import MOST_INSERTED, RUN, first_along, order_along
 
@@ -119,8 +119,7 @@ def _topk_type(call: Call) -> Type:
         raise fail(call, "E214", f"k is {count}, axis {axis} has {known[axis]} elements")
     if count < 0:
         raise fail(call, "E214", f"k must not be negative, got {count}")
-    if attr(call, "ret_type", "both") not in ("both", "values", "indices"):
-        raise fail(call, "E214", f"ret_type must be both, values or indices, got {call.attrs['ret_type']!r}")
+    choice_attr(call, "ret_type", "both", ("both", "values", "indices"))
     kind = dtype_value(call, attr(call, "dtype", "int32")) or DataType("int32")
     values = (
         TensorType(None, ty.dtype, ty.ndim, ty.vdevice)

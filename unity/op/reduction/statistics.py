@@ -116,10 +116,10 @@ def _median_type(call: Call) -> Type:
     ty = tensor_arg(call, 0)
     axes = axes_attr(call, "axis", ty.ndim)
     if ty.dtype is not None and ty.dtype.is_bool:
-        raise fail(call, "E211", "bool tensors have no median", 'cast first: R.astype(x, "int32")', call.args[0])
+        raise fail(call, "E211", "bool tensors have no median", 'cast first: R.astype(x, "int32")', 0)
     known = dims(ty)
     if known is not None and any([build.is_int(d, 0) for a, d in enumerate(known) if axes is None or a in axes]):
-        raise fail(call, "E213", "no element to choose from: an axis has size 0", None, call.args[0])
+        raise fail(call, "E213", "no element to choose from: an axis has size 0", arg=0)
     values = reduced_type(call, ty, ty.dtype, axes)
     if axes is None or len(axes) != 1:
         return values
