@@ -10,7 +10,8 @@ from ...ffi.runtime_table import slot_offset
 from .ir import ARENA_WORDS, FIXED, STACK_BYTES
 
 RESERVED_BYTES = 256 << 10
-"""Part of a thread's stack that calls inside the program leave to kernels and Python (half of a small stack)."""
+"""Part of a thread's stack that calls inside the program leave to kernels and Python (three quarters of a small
+stack: Python 3.14 keeps 32 KiB of every stack for itself)."""
 
 ARENA_LIMIT = 1 << 30
 """Bytes of arena that a machine keeps between calls; what goes beyond is allocated for each call."""
@@ -84,8 +85,9 @@ read:
 done:
   %a = load i64, ptr %addr
   %s = load i64, ptr %size
-  %half = lshr i64 %s, 1
-  %part = call i64 @llvm.umin.i64(i64 %half, i64 {RESERVED_BYTES})
+  %quarter = lshr i64 %s, 2
+  %most = sub i64 %s, %quarter
+  %part = call i64 @llvm.umin.i64(i64 %most, i64 {RESERVED_BYTES})
   %low = add i64 %a, %part
   %tp = getelementptr i8, ptr %env, i64 32
   store i64 %me, ptr %tp
