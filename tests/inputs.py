@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from typing import Any
 
@@ -10,13 +11,12 @@ import numpy as np
 from unity.ffi.dtype import DataType
 from unity.ir.expr import IntImm, Var
 from unity.ir.function import Function, PrimFunc
-from unity.ir.interpret.scalar.numbers import floor_div, floor_mod
 from unity.ir.relation import dims
 from unity.ir.scalar import Add, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from unity.ir.types import Expr, PrimType, ShapeType, TensorType, TupleType, Type
 
 _OPERATIONS: dict[type, Any] = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: floor_div, FloorMod: floor_mod, Min: min,
+    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: operator.floordiv, FloorMod: operator.mod, Min: min,
     Max: max,
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ FRONT = (
 )
 """The right end: TVM's names and argument orders, as modules to import from. No room imports them."""
 FOLDERS = {
-    "ir": "ir < analysis < verifier < interpret.scalar < interpret.threads < interpret",
+    "ir": "ir < analysis < verifier < interpret.common < interpret.scalar < interpret.threads < interpret",
     "op": "common < elementwise < manipulate < reduction < linalg < nn < op < building",
     "script": "spelling < parser < reader.common < reader.tir < reader.relax < reader < printer < script",
     "transform": "infra < tir.analysis < tir.blocks < tir.expressions < tir.vectors < tir.buffers < tir.loops < tir.reductions"

@@ -5,10 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-import unity.script
 from unity.arith.evaluate import evaluate
 from unity.arith.index_map import index_map
-from unity.arith.solve import detect_clip_bound, domain_touched
 from unity.arith.subspace import subspace_divide
 from unity.ir import build as b
 from unity.ir.buffer import Range
@@ -62,25 +60,3 @@ def test_division_of_a_space():
             assert evaluate(part.inner, at) < evaluate(part.inner_extent, at)
     assert [evaluate(p.inner_extent, {}) for p in found] == [8, 2]
     assert subspace_divide(bindings, ranges, [i, k]) is None
-
-
-def test_clip_bounds():
-    i, j = b.index_var("i"), b.index_var("j")
-    found = detect_clip_bound(b.logical_and(b.ge(i, 2), b.logical_and(b.lt(i, 9), b.le(j, 5))), [i, j])
-    assert (evaluate(found[i].low, {}), evaluate(found[i].high, {}), evaluate(found[j].high, {})) == (2, 8, 5)
-    assert detect_clip_bound(b.lt(b.add(i, j), 3), [i, j]) is None
-
-
-def test_touched_cells():
-    func = unity.script.parse("""
-@T.prim_func
-def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
-    for i, j in T.grid(4, 8):
-        B[i * 8 + j] = A[i * 8 + j + 3] + A[5]
-""")
-    a, out = func.buffer_map.values()
-    (reads,) = domain_touched(func.body, a)
-    (writes,) = domain_touched(func.body, out)
-    assert (evaluate(reads.low, {}), evaluate(reads.high, {})) == (3, 34)
-    assert (evaluate(writes.low, {}), evaluate(writes.high, {})) == (0, 31)
-    assert domain_touched(func.body, out, stores=False) is None

@@ -16,7 +16,7 @@ from unity.ir import build as b
 from unity.ir.buffer import Buffer
 from unity.ir.expr import Call, op
 from unity.ir.function import PrimFunc
-from unity.ir.interpret.scalar.intrinsics import fixed_point_multiply
+from unity.ir.interpret.common.intrinsics import fixed_point_multiply
 from unity.ir.scalar import Cast, Select
 from unity.ir.types import Expr, prim_type
 

@@ -2,58 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ir.build import dtype_of
 from ..ir.expr import Call, IntImm, Op, Var
-from ..ir.scalar import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Select,
-    Sub,
-)  # fmt: skip
+from ..ir.scalar import OPERATOR_NAMES, And, Cast, Not, Or, Select
 from ..ir.types import Expr
-
-
-def _truncdiv(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-_BINARY: dict[type, Callable[[int, int], int]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b,
-    Div: _truncdiv,
-    Mod: lambda a, b: a - b * _truncdiv(a, b),
-    Min: min,
-    Max: max,
-    EQ: lambda a, b: int(a == b),
-    NE: lambda a, b: int(a != b),
-    LT: lambda a, b: int(a < b),
-    LE: lambda a, b: int(a <= b),
-    GT: lambda a, b: int(a > b),
-    GE: lambda a, b: int(a >= b),
-}
 
 
 def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
@@ -64,9 +20,9 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
         return expr.value  # type: ignore[attr-defined, no-any-return]
     if isinstance(expr, Var):
         return assignment.get(expr)
-    fold = _BINARY.get(kind)
-    if fold is not None:
-        return _binary(fold, expr, assignment)
+    name = OPERATOR_NAMES.get(kind)
+    if name is not None and kind is not And and kind is not Or:
+        return _binary(name, expr, assignment)
     match expr:
         case And(a, b):
             left = evaluate(a, assignment)
@@ -90,11 +46,9 @@ def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
     return None
 
 
-def _binary(fold: Callable[[int, int], int], node: Any, assignment: Mapping[Var, int]) -> int | None:
+def _binary(name: str, node: Any, assignment: Mapping[Var, int]) -> int | None:
     if dtype_of(node.a).is_float:
         return None
     a = evaluate(node.a, assignment)
     b = None if a is None else evaluate(node.b, assignment)
-    if a is None or b is None or (b == 0 and type(node) in (FloorDiv, FloorMod, Div, Mod)):
-        return None
-    return fold(a, b)
+    return None if a is None or b is None or (b == 0 and name in DIVISIONS) else INTEGERS[name](a, b)

@@ -10,34 +10,9 @@ from collections.abc import Callable, Sequence
 from ..ffi.abi import Dim
 from ..ir import build
 from ..ir.expr import Call, IntImm, Var
-from ..ir.scalar import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Select,
-    Sub,
-)  # fmt: skip
+from ..ir.scalar import OPERATOR_NAMES, Cast, Not, Select
 from ..ir.types import Expr, PrimType
 
-_BINARY: dict[type, str] = {
-    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
-    Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
-}  # fmt: skip
 _CALLS = {
     "T.if_then_else": "select", "T.truncdiv": "truncdiv", "T.truncmod": "truncmod", "T.floordiv": "floordiv",
     "T.floormod": "floormod",
@@ -83,7 +58,7 @@ def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
         return int(expr.value)  # type: ignore[attr-defined]
     if isinstance(expr, Var):
         return ("sym", symbol_of(expr))
-    name = _BINARY.get(kind)
+    name = OPERATOR_NAMES.get(kind)
     if name is not None:
         return (name, to_formula(expr.a, symbol_of), to_formula(expr.b, symbol_of))  # type: ignore[attr-defined]
     if isinstance(expr, Not):

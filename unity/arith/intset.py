@@ -27,11 +27,6 @@ class IntSet:
         """Certainly one value (both ends the same object)."""
         return self.low is not None and self.low is self.high
 
-    @property
-    def is_everything(self) -> bool:
-        """Nothing known."""
-        return self.low is None and self.high is None
-
     def as_range(self, ana: Analyzer | None = None) -> Range | None:
         """The set as (min, extent), if bounded."""
         if self.low is None or self.high is None:
@@ -169,9 +164,3 @@ class _Evaluator:
         low = None if a.low is None or b.low is None else pick(a.low, b.low)
         high = None if a.high is None or b.high is None else pick(a.high, b.high)
         return IntSet(low, low if a.is_point and b.is_point else high)
-
-
-def region_of(indices: Sequence[Expr], domains: Mapping[Var, IntSet], ana: Analyzer | None = None) -> list[IntSet]:
-    """Box of the cells that indices reach."""
-    analyzer = ana or Analyzer()
-    return [eval_set(index, domains, analyzer) for index in indices]

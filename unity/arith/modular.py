@@ -49,9 +49,5 @@ class ModularSet:
             else ModularSet(0, self.base % divisor)
         )
 
-    def divisible_by(self, divisor: int) -> bool:
-        """Is every member a multiple."""
-        return self.coeff % divisor == 0 and self.base % divisor == 0
-
 
 EVERY = ModularSet(1, 0)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ..ir.buffer import Buffer, Range
 from ..ir.build import const, dtype_of, floordiv, sub
 from ..ir.expr import Var
-from ..ir.node import Node
-from ..ir.scalar import GE, GT, LE, LT, And, BufferLoad
-from ..ir.stmt import BufferStore, For
+from ..ir.scalar import GE, GT, LE, LT
 from ..ir.types import Expr
-from ..ir.walk import children, free_vars
-from ..support.recursion import deep_recursion
 from .analyzer import Analyzer
-from .intset import IntSet, eval_set, intersect, of_range, region_of, union
+from .intset import IntSet
 from .poly import Poly
 
 
@@ -76,60 +70,3 @@ def deduce_bound(var: Var, condition: Expr, ana: Analyzer | None = None) -> IntS
         # -m * var <= limit  <=>  var >= ceil(-limit / m) = -(limit // m)
         return IntSet(analyzer.simplify(sub(const(0, dtype), floordiv(limit, minus))), None)
     return None
-
-
-def detect_clip_bound(
-    condition: Expr, variables: Sequence[Var], ana: Analyzer | None = None
-) -> dict[Var, IntSet] | None:
-    """Bounds that a conjunction of comparisons, each linear in one of ``variables``, puts on them; None if it is no such."""
-    analyzer = ana or Analyzer()
-    result: dict[Var, IntSet] = {}
-    pending = [condition]
-    while pending:
-        part = pending.pop()
-        if type(part) is And:
-            pending += [part.b, part.a]
-            continue
-        used = [v for v in variables if v in free_vars(part)]
-        found = deduce_bound(used[0], part, analyzer) if len(used) == 1 else None
-        if found is None:
-            return None
-        result[used[0]] = intersect(result[used[0]], found, analyzer) if used[0] in result else found
-    return result
-
-
-def domain_touched(
-    statement: Node, buffer: Buffer, loads: bool = True, stores: bool = True
-) -> tuple[IntSet, ...] | None:
-    """Box of the cells of ``buffer`` that a statement reads and / or writes, over all its loops; None when it touches none."""
-    analyzer = Analyzer()
-    domains: dict[Var, IntSet] = {}
-    boxes: list[list[IntSet]] = []
-
-    def visit(node: Any) -> None:
-        if type(node) is not For:
-            inside(node)
-            return
-        with analyzer.scope():
-            domain = Range(node.min, node.extent)
-            analyzer.bind(node.loop_var, domain)
-            domains[node.loop_var] = IntSet(
-                eval_set(node.min, domains, analyzer).low,
-                eval_set(of_range(domain).high or node.min, domains, analyzer).high,
-            )
-            inside(node)
-
-    def inside(node: Any) -> None:
-        for child in children(node):
-            if not child.is_reference:
-                visit(child)
-        reads = type(node) is BufferLoad and loads
-        writes = type(node) is BufferStore and stores
-        if (reads or writes) and node.buffer is buffer:
-            boxes.append(region_of(node.indices, domains, analyzer))
-
-    with deep_recursion():
-        visit(statement)
-    if not boxes:
-        return None
-    return tuple([union(list(axis), analyzer) for axis in zip(*boxes)])

@@ -14,7 +14,7 @@ A formula (``Dim``) is an int or a nested tuple ``(operator, operands...)``; ``(
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,6 +27,23 @@ OPERATORS = (
     "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max",
     "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "select",
 )  # fmt: skip
+
+
+def truncdiv(a: int, b: int) -> int:
+    """Quotient rounded towards zero."""
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+INTEGERS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b, "truncdiv": truncdiv, "truncmod": lambda a, b: a - b * truncdiv(a, b),
+    "min": min, "max": max, "eq": lambda a, b: int(a == b), "ne": lambda a, b: int(a != b), "lt": lambda a, b: int(a < b),
+    "le": lambda a, b: int(a <= b), "gt": lambda a, b: int(a > b), "ge": lambda a, b: int(a >= b),
+    "and": lambda a, b: int(bool(a and b)), "or": lambda a, b: int(bool(a or b)),
+}  # fmt: skip
+"""Meaning of the operators of two operands on whole numbers; of a division, where the second is not 0."""
+DIVISIONS = frozenset(("floordiv", "floormod", "truncdiv", "truncmod"))
 
 
 @dataclass(slots=True, frozen=True)
@@ -139,41 +156,9 @@ def evaluate(dim: Dim, symbols: list[int] | tuple[int, ...]) -> int:
     if kind == "not":
         return 0 if evaluate(dim[1], symbols) else 1
     a, b = evaluate(dim[1], symbols), evaluate(dim[2], symbols)
-    if kind in ("floordiv", "floormod", "truncdiv", "truncmod"):
-        if b == 0:
-            raise VMError("E601", "division by zero in a shape computation")
-        if kind == "floordiv":
-            return a // b
-        if kind == "floormod":
-            return a % b
-        quotient = abs(a) // abs(b)
-        quotient = quotient if (a < 0) == (b < 0) else -quotient
-        return quotient if kind == "truncdiv" else a - b * quotient
-    match kind:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul":
-            return a * b
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "eq":
-            return int(a == b)
-        case "ne":
-            return int(a != b)
-        case "lt":
-            return int(a < b)
-        case "le":
-            return int(a <= b)
-        case "gt":
-            return int(a > b)
-        case "ge":
-            return int(a >= b)
-        case "and":
-            return int(bool(a) and bool(b))
-        case "or":
-            return int(bool(a) or bool(b))
-    raise InternalError("E902", f"unknown operator {kind!r} in a dimension formula")
+    if b == 0 and kind in DIVISIONS:
+        raise VMError("E601", "division by zero in a shape computation")
+    meaning = INTEGERS.get(kind)
+    if meaning is None:
+        raise InternalError("E902", f"unknown operator {kind!r} in a dimension formula")
+    return meaning(a, b)

@@ -184,8 +184,4 @@ def dtype_names() -> tuple[str, ...]:
 
 
 BOOL = DataType("bool")
-INT32 = DataType("int32")
 INT64 = DataType("int64")
-FLOAT32 = DataType("float32")
-HANDLE = DataType("handle")
-VOID = DataType("void")

@@ -124,9 +124,3 @@ def remove_global_func(name: str) -> None:
     with _LOCK:
         if _TABLE.pop(name, None) is None:
             raise FFIError("E706", f"no function is registered as {name!r}")
-
-
-def c_symbols() -> dict[str, int]:
-    """Addresses of all registered C functions by name, for the ``symbols`` of an Engine."""
-    with _LOCK:
-        return {name: packed.address for name, packed in _TABLE.items() if packed.address}

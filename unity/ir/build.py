@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ffi.dtype import DataType
 from ..support.errors import TypeRuleError
 from ..support.source import Span
@@ -37,6 +38,7 @@ from .scalar import (
     LE,
     LT,
     NE,
+    OPERATOR_NAMES,
     Add,
     And,
     Broadcast,
@@ -66,26 +68,27 @@ __all__ = [
 _BOOL = prim_type("bool")
 
 
-def _int_div(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+def _arith(cls: Any, a: Operand, b: Operand, span: Span | None) -> Expr:
+    return _of_one_type(cls, *unify(a, b), span)
 
 
-def _arith(cls: Any, a: Operand, b: Operand, fold: Any, span: Span | None) -> Expr:
-    return _of_one_type(cls, *unify(a, b), fold, span)
+def _folded(cls: Any, x: Expr, y: Expr) -> int | None:
+    """The whole number that an operator gives for two constants."""
+    if type(x) is not IntImm or type(y) is not IntImm:
+        return None
+    name = OPERATOR_NAMES[cls]
+    return INTEGERS[name](x.value, y.value) if y.value or name not in DIVISIONS else None
 
 
-def _of_one_type(cls: Any, x: Expr, y: Expr, fold: Any, span: Span | None) -> Expr:
+def _of_one_type(cls: Any, x: Expr, y: Expr, span: Span | None) -> Expr:
     """``_arith`` of operands that are unified."""
-    ty = x.ty
-    if type(x) is IntImm and type(y) is IntImm:
-        if fold is not None:
-            value = fold(x.value, y.value)
-            if value is not None:
-                return IntImm(wrap_int(value, x.ty.dtype), x.ty, span)
-    elif dtype_of(x).is_bool and cls in (Add, Sub, Mul, Div, FloorDiv, FloorMod, Mod):
+    ty, value = x.ty, _folded(cls, x, y)
+    if value is not None:
+        return IntImm(wrap_int(value, x.ty.dtype), ty, span)  # type: ignore[attr-defined, arg-type]
+    constant = type(x) is IntImm and type(y) is IntImm
+    if not constant and dtype_of(x).is_bool and cls in (Add, Sub, Mul, Div, FloorDiv, FloorMod, Mod):
         number = DataType("int32").with_lanes(dtype_of(x).lanes)
-        return _arith(cls, cast(x, number), cast(y, number), fold, span)
+        return _arith(cls, cast(x, number), cast(y, number), span)
     return cls(x, y, ty, span)  # type: ignore[no-any-return]
 
 
@@ -96,13 +99,13 @@ def add(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         return x
     if is_int(x, 0):
         return y
-    return _of_one_type(Add, x, y, lambda p, q: p + q, span)
+    return _of_one_type(Add, x, y, span)
 
 
 def sub(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a - b``; integer zero disappears."""
     x, y = unify(a, b)
-    return x if is_int(y, 0) else _of_one_type(Sub, x, y, lambda p, q: p - q, span)
+    return x if is_int(y, 0) else _of_one_type(Sub, x, y, span)
 
 
 def mul(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -112,7 +115,7 @@ def mul(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         return x
     if is_int(x, 1) or is_int(y, 0):
         return y
-    return _of_one_type(Mul, x, y, lambda p, q: p * q, span)
+    return _of_one_type(Mul, x, y, span)
 
 
 def div(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -122,31 +125,31 @@ def div(a: Operand, b: Operand, span: Span | None = None) -> Expr:
         raise TypeRuleError(
             "E202", "`/` on integers is ambiguous", span, help="write // (floor) or T.truncdiv (towards zero)"
         )
-    return _of_one_type(Div, x, y, None, span)
+    return _of_one_type(Div, x, y, span)
 
 
 def truncdiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Integer division towards zero."""
-    return _arith(Div, a, b, lambda p, q: _int_div(p, q) if q else None, span)
+    return _arith(Div, a, b, span)
 
 
 def truncmod(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Remainder of the truncating division."""
-    return _arith(Mod, a, b, lambda p, q: p - q * _int_div(p, q) if q else None, span)
+    return _arith(Mod, a, b, span)
 
 
 def floordiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Division rounding down."""
     if isinstance(b, Expr) and is_int(b, 1) and isinstance(a, Expr) and a.ty is b.ty:
         return a
-    return _arith(FloorDiv, a, b, lambda p, q: p // q if q else None, span)
+    return _arith(FloorDiv, a, b, span)
 
 
 def floormod(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Remainder of the flooring division."""
     if isinstance(b, Expr) and is_int(b, 1) and isinstance(a, Expr) and a.ty is b.ty:
         return int_imm(0, prim_type(dtype_of(a)), span)
-    return _arith(FloorMod, a, b, lambda p, q: p % q if q else None, span)
+    return _arith(FloorMod, a, b, span)
 
 
 def ceildiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -157,12 +160,12 @@ def ceildiv(a: Operand, b: Operand, span: Span | None = None) -> Expr:
 
 def minimum(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Smaller of two."""
-    return _arith(Min, a, b, min, span)
+    return _arith(Min, a, b, span)
 
 
 def maximum(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """Larger of two."""
-    return _arith(Max, a, b, max, span)
+    return _arith(Max, a, b, span)
 
 
 def negate(a: Expr, span: Span | None = None) -> Expr:
@@ -183,41 +186,40 @@ def bool_like(expr: Expr) -> PrimType:
     return _BOOL if lanes == 1 else prim_type(DataType("bool").with_lanes(lanes))
 
 
-def _compare(cls: Any, a: Operand, b: Operand, fold: Any, span: Span | None) -> Expr:
+def _compare(cls: Any, a: Operand, b: Operand, span: Span | None) -> Expr:
     x, y = unify(a, b)
-    if type(x) is IntImm and type(y) is IntImm:
-        return IntImm(1 if fold(x.value, y.value) else 0, _BOOL, span)
-    return cls(x, y, bool_like(x), span)  # type: ignore[no-any-return]
+    value = _folded(cls, x, y)
+    return cls(x, y, bool_like(x), span) if value is None else IntImm(value, _BOOL, span)
 
 
 def eq(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a == b``."""
-    return _compare(EQ, a, b, lambda p, q: p == q, span)
+    return _compare(EQ, a, b, span)
 
 
 def ne(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a != b``."""
-    return _compare(NE, a, b, lambda p, q: p != q, span)
+    return _compare(NE, a, b, span)
 
 
 def lt(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a < b``."""
-    return _compare(LT, a, b, lambda p, q: p < q, span)
+    return _compare(LT, a, b, span)
 
 
 def le(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a <= b``."""
-    return _compare(LE, a, b, lambda p, q: p <= q, span)
+    return _compare(LE, a, b, span)
 
 
 def gt(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a > b``."""
-    return _compare(GT, a, b, lambda p, q: p > q, span)
+    return _compare(GT, a, b, span)
 
 
 def ge(a: Operand, b: Operand, span: Span | None = None) -> Expr:
     """``a >= b``."""
-    return _compare(GE, a, b, lambda p, q: p >= q, span)
+    return _compare(GE, a, b, span)
 
 
 def as_bool(a: Operand) -> Expr:

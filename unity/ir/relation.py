@@ -231,11 +231,6 @@ def erase(ty: Type, keep: Iterable[Var]) -> Type:
     return ty
 
 
-def static_type(ty: Type) -> Type:
-    """The type with all dimensions forgotten: rank and dtype only."""
-    return erase(ty, ())
-
-
 def bind_symbols(param: Type, arg: Type, mapping: dict[Var, Expr]) -> None:
     """Extend ``mapping`` with what an argument's type says about the bare symbols of a parameter's type."""
     if isinstance(param, (TensorType, ShapeType)) and isinstance(arg, (TensorType, ShapeType)):

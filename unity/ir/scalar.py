@@ -229,3 +229,10 @@ class Reduce(Expr):
     init: tuple[Expr, ...]
     ty: Derived[Type]
     span: Aside[Span | None] = None
+
+
+OPERATOR_NAMES: dict[type, str] = {
+    Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Div: "truncdiv", Mod: "truncmod",
+    Min: "min", Max: "max", EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge", And: "and", Or: "or",
+}  # fmt: skip
+"""Operators of two operands by the name of what they do to whole numbers (``ffi.abi.INTEGERS``)."""

@@ -48,14 +48,3 @@ def strongly_connected(nodes: Iterable[K], successors: Callable[[K], Iterable[K]
                             break
                     result.append(component)
     return result
-
-
-def topological_order(nodes: Iterable[K], successors: Callable[[K], Iterable[K]]) -> list[K]:
-    """Every node before its successors; raises ValueError on a cycle."""
-    order: list[K] = []
-    for component in strongly_connected(nodes, successors):
-        if len(component) > 1:
-            raise ValueError(f"cycle through {component[0]!r}")
-        order.append(component[0])
-    order.reverse()
-    return order

@@ -21,7 +21,7 @@ class Option:
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("UNITY_CHECKED", bool, False, "Freeze IR nodes and check rewriters for duplicated work (tests)."),
+        Option("UNITY_CHECKED", bool, False, "Freeze IR nodes (tests)."),
         Option(
             "UNITY_VERIFY",
             int,

@@ -12,10 +12,9 @@ from typing import Any
 from ... import te
 from ...ffi.dtype import DataType
 from ...ir import build
-from ...ir.expr import Call, ShapeExpr
+from ...ir.expr import Call
 from ...ir.relation import Answer, dims, same_dim
 from ...ir.types import Expr, TensorType
-from ...support.errors import TypeRuleError
 from .type_rules import fail, is_one
 
 SMALL_FLOATS = ("float16", "bfloat16")
@@ -88,15 +87,6 @@ def elementwise(call: Call, fn: Callable[..., Any], *inputs: Any) -> te.Tensor:
         return te.Value(te.unwrap(made)).astype(dtype)
 
     return te.compute(shape, body, short_name(call))
-
-
-def shape_tuple(value: Any) -> tuple[Expr, ...]:
-    """Dimensions of a shape input."""
-    if isinstance(value, ShapeExpr):
-        return value.values
-    if isinstance(value, tuple):
-        return value
-    raise TypeRuleError("E218", "the shape is not known at compile time")
 
 
 def cast_tensor(x: te.Tensor, dtype: DataType, name: str) -> te.Tensor:

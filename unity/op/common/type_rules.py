@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ffi.dtype import DataType
-from ...ir.build import const, eq, floordiv, mul, select
+from ...ir.build import const, eq, mul, select
 from ...ir.expr import Call, DataTypeImm, FloatImm, IntImm, ShapeExpr, StringImm, Var
 from ...ir.op import OPS, numbers_alone, usage
 from ...ir.relation import Answer, dims, same_dim, tensor_type, unequal
@@ -291,11 +291,6 @@ def product(values: Sequence[Expr]) -> Expr:
         else:
             total = mul(total, value)
     return mul(total, const(factor, "int64"))
-
-
-def exact_quotient(total: Expr, part: Expr) -> Expr:
-    """``total / part`` for sizes that divide exactly."""
-    return floordiv(total, part)
 
 
 def like(ty: TensorType, dtype: DataType | None) -> TensorType:

@@ -40,11 +40,6 @@ def in_float32(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return wide
 
 
-def any_tensor(call: Call) -> TensorType:
-    """Rule: any tensor, result of the same type."""
-    return tensor_arg(call, 0)
-
-
 def _float(call: Call) -> TensorType:
     return float_tensor(call, 0)
 

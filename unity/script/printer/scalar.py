@@ -24,7 +24,6 @@ from ..spelling.spelling import INFIX_BY_NODE, LEVEL_ATOM, LEVEL_COMPARE, LEVEL_
 from .core import EXPRS, INDEX, PAIR, RAW, VALUE, Printer, quote
 
 _ARITH = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Div, sc.Mod, sc.Min, sc.Max)
-_COMPARES = (sc.EQ, sc.NE, sc.LT, sc.LE, sc.GT, sc.GE)
 _INFIX = {getattr(sc, name): row for name, row in INFIX_BY_NODE.items()}
 _INT32_RANGE = range(-(2**31), 2**31)
 _BOOL = prim_type("bool")

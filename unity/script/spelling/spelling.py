@@ -72,8 +72,6 @@ INFIX_BY_NODE: dict[str, Infix] = {row.node: row for row in INFIX.values() if ro
 INFIX_BY_OP: dict[str, Infix] = {row.op: row for row in INFIX.values() if row.op is not None}
 
 PREFIX_GRAPH = {"-": "R.negative", "~": "R.bitwise_not", "not": "R.logical_not"}
-PREFIX_TENSOR = {"~": "T.bitwise_not"}
-
 # ------------------------------------------------------------------------------------------------------- tensor nodes
 
 
@@ -123,14 +121,6 @@ NODE_FORMS: dict[str, NodeForm] = {
         NodeForm("T.div", "Div", ("a", "b"), helper="div"),
     )
 }
-"""Canonical spelling of a node the printer cannot write infix: ``NODE_CALL[node class name]``."""
-
-NODE_CALL: dict[str, str] = {
-    "Min": "T.min", "Max": "T.max", "Mod": "T.truncmod", "Select": "T.Select",
-    "Ramp": "T.Ramp", "Broadcast": "T.Broadcast", "Shuffle": "T.Shuffle", "Cast": "T.Cast", "Let": "T.Let",
-}  # fmt: skip
-"""``T.Cast(dtype, value)`` takes the type first, ``T.cast(value, dtype)`` second. An integer ``Div`` is ``T.truncdiv``.
-A folded-away form (an ``Add`` of two constants) is written with its node name, ``T.Add(...)``, which never folds."""
 
 # ---------------------------------------------------------------------------------------------------------- data types
 
@@ -285,9 +275,6 @@ NAME_FIRST: frozenset[str] = frozenset((
 # Allocation: ``T.alloc_buffer`` directly in the body of a block adds to ``Block.alloc_buffers``; anywhere else it is the
 # statement ``AllocBuffer``. ``T.allocate_buffer`` is the statement everywhere (needed where it stands directly in a
 # block). ``T.alloc_local``/``T.alloc_shared`` are the statement with that scope.
-BLOCK_ALLOC = "T.alloc_buffer"
-STATEMENT_ALLOC = "T.allocate_buffer"
-
 UNQUALIFIED = {name: f"R.{name}" for name in (*R_TYPES, "dataflow", "output", "call_tir", "call_dps", "match_shape")}
 UNQUALIFIED |= {"ir_module": "I.ir_module", "prim_func": "T.prim_func"}
 """Names that may be written without their namespace (2021), and what they mean."""

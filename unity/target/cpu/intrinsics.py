@@ -332,8 +332,3 @@ RULES.update({
     "T.call_packed": calls.call_packed, "T.tvm_call_packed": calls.call_packed, "T.call_cpacked": calls.call_packed,
 })  # fmt: skip
 EXPRESSIONS[Call] = _call
-
-
-def argument_types(args: tuple[Expr, ...]) -> list[DataType]:
-    """Types of arguments."""
-    return [dtype_of(a) for a in args]

@@ -89,8 +89,3 @@ def float_text(value: float, dtype: DataType) -> str:
     value = round_float(value, dtype.element)
     text = f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     return text if dtype.lanes == 1 else f"splat ({_element(dtype)} {text})"
-
-
-def bits_type(dtype: DataType) -> DataType:
-    """The unsigned integer type of a type's bits, lane for lane."""
-    return DataType(f"uint{dtype.bits}").with_lanes(dtype.lanes)

@@ -15,14 +15,17 @@ READ, WRITE = 0, 1
 class ParallelFrame:
     """One running parallel loop: who touched which number. Memory made during an iteration is private to it."""
 
-    __slots__ = ("first_serial", "iteration", "reads", "span", "var", "writes")
+    __slots__ = ("env", "first_serial", "reads", "span", "var", "writes")
 
-    def __init__(self, var: Var, span: Span | None) -> None:
-        self.var, self.span = var, span
-        self.iteration = 0
-        self.first_serial = 0
+    def __init__(self, var: Var, span: Span | None, env: dict[Any, Any], first_serial: int) -> None:
+        self.var, self.span, self.env, self.first_serial = var, span, env, first_serial
         self.reads: dict[tuple[int, int], int] = {}
         self.writes: dict[tuple[int, int], int] = {}
+
+    @property
+    def iteration(self) -> int:
+        """The running iteration."""
+        return self.env[self.var]  # type: ignore[no-any-return]
 
     def touch(self, view: View, offset: int, kind: int, span: Span | None) -> None:
         """Record an access. Raises InterpreterError E312 when another iteration touched the number and one of them writes."""

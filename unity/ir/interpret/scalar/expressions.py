@@ -1,54 +1,29 @@
-"""Scalar expressions to Python closures over an environment ``dict[Var | Buffer, value]``: one closure per node.
-
-Vectors are tuples of lanes. Invariant: an expression is compiled once per function and evaluated without dispatch on nodes.
-"""
+"""Expressions of a program that runs one thread at a time: its memory and its calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+
+from ....ffi.dtype import DataType
+from ....ffi.registry import get_global_func
+from ....ffi.tensor import Tensor
 from ....support.errors import InterpreterError
 from ...buffer import Buffer
 from ...build import dtype_of
-from ...expr import Call, FloatImm, GlobalVar, IntImm, Op, StringImm, Var
-from ...scalar import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    BufferLoad,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Ramp,
-    Reduce,
-    Select,
-    Shuffle,
-    Sub,
-)  # fmt: skip
-from ...types import Expr
+from ...expr import Call, GlobalVar, Op, Var
+from ...scalar import BufferLoad, Reduce
+from ...types import Expr, PrimType
+from ..common import arrays
+from ..common.arrays import Value
+from ..common.expressions import Closure, Env, ExprCompiler as SharedCompiler, lanes_of
+from ..common.numbers import caster
 from .checks import READ
-from .intrinsics import INTRINSIC_CLOSURES
-from .machine import Machine, lanes_of
-from .memory import View
-from .numbers import COMPARE, DivisionByZero, arithmetic, caster
-
-Env = dict[Any, Any]
-Closure = Callable[[Env], Any]
+from .intrinsics import INTRINSICS
+from .machine import Machine
+from .memory import Pointer, View
 
 
 class GuardKey:
@@ -60,169 +35,46 @@ class GuardKey:
         self.inside: set[Buffer] = set()
 
 
-class ExprCompiler:
+class ExprCompiler(SharedCompiler):
     """Compiles the expressions of one function. ``guards`` are keys of the enclosing blocks' region guards in the environment."""
 
+    code, place, batched = "E318", "a tensor program", False
+    intrinsics: ClassVar = INTRINSICS
+
     def __init__(self, machine: Machine) -> None:
+        super().__init__()
         self.machine = machine
         self.guards: list[GuardKey] = []
-        self.handlers: dict[type, Callable[[Any], Closure]] = {
-            IntImm: self._int, FloatImm: self._constant, StringImm: self._constant, Var: self._var, Cast: self._cast,
-            And: self._and, Or: self._or, Not: self._not, Select: self._select, BufferLoad: self._load, Ramp: self._ramp,
-            Broadcast: self._broadcast, Shuffle: self._shuffle, Let: self._let, Call: self._call, Reduce: self._reduce,
-        }  # fmt: skip
-        for cls in (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max, EQ, NE, LT, LE, GT, GE):
-            self.handlers[cls] = self._binary
+        self.handlers[Reduce] = self._reduce
 
-    def visit(self, expr: Expr) -> Closure:
-        handler = self.handlers.get(type(expr))
-        if handler is None:
-            raise InterpreterError(
-                "E318", f"{type(expr).__name__} has no meaning inside a tensor program", getattr(expr, "span", None)
-            )
-        return handler(expr)
+    def refuse(self, wrong: Value, env: Env, code: str, text: str, span: Any, value: Value = None) -> None:
+        """Raise an InterpreterError where ``wrong`` holds in a lane; the text ends with the ``value`` there."""
+        if wrong if type(wrong) is not np.ndarray else wrong.any():
+            raise InterpreterError(code, text if value is None else f"{text}{value}", span)
 
-    def _int(self, expr: IntImm) -> Closure:
-        value: Any = bool(expr.value) if expr.ty.dtype.is_bool else expr.value
-        return lambda env: value
+    # ---- calls
 
-    def _constant(self, expr: FloatImm | StringImm) -> Closure:
-        value = expr.value
-        return lambda env: value
-
-    def _var(self, expr: Var) -> Closure:
-        def lookup(env: Env) -> Any:
-            try:
-                return env[expr]
-            except KeyError:
-                raise InterpreterError("E323", f"variable {expr.name} has no value here", expr.span) from None
-
-        return lookup
-
-    def _binary(self, expr: Any) -> Closure:
-        a, b, span = self.visit(expr.a), self.visit(expr.b), expr.span
-        dtype = dtype_of(expr.a)
-        name = type(expr).__name__
-        found = COMPARE.get(name) or arithmetic(dtype).get(name)
-        if found is None:
-            raise InterpreterError("E318", f"{name} is not defined on {dtype.name}", span)
-        function = found
-        lanes = lanes_of(dtype)
-        if name in ("Div", "Mod", "FloorDiv", "FloorMod") and not dtype.is_float:
-
-            def divide(env: Env) -> Any:
-                x, y = a(env), b(env)
-                try:
-                    if lanes == 1:
-                        return function(x, y)
-                    return tuple([function(p, q) for p, q in zip(x, y)])
-                except DivisionByZero:
-                    raise InterpreterError("E313", "integer division by zero", span) from None
-
-            return divide
-        if lanes > 1:
-            return lambda env: tuple([function(p, q) for p, q in zip(a(env), b(env))])
-        return lambda env: function(a(env), b(env))
-
-    def _cast(self, expr: Cast) -> Closure:
-        value = self.visit(expr.value)
-        convert = caster(dtype_of(expr.value), expr.ty.dtype)
-        if lanes_of(expr.ty.dtype) > 1:
-            return lambda env: tuple([convert(v) for v in value(env)])
-        return lambda env: convert(value(env))
-
-    def _and(self, expr: And) -> Closure:
-        a, b = self.visit(expr.a), self.visit(expr.b)
-        if lanes_of(expr.ty.dtype) > 1:
-            return lambda env: tuple([p and q for p, q in zip(a(env), b(env))])
-        return lambda env: a(env) and b(env)
-
-    def _or(self, expr: Or) -> Closure:
-        a, b = self.visit(expr.a), self.visit(expr.b)
-        if lanes_of(expr.ty.dtype) > 1:
-            return lambda env: tuple([p or q for p, q in zip(a(env), b(env))])
-        return lambda env: a(env) or b(env)
-
-    def _not(self, expr: Not) -> Closure:
-        a = self.visit(expr.a)
-        if lanes_of(expr.ty.dtype) > 1:
-            return lambda env: tuple([not v for v in a(env)])
-        return lambda env: not a(env)
-
-    def _select(self, expr: Select) -> Closure:
-        cond, yes, no = self.visit(expr.cond), self.visit(expr.true_value), self.visit(expr.false_value)
-        if lanes_of(dtype_of(expr.cond)) > 1:
-            return lambda env: tuple([p if c else q for c, p, q in zip(cond(env), yes(env), no(env))])
-
-        def choose(env: Env) -> Any:
-            test, x, y = cond(env), yes(env), no(env)
-            return x if test else y
-
-        return choose
-
-    def _ramp(self, expr: Ramp) -> Closure:
-        base, stride = self.visit(expr.base), self.visit(expr.stride)
-        dtype = expr.ty.dtype
-        table = arithmetic(dtype)
-        add, mul = table["Add"], table["Mul"]
-        lanes = range(lanes_of(dtype))
-
-        def run(env: Env) -> Any:
-            first, step = base(env), stride(env)
-            return tuple([add(first, mul(step, k)) for k in lanes])
-
-        return run
-
-    def _broadcast(self, expr: Broadcast) -> Closure:
-        value = self.visit(expr.value)
-        inner = lanes_of(dtype_of(expr.value))
-        times = lanes_of(expr.ty.dtype) // inner
-        if inner > 1:
-            return lambda env: value(env) * times
-        if times == 1:
-            return value
-        return lambda env: (value(env),) * times
-
-    def _shuffle(self, expr: Shuffle) -> Closure:
-        parts = [(self.visit(v), lanes_of(dtype_of(v))) for v in expr.vectors]
-        indices = [self.visit(i) for i in expr.indices]
-
-        def run(env: Env) -> Any:
-            pool: list[Any] = []
-            for part, lanes in parts:
-                value = part(env)
-                if lanes == 1:
-                    pool.append(value)
-                else:
-                    pool.extend(value)
-            picked = [pool[i(env)] for i in indices]
-            return picked[0] if len(picked) == 1 else tuple(picked)
-
-        return run
-
-    def _let(self, expr: Let) -> Closure:
-        var, value, body = expr.var, self.visit(expr.value), self.visit(expr.body)
-
-        def run(env: Env) -> Any:
-            env[var] = value(env)
-            return body(env)
-
-        return run
-
-    def _call(self, expr: Call) -> Closure:
+    def call(self, expr: Call) -> Closure:
+        """A call of an intrinsic, or of a function of the module that returns something."""
         callee = expr.op
-        if type(callee) is GlobalVar:
-            return self._result_of(callee.name, self.function_call(expr), expr)
-        make = INTRINSIC_CLOSURES.get(callee.name) if type(callee) is Op else None
-        if make is None:
-            name = getattr(callee, "name", type(callee).__name__)
-            span = expr.span
+        if type(callee) is not GlobalVar:
+            if type(callee) is Op and callee.name in self.intrinsics:
+                return super().call(expr)
 
             def unknown(env: Env) -> Any:
-                raise InterpreterError("E318", f"the interpreter gives no meaning to {name}", span)
+                name = getattr(callee, "name", type(callee).__name__)
+                raise InterpreterError("E318", f"the interpreter gives no meaning to {name}", expr.span)
 
             return unknown
-        return make(self, expr)
+        call = self.function_call(expr)
+
+        def value(env: Env) -> Any:
+            result = call(env)
+            if result is None:
+                raise InterpreterError("E318", f"{callee.name} returns nothing: a call of it is no value", expr.span)
+            return result
+
+        return value
 
     def function_call(self, expr: Call) -> Closure:
         """A call of a function of the module; nothing comes back from a tensor program without a result."""
@@ -230,14 +82,31 @@ class ExprCompiler:
         machine, name = self.machine, getattr(expr.op, "name", "")
         return lambda env: machine.call(name, [a(env) for a in args], expr.span)
 
-    def _result_of(self, name: str, call: Closure, expr: Call) -> Closure:
-        def value(env: Env) -> Any:
-            result = call(env)
-            if result is None:
-                raise InterpreterError("E318", f"{name} returns nothing: a call of it is no value", expr.span)
-            return result
+    def foreign(self, name: str, call: Call) -> Closure:
+        """A call of a function of the registry."""
+        args = [self.visit(a) for a in call.args[1:]]
+        dtype = call.ty.dtype if isinstance(call.ty, PrimType) else DataType("void")
 
-        return value
+        def run(env: Env) -> Any:
+            function = get_global_func(name, allow_missing=True)
+            if function is None:
+                raise InterpreterError("E318", f"no function is registered as {name!r}", call.span)
+            values = [a(env) for a in args]
+            views = [_view_behind(source, value, env) for source, value in zip(call.args[1:], values)]
+            if any([isinstance(value, Pointer) and view is None for value, view in zip(values, views)]):
+                raise InterpreterError(
+                    "E318", f"{name!r} takes an address, which a registered Python function cannot", call.span
+                )
+            result = function(*[v if view is None else Tensor(view.array()) for v, view in zip(values, views)])
+            for view in views:
+                if view is not None:
+                    view.mark_written()
+            if dtype.code == "void" or result is None:
+                return result
+            given = DataType("float64") if isinstance(result, float) else DataType("int64")
+            return caster(given, dtype)(result.item() if isinstance(result, np.generic) else result)
+
+        return run
 
     def _reduce(self, expr: Reduce) -> Closure:
         reducer = expr.combiner
@@ -280,132 +149,92 @@ class ExprCompiler:
         """Guards of the enclosing blocks that cover a buffer."""
         return [key for key in self.guards if buffer not in key.inside]
 
-    def offsets(
-        self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
-    ) -> Callable[[Env], tuple[View, list[int]]]:
-        """Closure giving the view and the checked offsets (in numbers) that an access touches, one per lane."""
-        compiled = [self.visit(i) for i in indices]
-        vector = [lanes_of(dtype_of(i)) for i in indices]
-        lanes = max(vector, default=1)
-        if lanes == 1:
-            single = self._offset(buffer, compiled, kind, span)
-            width = buffer.dtype.lanes
-            if width == 1:
-
-                def one(env: Env) -> tuple[View, list[int]]:
-                    view, offset = single(env)
-                    return view, [offset]
-
-                return one
-
-            def whole(env: Env) -> tuple[View, list[int]]:
-                view, offset = single(env)
-                return view, list(range(offset * width, offset * width + width))
-
-            return whole
-        guards = self.guards_of(buffer)
-        width = buffer.dtype.lanes
-
-        def many(env: Env) -> tuple[View, list[int]]:
-            view = view_of(env, buffer, span)
-            columns = [c(env) if v > 1 else (c(env),) * lanes for c, v in zip(compiled, vector)]
-            found: list[int] = []
-            for lane in range(lanes):
-                point = [column[lane] for column in columns]
-                offset = linear(view, point, span)
-                found.extend(range(offset * width, offset * width + width))
-                for guard in guards:
-                    active = env.get(guard)
-                    if active is not None:
-                        active.check(buffer, point, kind, span)
-            return view, found
-
-        return many
-
-    def _offset(
-        self, buffer: Buffer, compiled: list[Closure], kind: int, span: Any
-    ) -> Callable[[Env], tuple[View, int]]:
+    def locator(self, buffer: Buffer, kind: int, span: Any) -> Callable[[Env, View, list[int]], int]:
+        """Function giving the checked offset in elements of a point of a view."""
         guards = self.guards_of(buffer)
 
-        def run(env: Env) -> tuple[View, int]:
-            view = view_of(env, buffer, span)
-            point = [c(env) for c in compiled]
+        def locate(env: Env, view: View, point: list[int]) -> int:
             offset = view.base
             if len(point) != len(view.shape):
-                raise bad_rank(view, point, span)
+                text = f"{view.name} has {len(view.shape)} axes, indexed with {len(point)}"
+                raise InterpreterError("E310", text, span)
             for index, extent, stride in zip(point, view.shape, view.strides):
                 if not 0 <= index < extent:
-                    raise out_of_bounds(view, point, span)
+                    shown = ", ".join([str(i) for i in point])
+                    text = f"{view.name}[{shown}] is outside its shape {tuple(view.shape)}"
+                    raise InterpreterError("E310", text, span)
                 offset += index * stride
             for guard in guards:
                 active = env.get(guard)
                 if active is not None:
                     active.check(buffer, point, kind, span)
-            return view, offset
+            return offset
+
+        return locate
+
+    def offset(
+        self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
+    ) -> Callable[[Env], tuple[View, int]]:
+        """Closure giving the view and the checked offset in elements of an access by single indices."""
+        locate, compiled = self.locator(buffer, kind, span), [self.visit(i) for i in indices]
+
+        def run(env: Env) -> tuple[View, int]:
+            view = view_of(env, buffer, span)
+            return view, locate(env, view, [c(env) for c in compiled])
 
         return run
 
-    def _load(self, expr: BufferLoad) -> Closure:
-        span, read = expr.span, self.machine.read
-        buffer = expr.buffer
-        if (
-            expr.predicate is None
-            and buffer.dtype.lanes == 1
-            and all([lanes_of(dtype_of(i)) == 1 for i in expr.indices])
-        ):
-            single = self._offset(buffer, [self.visit(i) for i in expr.indices], READ, span)
+    def offsets(
+        self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None, kind: int, span: Any
+    ) -> Callable[[Env], tuple[View, list[int | None]]]:
+        """Closure giving the view and the checked offsets in numbers of the lanes of an access; None where there is none."""
+        locate, rows = self.locator(buffer, kind, span), [self.rows(i) for i in indices]
+        mask = self.rows(predicate) if predicate is not None else None
+        vectors = indices if predicate is None else (*indices, predicate)
+        lanes, width = max([lanes_of(dtype_of(i)) for i in vectors], default=1), buffer.dtype.lanes
+
+        def run(env: Env) -> tuple[View, list[int | None]]:
+            view = view_of(env, buffer, span)
+            active = np.broadcast_to(True if mask is None else mask(env)[0], lanes).tolist()
+            columns = [np.broadcast_to(r(env)[0], lanes).tolist() for r in rows]
+            found: list[int | None] = []
+            for lane in range(lanes):
+                at = locate(env, view, [c[lane] for c in columns]) * width if active[lane] else None
+                found.extend([None] * width if at is None else range(at, at + width))
+            return view, found
+
+        return run
+
+    def is_single(self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> bool:
+        """Does an access touch one number, always."""
+        return predicate is None and buffer.dtype.lanes == 1 and not self.has_rows(*indices)
+
+    def load(self, expr: BufferLoad) -> Closure:
+        """A load from a buffer; lanes whose predicate is false are not read and give zero."""
+        span, read, buffer = expr.span, self.machine.read, expr.buffer
+        if self.is_single(buffer, expr.indices, expr.predicate):
+            single = self.offset(buffer, expr.indices, READ, span)
 
             def load(env: Env) -> Any:
                 view, offset = single(env)
                 return read(view, offset, span)
 
             return load
-        if expr.predicate is not None:
-            return self._masked_load(expr)
-        many = self.offsets(buffer, expr.indices, READ, span)
+        many, kind = self.offsets(buffer, expr.indices, expr.predicate, READ, span), arrays.holder(buffer.dtype)
 
         def load_lanes(env: Env) -> Any:
             view, found = many(env)
-            return tuple([read(view, offset, span) for offset in found])
+            return np.array([[read(view, offset, span) if offset is not None else 0 for offset in found]], kind)
 
         return load_lanes
 
-    def _masked_load(self, expr: BufferLoad) -> Closure:
-        """Lanes whose predicate is false are not read; they give zero."""
-        assert expr.predicate is not None
-        predicate, span, read = self.visit(expr.predicate), expr.span, self.machine.read
-        lane_offset = self.lane_offsets(expr.buffer, expr.indices, READ, span)
-        zero: Any = 0.0 if expr.ty.dtype.is_float else False if expr.ty.dtype.is_bool else 0
 
-        def load(env: Env) -> Any:
-            mask = predicate(env)
-            view, offset_of = lane_offset(env)
-            return tuple([read(view, offset_of(k), span) if active else zero for k, active in enumerate(mask)])
-
-        return load
-
-    def lane_offsets(
-        self, buffer: Buffer, indices: tuple[Expr, ...], kind: int, span: Any
-    ) -> Callable[[Env], tuple[View, Callable[[int], int]]]:
-        """Closure giving the view and a function from lane to checked offset (for predicated access)."""
-        compiled = [(self.visit(i), lanes_of(dtype_of(i))) for i in indices]
-        guards = self.guards_of(buffer)
-
-        def run(env: Env) -> tuple[View, Callable[[int], int]]:
-            view = view_of(env, buffer, span)
-            values = [(c(env), v) for c, v in compiled]
-
-            def offset_of(lane: int) -> int:
-                point = [value[lane] if v > 1 else value for value, v in values]
-                for guard in guards:
-                    active = env.get(guard)
-                    if active is not None:
-                        active.check(buffer, point, kind, span)
-                return linear(view, point, span)
-
-            return view, offset_of
-
-        return run
+def _view_behind(source: Expr, value: Any, env: Env) -> View | None:
+    """The buffer that a pointer handed to a registered function stands for."""
+    if not isinstance(value, Pointer) or type(source) is not Var:
+        return None
+    buffer = next((known for known in env if type(known) is Buffer and known.data is source), None)
+    return None if buffer is None else env[buffer]
 
 
 def view_of(env: Env, buffer: Buffer, span: Any) -> View:
@@ -416,26 +245,3 @@ def view_of(env: Env, buffer: Buffer, span: Any) -> View:
     if not view.memory.alive:
         raise InterpreterError("E319", f"buffer {buffer.name} is used after its memory was freed", span)
     return view  # type: ignore[no-any-return]
-
-
-def linear(view: View, point: list[int], span: Any) -> int:
-    """Offset in elements of checked indices."""
-    if len(point) != len(view.shape):
-        raise bad_rank(view, point, span)
-    offset = view.base
-    for index, extent, stride in zip(point, view.shape, view.strides):
-        if not 0 <= index < extent:
-            raise out_of_bounds(view, point, span)
-        offset += index * stride
-    return offset
-
-
-def bad_rank(view: View, point: list[int], span: Any) -> InterpreterError:
-    """The error for a wrong number of indices."""
-    return InterpreterError("E310", f"{view.name} has {len(view.shape)} axes, indexed with {len(point)}", span)
-
-
-def out_of_bounds(view: View, point: list[int], span: Any) -> InterpreterError:
-    """The error for an index outside the shape."""
-    shown = ", ".join([str(i) for i in point])
-    return InterpreterError("E310", f"{view.name}[{shown}] is outside its shape {tuple(view.shape)}", span)

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
 from ...module import IRModule
 from .checks import READ, ParallelFrame
 from .memory import Memory, View
-
-VSCALE = 1
-"""Value of ``T.vscale()``: the smallest legal one."""
-
-
-def lanes_of(dtype: DataType) -> int:
-    """Number of lanes at run time."""
-    return dtype.lanes * VSCALE if dtype.scalable else dtype.lanes
 
 
 class Machine:

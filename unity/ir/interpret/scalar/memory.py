@@ -73,6 +73,10 @@ class Pointer:
         """The address ``offset`` bytes further."""
         return Pointer(self.memory, self.offset + offset)
 
+    def view(self, dtype: DataType, shape: tuple[int, ...], strides: tuple[int, ...], base: int, name: str) -> View:
+        """The buffer at the address."""
+        return View(self, dtype, shape, strides, base, name)
+
 
 _DECODE: dict[str, list[float]] = {}
 
@@ -128,6 +132,11 @@ class View:
             self.signed = 1 << (element.bits - 1) if element.is_int else 0
         whole: Any = memoryview(cells.data if self.count else b"")
         self.cells: Any = whole.cast("B").cast(code)
+
+    @property
+    def pointer(self) -> Pointer:
+        """The address that strides and offset count from."""
+        return Pointer(self.memory, self.start)
 
     def get(self, offset: int) -> Any:
         """Number at an offset in numbers from the pointer; bounds are checked by the caller."""

@@ -15,10 +15,10 @@ from ...expr import Var
 from ...function import PrimFunc
 from ...types import PrimType
 from ...walk import free_vars
+from ..common.numbers import caster
 from .machine import Machine
 from .memory import Memory, Pointer, View
-from .numbers import caster
-from .statements import Returned, StmtCompiler
+from .statements import RESULT, StmtCompiler
 
 Env = dict[Any, Any]
 
@@ -69,10 +69,8 @@ class CompiledPrimFunc:
         for buffer, view in arrays:
             env[buffer] = self._checked_view(env, buffer, view, span)
             env[buffer.data] = Pointer(view.memory, view.start + view.base * view.size * view.lanes)
-        signal = self.body(env)
-        if isinstance(signal, Returned):
-            return signal.value
-        return None
+        self.body(env)
+        return env.get(RESULT)
 
     def _scalar(self, param: Var, arg: Any, span: Any) -> Any:
         if isinstance(arg, Pointer):

@@ -18,8 +18,8 @@ from ...expr import ShapeExpr, Var
 from ...function import Function
 from ...types import Expr, FuncType, PrimType, ShapeType, TensorType, TupleType, Type
 from ...walk import free_vars
+from ..common.numbers import caster
 from .memory import Memory, Pointer, View
-from .numbers import caster
 from .primfunc import view_of_array
 
 Env = dict[Any, Any]

@@ -11,13 +11,12 @@ from ....support.source import Span
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...types import Expr
-from ..scalar.machine import lanes_of
+from ..common.arrays import Value
+from ..common.expressions import Closure, lanes_of
 from .findings import Site
-from .lanes import Mask, Value
+from .lanes import Mask
 from .memory import Array
 from .wave import Wave
-
-Closure = Callable[[Mask], Value]
 
 
 def array_of(wave: Wave, buffer: Buffer, span: Span | None) -> Array:

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 
 from ....ffi.dtype import DataType
+from ....ffi.tensor import rounded
 from ....support.errors import InterpreterError
 from ....support.source import Span
 from ...buffer import Buffer
 from ...build import dtype_of
 from ...expr import Call, Op, StringImm, Var
 from ...types import PointerType, PrimType
-from ..scalar.intrinsics import short_name
-from .access import Closure
+from ..common.arrays import Value, caster, rounded
+from ..common.expressions import Closure
+from ..common.intrinsics import short_name
 from .expressions import ExprCompiler
 from .findings import Site
 from .intrinsics import register
-from .lanes import WARP, Mask, Value
+from .lanes import WARP, Mask
 from .memory import Address, array
-from .numbers import caster, rounded
 from .wave import Wave
 
 

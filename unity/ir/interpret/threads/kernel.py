@@ -16,12 +16,12 @@ from ...scalar import BufferLoad
 from ...stmt import AllocBuffer, AllocConst, Block, BufferStore, DeclBuffer, For, Stmt
 from ...types import Expr, PrimType
 from ...walk import collect, free_vars
+from ..common.arrays import typed
 from ..scalar.machine import Machine
 from ..scalar.memory import Pointer, View
 from .findings import Log
 from .lanes import AXES, MAX_THREADS, Batch, Geometry
 from .memory import Address, Array, Storage, array, rank_of
-from .numbers import typed
 from .shadow import Shadow
 from .statements import StmtCompiler
 from .wave import Wave
@@ -56,8 +56,8 @@ class Kernel:
                 raise InterpreterError("E367", text, axis.span)
         self.wave = Wave(log, machine)
         self.wave.tags = {a.var: a.tag for a in self.axes}
-        self.statements = StmtCompiler(self.wave, granule, {a.var: (a.tag, a.key) for a in self.axes})
-        self.statements.memory.track = self._track_static
+        axes = {a.var: (a.tag, a.key) for a in self.axes}
+        self.statements = StmtCompiler(self.wave, granule, axes, self._track_static)
         self.body = self.statements.visit(stmt)
         syncs = [_sync_scope(c) for c in collect(stmt, Call)]
         self.warp_syncs, self.grid_sync = "warp" in syncs, "global" in syncs
@@ -73,9 +73,7 @@ class Kernel:
         self.written = written_buffers(stmt)
         self.buffers = [b for b in collect(stmt, Buffer) if b not in _declared(stmt)]
         self.atomics = any([s.atomic for s in log.sites])
-        self.makers = {
-            b: self.statements.memory.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")
-        }
+        self.makers = {b: self.statements.allocation(b) for b in self.buffers if rank_of(b.scope) not in (None, "grid")}
 
     def launch(self, env: dict[Any, Any]) -> None:
         """Run all blocks with the values of the code around the kernel."""
@@ -91,7 +89,7 @@ class Kernel:
         for first in range(0, geometry.block_count, together):
             self.wave.machine.step(self.axes[0].span)
             batch = Batch(geometry, first, min(together, geometry.block_count - first), clock)
-            self.statements.memory.statics.clear()
+            self.statements.statics.clear()
             self.wave.start(batch, dict(outer))
             for make in self.makers.values():
                 make(batch.start)

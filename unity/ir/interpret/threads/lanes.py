@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..common.arrays import Value
+
 WARP = 32
 MAX_THREADS = 1024
 SITE_BITS = 20
@@ -20,9 +22,6 @@ WARP_BITS = 6
 THREAD_BITS = 5 + WARP_BITS
 WHOLE_WARP = 32
 AXES = ("x", "y", "z")
-
-Value = Any
-"""A numpy scalar or an array with one row per lane."""
 
 
 class ThreadId(NamedTuple):
@@ -78,15 +77,26 @@ def _coordinates(number: int, extents: tuple[int, int, int]) -> tuple[int, int, 
 
 
 class Mask:
-    """A set of lanes."""
+    """A set of lanes, and the environment of what they run: the value of each variable, in all lanes."""
 
-    __slots__ = ("_index", "all", "count", "lanes")
+    __slots__ = ("_index", "all", "count", "env", "lanes")
 
-    def __init__(self, lanes: np.ndarray) -> None:
+    def __init__(self, lanes: np.ndarray, env: dict[Any, Any] | None = None) -> None:
         self.lanes = lanes
+        self.env = env if env is not None else {}
         self.count = int(np.count_nonzero(lanes))
         self.all = self.count == lanes.size
         self._index: np.ndarray | None = None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.env[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.env[key] = value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a variable or buffer, if it has one."""
+        return self.env.get(key, default)
 
     @property
     def index(self) -> np.ndarray:
@@ -98,20 +108,20 @@ class Mask:
     def where(self, condition: Value) -> Mask:
         """The lanes of the set for which a condition holds; the same object when it holds for all."""
         if np.ndim(condition) == 0:
-            return self if condition else Mask(np.zeros_like(self.lanes))
-        lanes = self.lanes & condition
-        made = Mask(lanes)
+            return self if condition else Mask(np.zeros_like(self.lanes), self.env)
+        made = Mask(self.lanes & condition, self.env)
         return self if made.count == self.count else made
 
-    def without(self, other: Mask) -> Mask:
-        """The lanes that are not in another set."""
-        return Mask(self.lanes & ~other.lanes) if other.count else self
+    def split(self, condition: Value) -> tuple[Mask | None, Mask | None]:
+        """The lanes for which a condition holds and the others, None for no lanes."""
+        first = self.where(condition)
+        if first is self:
+            return self, None
+        return (first, Mask(self.lanes & ~first.lanes, self.env)) if first.count else (None, self)
 
     def union(self, other: Mask) -> Mask:
         """The lanes of either set."""
-        if not other.count or other is self:
-            return self
-        return Mask(self.lanes | other.lanes) if self.count else other
+        return self if other is self else Mask(self.lanes | other.lanes, self.env)
 
     def picked(self, value: Value) -> Value:
         """The rows of the set's lanes; scalars stay."""

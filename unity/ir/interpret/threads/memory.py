@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....ffi.dtype import DataType
+from ..common.arrays import Value
 from ..scalar.memory import POISON, Memory
 from .findings import Site
-from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask, Value
+from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask
 from .shadow import WARP_SHIFT, Shadow
 
 ALIGN = 128
@@ -126,6 +127,12 @@ class Address:
         """The address ``offset`` bytes further."""
         return Address(self.storage, self.offset + np.int64(0) + offset)
 
+    def view(
+        self, dtype: DataType, shape: tuple[Value, ...], strides: tuple[Value, ...], base: Value, name: str
+    ) -> Array:
+        """The buffer at the address."""
+        return array(self.storage, self.offset, dtype, shape, strides, base + np.int64(0), name)
+
 
 @dataclass(slots=True)
 class Array:
@@ -140,6 +147,11 @@ class Array:
     name: str
     inside: bool
     """The whole buffer is known to lie inside its memory, at an aligned address."""
+
+    @property
+    def pointer(self) -> Address:
+        """The address that strides and offset count from."""
+        return Address(self.storage, self.start)
 
 
 def array(

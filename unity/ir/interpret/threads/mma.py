@@ -16,12 +16,13 @@ from ....support.errors import InterpreterError
 from ....support.source import Span
 from ...expr import Call, Op, StringImm, Var
 from ...types import PointerType, PrimType
-from .access import Closure
+from ..common.arrays import Value
+from ..common.expressions import Closure
 from .expressions import ExprCompiler
 from .findings import Site
 from .fragments import multiply_add, whole_warps
 from .intrinsics import register
-from .lanes import WARP, Mask, Value
+from .lanes import WARP, Mask
 from .memory import Address, Storage, array
 from .wave import Wave
 

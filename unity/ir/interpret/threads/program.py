@@ -14,6 +14,8 @@ from ...module import IRModule
 from ...stmt import AttrStmt, For
 from ...types import PointerType, PrimType
 from ...walk import collect
+from ..common.blocks import Run
+from ..common.expressions import Env
 from ..scalar.interpreter import Interpreter
 from ..scalar.machine import Machine
 from ..scalar.primfunc import CompiledPrimFunc
@@ -64,20 +66,21 @@ class HostCompiler(StmtCompiler):
     def __init__(self, machine: Machine, log: Log, granule: int, max_lanes: int) -> None:
         super().__init__(machine)
         self.log, self.granule, self.max_lanes = log, granule, max_lanes
-        self.handlers[For] = self._loop
-        self.handlers[AttrStmt] = self._attribute
 
-    def _loop(self, stmt: For) -> Callable[[Any], Any]:
-        return self._kernel(stmt) if is_thread_axis(stmt) else self._for(stmt)
+    def loop(self, stmt: For) -> Run:
+        """A loop, or a kernel."""
+        return self._kernel(stmt) if is_thread_axis(stmt) else super().loop(stmt)
 
-    def _attribute(self, stmt: AttrStmt) -> Callable[[Any], Any]:
+    def attribute(self, stmt: AttrStmt) -> Run:
+        """An attribute without meaning, or a kernel."""
         return self._kernel(stmt) if is_thread_axis(stmt) else self.visit(stmt.body)
 
-    def _kernel(self, stmt: For | AttrStmt) -> Callable[[Any], Any]:
+    def _kernel(self, stmt: For | AttrStmt) -> Run:
         kernel = Kernel(stmt, self.machine, self.log, self.expr.visit, self.granule, self.max_lanes)
 
-        def run(env: dict[Any, Any]) -> None:
+        def run(env: Env) -> Env:
             kernel.launch(env)
+            return env
 
         return run
 

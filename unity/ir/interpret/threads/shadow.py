@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .lanes import SITE_BITS, THREAD_BITS, WARP_BITS, Value
+from ..common.arrays import Value
+from .lanes import SITE_BITS, THREAD_BITS, WARP_BITS
 
 WARP_SHIFT = SITE_BITS + WARP_BITS
 BLOCK_SHIFT = SITE_BITS + THREAD_BITS

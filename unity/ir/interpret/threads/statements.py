@@ -1,7 +1,7 @@
-"""Statements of a kernel to closures: ``closure(mask)`` runs the mask's lanes and gives those that go on to the next statement.
+"""Statements of a kernel: thread axes, loops whose lanes turn differently often, and its memory.
 
-Lanes leave by break, continue and return; loops and conditions run while any lane needs them, the others wait. Blocks and
-memory are in ``blocks.py``.
+Memory of a kernel is static: an allocation inside a loop is one memory for all turns, so that races between turns are seen,
+but nothing in it counts as written when a turn begins.
 """
 
 from __future__ import annotations
@@ -12,228 +12,148 @@ from typing import Any
 import numpy as np
 
 from ....support.errors import InterpreterError
+from ...buffer import Buffer
 from ...build import dtype_of
-from ...expr import Call, IntImm, Op, Var
+from ...expr import Call, Var
 from ...scalar import CommReducer, IterVar
-from ...stmt import (
-    AllocBuffer,
-    AllocConst,
-    AssertStmt,
-    AttrStmt,
-    Bind,
-    BlockRealize,
-    Break,
-    BufferStore,
-    Continue,
-    DeclBuffer,
-    Evaluate,
-    For,
-    IfThenElse,
-    Return,
-    SeqStmt,
-    Stmt,
-    While,
-)  # fmt: skip
-from .blocks import MemoryCompiler, Run
+from ...stmt import AttrStmt, BufferStore, For, Stmt
+from ..common.arrays import Value
+from ..common.blocks import Run
+from ..common.expressions import Closure, Env, joined
+from ..common.statements import Loop, StmtCompiler as SharedCompiler
+from ..scalar.memory import Memory
 from .expressions import ExprCompiler
-from .lanes import Mask, Value
+from .lanes import Mask
+from .memory import Address, Storage, rank_of
 from .wave import Wave
 
-
-class Loop:
-    """Lanes that left the body of a running loop early."""
-
-    __slots__ = ("broken", "continued")
-
-    def __init__(self) -> None:
-        self.broken: Mask | None = None
-        self.continued: Mask | None = None
+LARGEST = 1 << 32
+"""Bytes that the copies of one buffer may take together."""
 
 
-def joined(first: Mask | None, second: Mask) -> Mask:
-    """Union with nothing allowed."""
-    return second if first is None else first.union(second)
-
-
-class StmtCompiler:
+class StmtCompiler(SharedCompiler):
     """Compiles the statements of one kernel. ``granule`` is the size of its memory cells, ``axes`` gives tag and key of thread
-    variables."""
+    variables; ``track`` is told of new memory."""
 
-    def __init__(self, wave: Wave, granule: int, axes: dict[Var, tuple[str, tuple[str, int]]]) -> None:
-        self.wave, self.granule, self.axes = wave, granule, axes
-        self.expr = ExprCompiler(wave)
-        self.loops: list[Loop] = []
+    expr: ExprCompiler
+    pointer = Address
+
+    def __init__(
+        self,
+        wave: Wave,
+        granule: int,
+        axes: dict[Var, tuple[str, tuple[str, int]]],
+        track: Callable[[Storage], None],
+    ) -> None:
+        super().__init__(ExprCompiler(wave), wave.machine.step)
+        self.wave, self.granule, self.axes, self.track = wave, granule, axes, track
         self.open_virtual: tuple[tuple[str, int], ...] = ()
-        self.bound: list[Var] = []
-        self.memory = MemoryCompiler(self)
-        self.handlers: dict[type, Callable[[Any], Run]] = {
-            SeqStmt: self._seq, For: self._for, While: self._while, IfThenElse: self._if, Bind: self._bind,
-            BufferStore: self._store, Evaluate: self._evaluate, AllocBuffer: self.memory.alloc,
-            AllocConst: self.memory.constant, DeclBuffer: self.memory.declare, AttrStmt: self._attr,
-            AssertStmt: self._assert, BlockRealize: self.memory.realize, Break: self._break,
-            Continue: self._continue, Return: self._return,
-        }  # fmt: skip
+        self.statics: dict[Buffer, Storage] = {}
+        """Memory of the running batch by buffer."""
 
-    def visit(self, stmt: Stmt) -> Run:
-        handler = self.handlers.get(type(stmt))
-        if handler is None:
-            raise InterpreterError("E369", f"{type(stmt).__name__} inside a kernel", getattr(stmt, "span", None))
-        return handler(stmt)
+    def leave(self, env: Mask, value: Any) -> None:
+        """The lanes return."""
+        self.wave.batch.alive &= ~env.lanes
 
-    def _seq(self, stmt: SeqStmt) -> Run:
-        depth = len(self.bound)
-        parts = tuple([self.visit(s) for s in stmt.stmts])
-        del self.bound[depth:]
+    def store(self, stmt: BufferStore) -> Run:
+        """A store into a buffer."""
+        value = self.expr.visit(stmt.value)
+        where = self.expr.locator(stmt.buffer, stmt.indices, stmt.predicate, "store", stmt.span)
+        defined = not (type(stmt.value) is Call and getattr(stmt.value.op, "name", "") == "T.undef")
 
         def run(mask: Mask) -> Mask:
-            for part in parts:
-                mask = part(mask)
-                if not mask.count:
-                    return mask
+            where.store(mask, value(mask), defined)
             return mask
 
         return run
 
+    # ---- memory
+
+    def address_of(self, data: np.ndarray, name: str) -> Address:
+        """The address of constant data, one copy for all threads."""
+        return Address(Storage.of_memory(Memory.of_array(data, name), self.granule), np.int64(0))
+
+    def allocation(self, buffer: Buffer) -> Callable[[Mask], None]:
+        """Closure giving a buffer memory in which nothing is written."""
+        rank = rank_of(buffer.scope)
+        if rank is None or rank == "grid":
+            raise InterpreterError(
+                "E368", f"{buffer.name} is allocated inside a kernel in scope {buffer.scope!r}", buffer.span,
+                help="inside a kernel there is shared, shared.dyn, warp, local and wmma memory",
+            )  # fmt: skip
+        shape, make = [self.expr.index(e) for e in buffer.shape], self.view_maker(buffer)
+        open_virtual, statics = self.open_virtual, self.statics
+
+        def run(mask: Mask) -> None:
+            storage = statics.get(buffer)
+            sizes = [e(mask) for e in shape]
+            if any([np.ndim(s) for s in sizes]):
+                raise InterpreterError("E368", f"{buffer.name} has another size in each thread", buffer.span)
+            count = int(np.prod([int(s) for s in sizes], dtype=np.float64)) * buffer.dtype.itemsize
+            if storage is not None and storage.limit == count:
+                storage.forget(mask)
+            else:
+                storage = statics[buffer] = self._fresh(buffer, rank, count, open_virtual)
+            address = Address(storage, np.int64(0))
+            mask[buffer.data] = address
+            mask[buffer] = make(mask, address)
+
+        return run
+
+    def _fresh(self, buffer: Buffer, rank: str, count: int, open_virtual: tuple[tuple[str, int], ...]) -> Storage:
+        owner, copies = self.wave.batch.owners(rank, open_virtual)
+        if count < 0 or copies * count > LARGEST:
+            raise InterpreterError(
+                "E368", f"{buffer.name} needs {count} bytes for each of {copies} owners ({buffer.scope})", buffer.span,
+                help="allocate it inside the thread loops and compact it to the part each owner uses",
+            )  # fmt: skip
+        storage = Storage.fresh(count, owner, copies, self.granule, buffer.name, buffer.scope)
+        self.track(storage)
+        return storage
+
     # ---- loops
 
-    def _for(self, stmt: For) -> Run:
+    def loop(self, stmt: For) -> Run:
+        """A loop, or the threads along an axis; the accesses of a vectorized loop are counted as one."""
         if stmt.kind == "thread_binding":
             return self._thread_axis(stmt.loop_var, stmt.body, self.expr.index(stmt.min))
-        loop = Loop()
-        low, extent = self.expr.visit(stmt.min), self.expr.visit(stmt.extent)
-        step = self.expr.visit(stmt.step) if stmt.step is not None else None
-        self.loops.append(loop)
-        self.bound.append(stmt.loop_var)
-        body = self.visit(stmt.body)
-        self.bound.pop()
-        self.loops.pop()
-        var, wave, span = stmt.loop_var, self.wave, stmt.span
-        dtype = dtype_of(var).numpy.type
-        together = stmt.kind == "vectorized"
-
-        def turns(mask: Mask) -> Mask:
-            first, count = low(mask), extent(mask)
-            stride = step(mask) if step is not None else dtype(1)
-            if np.any(np.asarray(stride) < 1):
-                raise InterpreterError("E324", f"loop over {var.name} has a step below 1", span)
-            number, live = 0, mask
-            uniform = np.ndim(first) == 0 and np.ndim(count) == 0 and np.ndim(stride) == 0
-            longest = int(count) if uniform else int(np.max(np.where(mask.lanes, count, 0), initial=0))
-            least = int(stride) if uniform else int(np.min(stride))
-            done: Mask | None = None
-            while number * least < longest and live.count:
-                offset = dtype(number) * stride
-                if not uniform:
-                    going = live.where(offset < count)
-                    if going is not live:
-                        done = joined(done, live.without(going))
-                        live = going
-                        if not live.count:
-                            break
-                wave.machine.step(span)
-                wave.env[var] = first + offset
-                loop.continued = None
-                live = body(live)
-                if loop.continued is not None:
-                    live = live.union(loop.continued)
-                number += 1
-            for part in (loop.broken, done):
-                if part is not None:
-                    live = live.union(part)
-            loop.broken = loop.continued = None
-            return live
-
-        if not together:
+        turns, wave = super().loop(stmt), self.wave
+        if stmt.kind != "vectorized":
             return turns
 
-        def run_together(mask: Mask) -> Mask:
-            outer = wave.together
-            if outer is None:
-                wave.together = {}
+        def run(mask: Mask) -> Env:
+            if wave.together is not None:
+                return turns(mask)
+            wave.together = {}
             left = turns(mask)
-            if outer is None:
-                wave.count_together()
+            wave.count_together()
             return left
 
-        return run_together
-
-    def _while(self, stmt: While) -> Run:
-        loop = Loop()
-        cond = self.expr.visit(stmt.cond)
-        self.loops.append(loop)
-        body = self.visit(stmt.body)
-        self.loops.pop()
-        wave, span = self.wave, stmt.span
-
-        def run(mask: Mask) -> Mask:
-            live, done = mask, None
-            while live.count:
-                going = live.where(cond(live))
-                if going is not live:
-                    done = joined(done, live.without(going))
-                if not going.count:
-                    live = going
-                    break
-                wave.machine.step(span)
-                loop.continued = None
-                live = body(going)
-                if loop.continued is not None:
-                    live = live.union(loop.continued)
-            for part in (loop.broken, done):
-                if part is not None:
-                    live = live.union(part)
-            loop.broken = loop.continued = None
-            return live
-
         return run
 
-    def _break(self, stmt: Break) -> Run:
-        return self._jump("broken")
-
-    def _continue(self, stmt: Continue) -> Run:
-        return self._jump("continued")
-
-    def _jump(self, field: str) -> Run:
-        loop = self.loops[-1]
-
-        def run(mask: Mask) -> Mask:
-            setattr(loop, field, joined(getattr(loop, field), mask))
-            return Mask(np.zeros_like(mask.lanes))
-
-        return run
-
-    def _return(self, stmt: Return | None) -> Run:
-        wave = self.wave
-
-        def run(mask: Mask) -> Mask:
-            wave.batch.alive &= ~mask.lanes
-            return Mask(np.zeros_like(mask.lanes))
-
-        return run
-
-    def _if(self, stmt: IfThenElse) -> Run:
-        cond, then_case = self.expr.visit(stmt.cond), self.visit(stmt.then_case)
-        else_case = self.visit(stmt.else_case) if stmt.else_case is not None else None
-
-        def run(mask: Mask) -> Mask:
-            test = cond(mask)
-            first = mask.where(test)
-            if first is mask:
-                return then_case(mask)
-            if not first.count:
-                return else_case(mask) if else_case is not None else mask
-            other = mask.where(~np.asarray(test, np.bool_))
-            after_first = then_case(first)
-            after_other = else_case(other) if else_case is not None else other
-            if after_first is first and after_other is other:
-                return mask
-            return after_first.union(after_other)
-
-        return run
+    def ragged(self, loop: Loop, body: Run, first: Value, count: Value, stride: Value, env: Mask) -> Mask | None:
+        """A loop whose lanes turn differently often."""
+        var, span = loop.stmt.loop_var, loop.stmt.span  # type: ignore[union-attr]
+        dtype = dtype_of(var).numpy.type
+        if np.any(np.asarray(stride) < 1):
+            raise InterpreterError("E324", f"loop over {var.name} has a step below 1", span)
+        longest, least = int(np.max(np.where(env.lanes, count, 0), initial=0)), int(np.min(stride))
+        live: Mask | None = env
+        done, number = None, 0
+        while live is not None and number * least < longest:
+            offset = dtype(number) * stride
+            live, rest = live.split(np.broadcast_to(offset < count, env.lanes.shape))
+            done = joined(done, rest)
+            if live is not None:
+                self.wave.machine.step(span)
+                live[var] = first + offset
+                live = loop.turned(body(live))
+            number += 1
+        return loop.ended(joined(live, done))  # type: ignore[no-any-return]
 
     # ---- thread axes
 
-    def _thread_axis(self, var: Var, body_stmt: Stmt, low: Callable[[Mask], Value] | None) -> Run:
+    def _thread_axis(self, var: Var, body_stmt: Stmt, low: Closure | None) -> Run:
         tag, key = self.axes[var]
         virtual = not tag.startswith(("blockIdx", "threadIdx"))
         outer = self.open_virtual
@@ -248,82 +168,30 @@ class StmtCompiler:
 
         def bind(mask: Mask) -> None:
             value = wave.batch.coordinate(tag, key)
-            wave.env[var] = (value if low is None else value + low(mask)).astype(dtype)
+            mask[var] = (value if low is None else value + low(mask)).astype(dtype)
 
-        def run(mask: Mask) -> Mask:
+        def run(mask: Mask) -> Mask | None:
             bind(mask)
-            return body(mask)
+            return body(mask)  # type: ignore[no-any-return]
 
-        def run_virtual(mask: Mask) -> Mask:
+        def run_virtual(mask: Mask) -> Mask | None:
             batch = wave.batch
             for known in carried:
-                value = wave.env.get(known)
+                value = mask.get(known)
                 if isinstance(value, np.ndarray) and len(value) == batch.size:
-                    wave.env[known] = batch.spread(value, key)
+                    mask[known] = batch.spread(value, key)
             bind(mask)
-            body(Mask(batch.spread(mask.lanes, key)))
-            return mask.where(batch.alive)
+            body(Mask(batch.spread(mask.lanes, key), mask.env))
+            return mask.split(batch.alive)[0]
 
         return run_virtual if virtual else run
 
-    def _attr(self, stmt: AttrStmt) -> Run:
+    def attribute(self, stmt: AttrStmt) -> Run:
+        """A thread axis, the scope of a reduction across threads, or something else that has no meaning here."""
         if stmt.key in ("thread_extent", "virtual_thread") and type(stmt.node) is IterVar:
             return self._thread_axis(stmt.node.var, stmt.body, None)
-        if stmt.key == "reduce_scope" and type(stmt.node) is CommReducer:
-            self.expr.reducers.append(stmt.node)
-            body = self.visit(stmt.body)
-            self.expr.reducers.pop()
-            return body
-        return self.visit(stmt.body)
-
-    # ---- simple statements
-
-    def _bind(self, stmt: Bind) -> Run:
-        var, value, wave = stmt.var, self.expr.visit(stmt.value), self.wave
-        self.bound.append(var)
-
-        def run(mask: Mask) -> Mask:
-            wave.env[var] = value(mask)
-            return mask
-
-        return run
-
-    def _evaluate(self, stmt: Evaluate) -> Run:
-        value = stmt.value
-        name = value.op.name if type(value) is Call and type(value.op) is Op else ""
-        if name in ("T.thread_return", "T.ret"):
-            return self._return(None)
-        if name in ("T.break_loop", "T.continue_loop"):
-            return self._jump("broken" if name == "T.break_loop" else "continued")
-        if type(value) is Var or type(value) is IntImm:
-            return lambda mask: mask
-        effect = self.expr.visit(value)
-
-        def run(mask: Mask) -> Mask:
-            effect(mask)
-            return mask
-
-        return run
-
-    def _assert(self, stmt: AssertStmt) -> Run:
-        cond, wave = self.expr.visit(stmt.cond), self.wave
-        message, span = f"{stmt.kind}: {stmt.message}", stmt.span
-
-        def run(mask: Mask) -> Mask:
-            wrong = mask.lanes & ~np.asarray(cond(mask), np.bool_)
-            if wrong.any():
-                raise wave.failure("E314", message, span, int(wrong.argmax()))
-            return mask
-
-        return run
-
-    def _store(self, stmt: BufferStore) -> Run:
-        value = self.expr.visit(stmt.value)
-        where = self.expr.locator(stmt.buffer, stmt.indices, stmt.predicate, "store", stmt.span)
-        defined = not (type(stmt.value) is Call and getattr(stmt.value.op, "name", "") == "T.undef")
-
-        def run(mask: Mask) -> Mask:
-            where.store(mask, value(mask), defined)
-            return mask
-
-        return run
+        reducer = [stmt.node] if stmt.key == "reduce_scope" and type(stmt.node) is CommReducer else []
+        self.expr.reducers.extend(reducer)
+        body = self.visit(stmt.body)
+        del self.expr.reducers[len(self.expr.reducers) - len(reducer) :]
+        return body

@@ -9,11 +9,13 @@ import numpy as np
 from ....support.errors import InterpreterError
 from ...expr import Call, StringImm, Var
 from ...scalar import BufferLoad, CommReducer
-from ..scalar.intrinsics import short_name
-from .access import Closure, Locator
+from ..common.arrays import Value
+from ..common.expressions import Closure
+from ..common.intrinsics import short_name
+from .access import Locator
 from .expressions import ExprCompiler
 from .intrinsics import register
-from .lanes import WARP, Mask, Value
+from .lanes import WARP, Mask
 
 
 @register("tvm_storage_sync")
@@ -155,7 +157,7 @@ def _combine(
     shape = left[0].shape
     for var, value in zip((*reducer.lhs, *reducer.rhs), (*left, *right)):
         wave.env[var] = value.ravel()
-    everywhere = Mask(np.ones(left[0].size, np.bool_))
+    everywhere = Mask(np.ones(left[0].size, np.bool_), wave.env)
     return [np.broadcast_to(np.asarray(r(everywhere)), left[0].size).reshape(shape) for r in result]
 
 

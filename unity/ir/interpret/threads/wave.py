@@ -8,9 +8,10 @@ import numpy as np
 
 from ....support.errors import InterpreterError, Note
 from ....support.source import Span
+from ..common.arrays import Value
 from ..scalar.machine import Machine
 from .findings import Finding, Log, Site
-from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId, Value
+from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId
 from .memory import Accesses, Array, Storage
 from .traffic import count_global, count_shared
 
@@ -31,7 +32,7 @@ class Wave:
 
     def start(self, batch: Batch, env: dict[Any, Any]) -> None:
         """Begin a batch."""
-        self.batch, self.env = batch, env
+        self.batch, self.env, batch.start.env = batch, env, env
         self.accesses = Accesses(batch, self.uninitialised, self.race)
 
     # ---- traffic

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....arith.itermap import IterMap
-from ....ir.buffer import Buffer, BufferRegion, Range
+from ....ir.buffer import BufferRegion
 from ....ir.build import ge, is_int
 from ....ir.expr import IntImm, Var
-from ....ir.stmt import AllocBuffer, AllocConst, Block, BlockRealize, DeclBuffer, For, SeqStmt, While
+from ....ir.stmt import AllocBuffer, AllocConst, BlockRealize, DeclBuffer, For, SeqStmt, While
 from ....ir.structural import structural_equal
 from ....ir.types import Expr
 from ....ir.walk import free_vars
@@ -300,13 +300,3 @@ def iterators_driven(block: Sref, loop: Sref) -> list[tuple[str, Expr]]:
 def starts_at_zero(loop: For) -> bool:
     """Does the loop run from zero in steps of one."""
     return is_int(loop.min, 0) and (loop.step is None or is_int(loop.step, 1))
-
-
-def whole_buffer(buffer: Buffer) -> tuple[Range, ...]:
-    """The region that is all of a buffer."""
-    return tuple([Range(IntImm(0, n.ty), n) for n in buffer.shape])  # type: ignore[arg-type]
-
-
-def iterator_kind(block: Block, var: Var) -> str:
-    """Kind of an iterator variable of a block."""
-    return next(axis.kind for axis in block.iter_vars if axis.var is var)

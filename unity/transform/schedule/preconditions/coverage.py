@@ -22,7 +22,6 @@ from ..core.refuse import refuse
 from ..core.sref import Sref
 from ..core.state import ScheduleState
 from ..rewrites.rewriting import analyzer_at, iteration_map, loop_range
-from .conditions import why_not_complete_or_reduction
 from .dependence import block_scope, regions, scope_of
 from .enclosing import loads_around, triangular, why_irregular
 from .first_step import init_predicate
@@ -264,16 +263,6 @@ def why_written_after_read(
     return None
 
 
-def why_no_compact_dataflow(state: ScheduleState, at: Sref) -> Fault | None:
-    """Compact dataflow: every block below a loop or block is complete or a reduction (other writers of its outputs do
-    not count)."""
-    for block in [at] if at.is_block and at.parent is not None else state.blocks_below(at):
-        reason = why_not_complete_or_reduction(state, block, dominant=False)
-        if reason is not None:
-            return Fault(block, reason)
-    return None
-
-
 def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
     """Refuse E415 unless the scope that ``at`` stands in is a stage pipeline."""
     fault = why_no_stage_pipeline(state, scope_of(at))
@@ -284,19 +273,6 @@ def require_stage_pipeline(state: ScheduleState, at: Sref) -> None:
             condition="stage pipeline",
             at=fault.block,
             nearest="cache_write gives a block that writes again a buffer of its own; else take this step before blocks are moved",
-        )
-
-
-def require_compact_dataflow(state: ScheduleState, at: Sref) -> None:
-    """Refuse E416 unless the dataflow below ``at`` is compact."""
-    fault = why_no_compact_dataflow(state, at)
-    if fault is not None:
-        refuse(
-            "E416",
-            fault.reason,
-            condition="compact dataflow",
-            at=fault.block,
-            nearest="take this step before decompose_reduction, or choose a loop with complete blocks",
         )
 
 

@@ -39,12 +39,6 @@ from ..core.state import ScheduleState
 _DEFINITIONS = (Bind, AllocBuffer, AllocConst, DeclBuffer)
 
 
-def new_loop(name: str, like: Var, extent: Expr | int, body: Stmt, kind: str = "serial") -> For:
-    """A loop from zero with a fresh variable of the type of ``like``."""
-    var = Var(name, like.ty)
-    return For(var, const(0, dtype_of(like)), as_index(extent, like), kind, body)
-
-
 def as_index(value: Expr | int, like: Expr) -> Expr:
     """An integer as an index expression of the type of ``like``."""
     return value if not isinstance(value, int) else const(value, dtype_of(like))

@@ -13,7 +13,7 @@ from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
 from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
-from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ....ir.stmt import BlockRealize, BufferStore, For, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
 
@@ -214,8 +214,3 @@ def slope(expr: Expr, var: Var) -> int | None:
                 inner = slope(x, var)
                 return None if inner is None else inner * y.value
     return None if var in used_vars(expr) else 0
-
-
-def block_iterators(block: Block, kind: str) -> list[Var]:
-    """Iterator variables of one kind."""
-    return [i.var for i in block.iter_vars if i.kind == kind]
