@@ -190,6 +190,8 @@ class ExprCompiler(SharedCompiler):
         """Closure giving the view and the checked offsets in numbers of the lanes of an access; None where there is none."""
         locate, rows = self.locator(buffer, kind, span), [self.rows(i) for i in indices]
         mask = self.rows(predicate) if predicate is not None else None
+        if predicate is not None and lanes_of(dtype_of(predicate)) == 1:
+            raise self.undefined("a predicate is for vectors, this access is of a single element", predicate)
         vectors = indices if predicate is None else (*indices, predicate)
         lanes, width = max([lanes_of(dtype_of(i)) for i in vectors], default=1), buffer.dtype.lanes
 
