@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....ffi.dtype import DataType
-from ....ffi.tensor import rounded
+from ....ffi.tensor import rounded as rounded_array
 from ...constant import wrap_int
 
 Value = Any

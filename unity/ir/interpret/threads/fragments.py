@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ....ffi.dtype import DataType
-from ....ffi.tensor import rounded
 from ....support.errors import InterpreterError
 from ....support.source import Span
 from ...buffer import Buffer
