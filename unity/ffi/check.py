@@ -14,9 +14,10 @@ import numpy as np
 
 from ..support.errors import FFIError, Note, UnityError, VMError
 from .abi import Dim, evaluate
+from .conditions import Fault, compact_fault, dimension_fault, kind_fault, length_fault, range_fault, written_fault
 from .device import CPU
 from .dtype import DataType, from_numpy
-from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg, symbols_in
+from .entry_spec import Arg, EntrySpec, Leaf, ObjectArg, ScalarArg, ShapeArg, TensorArg, TupleArg
 from .formula import formula_text
 from .runtime_table import activate_torch
 from .tensor import Tensor, float_bits, plain_array
@@ -138,6 +139,11 @@ class _Call:
         note = Note(f"{arg.name} is declared {declared(arg, self.spec.symbols)}{place}")
         return VMError(code, f"{self.spec.name}: argument {path}: {message}", notes=[note], help=help)
 
+    def require(self, arg: Arg, path: str, fault: Fault | None, help: str | None = None) -> None:
+        """Raise the error of a condition that does not hold."""
+        if fault is not None:
+            raise self.fail(fault[0], arg, path, fault[1], help)
+
     def convert(self, arg: Arg, value: object, path: str) -> object:
         if isinstance(arg, TensorArg):
             return self.tensor(arg, value, path)
@@ -187,25 +193,16 @@ class _Call:
 
     def tensor(self, arg: TensorArg, value: object, path: str) -> np.ndarray:
         array = self.plain(arg, value, path)
-        dtype = from_numpy(array.dtype)
-        if arg.dtype is not None and dtype is not DataType(arg.dtype):
-            raise self.fail("E604", arg, path, f"expected {arg.dtype}, got {dtype.name}")
-        if arg.shape is not None:
-            if array.ndim != len(arg.shape):
-                raise self.fail(
-                    "E605", arg, path, f"expected {len(arg.shape)} dimensions, got {array.ndim} (shape {array.shape})"
-                )
-            for axis, dim in enumerate(arg.shape):
-                self.match(arg, f"{path}.shape[{axis}]", dim, array.shape[axis])
+        ndim = None if arg.shape is None else len(arg.shape)
+        self.require(arg, path, kind_fault(array, from_numpy(array.dtype).name, arg.dtype, ndim))
+        for axis, dim in enumerate(arg.shape or ()):
+            self.match(arg, f"{path}.shape[{axis}]", dim, array.shape[axis])
         return self.layout(arg, array, path)
 
     def layout(self, arg: TensorArg, array: np.ndarray, path: str) -> np.ndarray:
         """The array, after the checks of strides, writeability and alignment."""
         if arg.strides is None:
-            if not array.flags.c_contiguous:
-                steps = tuple([step // array.itemsize for step in array.strides])
-                raise self.fail("E609", arg, path, f"expected a C-contiguous tensor, got shape {array.shape} with strides {steps}",
-                                help=COMPACT_RESULT if arg.written else COMPACT)  # fmt: skip
+            self.require(arg, path, compact_fault(array), COMPACT_RESULT if arg.written else COMPACT)
         else:
             for axis, dim in enumerate(arg.strides):
                 if array.strides[axis] % array.itemsize:
@@ -214,8 +211,8 @@ class _Call:
                     )
                 if is_free(dim, self.values) or array.shape[axis] > 1:
                     self.match(arg, f"{path}.strides[{axis}]", dim, array.strides[axis] // array.itemsize)
-        if arg.written and not array.flags.writeable:
-            raise self.fail("E610", arg, path, "is written by the function, but the tensor is read-only")
+        if arg.written:
+            self.require(arg, path, written_fault(array))
         align = max(arg.align, array.itemsize if array.itemsize & (array.itemsize - 1) == 0 else 1)
         if array.size == 0 and array.ctypes.data % align:
             return aligned_empty(array, align)
@@ -228,31 +225,23 @@ class _Call:
         """Compare a value with a formula; a symbol alone is defined by its first value."""
         if dim is None:
             return
-        if isinstance(dim, int):
-            if dim != value:
-                raise self.fail("E606", arg, path, f"expected {dim}, got {value}")
-        elif dim[0] == "sym":
-            number = dim[1]
-            known = self.values.setdefault(number, value)
-            origin = self.origin.setdefault(number, path)
-            if known != value:
-                name = self.spec.symbols[number]
-                raise self.fail("E607", arg, path, f"expected {name} = {known} (from {origin}), got {value}")
+        if isinstance(dim, tuple) and dim[0] == "sym":
+            known = self.values.setdefault(dim[1], value)
+            self.origin.setdefault(dim[1], path)
+            self.compare(arg, path, dim, known, value)
+        elif isinstance(dim, int):
+            self.compare(arg, path, dim, dim, value)
         else:
             self.waiting.append((arg, path, dim, value))
+
+    def compare(self, arg: Arg, path: str, dim: Dim, expected: int, value: int) -> None:
+        names = self.spec.symbols
+        self.require(arg, path, dimension_fault(dim, expected, value, names, self.values, self.origin))
 
     def check_formulas(self) -> None:
         for arg, path, dim, value in self.waiting:
             symbols = [self.values.get(number, 0) for number in range(len(self.spec.symbols))]
-            expected = evaluate(dim, symbols)
-            if expected != value:
-                names = self.spec.symbols
-                given = ", ".join(
-                    [f"{names[k]} = {self.values[k]} (from {self.origin[k]})" for k in dict.fromkeys(symbols_in(dim))]
-                )
-                raise self.fail(
-                    "E608", arg, path, f"expected {formula_text(dim, names)} = {expected}, got {value}; {given}"
-                )
+            self.compare(arg, path, dim, evaluate(dim, symbols), value)
 
     def integer(self, arg: Leaf, value: object, path: str, what: str) -> int:
         if isinstance(value, (float, str)) or not hasattr(value, "__index__"):
@@ -282,10 +271,7 @@ class _Call:
                 raise self.fail("E603", arg, path, f"expected a bool, got {type(value).__name__}")
             return bool(value)
         number = self.integer(arg, value, path, f"an {arg.dtype} number")
-        unsigned = not dtype.is_int
-        low, high = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-        if not low <= number <= high:
-            raise self.fail("E613", arg, path, f"{number} does not fit into {arg.dtype} ({low} to {high})")
+        self.require(arg, path, range_fault(number, arg.dtype))
         if arg.symbol is not None:
             self.match(arg, path, ("sym", arg.symbol), number - 2**64 if number >= 2**63 else number)
         return number
@@ -299,10 +285,8 @@ class _Call:
                 raise self.fail("E613", arg, path, f"{value} is no address")
             return int(value)
         array = self.plain(arg, value, path)
-        if not array.flags.c_contiguous:
-            raise self.fail("E609", arg, path, "expected a C-contiguous tensor", help=COMPACT)
-        if not array.flags.writeable:
-            raise self.fail("E610", arg, path, "the function may write through it, but the tensor is read-only")
+        self.require(arg, path, compact_fault(array), COMPACT)
+        self.require(arg, path, written_fault(array))
         return self.address(arg, array.ctypes.data, path)
 
     def shape(self, arg: ShapeArg, value: object, path: str) -> tuple[int, ...]:
@@ -310,11 +294,9 @@ class _Call:
             raise self.fail("E603", arg, path, f"expected a tuple of integers, got {type(value).__name__}")
         items = tuple([self.integer(arg, item, f"{path}[{i}]", "an integer") for i, item in enumerate(value)])
         for index, item in enumerate(items):
-            if not -(2**63) <= item < 2**63:
-                raise self.fail("E613", arg, f"{path}[{index}]", f"{item} does not fit into int64")
+            self.require(arg, f"{path}[{index}]", range_fault(item, "int64"))
         if arg.dims is not None:
-            if len(items) != len(arg.dims):
-                raise self.fail("E605", arg, path, f"expected {len(arg.dims)} entries, got {len(items)}")
+            self.require(arg, path, length_fault(len(items), len(arg.dims), "entries"))
             for index, dim in enumerate(arg.dims):
                 self.match(arg, f"{path}[{index}]", dim, items[index])
         return items

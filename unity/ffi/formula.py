@@ -15,13 +15,13 @@ _PLAIN = {"add": "add", "sub": "sub", "mul": "mul"}
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 
 
-def formula_text(dim: Dim, symbols: Sequence[str], nested: bool = False) -> str:
-    """A formula as people write it, e.g. ``(n + 1) // 2``."""
+def formula_text(dim: Dim, symbols: Sequence[str] | None, nested: bool = False) -> str:
+    """A formula as people write it, e.g. ``(n + 1) // 2``; without names symbol k is ``#k``."""
     if isinstance(dim, int):
         return str(dim)
     kind = dim[0]
     if kind == "sym":
-        return str(symbols[dim[1]])
+        return f"#{dim[1]}" if symbols is None else str(symbols[dim[1]])
     if kind in _INFIX:
         text = f"{formula_text(dim[1], symbols, True)} {_INFIX[kind]} {formula_text(dim[2], symbols, True)}"
         return f"({text})" if nested else text

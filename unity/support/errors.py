@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from .source import Span
 
@@ -109,8 +110,8 @@ def render_all(errors: Sequence[UnityError]) -> str:
     return "\n".join([*lines, f"{len(errors)} errors{more}"])
 
 
-class ScriptError(UnityError):
-    """Script text that is not a program. ``errors`` holds every error found in one reading, this one included."""
+class SeveralErrors(UnityError):
+    """An error that stands for all that one reading found: ``errors`` holds every one, this one included."""
 
     def __init__(
         self,
@@ -119,40 +120,25 @@ class ScriptError(UnityError):
         span: Span | None = None,
         notes: Sequence[Note] = (),
         help: str | None = None,
-        errors: Sequence[ScriptError] = (),
+        errors: Sequence[Self] = (),
     ) -> None:
         super().__init__(code, message, span, notes, help)
-        self.errors: list[ScriptError] = list(errors) or [self]
+        self.errors: list[Self] = list(errors) or [self]
 
     def __str__(self) -> str:
-        if len(self.errors) <= 1:
-            return self.render()
-        return render_all(self.errors)
+        return self.render() if len(self.errors) <= 1 else render_all(self.errors)
+
+
+class ScriptError(SeveralErrors):
+    """Script text that is not a program, with every error of the text."""
 
 
 class TypeRuleError(UnityError):
     """A call whose arguments do not fit the operator's type rule."""
 
 
-class VerifyError(UnityError):
-    """A module that breaks a rule of the IR. ``errors`` holds every violation found, this one included."""
-
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        span: Span | None = None,
-        notes: Sequence[Note] = (),
-        help: str | None = None,
-        errors: Sequence[VerifyError] = (),
-    ) -> None:
-        super().__init__(code, message, span, notes, help)
-        self.errors: list[VerifyError] = list(errors) or [self]
-
-    def __str__(self) -> str:
-        if len(self.errors) <= 1:
-            return self.render()
-        return render_all(self.errors)
+class VerifyError(SeveralErrors):
+    """A module that breaks a rule of the IR, with every violation found."""
 
 
 class InterpreterError(UnityError):

@@ -8,10 +8,12 @@ Invariant: everything here is plain immutable data, no IR, no addresses.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from ...ffi.abi import Dim, KernelSignature, linkage_name
+from ...ffi.formula import formula_text
 from ...ffi.tensor import Tensor
 from ...support.schema import one_of
 
@@ -182,23 +184,9 @@ class Program:
         return self.places[index] if 0 <= index < len(self.places) else ""
 
 
-_SIGNS = {
-    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
-    "gt": ">", "ge": ">=", "and": "and", "or": "or",
-}  # fmt: skip
-
-
-def dim_text(dim: Dim, names: tuple[str, ...] | None = None) -> str:
+def dim_text(dim: Dim, names: Sequence[str] | None = None) -> str:
     """A formula as text; slots print as ``#k`` or by the names given."""
-    if isinstance(dim, int):
-        return str(dim)
-    kind, *operands = dim
-    if kind == "sym":
-        return f"#{operands[0]}" if names is None else names[operands[0]]
-    parts = [dim_text(o, names) for o in operands]
-    if kind in _SIGNS:
-        return f"({parts[0]} {_SIGNS[kind]} {parts[1]})"
-    return f"{kind}({', '.join(parts)})"
+    return formula_text(dim, names, nested=True)
 
 
 def arg_text(arg: Arg, program: Program) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ffi.abi import BufferParam, evaluate
+from ...ffi.conditions import Fault
 from ...ffi.library import require_library
 from ...ffi.registry import get_global_func
 from ...ffi.tensor import Tensor
@@ -190,46 +191,37 @@ def run_check(program: bc.Program, fn: bc.VMFunction, at: int, value: Any, slots
 # ---- instructions that need the frame
 
 
-def _check_tensor(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_tensor(frame.program, frame.value(args[0]), frame.context(args[1]), args[2].value, args[3].value)  # type: ignore[union-attr, arg-type]
+Special = Callable[[_Frame, tuple[bc.Arg, ...]], Any]
 
 
-def _check_writable(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_writable(frame.program, frame.value(args[0]), frame.context(args[1]))
+def _require(frame: _Frame, context: bc.Arg, fault: Fault | None) -> None:
+    if fault is not None:
+        raise checks.failure(frame.program, frame.context(context), fault)
 
 
-def _check_shape(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_shape(frame.program, frame.value(args[0]), frame.context(args[1]), args[2].value)  # type: ignore[union-attr, arg-type]
+def _checked(name: str) -> Special:
+    condition = checks.CONDITIONS[name]
 
+    def check(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
+        value, context, *operands = args
+        _require(frame, context, condition(frame.value(value), *[a.value for a in operands]))  # type: ignore[union-attr]
 
-def _check_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_scalar(frame.program, frame.value(args[0]), frame.context(args[1]), args[2].value)  # type: ignore[union-attr, arg-type]
-
-
-def _check_tuple(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_tuple(frame.program, frame.value(args[0]), frame.context(args[1]), args[2].value)  # type: ignore[union-attr, arg-type]
-
-
-def _check_function(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    checks.check_function(frame.program, frame.value(args[0]), frame.context(args[1]))
+    return check
 
 
 def _match_shape(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    value, context = frame.value(args[0]), frame.context(args[1])
-    checks.match_shape(frame.program, value, context, args[2:], frame.slots, frame.fn.slots)
+    _require(frame, args[1], checks.match_shape(frame.value(args[0]), args[2:], frame.slots, frame.fn.slots))
 
 
 def _check_equal(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
     actual, expected = frame.value(args[1]), frame.value(args[2])
     if actual != expected:
-        raise checks.failure(
-            frame.program, frame.context(args[0]), "E608", f"is {actual}, the tensor program expects {expected}"
-        )
+        _require(frame, args[0], ("E608", f"is {actual}, the tensor program expects {expected}"))
 
 
 def _check_bounds(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
     least, most = args[2].value, args[3].value  # type: ignore[union-attr]
-    checks.check_bounds(frame.program, int(frame.value(args[1])), frame.context(args[0]), least, most)  # type: ignore[arg-type]
+    _require(frame, args[0], checks.bounds_fault(int(frame.value(args[1])), least, most))  # type: ignore[arg-type]
 
 
 def _bind_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
@@ -263,9 +255,8 @@ def _invoke(frame: _Frame, args: tuple[bc.Arg, ...]) -> Any:
     return to_value(function(*rest))
 
 
-_SPECIAL: dict[str, Callable[[_Frame, tuple[bc.Arg, ...]], Any]] = {
-    "check_tensor": _check_tensor, "check_writable": _check_writable, "check_shape": _check_shape, "check_scalar": _check_scalar,
-    "check_tuple": _check_tuple, "check_function": _check_function, "match_shape": _match_shape, "check_equal": _check_equal,
+_SPECIAL: dict[str, Special] = {
+    **{name: _checked(name) for name in checks.CONDITIONS}, "match_shape": _match_shape, "check_equal": _check_equal,
     "check_bounds": _check_bounds, "bind_scalar": _bind_scalar, "set_slot": _set_slot, "kill": _kill,
     "closure": _closure, "invoke": _invoke,
 }  # fmt: skip

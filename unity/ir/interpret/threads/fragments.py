@@ -24,7 +24,7 @@ from .expressions import ExprCompiler
 from .findings import Site
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address, array
+from .memory import Address
 from .wave import Wave
 
 
@@ -74,7 +74,7 @@ class Fragment:
     def read(self, mask: Mask, shape: tuple[int, int], warps: np.ndarray) -> np.ndarray:
         """The matrices of the warps."""
         target, address = self.places(mask, shape, warps)
-        self._name(target)
+        self.wave.array = target.storage.flat(self.dtype, target.storage.name)
         lanes = np.repeat(warps, address.shape[1])
         found = self.wave.accesses.load(target.storage, address.ravel(), lanes, self.dtype, self.site)
         return found.reshape(len(warps), *shape)
@@ -82,13 +82,9 @@ class Fragment:
     def write(self, mask: Mask, values: np.ndarray, warps: np.ndarray) -> None:
         """Store the matrices of the warps."""
         target, address = self.places(mask, values.shape[1:], warps)
-        self._name(target)
+        self.wave.array = target.storage.flat(self.dtype, target.storage.name)
         lanes = np.repeat(warps, address.shape[1])
         self.wave.accesses.store(target.storage, address.ravel(), lanes, values.ravel(), self.dtype, self.site, True)
-
-    def _name(self, target: Address) -> None:
-        count = np.int64(target.storage.limit // self.dtype.itemsize)
-        self.wave.array = array(target.storage, np.int64(0), self.dtype, (count,), (), np.int64(0), target.storage.name)
 
 
 def fragment(compiler: ExprCompiler, call: Call, place: int, index: int, kind: str) -> Fragment:
@@ -186,9 +182,7 @@ def _move(compiler: ExprCompiler, call: Call) -> Closure:
             part.write(mask, values.reshape(len(warps), *shape), warps)
         else:
             values = part.read(mask, shape, warps).ravel()
-            wave.array = array(
-                target.storage, np.int64(0), dtype, (np.int64(target.storage.limit // item),), (), np.int64(0), name
-            )
+            wave.array = target.storage.flat(dtype, name)
             wave.accesses.store(target.storage, where.ravel()[good], lanes[good], values[good], dtype, site, True)
         return np.int32(0)
 
@@ -200,7 +194,7 @@ def target_memory(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Byte addresses and the numbers of those inside the memory; the others are reported."""
     item, storage = dtype.itemsize, target.storage
-    wave.array = array(storage, np.int64(0), dtype, (np.int64(storage.limit // item),), (), np.int64(0), name)
+    wave.array = storage.flat(dtype, name)
     inside = (places >= 0) & (places + item <= storage.limit)
     if not inside.all():
         row = int(np.argwhere(~inside)[0][0])

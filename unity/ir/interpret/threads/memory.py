@@ -88,6 +88,10 @@ class Storage:
         else:
             self.written.reshape(-1, self.size // self.granule)[self.owner[mask.index]] = False
 
+    def flat(self, dtype: DataType, name: str) -> Array:
+        """The whole memory as a buffer of one axis."""
+        return array(self, np.int64(0), dtype, (np.int64(self.limit // dtype.itemsize),), (), np.int64(0), name)
+
     def typed(self, dtype: DataType) -> np.ndarray:
         """All bytes as numbers of an element type."""
         kind = np.dtype(np.uint8) if dtype.is_bool else dtype.numpy

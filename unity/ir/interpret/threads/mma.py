@@ -23,7 +23,7 @@ from .findings import Site
 from .fragments import multiply_add, whole_warps
 from .intrinsics import register
 from .lanes import WARP, Mask
-from .memory import Address, Storage, array
+from .memory import Address, Storage
 from .wave import Wave
 
 GROUP, MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
@@ -95,8 +95,7 @@ def checked(
     if wrong.any():
         row = int(np.argwhere(wrong)[0][0])
         raise wave.failure("E310", f"{name} reaches outside its memory of {storage.limit} bytes", span, int(lanes[row]))
-    count = np.int64(storage.limit // dtype.itemsize)
-    wave.array = array(storage, np.int64(0), dtype, (count,), (), np.int64(0), name)
+    wave.array = storage.flat(dtype, name)
     return places
 
 

@@ -40,7 +40,7 @@ from ..preconditions.ownership import require_shared
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
-from .storage import SCOPES, known_scope, written_buffer
+from .storage import SCOPES, known_scope, named_buffer, written_buffer
 
 
 @primitive(
@@ -121,19 +121,7 @@ def cache_write(
     buffer = written_buffer(state, block, write_buffer_index)
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
-    if buffer in scope.reads[block]:
-        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
-               condition="does not read what it writes", at=block,
-               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
-    others = [w for w in scope.writers(buffer) if w is not block]
-    if others:
-        refuse(
-            "E438",
-            f"{buffer.name} is written by block {others[0].name} too",
-            condition="only writer",
-            at=[block, *others],
-            nearest="take this step before decompose_reduction",
-        )
+    require_only_writer(scope, block, buffer)
     direct = chosen(scope, block, buffer, consumer_blocks, scope.after(block)) if consumer_blocks else []
     readers = [r for r in scope.after(block) if buffer in scope.reads[r] and r not in direct]
     at = meeting(scope, [block, *readers]) if readers else scope.root
@@ -156,16 +144,24 @@ def cache_write(
 
 def read_buffer(state: ScheduleState, block: Sref, read_buffer_index: int | str) -> Buffer:
     """A buffer a block reads, by place or by name. Refuses E438 for one it does not read."""
-    reads = list(dict.fromkeys([r.buffer for r in regions(state, block.block)[0]]))
-    if isinstance(read_buffer_index, str):
-        named = [b for b in reads if b.name == read_buffer_index]
-        if len(named) == 1:
-            return named[0]
-    elif isinstance(read_buffer_index, int) and 0 <= read_buffer_index < len(reads):
-        return reads[read_buffer_index]
-    shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(reads)]) or "none"
-    refuse("E438", f"block {block.name} reads no buffer {read_buffer_index!r}", condition="a read buffer", at=block,
-           nearest=f"it reads {shown}")  # fmt: skip
+    return named_buffer(block, regions(state, block.block)[0], read_buffer_index, "E438", "read")
+
+
+def require_only_writer(scope: Scope, block: Sref, buffer: Buffer) -> None:
+    """Refuse E438 for a buffer that another block writes too, or that the block reads as well."""
+    if buffer in scope.reads[block]:
+        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
+               condition="does not read what it writes", at=block,
+               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
+    others = [w for w in scope.writers(buffer) if w is not block]
+    if others:
+        refuse(
+            "E438",
+            f"{buffer.name} is written by block {others[0].name} too",
+            condition="only writer",
+            at=[block, *others],
+            nearest="take this step before decompose_reduction",
+        )
 
 
 def require_scope(block: Sref, storage_scope: str) -> None:

@@ -35,7 +35,16 @@ from ..rewrites.index_maps import no_less_than_zero
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
 from .block_layout import iterator_map
-from .cache import cache_buffer, chosen, insert, meeting, read_buffer, require_between, require_scope
+from .cache import (
+    cache_buffer,
+    chosen,
+    insert,
+    meeting,
+    read_buffer,
+    require_between,
+    require_only_writer,
+    require_scope,
+)
 from .storage import written_buffer
 
 _CHECKS = ("one access", "accesses inside the buffer", "one cell for each iteration")
@@ -251,19 +260,7 @@ def _write(
 ) -> Sref:
     require_scope(block, storage_scope)
     scope = block_scope(state, block)
-    if buffer in scope.reads[block]:
-        refuse("E438", f"block {block.name} goes on from what {buffer.name} holds, a copy would start empty",
-               condition="does not read what it writes", at=block,
-               nearest="take this step before decompose_reduction or blockize")  # fmt: skip
-    others = [w for w in scope.writers(buffer) if w is not block]
-    if others:
-        refuse(
-            "E438",
-            f"{buffer.name} is written by block {others[0].name} too",
-            condition="only writer",
-            at=[block, *others],
-            nearest="take this step before decompose_reduction",
-        )
+    require_only_writer(scope, block, buffer)
     readers = [r for r in scope.after(block) if buffer in scope.reads[r]]
     at = meeting(scope, [block, *readers]) if readers else scope.root
     indices, inside, own, shape = _plan(state, block, buffer, index_map)

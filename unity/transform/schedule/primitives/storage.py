@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....ffi.dtype import DataType
-from ....ir.buffer import Buffer
+from ....ir.buffer import Buffer, BufferRegion
 from ....ir.build import cast
 from ....ir.expr import Var
 from ....ir.node import replace as with_fields
@@ -39,18 +41,24 @@ def known_scope(scope: str) -> bool:
     return scope in SCOPES or (scope.startswith("global.") and scope[7:].isidentifier())
 
 
-def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
-    """A buffer a block writes, by place or by name. Refuses E429 for one it does not write."""
-    written = list(dict.fromkeys([r.buffer for r in regions(state, block.block)[1]]))
-    if isinstance(buffer_index, str):
-        named = [b for b in written if b.name == buffer_index]
+def named_buffer(block: Sref, used: Sequence[BufferRegion], index: int | str, code: str, verb: str) -> Buffer:
+    """One of the buffers that a block reads or writes, by place or by name. Refuses ``code`` for another."""
+    buffers = list(dict.fromkeys([r.buffer for r in used]))
+    if isinstance(index, str):
+        named = [b for b in buffers if b.name == index]
         if len(named) == 1:
             return named[0]
-    elif isinstance(buffer_index, int) and 0 <= buffer_index < len(written):
-        return written[buffer_index]
-    shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(written)]) or "none"
-    refuse("E429", f"block {block.name} writes no buffer {buffer_index!r}", condition="a written buffer", at=block,
-           nearest=f"it writes {shown}")  # fmt: skip
+    elif isinstance(index, int) and 0 <= index < len(buffers):
+        return buffers[index]
+    shown = ", ".join([f"{k}: {b.name}" for k, b in enumerate(buffers)]) or "none"
+    done = {"read": "a read buffer", "write": "a written buffer"}[verb]
+    refuse(code, f"block {block.name} {verb}s no buffer {index!r}", condition=done, at=block,
+           nearest=f"it {verb}s {shown}")  # fmt: skip
+
+
+def written_buffer(state: ScheduleState, block: Sref, buffer_index: int | str) -> Buffer:
+    """A buffer a block writes, by place or by name. Refuses E429 for one it does not write."""
+    return named_buffer(block, regions(state, block.block)[1], buffer_index, "E429", "write")
 
 
 def allocated(state: ScheduleState, block: Sref, buffer: Buffer) -> Sref:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ....ir.analysis.regions import block_regions, opaque_buffers
 from ....ir.buffer import Buffer
@@ -23,6 +23,8 @@ from ....ir.types import Expr
 from ....ir.walk import Rewriter, children, collect, fresh_copy, substitute, used_vars
 from ....support.errors import PassError
 from ..analysis.loop_nests import JOINS, calls_are_pure
+
+S = TypeVar("S", bound=Stmt)
 
 NOTHING = SeqStmt(())
 
@@ -72,30 +74,22 @@ def definition(realize: BlockRealize) -> Definition | str:
     return Definition(store.buffer, store.indices, store.value)
 
 
-def realizes(root: Node) -> list[BlockRealize]:
-    """All realisations of blocks, in the order of the text (outer before inner)."""
-    found: list[BlockRealize] = []
+def in_order(root: Node, kind: type[S]) -> list[S]:
+    """All statements of a kind, in the order of the text (outer before inner)."""
+    found: list[S] = []
     stack: list[Any] = [root]
     while stack:
         node = stack.pop()
-        if type(node) is BlockRealize:
+        if type(node) is kind:
             found.append(node)
         if isinstance(node, Stmt):
             stack.extend([c for c in reversed(children(node)) if isinstance(c, Stmt)])
     return found
 
 
-def stores_in_order(root: Node) -> list[BufferStore]:
-    """Stores in the order of the text."""
-    found: list[BufferStore] = []
-    stack: list[Any] = [root]
-    while stack:
-        node = stack.pop()
-        if type(node) is BufferStore:
-            found.append(node)
-        elif isinstance(node, Stmt):
-            stack.extend([c for c in reversed(children(node)) if isinstance(c, Stmt)])
-    return found
+def realizes(root: Node) -> list[BlockRealize]:
+    """All realisations of blocks, in the order of the text (outer before inner)."""
+    return in_order(root, BlockRealize)
 
 
 def inline_problem(body: Stmt, block: Block) -> str | None:
@@ -106,7 +100,7 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     found = definition(realize)
     if isinstance(found, str):
         return found
-    stores = stores_in_order(body)
+    stores = in_order(body, BufferStore)
     if not allocated(body, found.buffer):
         return f"{found.buffer.name} is no buffer of the program's own"
     if sum([s.buffer.data is found.buffer.data for s in stores]) != 1:
@@ -360,5 +354,4 @@ __all__ = [
     "is_trivial",
     "realizes",
     "remove_block",
-    "stores_in_order",
 ]  # fmt: skip

@@ -22,10 +22,10 @@ from .inline_blocks import (
     allocated,
     definition,
     has_aliases,
+    in_order,
     inline_value,
     realizes,
     remove_block,
-    stores_in_order,
 )
 
 
@@ -50,7 +50,7 @@ def reverse_inline_problem(body: Stmt, block: Block) -> str | None:
         if not _covers(load.indices, source.shape, variables) or not structural_equal(load.indices, loads[0].indices):
             return f"block {block.name} does not read each element of {source.name} once"
     writers = [r for r in realizes(body) if type(r.block.body) is BufferStore and r.block.body.buffer is source]
-    if len(writers) != 1 or sum([s.buffer.data is source.data for s in stores_in_order(body)]) != 1:
+    if len(writers) != 1 or sum([s.buffer.data is source.data for s in in_order(body, BufferStore)]) != 1:
         return f"{source.name} is not written by one block with one store"
     if isinstance(reason := definition(writers[0]), str):
         return reason
