@@ -1,5 +1,6 @@
 # make demo   set up and run the main example
 # make test   set up with development tools and run the tests, and a quick part of them on the other Pythons found
+# make quick  the core tests of every room, in under two minutes
 # make check  style, types and tests
 # make metrics  size and shape of the package
 # make test PYTHON=python3.13  all tests on one Python, in an environment of its own
@@ -7,7 +8,12 @@ PYTHON ?= python3
 VENV ?= .venv$(patsubst %,-%,$(notdir $(filter-out python3,$(PYTHON))))
 BIN := $(VENV)/bin
 OTHERS := 3.11 3.12 3.13 3.14
-QUICK := tests/ir tests/e2e/test_bad_input.py tests/script/test_decorators.py tests/vm/test_interpret.py
+QUICK := $(addprefix tests/, test_architecture.py support ffi/test_dtype.py ffi/test_tensor.py ffi/test_registry.py ffi/test_engine.py \
+  ffi/test_driver.py ir arith/test_simplify.py arith/test_layout.py te/test_te.py op/test_against_numpy.py op/test_type_rules.py \
+  op/test_block_builder.py script/test_reader.py script/test_print_module.py script/test_syntax_forms.py script/test_decorators.py \
+  test_golden.py transform/schedule/test_schedule_base.py transform/schedule/test_schedule_loops.py transform/test_default_schedules.py \
+  target/test_statements.py target/test_signature.py vm/test_interpret.py vm/test_vm_main_job.py vm/test_limits.py \
+  e2e/test_end_to_end.py e2e/test_bad_input.py cli)
 
 .PHONY: demo test quick others check lint types docs metrics clean
 

@@ -1,6 +1,7 @@
 """Test session: frozen nodes and checked rewriters, fixed seeds, shared helpers on the path."""
 
 import ctypes
+import gc
 import os
 import random
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("UNITY_CHECKED", "1")  # before any module of the package is imported
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # workers and the processes that tests start read the package compiled
 sys.path.append(str(Path(__file__).parent))
 
 import numpy as np
@@ -48,6 +50,12 @@ class TestFile(pytest.Module):
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
     return TestFile.from_parent(parent, path=module_path)
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests and all modules stay to the end: the cycle collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
