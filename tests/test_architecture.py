@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,15 @@ FOLDERS = {
 folder with folders, is the files that lie in it directly. ``__init__`` hands names on and is no part of the order."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = {path: path.read_text() for path in FILES}
-TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
 WARN, LIMIT = 400, 500
 RUN_TIME_ROOMS = ("support", "ffi", "vm")
 """What a saved program needs to be loaded and run."""
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file, the module first; read once, and not where other tests run."""
+    return list(ast.walk(ast.parse(SOURCES[path])))
 
 
 def name(path: Path) -> str:
@@ -96,22 +102,18 @@ def is_module(parts: tuple[str, ...]) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def for_types_only(tree: ast.Module) -> set[int]:
+def for_types_only(path: Path) -> set[ast.AST]:
     """Import statements under ``if TYPE_CHECKING``."""
-    found: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            found.update([id(n) for part in node.body for n in ast.walk(part)])
-    return found
+    branches = [n for n in nodes(path) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+    return {inner for branch in branches for part in branch.body for inner in ast.walk(part)}
 
 
+@cache
 def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, list[tuple[str, ...]]]]:
     """Import statements that run, with the modules of the package they name."""
-    skipped = for_types_only(TREES[path])
-    return [
-        (node, imported(path, node)) for node in ast.walk(TREES[path])
-        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in skipped
-    ]  # fmt: skip
+    found = [n for n in nodes(path) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    skipped = for_types_only(path)
+    return [(node, imported(path, node)) for node in found if node not in skipped]
 
 
 def test_every_room_is_known() -> None:
@@ -139,12 +141,12 @@ def test_a_target_is_named_in_its_own_folder_alone() -> None:
     folders = {p.parent.name for p in (PACKAGE / "target").rglob("backend.py")}
     assert "cpu" in folders
     wrong = []
-    for path, tree in TREES.items():
+    for path in FILES:
         if path.relative_to(PACKAGE).parts[:1] == ("target",) and {"shipped", *folders} & set(path.parts):
             continue
         for node, modules in imports(path):
             wrong += [f"{name(path)}:{node.lineno}" for m in modules if m[1:2] == ("target",) and folders & set(m[2:3])]
-        for node in [n for n in ast.walk(tree) if isinstance(n, (ast.Compare, ast.MatchValue))]:
+        for node in [n for n in nodes(path) if isinstance(n, (ast.Compare, ast.MatchValue))]:
             constants = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
             wrong += [f"{name(path)}:{node.lineno}" for value in constants if value in ("llvm", "cuda")]
     assert not wrong, "\n".join(wrong)
@@ -176,8 +178,8 @@ def test_folders_import_only_leftwards() -> None:
 
 def test_no_imports_inside_functions() -> None:
     wrong = []
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
+    for path in FILES:
+        for node in nodes(path):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 inner = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
                 wrong += [f"{name(path)}:{n.lineno}" for n in inner]
@@ -194,16 +196,6 @@ def test_modules_are_imported_by_name_in_one_place_only() -> None:
         if isinstance(node, ast.Import) and any([a.name == "importlib" for a in node.names]) and name(p) not in allowed
     ]
     assert not wrong, "\n".join(wrong)
-
-
-def test_recursion_never_calls_objects() -> None:
-    """A call of an object goes through C, and the depth of C is bounded (from Python 3.12 on by a number of its own): a class with
-    ``__call__`` walks by the name of a method."""
-    for path, tree in TREES.items():
-        for cls in [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]:
-            calls = [n for n in ast.walk(cls) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
-            found = [n.lineno for n in calls if n.func.id == "self"]
-            assert not found, f"{path}:{found[0]}: {cls.name} calls itself as a function"
 
 
 def test_relative_imports_inside_the_package() -> None:
@@ -293,7 +285,7 @@ def test_file_sizes() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    missing = [name(p) for p, tree in TREES.items() if not ast.get_docstring(tree)]
+    missing = [name(p) for p in FILES if not ast.get_docstring(nodes(p)[0])]
     assert not missing, "\n".join(missing)
 
 
@@ -321,8 +313,8 @@ def test_docstrings_name_their_subject() -> None:
     """None begins with "What ...": the subject or the verb comes first."""
     texts = [
         f"{name(path)}:{node.lineno}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path in FILES
+        for node in nodes(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if node.value.value.startswith("What ")
     ]
@@ -377,8 +369,8 @@ def test_primitive_types_are_made_in_one_place() -> None:
     """``prim_type`` interns them, and comparisons count on it."""
     wrong = [
         f"{name(path)}:{node.lineno}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path in FILES
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "PrimType"
     ]
     assert [place.partition(":")[0] for place in wrong] == ["unity/ir/types.py"], wrong
@@ -389,11 +381,12 @@ def test_the_front_door_names_every_room():
 
 
 def test_no_object_calls_itself() -> None:
-    """Calling an object goes through C: a method that recurses with ``self(...)`` overflows the stack on a deep tree."""
+    """Calling an object goes through C, and the depth of C is bounded (from Python 3.12 on by a number of its own): a method that
+    recurses with ``self(...)`` ends on a deep tree."""
     found = [
         f"{name(path)}:{node.lineno}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path in FILES
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "self"
     ]
     assert found == []
@@ -411,3 +404,13 @@ def test_names_in_generated_files_exist() -> None:
                 found += 1
                 assert pkgutil.resolve_name(f"{module}:{name.split()[0]}") is not None, f"{path.name}: {module}.{name}"
     assert found >= 5
+
+
+def test_the_quick_tests_exist() -> None:
+    listed = re.search(
+        r"^QUICK := \$\(addprefix (\S+), ((?:.*\\\n)*.*)\)$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert listed is not None
+    paths = [ROOT / listed[1] / part for part in listed[2].replace("\\\n", " ").split()]
+    assert len(paths) > 20
+    assert [name(path) for path in paths if not path.exists()] == []
