@@ -25,11 +25,10 @@ from ..support.recursion import deep_recursion
 from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..transform.infra.constant_provenance import peek
 from ..transform.infra.passes import Pipeline
-from ..transform.tir.expressions.bind_shared import bind_shared
 from .confined import check_confined
 from .executable.executable import Executable
 from .program_cache import remembered_build
-from .stages import BuildConfig, Passes, as_module, check, configure, graph, kernels, link, plan, schedule
+from .stages import BuildConfig, Passes, as_module, checked, configure, graph, kernels, link, plan, schedule, verified
 
 TRIM_BYTES = 16 << 20
 """Builds with constants of this size together give back what they freed."""
@@ -56,8 +55,8 @@ def build(
     CodegenError, VMError E62x.
     """
     config = configure(target, exec_mode=exec_mode, pipeline=pipeline, tir_pipeline=tir_pipeline)
-    source = bind_shared(as_module(mod))
     with Progress("compiling"), config.target, young_collection():
+        source = verified(mod, config)
         if discard_parameters is not False:
             told = None if discard_parameters is True else discard_parameters
             made = build_anew(source, config, Releases(module_constants(source), told))
@@ -74,10 +73,9 @@ def build(
 
 
 def build_anew(mod: IRModule, config: BuildConfig, releases: Releases) -> Executable:
-    """The stages in order."""
+    """The stages of a verified module in order."""
     with releases:
-        checked = check(mod, config)
-        planned = plan(schedule(graph(checked, config), config), config)
+        planned = plan(schedule(graph(checked(mod, config), config), config), config)
         _trim(module_constants(planned))  # weights folded or cut on the way to the packed ones
         made = link(planned, kernels(planned, config), config)
     releases.sweep(made.program.constants)

@@ -106,14 +106,25 @@ def as_module(mod: object) -> IRModule:
                   'torch.compile(f, backend="unity")')  # fmt: skip
 
 
-def check(mod: IRModule | Function | PrimFunc, config: BuildConfig) -> IRModule:
-    """The module, verified, with checks of indices where they cannot be proved. Raises VerifyError, VMError E62x."""
+def verified(mod: IRModule | Function | PrimFunc, config: BuildConfig) -> IRModule:
+    """The module after the verifier: before it nothing may be asked of what stands in there. Raises VerifyError, VMError E62x."""
     source = bind_shared(as_module(mod))  # before anything visits every place
     with config.target:
         if int_option("UNITY_VERIFY") >= 1:
             verify(source)
         check_data_types(source)
-        return source if instrument_bounds in config.lowering else check_bounds(source)
+    return source
+
+
+def checked(mod: IRModule, config: BuildConfig) -> IRModule:
+    """A verified module with checks of indices where they cannot be proved."""
+    with config.target:
+        return mod if instrument_bounds in config.lowering else check_bounds(mod)
+
+
+def check(mod: IRModule | Function | PrimFunc, config: BuildConfig) -> IRModule:
+    """The module, verified, with checks of indices where they cannot be proved. Raises VerifyError, VMError E62x."""
+    return checked(verified(mod, config), config)
 
 
 def graph(mod: IRModule, config: BuildConfig) -> IRModule:

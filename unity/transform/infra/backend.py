@@ -137,8 +137,8 @@ def machine_in_use() -> Machine:
 
 
 def target_of(func: PrimFunc, default: Target) -> Target:
-    """The target of a tensor program, verified or not: its attribute ``target`` or that of the build. Raises CodegenError E531."""
-    given: Any = func.attrs.get("target") if isinstance(func.attrs, Mapping) else None
+    """The target of a verified tensor program: its attribute ``target`` or that of the build. Raises CodegenError E531."""
+    given: Any = func.attrs.get("target")
     if given is None:
         return default
     return make_target(given["target"] if isinstance(given, Mapping) and "target" in given else given)

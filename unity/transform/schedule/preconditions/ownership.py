@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ....ir.buffer import Buffer
 from ....ir.expr import Var
+from ....ir.node import replace as with_fields
 from ....ir.stmt import AllocBuffer
 from ....ir.types import PointerType
 from ....ir.walk import nodes_in
@@ -53,8 +55,16 @@ def require_owned(state: ScheduleState) -> None:
             pending += state.children(at)
 
 
-def require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> None:
-    """Refuse E448 where a step puts a buffer at the root for one that each iteration of a loop has for itself."""
+def allocate(state: ScheduleState, scope: Sref, buffers: Iterable[Buffer], used: Iterable[Var]) -> None:
+    """Give a scope more buffers, which stand for what some pointers address. Refuses E448 where each iteration of a loop has that
+    for itself."""
+    _require_shared(state, scope.func, used)
+    old = scope.block
+    new = with_fields(old, alloc_buffers=(*old.alloc_buffers, *buffers))
+    state.replace(scope, with_fields(scope.realize, block=new), {old: new})
+
+
+def _require_shared(state: ScheduleState, func: str, used: Iterable[Var]) -> None:
     pointers = frozenset(used)
     pending = [state.roots[func]] if func in state.owning else []
     while pending:
@@ -92,4 +102,4 @@ def _user(state: ScheduleState, at: Sref, data: Var) -> Sref:
     return _user(state, inner[0], data) if inner else at
 
 
-__all__ = ["require_owned"]
+__all__ = ["allocate", "require_owned"]

@@ -36,7 +36,7 @@ from ..preconditions.coverage import (
 )
 from ..preconditions.dependence import Scope, block_scope, regions
 from ..preconditions.domains import nest_of
-from ..preconditions.ownership import require_shared
+from ..preconditions.ownership import allocate
 from ..rewrites.moving import body_of, position_of, statements_of
 from ..rewrites.parameter_layout import parameter_of
 from ..rewrites.rewriting import BlockTracker, analyzer_at
@@ -262,20 +262,14 @@ def require_between(state: ScheduleState, writers: Sequence[Sref], copy: Sref, r
 
 def insert(state: ScheduleState, scope: Sref, at: Sref, place: int, made: Stmt, buffers: Sequence[Buffer]) -> Sref:
     """Put a nest into the body of ``at`` and its buffers among the scope's; gives the nest's block."""
-    require_shared(state, scope.func, [n for n in nodes_in(made) if type(n) is Var])
+    allocate(state, scope, buffers, [n for n in nodes_in(made) if type(n) is Var])
     stmts = statements_of(body_of(at))
     body = SeqStmt((*stmts[:place], made, *stmts[place:]))
-    if not at.is_block:
-        state.replace(at, with_fields(at.loop, body=body))
-        body_or_none: Stmt | None = None
+    if at.is_block:
+        new = with_fields(at.block, body=body)
+        state.replace(at, with_fields(at.realize, block=new), {at.block: new})
     else:
-        body_or_none = body
-    old = scope.block
-    fields: dict[str, Any] = {"alloc_buffers": (*old.alloc_buffers, *buffers)}
-    if body_or_none is not None:
-        fields["body"] = body_or_none
-    new = with_fields(old, **fields)
-    state.replace(scope, with_fields(scope.realize, block=new), {old: new})
+        state.replace(at, with_fields(at.loop, body=body))
     inner: Any = made
     while not isinstance(inner, Block):
         inner = inner.block if hasattr(inner, "block") else inner.body

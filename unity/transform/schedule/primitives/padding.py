@@ -28,7 +28,7 @@ from ..preconditions.dependence import scope_of
 from ..preconditions.distinct import require_distinct
 from ..preconditions.domains import nest_of
 from ..preconditions.first_step import conjuncts
-from ..preconditions.ownership import require_shared
+from ..preconditions.ownership import allocate
 from ..rewrites.rewriting import BlockTracker, analyzer_at, int_value
 
 
@@ -316,16 +316,12 @@ def _pad(
             BufferStore(target, value, cell),
         )
         (after if access is store else before).append(nest_of(axes, copy, {}, ana, preserve_unit_loops=True)[0])
-    require_shared(state, top.func, [old.data for old in table])
     renamed: dict[Any, Any] = {old.data: new.data for old, new in table.items()}
     renamed.update(table)
     tracker = _Wider(wide, block, renamed)
     stmt = tracker(top.loop)
-    scope = scope_of(top)
+    allocate(state, scope_of(top), table.values(), [old.data for old in table])
     state.replace(top, seq(*before, stmt, *after), tracker.blocks)
-    whole = scope.block
-    grown = with_fields(whole, alloc_buffers=(*whole.alloc_buffers, *table.values()))
-    state.replace(scope, with_fields(scope.realize, block=grown), {whole: grown})
 
 
 def _padded(access: BufferLoad | BufferStore, wide: dict[Var, int]) -> Buffer:

@@ -30,7 +30,7 @@ from ..preconditions.conditions import loops_of, require_blocks_only, why_not_up
 from ..preconditions.dependence import scope_of
 from ..preconditions.enclosing import triangular
 from ..preconditions.first_step import conjuncts
-from ..preconditions.ownership import require_shared
+from ..preconditions.ownership import allocate
 from ..rewrites.rewriting import analyzer_at, loop_range
 
 NEUTRAL: dict[type, int] = {Add: 0, Mul: 1, And: True, Or: False}
@@ -235,7 +235,6 @@ def _partial(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan) -> tupl
             values.append(value)
     ana = analyzer_at(state, block, inside=False)
     _require_first(block, loop, made, ana)
-    require_shared(state, block.func, [plan.store.buffer.data])
     shape = list(plan.store.buffer.shape)
     shape.insert(plan.axis, loop.loop.extent)
     name = f"{plan.store.buffer.name}_rf"
@@ -311,12 +310,9 @@ def _rewrite(state: ScheduleState, block: Sref, loop: Sref, plan: _Plan, merge_l
             top += 1
     final = _final(state, block, loops[top:], loop, plan, buffer, reducing)
     func, at = block.func, loops[top]
+    allocate(state, scope_of(block), [buffer], [plan.store.buffer.data])
     state.replace(block, partial, {old: partial.block})
     state.replace(at, seq(at.loop, final))
-    scope = scope_of(state.sref(func, partial.block))
-    whole = scope.block
-    grown = with_fields(whole, alloc_buffers=(*whole.alloc_buffers, buffer))
-    state.replace(scope, with_fields(scope.realize, block=grown), {whole: grown})
     return state.sref(func, partial.block)
 
 
