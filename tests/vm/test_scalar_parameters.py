@@ -158,3 +158,35 @@ def test_what_is_no_pointer(kind, tmp_path):
         for way in ("kernel", "graph"):
             codes = {outcome(vm[way], value, 1) for vm in found}
             assert len(codes) == 1 and codes <= {"E603", "E605", "E609", "E610", "E613"}, (value, way, codes)
+
+
+BOUNDS = """
+from unity.script import ir as I, relax as R, tir as T
+@I.ir_module
+class M:
+    @T.prim_func
+    def kernel(a: T.handle, k: T.int32, f: T.DTYPE, u: T.uint64, b: T.bool, B: T.Buffer((1,), "DTYPE")):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(1):
+            B[i] = T.if_then_else(b, T.Cast("DTYPE", A[k]), f)
+
+    @R.function
+    def graph(a: R.Tensor(("n",), "float32"), k: R.Prim("int32"), f: R.Prim("DTYPE"), u: R.Prim("uint64"), b: R.Prim("bool")):
+        return R.call_tir(M.kernel, (a, k, f, u, b), R.Tensor((1,), "DTYPE"))
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_a_failed_check_shows_symbols_and_scalars(dtype, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNITY_BOUNDS", "1")
+    array, given = np.ones(3, "float32"), (7, 0.5, 2**63, True)
+    for vm in machines(BOUNDS.replace("DTYPE", dtype), tmp_path):
+        with pytest.raises(
+            UnityError, match=r"\(called with n = 3, k = 7, f = 0.5, u = 9223372036854775808, b = True\)"
+        ) as caught:
+            vm["kernel"](array, *given, np.zeros(1, DataType(dtype).numpy))
+        assert caught.value.code == "E614"
+        with pytest.raises(UnityError, match=r"called with n = 3, k = 7, .*u = 9223372036854775808") as caught:
+            vm["graph"](array, *given)
+        assert caught.value.code == "E614"

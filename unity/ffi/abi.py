@@ -88,12 +88,10 @@ class KernelSignature:
     """Names of registered functions the code calls back."""
 
 
-def check_failed(
-    name: str, messages: Sequence[str], status: int, symbols: Sequence[str] = (), values: Iterable[int] = ()
-) -> VMError:
-    """The error of check ``status`` of a kernel, with the values of the symbols it was called with."""
+def check_failed(name: str, messages: Sequence[str], status: int, known: Iterable[tuple[str, object]] = ()) -> VMError:
+    """The error of check ``status`` of a kernel, with the values of symbols and scalars it was called with."""
     reason = messages[status - 1] if 0 < status <= len(messages) else f"failed with status {status}"
-    shown = ", ".join([f"{symbol} = {value}" for symbol, value in zip(symbols, values)])
+    shown = ", ".join(dict.fromkeys([f"{symbol} = {value}" for symbol, value in known]))
     return VMError("E614", f"{name}: {reason}" + (f" (called with {shown})" if shown else ""))
 
 

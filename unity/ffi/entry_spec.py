@@ -93,6 +93,10 @@ class EntrySpec:
                 result.append(arg)
         return result
 
+    def shown_scalars(self) -> list[ScalarArg]:
+        """The scalars that errors show: all but addresses."""
+        return [leaf for leaf in self.leaves() if isinstance(leaf, ScalarArg) and leaf.dtype != "handle"]
+
 
 def dims_of(leaf: Leaf) -> list[Dim | None]:
     """Every formula of a leaf in the order in which symbols are defined."""

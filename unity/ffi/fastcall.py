@@ -7,6 +7,7 @@ which also keeps everything it needs alive. Entries with the same spec and mode 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -49,15 +50,26 @@ class EntryTable(np.ndarray):
 
 
 class StatusReporter:
-    """Raises the error of a kernel's positive status: the message with that number, and the symbols (``count`` at ``place``)."""
+    """Raises the error of a kernel's positive status: its message, and words of symbols and scalars (``count`` at ``place``)."""
 
     def __init__(self, spec: EntrySpec, messages: Sequence[str]) -> None:
-        self.name, self.symbols = spec.name, spec.symbols
-        self.messages = tuple(messages)
+        self.name, self.messages = spec.name, tuple(messages)
+        self.shown = [(symbol, "int64") for symbol in spec.symbols]
+        self.shown += [(arg.name, arg.dtype) for arg in spec.shown_scalars()]
 
     def __call__(self, status: int, place: int, count: int) -> None:
-        values = (ctypes.c_int64 * count).from_address(place)
-        raise check_failed(self.name, self.messages, status, self.symbols, values)
+        words = [ctypes.string_at(place + 8 * k, 8) for k in range(count)]
+        known = [(name, _number(dtype, word)) for (name, dtype), word in zip(self.shown, words, strict=True)]
+        raise check_failed(self.name, self.messages, status, known)
+
+
+def _number(dtype: str, word: bytes) -> int | float:
+    """The number that an entry stores in a word."""
+    kind = DataType(dtype)
+    if kind.is_narrow:
+        return float_of_bits(dtype, int.from_bytes(word, "little"))
+    found: int | float = struct.unpack("d" if kind.is_float else "Q" if kind.is_uint else "q", word)[0]
+    return bool(found) if kind.is_bool else found
 
 
 _ENGINES: dict[str, Engine] = {}

@@ -266,10 +266,15 @@ class EntryWriter:
         self.lines += [f"  br i1 {positive}, label %report, label %raised", "report:"]
         wide = self.emit(f"sext i32 {status} to i64")
         reporter = self.at(table, 24)
-        for number, name in enumerate(symbols):
-            self.store("i64", name, "%symbols", 8 * number)
-        place = self.emit("ptrtoint ptr %symbols to i64")
-        self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 {place}, i64 {len(symbols)})")
+        leaves = self.spec.leaves()
+        known = [
+            *symbols,
+            *[self.at("%leaves", LEAF_BYTES * leaves.index(s), "i64") for s in self.spec.shown_scalars()],
+        ]
+        for number, name in enumerate(known):
+            self.store("i64", name, "%known", 8 * number)
+        place = self.emit("ptrtoint ptr %known to i64")
+        self.lines.append(f"  call void @unity_raise_by(ptr {reporter}, i64 {wide}, i64 {place}, i64 {len(known)})")
         self.lines += ["  br label %raised", "raised:", "  ret ptr null"]
 
     def boxed(self) -> str:
@@ -301,6 +306,7 @@ class EntryWriter:
             f"  %leaves = alloca [{leaves * LEAF_BYTES} x i8], align 16",
             f"  %symbols = alloca [{max(1, len(self.spec.symbols))} x i64], align 8",
             "  %strides = alloca [2 x i64], align 8",
+            f"  %known = alloca [{len(self.spec.symbols) + leaves} x i64], align 8",
             "  %overflow = alloca i32, align 4",
             "  %wide = alloca i64, align 8",
             "  %result = alloca i64, align 8",

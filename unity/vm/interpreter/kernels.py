@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from ...ffi.abi import BufferParam, KernelSignature, ScalarParam, check_failed
-from ...ffi.dtype import dtype_names
+from ...ffi.dtype import DataType, dtype_names
 from ...ffi.engine import Engine
-from ...ffi.tensor import Tensor
+from ...ffi.tensor import Tensor, float_of_bits
 from ...support.errors import VMError
 from ..executable.bytecode import Program
 
@@ -55,14 +55,20 @@ class RawKernel:
             plain.append(ctypes.addressof(result))
         status = self._function(*plain)  # a pending Python exception is raised by ctypes itself
         if status != 0:
-            raise kernel_failure(self.signature, status, values[len(self.signature.params) :])
+            raise kernel_failure(self.signature, status, values)
         return None if result is None else result.value
 
 
-def kernel_failure(signature: KernelSignature, status: int, symbols: Sequence[int]) -> VMError:
-    """The error of a failed check inside a kernel that was called with these values of its symbols."""
-    names = [symbol.name for symbol in signature.symbols]
-    return check_failed(signature.name, signature.messages, status, names, symbols)
+def kernel_failure(signature: KernelSignature, status: int, values: Sequence[Any]) -> VMError:
+    """The error of a failed check inside a kernel that was called with values for its parameters and symbols; None: not known."""
+    params, count = signature.params, len(signature.params)
+    known: list[tuple[str, object]] = [(s.name, v) for s, v in zip(signature.symbols, values[count:], strict=True)]
+    for param, value in zip(params, values):
+        if isinstance(param, ScalarParam) and param.dtype != "handle" and value is not None:
+            kind = DataType(param.dtype)
+            known.append((param.name, float_of_bits(param.dtype, value) if kind.is_narrow else bool(value) if kind.is_bool
+                          else value & 2**64 - 1 if kind.is_uint else value))  # fmt: skip
+    return check_failed(signature.name, signature.messages, status, known)
 
 
 def raw_kernels(engine: Engine, program: Program) -> dict[str, RawKernel]:

@@ -202,8 +202,11 @@ class Callbacks:
         assert isinstance(instruction, Call)
         signature = self.program.kernels[self.program.table[instruction.function].name]
         known = (ctypes.c_int64 * len(fn.slots)).from_address(slots)
-        sizes = [arg for arg in instruction.args[len(signature.params) :] if isinstance(arg, Size)]
-        return kernel_failure(signature, status, [evaluate(size.dim, tuple(known)) for size in sizes])
+        values = [
+            evaluate(a.dim, tuple(known)) if isinstance(a, Size) else getattr(a, "value", None)
+            for a in instruction.args
+        ]
+        return kernel_failure(signature, status, values)
 
     def recheck(self, function: int, at: int, value: Any, slots: tuple[int, ...]) -> tuple[int, ...]:
         """Run one check instruction; the slots afterwards."""
