@@ -29,6 +29,7 @@ from ...ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )  # fmt: skip
 from ...ir.function import Function, PrimFunc
 from ...ir.op import OPS, REQUIRED, OpInfo
@@ -338,12 +339,27 @@ def _block(p: Printer, block: BindingBlock, last: str | None = None) -> None:
 
 
 def _if(p: Printer, node: If, target: str) -> None:
-    p.line("if ")
-    graph_value(p, node.cond)
-    p.out.append(":")
-    _branch(p, node.then_branch, target)
+    word = "if "
+    while True:
+        p.line(word)
+        graph_value(p, node.cond)
+        p.out.append(":")
+        _branch(p, node.then_branch, target)
+        binding = _only_binding(node.else_branch)
+        if binding is None or type(binding.value) is not If:
+            break
+        p.bound.add(binding.var)
+        node, word = binding.value, "elif "
     p.line("else:")
     _branch(p, node.else_branch, target)
+
+
+def _only_binding(branch: Expr) -> VarBinding | None:
+    """The binding that is all of a branch."""
+    blocks = branch.blocks if type(branch) is SeqExpr else ()
+    found = blocks[0].bindings if len(blocks) == 1 and type(blocks[0]) is BindingBlock else ()
+    alone = len(found) == 1 and type(found[0]) is VarBinding and found[0].var is branch.body  # type: ignore[attr-defined]
+    return found[0] if alone else None  # type: ignore[return-value]
 
 
 def _value_of(binding: Any) -> Expr:
