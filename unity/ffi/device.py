@@ -83,7 +83,7 @@ CPU = Device("cpu", 0)
 
 
 def device(text: str | Device, index: int | None = None) -> Device:
-    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``, or ``"cuda", 1``. Raises FFIError E703."""
+    """A device from text: ``"cpu"``, ``"cpu:0"``, ``"cuda:1"``, or ``"cuda"`` with ``index`` 1. Raises FFIError E703."""
     if isinstance(text, Device):
         return text
     if index is not None:
@@ -114,10 +114,10 @@ def device_from_dlpack(code: int, index: int) -> Device:
 
 
 def cpu(index: int = 0) -> Device:
-    """The CPU."""
+    """The CPU; ``index`` is its number, 0."""
     return CPU if index == 0 else Device("cpu", index)
 
 
 def cuda(index: int = 0) -> Device:
-    """A GPU, as the name of a device: programs do not run there, and tensors have no memory there."""
+    """GPU number ``index``, as the name of a device: programs do not run there, and tensors have no memory there."""
     return Device("cuda", index)

@@ -58,11 +58,11 @@ def register_library_kernel(
     packed_func: Callable[..., Any] | str,
     override: bool = False,
 ) -> None:
-    """Offer a function for an operator (``"matmul"`` or ``"R.matmul"``) under a name.
+    """Offer a function for the operator ``op_name`` (``"matmul"`` or ``"R.matmul"``) under a name.
 
     ``predicate(anchor)`` gives True, or False or a sentence where the kernel does not take the call. ``packed_func`` (or the
     name of a registered one) is called with the operator's tensors, then the result's tensor, and the attributes by name.
-    Raises VMError E984 where the name is taken.
+    Raises VMError E984 where the name is taken and ``override`` is false.
     """
     if name in KERNELS and not override:
         raise VMError(

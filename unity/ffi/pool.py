@@ -105,8 +105,10 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Threads of parallel loops in this process, the caller included; 1 runs them serially. Not to be called from inside a
-    region. Raises FFIError E731 for anything but an integer from 1 to 256."""
+    """Let parallel loops of this process run on ``count`` threads, the caller included; 1 runs them serially.
+
+    Not to be called from inside a region. Raises FFIError E731 for anything but an integer from 1 to 256.
+    """
     if count is None:
         raise FFIError("E731", "the number of threads must be an integer, got None")
     ensure_pool(count)

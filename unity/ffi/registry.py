@@ -71,7 +71,7 @@ def register_func(
 def register_func(
     name: str | AnyFunction | None = None, f: AnyFunction | None = None, override: bool = False
 ) -> AnyFunction | Callable[[AnyFunction], AnyFunction]:
-    """Register a function under a name (default: its ``__name__``) and return it unchanged.
+    """Register the function ``f`` under a name (default: its ``__name__``) and return it unchanged.
 
     As a call ``register_func("my.relu", relu)`` or as a decorator ``@register_func("my.relu")``, ``@register_func``.
     Raises FFIError E705 where the name is taken and ``override`` is false.
@@ -93,7 +93,7 @@ def register_func(
 def register_c_func(name: str, address: int, signature: str, override: bool = False) -> PackedFunc:
     """Register a C function by address, e.g. with the signature ``(const float32*, float32*, int64) -> int32``.
 
-    Raises FFIError E705 (name taken) and E707 (signature).
+    Raises FFIError E705 (name taken, and ``override`` is false) and E707 (signature).
     """
     packed = PackedFunc(name, CFunction(name, address, parse_signature(signature)))
     _insert(packed, override)
@@ -120,7 +120,7 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Remove a registered function. Raises FFIError E706 where there is none."""
+    """Remove the function registered as ``name``. Raises FFIError E706 where there is none."""
     with _LOCK:
         if _TABLE.pop(name, None) is None:
             raise FFIError("E706", f"no function is registered as {name!r}")

@@ -231,7 +231,7 @@ def _numbers(value: object, dtype: DataType) -> np.ndarray:
 
 
 def tensor(value: object, dtype: str | DataType | None = None) -> Tensor:
-    """A tensor from numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
+    """A tensor from ``value``: numpy, torch, DLPack objects (sharing memory where the type fits), numbers and nested lists.
 
     Python floats become float32 and Python integers int64 unless ``dtype`` says otherwise.
     Raises FFIError E702, E703 (a tensor that is not on the cpu) and E704.

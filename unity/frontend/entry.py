@@ -34,10 +34,11 @@ def compile(
     calibration: Any = None,
     discard_parameters: bool = False,
 ) -> Any:
-    """Compile a module (or one function, which becomes ``main``) to an Executable, or a torch model to a ``CompiledModel``.
+    """Compile ``mod``, a module (or one function, which becomes ``main``), to an Executable for ``target``, or a torch model to a
+    ``CompiledModel``.
 
-    A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes`` as in ``torch.export``); an
-    ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
+    A torch model is exported on ``example_inputs`` (and ``example_kwargs``, ``dynamic_shapes``, ``strict`` as in ``torch.export``);
+    an ``ExportedProgram`` needs none. ``exec_mode="native"`` also compiles the driver; ``pipeline`` replaces the graph passes,
     ``tir_pipeline`` the lowering of tensor programs.
 
     ``precision`` ("bf16", "int8", "int4"; float32 by default) computes or stores in fewer bits; the ``accuracy`` of the result

@@ -32,8 +32,8 @@ def create_prim_func(
 ) -> PrimFunc:
     """The tensor program that computes the given tensors: placeholders and scalars are inputs, computed ones outputs.
 
-    ``name`` becomes the global symbol. Raises TypeRuleError E217 for a placeholder that is used but not given, and for a symbol
-    no parameter defines.
+    ``args`` are its parameters in order, ``name`` becomes the global symbol, ``attrs`` are added.
+    Raises TypeRuleError E217 for a placeholder that is used but not given, and for a symbol no parameter defines.
     """
     with deep_recursion():
         return _Builder().build(args, name, dict(attrs or {}), None)

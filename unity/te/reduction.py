@@ -29,7 +29,7 @@ class ReduceAxis(Value):
 
 
 def reduce_axis(dom: Sequence[Scalar], name: str = "rv") -> ReduceAxis:
-    """Axis over ``(begin, end)``."""
+    """Axis over ``dom``, a pair ``(begin, end)``; ``name`` is that of its loop."""
     begin, end = to_scalar(dom[0], "int64"), to_scalar(dom[1], "int64")
     begin, end = build.unify(begin, end)
     return ReduceAxis(IterVar(Var(name, end.ty), Range(begin, build.sub(end, begin)), "R"))
@@ -49,6 +49,7 @@ class Reducer(Protocol):
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
     """A reducer from ``fcombine(x, y)`` and its neutral element ``fidentity(dtype)``; tuples of values for several fields.
+    ``name`` is that of the reducer.
 
     >>> argmax = comm_reducer(lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
     ...                       lambda t0, t1: (te.const(-1, t0), te.min_value(t1)))
@@ -100,7 +101,7 @@ _min = comm_reducer(lambda x, y: Value(build.minimum(x.expr, y.expr)), highest, 
 
 
 def sum(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
-    """Sum over axes of the elements where the condition holds."""
+    """Sum of ``expr`` over ``axis`` of the elements for which ``where`` holds; None: of all."""
     return _sum(expr, axis, where)
 
 
@@ -110,7 +111,7 @@ def prod(expr: Scalar, axis: Axes, where: Scalar | None = None) -> Value:
 
 
 def max(expr: Scalar, axis: Axes | Scalar, where: Scalar | None = None) -> Value:
-    """Largest over axes, or the larger of two values; NaN if any is NaN."""
+    """Largest ``expr`` over ``axis`` (``where`` a condition holds), or the larger of two values; NaN if any is NaN."""
     return _max(expr, axis, where) if isinstance(axis, (ReduceAxis, list, tuple)) else maximum(expr, axis)
 
 

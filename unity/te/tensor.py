@@ -195,7 +195,7 @@ def _one_size(given: object) -> Expr:
 
 
 def placeholder(shape: Shape, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor."""
+    """An input tensor of ``shape`` and ``dtype``; ``name`` is that of the parameter."""
     return Tensor(name, shape_of(shape), DataType(dtype))
 
 
@@ -230,7 +230,9 @@ def compute(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Tensor whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
+    """Tensor of ``shape`` whose element at given indices is ``fcompute(*indices)``; a tuple of values gives a tuple of tensors.
+
+    ``name`` names the block of the tensor program, ``attrs`` and ``tag`` are its annotations.
 
     >>> C = compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
@@ -287,9 +289,9 @@ def extern(
 def extern(
     shapes: Any, inputs: Sequence[Tensor], fcompute: Emit, name: str = "extern", dtype: DTypes | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """Tensors computed by a statement: ``fcompute(input buffers, output buffers)``; several shapes give a tuple.
+    """Tensors computed by a statement, ``fcompute(buffers of inputs, output buffers)``; several shapes give a tuple.
 
-    ``dtype`` is one for all outputs or one each; without it the first input's.
+    ``name`` names the outputs. ``dtype`` is one for all outputs or one each; without it the first input's.
     """
     several = bool(shapes) and isinstance(shapes[0], (tuple, list))
     all_shapes = [shape_of(s) for s in shapes] if several else [shape_of(shapes)]

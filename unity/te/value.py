@@ -160,17 +160,17 @@ class Value(Operand):
 
 
 def var(name: str, dtype: str = "int64") -> Value:
-    """A scalar variable, e.g. a symbolic dimension."""
+    """A scalar variable ``name`` of ``dtype``, e.g. a symbolic dimension."""
     return Value(Var(name, prim_type(dtype)))
 
 
 def size_var(name: str, dtype: str = "int64") -> Value:
-    """A scalar variable that stands for a size."""
+    """A scalar variable ``name`` of ``dtype`` that stands for a size."""
     return var(name, dtype)
 
 
 def const(value: Scalar, dtype: str | DataType | None = None) -> Value:
-    """A constant."""
+    """The constant ``value`` of ``dtype``; None: int32, float32 or bool, as it is."""
     return Value(build.const(value, dtype))
 
 
@@ -211,12 +211,12 @@ def maximum(a: Scalar, b: Scalar) -> Value:
 
 
 def if_then_else(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
-    """Lazy choice: only the chosen side is evaluated."""
+    """``true_value`` where ``cond`` holds, else ``false_value``; only the chosen one is evaluated."""
     return Value(build.if_then_else(to_scalar(cond), unwrap(true_value), unwrap(false_value)))
 
 
 def select(cond: Scalar, true_value: Scalar, false_value: Scalar) -> Value:
-    """Eager choice: both sides are evaluated."""
+    """``true_value`` where ``cond`` holds, else ``false_value``; both are evaluated."""
     return Value(build.select(to_scalar(cond), unwrap(true_value), unwrap(false_value)))
 
 

@@ -45,7 +45,7 @@ def build(
     tir_pipeline: Pipeline | None = None,
     discard_parameters: bool | Callable[[Tensor], None] = False,
 ) -> Executable:
-    """Build a module (or one function, which becomes ``main``) for a target.
+    """Build the module ``mod`` (or one function, which becomes ``main``) for a target.
 
     ``exec_mode="native"`` also compiles the driver, so that loading a saved file compiles nothing; an executable of either mode
     runs in both. ``pipeline`` replaces the graph passes (a pipeline, a function, a list of passes, or a pipeline's text),

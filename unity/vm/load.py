@@ -51,7 +51,7 @@ class _Meta:
 
 
 def load(path: str | Path, trust: bool = True) -> Executable:
-    """A saved executable. Its constants are the mapped file: no copy is made, and processes share them.
+    """The executable saved in the file ``path``. Its constants are the mapped file: no copy is made, and processes share them.
 
     The file holds machine code: ``trust=True`` runs it after its checksums hold (they find damage, not malice). ``trust=False``
     never touches it: the program is compiled again from the module text saved beside it, as it is when the file was made for

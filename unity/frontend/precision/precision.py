@@ -60,10 +60,11 @@ class Reduction:
 
 
 def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run | None = None) -> Quantization:
-    """The layers of a module that would be quantised, with the ranges of their data and the cost in accuracy: prints as a
-    table.
+    """The layers of the module ``mod`` that would be quantised, with the ranges of their data and the cost in accuracy: prints as
+    a table.
 
-    ``calibration``: a ``Calibration``, or inputs of ``main``, a tuple for each call. Raises PassError E987 for inputs that give no
+    ``calibration``: a ``Calibration``, or inputs of ``main``, a tuple for each call. ``run`` executes a module on such inputs;
+    None: compiled. Raises PassError E987 for inputs that give no
     ranges.
     """
     machines: dict[IRModule, Any] = {}
@@ -77,7 +78,7 @@ def calibrate(mod: IRModule, calibration: Calibration | Sequence[Any], run: Run 
 
 
 def quantize(mod: IRModule, calibration: Calibration | Quantization | Sequence[Any]) -> IRModule:
-    """The module with its products in 8-bit integers (``transform/relax/precision/quantize_products.py``).
+    """The module ``mod`` with its products in 8-bit integers (``transform/relax/precision/quantize_products.py``).
 
     ``calibration``: a ``Calibration``, inputs of ``main`` (a tuple for each call), or what ``calibrate`` decided. The ranges of the
     data are those seen on the inputs. Raises PassError E987 for inputs that give no ranges.

@@ -171,31 +171,6 @@ def _ndtr(c: Context, a: Args) -> Expr:
     return op.multiply(op.erfc(x), number(0.5, c.dtype))
 
 
-@aten("mvlgamma.default")
-@rounded_once
-def _mvlgamma(c: Context, a: Args) -> Expr:
-    x = _float(c, a)
-    made: Expr = number(a.p * (a.p - 1) / 4 * math.log(math.pi), c.dtype)
-    for n in range(a.p):
-        made = op.add(made, op.lgamma(op.subtract(x, number(n / 2, c.dtype))))
-    return made
-
-
-@aten("isclose.default")
-def _isclose(c: Context, a: Args) -> Expr:
-    dtype = c.promoted(a.self, a.other)
-    x, y = c.emit(c.cast(a.self, dtype)), c.emit(c.cast(a.other, dtype))
-    made = op.equal(x, y)
-    if not is_float(x):
-        dtype = "float32"
-        x, y = c.emit(op.astype(x, dtype)), c.emit(op.astype(y, dtype))
-    if a.equal_nan:
-        made = op.logical_or(made, op.logical_and(op.isnan(x), op.isnan(y)))
-    away = c.emit(op.abs(op.subtract(x, y)))
-    allowed = op.add(op.multiply(op.abs(y), number(a.rtol, dtype)), number(a.atol, dtype))
-    return op.logical_or(made, op.logical_and(op.isfinite(away), op.less_equal(away, allowed)))
-
-
 def _sign_test(sign: int) -> Callable[[Context, Args], Expr]:
     def translate(c: Context, a: Args) -> Expr:
         dtype = dtype_of(a.self)

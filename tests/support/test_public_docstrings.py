@@ -1,0 +1,58 @@
+"""Public functions describe their parameters by name."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+
+import unity
+
+SPELLED = {"te": {"x", "y", "a", "b"}}
+"""Operands, which need no words."""
+MOST = {
+    "te": 14,
+    "transform": 21,
+    "vm": 0,
+    "ffi": 3,
+    "script": 5,
+    "target": 4,
+    "arith": 17,
+    "frontend": 6,
+    "op": 7,
+    "ir": 40,
+}
+"""How many functions and methods of a package may leave a parameter out: the count may only fall."""
+
+
+def functions(space):
+    """Functions and methods of classes that a package hands on, each where it is met first."""
+    found = {}
+    for name in getattr(space, "__all__", None) or dir(space):
+        given = getattr(space, name, None)
+        members = vars(given).items() if inspect.isclass(given) else [(name, given)]
+        for member, fn in members:
+            if inspect.isfunction(fn) and fn.__module__.startswith("unity") and not member.startswith("_"):
+                found.setdefault(fn, f"{name}.{member}" if inspect.isclass(given) else name)
+    return found
+
+
+def lacking(space, spelled):
+    """Functions with the parameters that their docstrings leave out."""
+    found = {}
+    for fn, name in functions(space).items():
+        words = set(re.findall(r"\w+", inspect.getdoc(fn) or ""))
+        missing = set(inspect.signature(fn).parameters) - words - {"self", "cls"} - spelled
+        if missing:
+            found[name] = sorted(missing)
+    return found
+
+
+def test_functions_of_unity():
+    assert {name: missing for name, missing in lacking(unity, set()).items() if "." not in name} == {}
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_functions_of_packages(name):
+    found = lacking(importlib.import_module(f"unity.{name}"), SPELLED.get(name, set()))
+    assert len(found) <= MOST[name], found
