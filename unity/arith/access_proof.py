@@ -17,6 +17,7 @@ from ..ir.buffer import Buffer, Range
 from ..ir.build import add, const, dtype_of, ge, gt, le, logical_and, logical_not, logical_or, lt, mul
 from ..ir.expr import Call, IntImm, Op, Var
 from ..ir.function import PrimFunc
+from ..ir.node import replace
 from ..ir.scalar import (
     EQ,
     NE,
@@ -464,11 +465,11 @@ def _is_plain(expr: Expr) -> bool:
     return True
 
 
-def lane_of(expr: Any, lane: Var) -> Expr | None:
+def lane_of(expr: Expr, lane: Var) -> Expr | None:
     """The value of one lane of a vector; None where it is not seen."""
     dtype = dtype_of(expr)
     if dtype.lanes == 1 and not dtype.scalable:
-        return expr  # type: ignore[no-any-return]
+        return expr
     if type(expr) is Ramp:
         return add(expr.base, mul(expr.stride, lane))
     if type(expr) is Broadcast:
@@ -477,7 +478,7 @@ def lane_of(expr: Any, lane: Var) -> Expr | None:
         a, b = lane_of(expr.a, lane), lane_of(expr.b, lane)
         if a is None or b is None:
             return None
-        return type(expr)(a, b, prim_type(dtype.element))  # type: ignore[call-arg]
+        return replace(expr, a=a, b=b, ty=prim_type(dtype.element))
     return None
 
 

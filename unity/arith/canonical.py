@@ -38,17 +38,16 @@ class Canonical:
         return self.merge_divisions(result)
 
     def _accumulate(self, expr: Expr, scale: int, result: Poly) -> None:
-        kind = type(expr)
-        if kind is IntImm:
-            add_into(result, constant(expr.value), scale)  # type: ignore[attr-defined]
-        elif kind is Add:
-            self._accumulate(expr.a, scale, result)  # type: ignore[attr-defined]
-            self._accumulate(expr.b, scale, result)  # type: ignore[attr-defined]
-        elif kind is Sub:
-            self._accumulate(expr.a, scale, result)  # type: ignore[attr-defined]
-            self._accumulate(expr.b, -scale, result)  # type: ignore[attr-defined]
-        elif kind is Mul:
-            a, b = expr.a, expr.b  # type: ignore[attr-defined]
+        if type(expr) is IntImm:
+            add_into(result, constant(expr.value), scale)
+        elif type(expr) is Add:
+            self._accumulate(expr.a, scale, result)
+            self._accumulate(expr.b, scale, result)
+        elif type(expr) is Sub:
+            self._accumulate(expr.a, scale, result)
+            self._accumulate(expr.b, -scale, result)
+        elif type(expr) is Mul:
+            a, b = expr.a, expr.b
             if type(b) is IntImm:
                 self._accumulate(a, scale * b.value, result)
             elif type(a) is IntImm:
@@ -59,27 +58,26 @@ class Canonical:
             add_into(result, self._atom(expr), scale)
 
     def _atom(self, expr: Expr) -> Poly:
-        kind = type(expr)
         if isinstance(expr, Var):
             return self._number(self.table.variable(expr))
-        if kind is FloorDiv:
-            return self.floordiv(self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
-        if kind is FloorMod:
-            return self.floormod(self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
-        if kind is Div or kind is Mod:
-            a, b = self.poly(expr.a), self.poly(expr.b)  # type: ignore[attr-defined]
+        if type(expr) is FloorDiv:
+            return self.floordiv(self.poly(expr.a), self.poly(expr.b))
+        if type(expr) is FloorMod:
+            return self.floormod(self.poly(expr.a), self.poly(expr.b))
+        if isinstance(expr, (Div, Mod)):
+            a, b = self.poly(expr.a), self.poly(expr.b)
             if self.known.bound(a).low >= 0 and self.known.bound(b).low > 0:
-                return self.floordiv(a, b) if kind is Div else self.floormod(a, b)
-        if kind is Min:
-            return self.extremum("min", self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
-        if kind is Max:
-            return self.extremum("max", self.poly(expr.a), self.poly(expr.b))  # type: ignore[attr-defined]
-        if kind is Cast and is_index(expr.value):  # type: ignore[attr-defined]
-            inner = expr.value  # type: ignore[attr-defined]
+                return self.floordiv(a, b) if type(expr) is Div else self.floormod(a, b)
+        if type(expr) is Min:
+            return self.extremum("min", self.poly(expr.a), self.poly(expr.b))
+        if type(expr) is Max:
+            return self.extremum("max", self.poly(expr.a), self.poly(expr.b))
+        if type(expr) is Cast and is_index(expr.value):
+            inner = expr.value
             if dtype_of(inner).bits <= dtype_of(expr).bits:
                 return self.poly(inner)
         made = self.inner(expr)
-        if type(made) is not kind and is_index(made):
+        if type(made) is not type(expr) and is_index(made):
             return self.poly(made)
         return self._number(self.table.opaque(made, frozenset(free_vars(made))))
 

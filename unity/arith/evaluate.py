@@ -15,13 +15,12 @@ from ..ir.types import Expr
 def evaluate(expr: Expr, assignment: Mapping[Var, int]) -> int | None:
     """The value, or None when the expression holds something else than integer arithmetic, an unassigned variable, or a
     division by zero."""
-    kind = type(expr)
-    if kind is IntImm:
-        return expr.value  # type: ignore[attr-defined, no-any-return]
+    if type(expr) is IntImm:
+        return expr.value
     if isinstance(expr, Var):
         return assignment.get(expr)
-    name = OPERATOR_NAMES.get(kind)
-    if name is not None and kind is not And and kind is not Or:
+    name = OPERATOR_NAMES.get(type(expr))
+    if name is not None and not isinstance(expr, (And, Or)):
         return _binary(name, expr, assignment)
     match expr:
         case And(a, b):

@@ -6,11 +6,12 @@ Floats are no formulas. Invariant: ``evaluate(to_formula(e, ...), values)`` is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 from ..ffi.abi import Dim
 from ..ir import build
 from ..ir.expr import Call, IntImm, Var
-from ..ir.scalar import OPERATOR_NAMES, Cast, Not, Select
+from ..ir.scalar import OPERATOR_NAMES, Binary, Cast, Not, Select
 from ..ir.types import Expr, PrimType
 
 _CALLS = {
@@ -27,7 +28,7 @@ class NoFormula(Exception):
         self.expr = expr
 
 
-def is_integral(ty: object) -> bool:
+def is_integral(ty: object) -> TypeGuard[PrimType]:
     """True for scalar types whose values are formulas: integers and bool."""
     return isinstance(ty, PrimType) and ty.dtype.code in ("int", "uint", "bool") and ty.dtype.lanes == 1
 
@@ -53,14 +54,12 @@ def from_formula(dim: Dim, symbols: Sequence[Expr]) -> Expr:
 
 def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
     """The formula of an integer expression; ``symbol_of`` numbers the variables. Raises NoFormula."""
-    kind = type(expr)
-    if kind is IntImm:
-        return int(expr.value)  # type: ignore[attr-defined]
+    if type(expr) is IntImm:
+        return int(expr.value)
     if isinstance(expr, Var):
         return ("sym", symbol_of(expr))
-    name = OPERATOR_NAMES.get(kind)
-    if name is not None:
-        return (name, to_formula(expr.a, symbol_of), to_formula(expr.b, symbol_of))  # type: ignore[attr-defined]
+    if isinstance(expr, Binary):
+        return (OPERATOR_NAMES[type(expr)], to_formula(expr.a, symbol_of), to_formula(expr.b, symbol_of))
     if isinstance(expr, Not):
         return ("not", to_formula(expr.a, symbol_of))
     if isinstance(expr, Select):

@@ -13,7 +13,7 @@ from ..ir.buffer import Range
 from ..ir.build import add, cast, const, dtype_of, eq, floordiv, floormod, ge, index_var, logical_or, mul, sub
 from ..ir.expr import IntImm, Var
 from ..ir.node import Def, Node, node
-from ..ir.scalar import Add, Cast, FloorDiv, FloorMod, Mul, Sub
+from ..ir.scalar import Add, Binary, Cast, FloorDiv, FloorMod, Mul, Sub
 from ..ir.types import Expr
 from ..ir.walk import collect, substitute
 from ..support.errors import TypeRuleError
@@ -168,10 +168,9 @@ def _retyped(expr: Expr, own: dict[Var, Var], dtype: str) -> Expr:
         return const(expr.value, dtype)
     if type(expr) is Cast and dtype_of(expr.value).is_int:
         return _retyped(expr.value, own, dtype)
-    make = _ARITHMETIC.get(type(expr))
-    if make is None:
-        return cast(substitute(expr, {v: cast(new, dtype_of(v)) for v, new in own.items()}), dtype)
-    return make(_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))  # type: ignore[attr-defined]
+    if isinstance(expr, Binary) and type(expr) in _ARITHMETIC:
+        return _ARITHMETIC[type(expr)](_retyped(expr.a, own, dtype), _retyped(expr.b, own, dtype))
+    return cast(substitute(expr, {v: cast(new, dtype_of(v)) for v, new in own.items()}), dtype)
 
 
 def _known(n: Expr) -> int:

@@ -102,30 +102,29 @@ class IterMapDetector:
 
     def rewrite(self, expr: Expr) -> IterSum:
         """Normal form of an index. Raises NotAffine with the reason."""
-        kind = type(expr)
         one = const(1, dtype_of(expr))
         if isinstance(expr, Var) and expr in self.marks:
             mark = self.marks[expr]
             return IterSum((self._split(mark, one, mark.extent, one),), self.ranges[expr].min)
         if not any([v in self.marks for v in free_vars(expr)]):
             return IterSum((), expr)
-        if kind is Add:
-            return self._plus(self.rewrite(expr.a), self.rewrite(expr.b))  # type: ignore[attr-defined]
-        if kind is Sub:
-            return self._plus(self.rewrite(expr.a), self._scaled(self.rewrite(expr.b), const(-1, dtype_of(expr))))  # type: ignore[attr-defined]
-        if kind is Mul:
-            a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
+        if type(expr) is Add:
+            return self._plus(self.rewrite(expr.a), self.rewrite(expr.b))
+        if type(expr) is Sub:
+            return self._plus(self.rewrite(expr.a), self._scaled(self.rewrite(expr.b), const(-1, dtype_of(expr))))
+        if type(expr) is Mul:
+            a, b = self.rewrite(expr.a), self.rewrite(expr.b)
             if a.args and b.args:
                 raise NotAffine("a product of two iterators is not affine")
             return self._scaled(a, b.base) if a.args else self._scaled(b, a.base)
-        if kind is FloorDiv or kind is FloorMod:
-            a, b = self.rewrite(expr.a), self.rewrite(expr.b)  # type: ignore[attr-defined]
+        if isinstance(expr, (FloorDiv, FloorMod)):
+            a, b = self.rewrite(expr.a), self.rewrite(expr.b)
             if b.args:
                 raise NotAffine("division by an iterator")
-            return self._divided(a, b.base, kind is FloorDiv)
-        if kind is Cast and is_index(expr.value):  # type: ignore[attr-defined]
-            return self.rewrite(expr.value)  # type: ignore[attr-defined]
-        raise NotAffine(f"{kind.__name__} of iterators is not quasi-affine")
+            return self._divided(a, b.base, type(expr) is FloorDiv)
+        if type(expr) is Cast and is_index(expr.value):
+            return self.rewrite(expr.value)
+        raise NotAffine(f"{type(expr).__name__} of iterators is not quasi-affine")
 
     def _plus(self, a: IterSum, b: IterSum) -> IterSum:
         args = list(a.args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,8 +55,8 @@ def nonnegative(canonical: Canonical, p: Poly, depth: int = 6, seen: set[PolyKey
     seen.add(key)
     factor = common_factor(p)
     if factor:
-        quotient = {divide_mono(mono, factor): c for mono, c in p.items()}
-        if known.mono_bound(factor).low >= 0 and nonnegative(canonical, quotient, depth - 1, seen):  # type: ignore[arg-type]
+        quotient = {rest: c for mono, c in p.items() if (rest := divide_mono(mono, factor)) is not None}
+        if known.mono_bound(factor).low >= 0 and nonnegative(canonical, quotient, depth - 1, seen):
             return True
     for fact in (*known.nonnegative, *_defining(canonical, p)):
         reduced = _cancel(p, fact)
@@ -143,9 +143,9 @@ def find_counterexample(
 
 
 def _first_false(
-    condition: Expr, variables: list[Var], premises: list[Expr], candidates: object
+    condition: Expr, variables: list[Var], premises: list[Expr], candidates: Iterable[tuple[int, ...]]
 ) -> dict[Var, int] | None:
-    for values in candidates:  # type: ignore[attr-defined]
+    for values in candidates:
         assignment = dict(zip(variables, values))
         if all([evaluate(p, assignment) not in (None, 0) for p in premises]):
             if evaluate(condition, assignment) == 0:

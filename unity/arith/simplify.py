@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir import build
+from ..ir.build import scalar_type
 from ..ir.expr import Call, FloatImm, IntImm, Op, Var
 from ..ir.scalar import (
     EQ,
@@ -16,7 +17,9 @@ from ..ir.scalar import (
     NE,
     Add,
     And,
+    Binary,
     Cast,
+    Compare,
     Div,
     FloorDiv,
     FloorMod,
@@ -43,7 +46,6 @@ _FOLD: dict[type, Callable[..., Expr]] = {
     FloorMod: build.floormod, Min: build.minimum, Max: build.maximum, EQ: build.eq, NE: build.ne, LT: build.lt, LE: build.le,
     GT: build.gt, GE: build.ge,
 }  # fmt: skip
-_COMPARE = frozenset((EQ, NE, LT, LE, GT, GE))
 _NEGATED: dict[type, Callable[..., Expr]] = {
     EQ: build.ne, NE: build.eq, LT: build.ge, LE: build.gt, GT: build.le, GE: build.lt,
 }  # fmt: skip
@@ -67,7 +69,7 @@ class Simplifier:
         if kind is IntImm or kind is FloatImm:
             return expr
         if is_index(expr) and (kind in _POLYNOMIAL or isinstance(expr, Var) or kind is Cast):
-            made = self.known.table.expr(self.canonical.poly(expr), expr.ty)  # type: ignore[arg-type]
+            made = self.known.table.expr(self.canonical.poly(expr), scalar_type(expr))
             return expr if structural_equal(made, expr) else made
         return self._inside(expr)
 
@@ -77,30 +79,29 @@ class Simplifier:
         """Simplify children, then the rule of the node itself."""
         if isinstance(expr, Var):
             return expr
-        rebuilt = rebuild(expr, self._child)
+        rebuilt: Expr = rebuild(expr, self._child)
         rule = self._rules.get(type(rebuilt))
         if rule is not None:
             return rule(rebuilt)
-        if type(rebuilt) in _COMPARE:
+        if isinstance(rebuilt, Compare):
             return self._comparison(rebuilt)
-        fold = _FOLD.get(type(rebuilt))
-        if fold is not None and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
-            return fold(rebuilt.a, rebuilt.b)
-        return rebuilt  # type: ignore[no-any-return]
+        if isinstance(rebuilt, Binary) and build.is_const(rebuilt.a) and build.is_const(rebuilt.b):
+            return _FOLD[type(rebuilt)](rebuilt.a, rebuilt.b)
+        return rebuilt
 
     def _child(self, node: Any) -> Any:
         if isinstance(node, Expr):
             return self.visit(node)
         return node if node.is_reference or not node.walked else rebuild(node, self._child)
 
-    def _comparison(self, expr: Any) -> Expr:
+    def _comparison(self, expr: Compare) -> Expr:
         if not is_index(expr.a):
             fold = _FOLD[type(expr)]
             return fold(expr.a, expr.b) if build.is_const(expr.a) and build.is_const(expr.b) else expr
         decided = self.decide(expr)
         if decided is not None:
             return build.const(decided)
-        return expr  # type: ignore[no-any-return]
+        return expr
 
     def _and(self, expr: And) -> Expr:
         if structural_equal(expr.a, expr.b):
@@ -124,9 +125,8 @@ class Simplifier:
             return inner.a
         if type(inner) is IntImm:
             return build.logical_not(inner)
-        negated = _NEGATED.get(type(inner))
-        if negated is not None and is_index(inner.a):  # type: ignore[attr-defined]
-            return negated(inner.a, inner.b)  # type: ignore[attr-defined]
+        if isinstance(inner, Compare) and is_index(inner.a):
+            return _NEGATED[type(inner)](inner.a, inner.b)
         return expr
 
     def _select(self, expr: Select) -> Expr:

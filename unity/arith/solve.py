@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.build import const, dtype_of, floordiv, sub
+from ..ir.build import const, dtype_of, floordiv, scalar_type, sub
 from ..ir.expr import Var
 from ..ir.scalar import GE, GT, LE, LT
 from ..ir.types import Expr
@@ -41,8 +41,8 @@ def detect_linear_equation(expr: Expr, variables: Sequence[Var], ana: Analyzer |
             parts[numbers.index(inside[0])][tuple(without)] = coefficient
         else:
             return None
-    ty = expr.ty
-    return LinearForm(tuple([table.expr(part, ty) for part in parts]), table.expr(rest, ty))  # type: ignore[arg-type]
+    ty = scalar_type(expr)
+    return LinearForm(tuple([table.expr(part, ty) for part in parts]), table.expr(rest, ty))
 
 
 def deduce_bound(var: Var, condition: Expr, ana: Analyzer | None = None) -> IntSet | None:
@@ -51,12 +51,12 @@ def deduce_bound(var: Var, condition: Expr, ana: Analyzer | None = None) -> IntS
     The result is exact: ``var`` in the set if and only if the condition holds.
     """
     analyzer = ana or Analyzer()
-    if type(condition) not in (LT, LE, GT, GE):
+    if not isinstance(condition, (LT, LE, GT, GE)):
         return None
-    a, b = condition.a, condition.b  # type: ignore[attr-defined]
-    if type(condition) in (GT, GE):
+    a, b = condition.a, condition.b
+    if isinstance(condition, (GT, GE)):
         a, b = b, a
-    strict = type(condition) in (LT, GT)
+    strict = isinstance(condition, (LT, GT))
     form = detect_linear_equation(sub(a, b), [var], analyzer)  # form <= 0 (or < 0)
     if form is None:
         return None

@@ -16,12 +16,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..support.errors import InternalError, VMError
 from ..support.schema import one_of, within
 
-Dim = int | tuple  # type: ignore[type-arg]
+Dim = int | tuple[Any, ...]
 
 OPERATORS = (
     "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max",

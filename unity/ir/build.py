@@ -26,6 +26,7 @@ from .constant import (
     min_value,
     number,
     round_float,
+    scalar_type,
     unify,
     wrap_int,
 )  # fmt: skip
@@ -61,8 +62,8 @@ __all__ = [
     "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
     "dtype_of", "eq", "floordiv", "floormod", "ge", "gt", "if_then_else", "index_var", "infinity", "int_imm",
     "intrinsic", "is_const", "is_int", "join_dtypes", "le", "logical_and", "logical_not", "logical_or", "lt",
-    "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "select", "sub",
-    "truncdiv", "truncmod", "unify", "wrap_int",
+    "max_value", "maximum", "min_value", "minimum", "mul", "ne", "negate", "number", "ramp", "round_float", "scalar_type", "select",
+    "sub", "truncdiv", "truncmod", "unify", "wrap_int",
 ]  # fmt: skip
 
 _BOOL = prim_type("bool")

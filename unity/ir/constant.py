@@ -37,6 +37,14 @@ def dtype_of(expr: Expr) -> DataType:
     raise TypeRuleError("E201", f"expected a scalar, got a value of type {ty!r}", getattr(expr, "span", None))
 
 
+def scalar_type(expr: Expr) -> PrimType:
+    """Type of a scalar expression. Raises TypeRuleError E201 for other values, pointers included."""
+    ty = expr.ty
+    if type(ty) is PrimType:
+        return ty
+    raise TypeRuleError("E201", f"expected a scalar, got a value of type {ty!r}", getattr(expr, "span", None))
+
+
 def wrap_int(value: int, dtype: DataType) -> int:
     """``value`` reduced to the range of an integer type, two's complement."""
     if dtype.is_bool:

@@ -231,6 +231,8 @@ class Binding(Node):
 
     __slots__ = ()
     var: Var
+    value: Expr
+    span: Span | None
 
 
 @node

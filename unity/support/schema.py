@@ -11,8 +11,9 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+_T = TypeVar("_T")
 Reader = Callable[[Any], Any]
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 _WIDEST = 1 << 64
@@ -66,10 +67,11 @@ class Schema:
         self.rows: dict[type, tuple[list[str], list[str]]] = {}
         """Of classes that were written: the tag, and the names of the fields."""
 
-    def read(self, kind: Any, data: Any) -> Any:
+    def read(self, kind: type[_T], data: Any) -> _T:
         """Data as a value of a type. Raises Misfit."""
         try:
-            return self._reader(kind)(data)
+            made: _T = self._reader(kind)(data)
+            return made
         except RecursionError:
             raise Misfit("it is nested too deeply") from None
 

@@ -51,19 +51,14 @@ def _check(name: str, fn: Function) -> None:
 
 
 def _type(function: str, ty: Type, what: str, span: Span | None) -> None:
-    if isinstance(ty, TensorType):
-        fits = ty.dtype is None or ty.dtype in _KNOWN
-    elif isinstance(ty, TupleType):
+    if isinstance(ty, TupleType):
         for field in ty.fields:
             _type(function, field, what, span)
-        return
-    else:
-        fits = not isinstance(ty, PrimType) or ty.dtype in _KNOWN
-    if not fits:
+    elif isinstance(ty, (TensorType, PrimType)) and ty.dtype is not None and ty.dtype not in _KNOWN:
         kind = "a tensor" if isinstance(ty, TensorType) else "a scalar"
         raise VMError(
             "E626",
-            f"{function}: {what} is {kind} of {ty.dtype}, a data type that no value of a graph function has",  # type: ignore[attr-defined]
+            f"{function}: {what} is {kind} of {ty.dtype}, a data type that no value of a graph function has",
             span,
             help="hold it in whole bytes: int8 or uint8 for numbers of fewer bits, a further axis for the lanes of a vector",
         )

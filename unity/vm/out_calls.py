@@ -56,11 +56,11 @@ def _allocation(fn: bc.VMFunction, program: bc.Program, value: bc.Arg) -> int | 
     """Number of the instruction that allocates a result, where its sizes are known when the function starts."""
     if not isinstance(value, bc.Reg) or value.index < len(fn.params):
         return None
-    made = [k for k, i in enumerate(fn.code) if isinstance(i, bc.Call) and i.dst == value.index]
-    if len(made) != 1 or program.table[fn.code[made[0]].function] != _NEW:  # type: ignore[union-attr]
+    made = [(k, i) for k, i in enumerate(fn.code) if isinstance(i, bc.Call) and i.dst == value.index]
+    if len(made) != 1 or program.table[made[0][1].function] != _NEW:
         return None
     early = {a.slot for i in fn.code[: fn.prologue] if isinstance(i, bc.Call) for a in i.args if isinstance(a, bc.Bind)}
-    return made[0] if all([symbols_of(d) <= early for d in fn.registers[value.index].dims]) else None
+    return made[0][0] if all([symbols_of(d) <= early for d in fn.registers[value.index].dims]) else None
 
 
 def allocates_results(program: bc.Program, name: str) -> bool:
@@ -188,10 +188,10 @@ class OutCall:
         overlaps = any([np.may_share_memory(a, b) for a in real for b in inputs])
         missing = any([o is None for o, d in zip(outs, plan.direct) if d is not None])
         memory = [o for o, d in zip(outs, plan.direct) if d is not None]
-        copied = range(len(outs))
+        copied = list(range(len(outs)))
         if results is None and memory and not overlaps and not missing:
             results = self.direct(*given, *memory)
-            copied = [k for k, d in enumerate(plan.direct) if d is None]  # type: ignore[assignment]
+            copied = [k for k, d in enumerate(plan.direct) if d is None]
         elif results is None:
             results = self.plain(*given)
         values = [results] if plan.single else list(results)

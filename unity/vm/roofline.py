@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ def _measured(threads: int) -> Roofline:
     return Roofline(2.0 * lanes * CHAINS * _ROUNDS / best * threads, _STREAM_BYTES / copy, threads)
 
 
-def _seconds(run: object) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     begin = time.perf_counter()
-    run()  # type: ignore[operator]
+    run()
     return time.perf_counter() - begin

@@ -36,7 +36,7 @@ from .profile import Profile, profile
 EXEC_MODES = ("native", "bytecode")
 
 
-class BoundFunction(partial):  # type: ignore[type-arg]
+class BoundFunction(partial[Any]):
     """A function of a virtual machine: call it; ``signature`` says how. (A ``partial``: no Python frame on the way.)"""
 
     name: str

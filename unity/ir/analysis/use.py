@@ -36,7 +36,7 @@ def bindings(fn: Node) -> list[Binding]:
 
 def var_to_value(fn: Function) -> dict[Var, Expr]:
     """The value bound to each variable."""
-    return {b.var: b.value for b in bindings(fn)}  # type: ignore[attr-defined]
+    return {b.var: b.value for b in bindings(fn)}
 
 
 def name_to_binding(fn: Function) -> dict[str, list[Binding]]:
@@ -123,7 +123,7 @@ def users(fn: Function | BindingBlock) -> dict[Var, list[Var]]:
     found: dict[Var, list[Var]] = {p: [] for p in given}
     for binding in bindings(fn):
         found.setdefault(binding.var, [])
-        for var in free_vars(binding.value):  # type: ignore[attr-defined]
+        for var in free_vars(binding.value):
             if var in found and binding.var not in found[var]:
                 found[var].append(binding.var)
     return found

@@ -102,7 +102,7 @@ class GraphVerifier:
             if isinstance(binding, VarBinding) and isinstance(binding.value, Function):
                 defined.add(var)  # a local function may call itself
             with self.report.at(var.name):
-                self._value(binding.value, defined, "a dataflow block" if dataflow else pure)  # type: ignore[attr-defined]
+                self._value(binding.value, defined, "a dataflow block" if dataflow else pure)
                 if isinstance(var, DataflowVar):
                     local.append(var)
                     if not dataflow:

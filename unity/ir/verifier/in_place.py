@@ -51,8 +51,8 @@ class _Walk:
             return self.use(seq)
         for block in seq.blocks:
             for binding in block.bindings:
-                self.at = getattr(binding.value, "span", None) or binding.span  # type: ignore[attr-defined]
-                self.known[binding.var] = self.value(binding.var, binding.value)  # type: ignore[attr-defined]
+                self.at = getattr(binding.value, "span", None) or binding.span
+                self.known[binding.var] = self.value(binding.var, binding.value)
         self.at = getattr(seq.body, "span", None)
         return self.use(seq.body)
 

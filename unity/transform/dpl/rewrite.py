@@ -150,7 +150,7 @@ def without_unused(bindings: list[Binding]) -> list[Binding]:
     for binding in reversed(bindings):
         if type(binding.var) is DataflowVar and binding.var not in used and not isinstance(binding, MatchCast):
             continue
-        used.update(used_vars(binding.value))  # type: ignore[attr-defined]
+        used.update(used_vars(binding.value))
         used.update(used_vars(binding.var.ty))
         kept.append(binding)
     return kept[::-1]
@@ -172,7 +172,7 @@ def in_order(bindings: list[Binding]) -> list[Binding]:
                 out.append(binding)
                 continue
             stack.append((binding, True))
-            needed = [by_var[v] for v in used_vars(binding.value) if v in by_var and v not in done]  # type: ignore[attr-defined]
+            needed = [by_var[v] for v in used_vars(binding.value) if v in by_var and v not in done]
             stack += [(b, False) for b in reversed(needed) if b is not binding]
     return out
 

@@ -155,7 +155,7 @@ def _symbol(source: SymbolSource, values: list[bc.Arg], shapes: list[tuple[Dim, 
         return product(shape[source.axis + 1 :])
     value = values[source.param]
     assert isinstance(value, (bc.Size, bc.Imm)), "an integer scalar lives in a slot or is a literal"
-    return value.dim if isinstance(value, bc.Size) else int(value.value)  # type: ignore[arg-type]
+    return bc.dim_of(value)
 
 
 def tensor_type_of(fc: FunctionCompiler, arg: bc.Arg) -> bc.RegType:
@@ -292,12 +292,19 @@ def _same(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     return fc.value(call.args[0])
 
 
+def _external(callee: Expr) -> str | None:
+    """The name of a registered function, where a callee is one."""
+    if isinstance(callee, StringImm):
+        return callee.value
+    return callee.name if isinstance(callee, ExternFunc) else None
+
+
 def _call_packed(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     callee, args = call.args[0], call.args[1:]
     if type(callee) is GlobalVar:
         return compile_call(fc, Call(callee, args, {}, call.ty_args, call.ty, call.span), var)
-    if type(callee) in (ExternFunc, StringImm):
-        name = callee.name if type(callee) is ExternFunc else callee.value  # type: ignore[attr-defined]
+    name = _external(callee)
+    if name is not None:
         return packed_call(fc, name, args, call, var)
     return invoke(fc, list(call.args), call, var)
 
@@ -307,7 +314,8 @@ def _call_with_ctx(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     if type(packed) is not Tuple:
         count = len(packed.ty.fields) if isinstance(packed.ty, TupleType) else 0
         packed = Tuple(tuple([TupleGetItem(packed, n) for n in range(count)]), call.span)
-    name = callee.name if type(callee) is ExternFunc else callee.value  # type: ignore[attr-defined]
+    name = _external(callee)
+    assert name is not None
     return packed_call(fc, name, packed.fields, call, var, (fc.result("vm_context"),))
 
 
@@ -331,8 +339,8 @@ def _call_dps(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
         known = [f.ty for f in (packed.fields if type(packed) is Tuple else (packed,))]
         kernel_on(fc, callee.name, values, [*known, *types, *[e.ty for e in extra]], call)
     else:
-        kind = "vm" if type(callee) is GlobalVar else "packed"
-        row = fc.module.row(kind, callee.name)  # type: ignore[attr-defined]
+        assert isinstance(callee, (GlobalVar, ExternFunc))
+        row = fc.module.row("vm" if isinstance(callee, GlobalVar) else "packed", callee.name)
         fc.code.append(bc.Call(-1, row, tuple(values), fc.where))
     return outputs[0] if len(outputs) == 1 else fc.result("tuple", *outputs)
 

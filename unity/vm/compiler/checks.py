@@ -23,11 +23,11 @@ def bind_parameters(to: FunctionTables) -> None:
     for reg, param in zip(registers, to.fn.params):
         to.where = to.module.place(param.span)
         ctx = to.context(f"parameter {param.name}", param.ty, param.span)
-        to.parameter_contexts[reg.index] = int(ctx.value)  # type: ignore[arg-type]
+        to.parameter_contexts[reg.index] = ctx
         check(to, reg, param.ty, ctx, pending, f"parameter {param.name}", param)
         to.values[param] = reg
         if is_integral(param.ty):
-            to.values[param] = bc.Size(("sym", to.slot_of[param]), param.ty.dtype.name)  # type: ignore[attr-defined]
+            to.values[param] = bc.Size(("sym", to.slot_of[param]), param.ty.dtype.name)
     finish_checks(to, pending)
     for reg, param in zip(registers, to.fn.params):
         to.registers[reg.index] = to.register_type(param.ty)
@@ -100,7 +100,7 @@ def settle(
     check(to, reg, ty, ctx, pending, what, var or Var("_", ty))
     finish_checks(to, pending)
     if is_integral(ty) and var is not None:
-        return bc.Size(("sym", to.slot_of[var]), ty.dtype.name)  # type: ignore[attr-defined]
+        return bc.Size(("sym", to.slot_of[var]), ty.dtype.name)
     known = to.register_type(ty)
     if known.kind != "tensor":
         return reg

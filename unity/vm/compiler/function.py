@@ -28,7 +28,7 @@ from ...ir.expr import (
     VarBinding,
 )  # fmt: skip
 from ...ir.function import Function, has_global_symbol, seq_body
-from ...ir.scalar import Add, Cast, Div, Max, Min, Mul, Sub
+from ...ir.scalar import Add, Binary, Cast, Div, Max, Min, Mul, Sub
 from ...ir.types import Expr, PrimType
 from ...support.errors import VMError
 from ..executable import bytecode as bc
@@ -68,7 +68,7 @@ class FunctionCompiler(FunctionTables):
         hoisted: list[bc.Instruction] = []
         for index in sorted(self.writable):
             row = self.module.row("builtin", "check_writable")
-            hoisted.append(bc.Call(-1, row, (bc.Reg(index), bc.Imm(self.parameter_contexts[index])), -1))
+            hoisted.append(bc.Call(-1, row, (bc.Reg(index), self.parameter_contexts[index]), -1))
         code = [*self.code[:prologue], *hoisted, *[shifted(i, len(hoisted)) for i in self.code[prologue:]]]
         return bc.VMFunction(self.name, params, type_text(self.fn.ret_ty), tuple(self.registers), tuple(self.slots),
                              tuple(code), prologue + len(hoisted), has_global_symbol(self.fn))  # fmt: skip
@@ -89,8 +89,8 @@ class FunctionCompiler(FunctionTables):
 
     def binding(self, binding: Binding) -> None:
         """Code of one binding."""
-        value = binding.value  # type: ignore[attr-defined]
-        span = binding.span or getattr(value, "span", None)  # type: ignore[attr-defined]
+        value = binding.value
+        span = binding.span or getattr(value, "span", None)
         self.where = self.module.place(span)
         if type(binding) is MatchCast:
             source = self.boxed(self.value(value))
@@ -102,10 +102,9 @@ class FunctionCompiler(FunctionTables):
         var = binding.var
         arg = self.value(value, var)
         if is_integral(var.ty) and var not in self.slot_of and isinstance(arg, (bc.Size, bc.Imm)):
-            dim = arg.dim if isinstance(arg, bc.Size) else int(arg.value)  # type: ignore[arg-type]
             slot = self.slot(var, f"variable {var.name}")
-            self.emit("set_slot", slot, bc.Size(dim))
-            arg = bc.Size(("sym", slot.slot), var.ty.dtype.name)  # type: ignore[attr-defined]
+            self.emit("set_slot", slot, bc.Size(bc.dim_of(arg)))
+            arg = bc.Size(("sym", slot.slot), var.ty.dtype.name)
         self.values[var] = arg
 
     def boxed(self, arg: bc.Arg) -> bc.Reg:
@@ -118,7 +117,6 @@ class FunctionCompiler(FunctionTables):
 
     def value(self, expr: Expr, var: Var | None = None) -> bc.Arg:
         """Code that computes an expression; where its value is. ``var`` is the variable it gets bound to."""
-        kind = type(expr)
         if isinstance(expr, Var):
             found = self.values.get(expr)
             if found is None and expr in self.slot_of:
@@ -126,35 +124,35 @@ class FunctionCompiler(FunctionTables):
             if found is None:
                 raise VMError("E622", f"{self.name}: nothing defines the variable {expr.name}", expr.span)
             return found
-        if kind is Call and not getattr(expr.op, "name", "").startswith("T."):  # type: ignore[attr-defined]
-            return self.lower_call(self, expr, var)  # type: ignore[arg-type]
-        if kind is Constant:
-            return self.module.constant(expr)  # type: ignore[arg-type]
-        if kind in (IntImm, FloatImm, StringImm):
+        if type(expr) is Call and not getattr(expr.op, "name", "").startswith("T."):
+            return self.lower_call(self, expr, var)
+        if type(expr) is Constant:
+            return self.module.constant(expr)
+        if isinstance(expr, (IntImm, FloatImm, StringImm)):
             is_bool = isinstance(expr.ty, PrimType) and expr.ty.dtype.is_bool
-            return bc.Imm(bool(expr.value) if is_bool else expr.value)  # type: ignore[attr-defined]
-        if kind is DataTypeImm:
-            return bc.Imm(expr.value.name)  # type: ignore[attr-defined]
-        if kind is Tuple:
-            fields = [self.value(f) for f in expr.fields]  # type: ignore[attr-defined]
+            return bc.Imm(bool(expr.value) if is_bool else expr.value)
+        if type(expr) is DataTypeImm:
+            return bc.Imm(expr.value.name)
+        if type(expr) is Tuple:
+            fields = [self.value(f) for f in expr.fields]
             return self.result("tuple", *fields)
-        if kind is ShapeExpr:
-            return self.result("shape", *[bc.Size(self.dim(v)) for v in expr.values])  # type: ignore[attr-defined]
-        if kind is TupleGetItem:
-            return self.item(expr, var)  # type: ignore[arg-type]
-        if kind is If:
-            return self.conditional(expr)  # type: ignore[arg-type]
-        if kind is SeqExpr:
-            return self.sequence(expr)  # type: ignore[arg-type]
-        if kind is GlobalVar:
-            return bc.Func(self.module.function_row(expr.name, expr.span))  # type: ignore[attr-defined]
-        if kind is ExternFunc:
-            return bc.Func(self.module.row("packed", expr.name))  # type: ignore[attr-defined]
-        if kind is Function:
+        if type(expr) is ShapeExpr:
+            return self.result("shape", *[bc.Size(self.dim(v)) for v in expr.values])
+        if type(expr) is TupleGetItem:
+            return self.item(expr, var)
+        if type(expr) is If:
+            return self.conditional(expr)
+        if type(expr) is SeqExpr:
+            return self.sequence(expr)
+        if type(expr) is GlobalVar:
+            return bc.Func(self.module.function_row(expr.name, expr.span))
+        if type(expr) is ExternFunc:
+            return bc.Func(self.module.row("packed", expr.name))
+        if type(expr) is Function:
             raise VMError("E623", f"{self.name}: a local function reached the VM", getattr(expr, "span", None),
                           help="run the pass lambda_lift first")  # fmt: skip
         if is_integral(expr.ty):
-            return bc.Size(self.dim(expr), expr.ty.dtype.name)  # type: ignore[attr-defined]
+            return bc.Size(self.dim(expr), expr.ty.dtype.name)
         return self.float_value(expr)
 
     def result(self, builtin: str, *args: bc.Arg) -> bc.Reg:
@@ -165,9 +163,8 @@ class FunctionCompiler(FunctionTables):
 
     def float_value(self, expr: Expr) -> bc.Arg:
         """Arithmetic on floating-point scalars."""
-        name = _FLOAT_OPS.get(type(expr))
-        if name is not None:
-            return self.result("arith", bc.Imm(name), self.value(expr.a), self.value(expr.b))  # type: ignore[attr-defined]
+        if isinstance(expr, Binary) and type(expr) in _FLOAT_OPS:
+            return self.result("arith", bc.Imm(_FLOAT_OPS[type(expr)]), self.value(expr.a), self.value(expr.b))
         if type(expr) is Cast:
             return self.result("cast", bc.Imm(expr.ty.dtype.name), self.value(expr.value))
         raise VMError("E620", f"the scalar expression {expr} cannot be computed by the VM", getattr(expr, "span", None))

@@ -84,7 +84,7 @@ class FunctionTables:
         self.slots: list[bc.Slot] = []
         self.values: dict[Var, bc.Arg] = {}
         self.slot_of: dict[Var, int] = {}
-        self.parameter_contexts: dict[int, int] = {}
+        self.parameter_contexts: dict[int, bc.Imm] = {}
         self.writable: set[int] = set()
         self.where = -1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from ...ffi.abi import Dim, KernelSignature, linkage_name
 from ...ffi.formula import formula_text
@@ -63,6 +63,21 @@ class Bind:
 
 
 Arg = Reg | Imm | Const | Func | Size | Bind
+_Kind = TypeVar("_Kind", Reg, Imm, Size, Bind)
+
+
+def of_kind(arg: Arg, kind: type[_Kind]) -> _Kind:
+    """The argument, found to be of this kind by whoever asks."""
+    assert isinstance(arg, kind)
+    return arg
+
+
+def dim_of(arg: Size | Imm) -> Dim:
+    """The formula of an integer that is a size or a literal."""
+    if isinstance(arg, Size):
+        return arg.dim
+    assert isinstance(arg.value, int)
+    return int(arg.value)
 
 
 @dataclass(slots=True, frozen=True)

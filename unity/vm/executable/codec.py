@@ -65,7 +65,7 @@ def encode(program: bc.Program) -> bytes:
 def decode(data: bytes, constants: list[Tensor], costs: Costs | None = None) -> bc.Program:
     """A program from JSON text, verified. Raises ArtifactError E805 for text that is no program."""
     try:
-        file: _File = SCHEMA.read(_File, json.loads(data))
+        file = SCHEMA.read(_File, json.loads(data))
         program = bc.Program(
             _by_name([(fn.name, fn) for fn in file.functions], "functions"), file.table, constants, file.contexts, file.places,
             _by_name([(name, signature) for name, _, signature in file.kernels], "kernels"),
@@ -96,4 +96,4 @@ def signature_data(signature: KernelSignature) -> Any:
 
 def read_signature(value: Any) -> KernelSignature:
     """A signature from its JSON data. Raises ValueError for other data."""
-    return SCHEMA.read(KernelSignature, value)  # type: ignore[no-any-return]
+    return SCHEMA.read(KernelSignature, value)

@@ -48,7 +48,7 @@ def plan_entry(fn: VMFunction, program: Program) -> EntryPlan:
         for param in lost:
             param.kind = "object"
     slots = tuple(sorted(_defined(params)))
-    number: dict[int, Dim] = {slot: ("sym", index) for index, slot in enumerate(slots)}
+    number = {slot: index for index, slot in enumerate(slots)}
     args = tuple([_arg(p, number) for p in params])
     names = tuple([fn.slots[s].name for s in slots])
     return EntryPlan(EntrySpec(fn.name, args, names), slots, params)
@@ -96,15 +96,16 @@ def _read(fn: VMFunction, program: Program) -> list[Param]:
     return params
 
 
-def _integer_symbol(param: Param) -> bool:
-    return param.kind == "scalar" and param.slot is not None and param.dtype != "bool"
+def _integer_slot(param: Param) -> int | None:
+    return param.slot if param.kind == "scalar" and param.dtype != "bool" else None
 
 
 def _defined(params: list[Param]) -> set[int]:
     found: set[int] = set()
     for param in params:
-        if _integer_symbol(param):
-            found.add(param.slot)  # type: ignore[arg-type]
+        slot = _integer_slot(param)
+        if slot is not None:
+            found.add(slot)
         elif param.kind in ("tensor", "shape"):
             found |= param.binds
     return found
@@ -117,9 +118,10 @@ def _uses(param: Param) -> set[int]:
     return found
 
 
-def _arg(param: Param, number: dict[int, Dim]) -> Arg:
+def _arg(param: Param, number: dict[int, int]) -> Arg:
+    formulas: dict[int, Dim] = {slot: ("sym", index) for slot, index in number.items()}
     axes = (
-        tuple([None if a is None else map_symbols(a, number) for a in param.axes])
+        tuple([None if a is None else map_symbols(a, formulas) for a in param.axes])
         if param.kind in ("tensor", "shape")
         else ()
     )
@@ -129,8 +131,8 @@ def _arg(param: Param, number: dict[int, Dim]) -> Arg:
         return ShapeArg(param.name, axes, param.where)
     if param.kind == "scalar":
         assert param.dtype is not None
-        symbol = number[param.slot][1] if _integer_symbol(param) else None  # type: ignore[index]
-        return ScalarArg(param.name, param.dtype, symbol, param.where)
+        slot = _integer_slot(param)
+        return ScalarArg(param.name, param.dtype, None if slot is None else number[slot], param.where)
     return ObjectArg(param.name, param.where)
 
 

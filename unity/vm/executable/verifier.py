@@ -252,8 +252,8 @@ class _Function:
 
     def register(self, arg: bc.Arg, state: _State) -> None:
         """A register that holds something."""
-        need(isinstance(arg, bc.Reg) and 0 <= arg.index < len(self.fn.registers), "no such register")
-        index = arg.index  # type: ignore[union-attr]
+        index = arg.index if isinstance(arg, bc.Reg) else -1
+        need(0 <= index < len(self.fn.registers), "no such register")
         need(bool(state.alive >> index & 1), f"register {index} has no value here")
         known = self.fn.registers[index]
         for d in known.dims if self.at >= self.fn.prologue else ():
@@ -265,16 +265,17 @@ class _Function:
             (self.value if kind == "value" else self.register)(arg, state)
         elif kind == "looked":
             self.register(arg, state)
-            index = arg.index  # type: ignore[union-attr]
+            index = _register(arg)
             inside = index < self.count and self.at < self.fn.prologue
             need(inside or self.fn.registers[index].kind == "object", "a check looks at a typed register")
         elif kind == "size":
             need(isinstance(arg, bc.Size), "expected a size")
             self.value(arg, state)
         elif kind == "bind" or (kind == "axis" and isinstance(arg, bc.Bind)):
-            need(isinstance(arg, bc.Bind) and 0 <= arg.slot < len(self.fn.slots), "no such slot")
+            slot = arg.slot if isinstance(arg, bc.Bind) else -1
+            need(0 <= slot < len(self.fn.slots), "no such slot")
             if kind == "axis":  # dimensions are matched in order: those behind may use it
-                state.slots |= 1 << arg.slot  # type: ignore[union-attr]
+                state.slots |= 1 << slot
         elif kind == "axis" and isinstance(arg, bc.Size):
             self.value(arg, state)
         else:
@@ -362,9 +363,8 @@ class _Function:
             shapes.append(known.dims)
         symbols: list[Dim] = []
         for arg in args[count:]:
-            need(isinstance(arg, bc.Size), "expected a size")
-            self.value(arg, state)
-            symbols.append(arg.dim)  # type: ignore[union-attr]
+            self.argument("size", arg, state)
+            symbols.append(bc.of_kind(arg, bc.Size).dim)
         for index, axis, actual, expected in sizes_to_compare(signature, shapes, tuple(symbols)):
             need((actual, expected) in state.equal, f"dimension {axis} of {params[index].name} was not compared")
 
@@ -374,8 +374,9 @@ class _Function:
         if isinstance(arg, bc.Const):
             data = self.program.constants[arg.index]
             return bc.RegType("tensor", data.dtype, tuple(data.shape))
-        need(isinstance(arg, bc.Reg) and self.fn.registers[arg.index].kind == "tensor", "expected a typed register")
-        return self.fn.registers[arg.index]  # type: ignore[union-attr]
+        known = self.fn.registers[arg.index] if isinstance(arg, bc.Reg) else bc.OBJECT_REG
+        need(known.kind == "tensor", "expected a typed register")
+        return known
 
     # ---- what checks say
 
@@ -384,18 +385,18 @@ class _Function:
 
     def tensor_checked(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """A register holds a tensor of a dtype and rank."""
-        reg, _, dtype, rank = args
-        axes: list[Dim | None] = [None for _ in range(max(rank.value, 0))]  # type: ignore[union-attr, type-var, arg-type]
-        state.seen[reg.index] = (dtype.value, axes)  # type: ignore[union-attr, assignment]
+        dtype, rank = [bc.of_kind(arg, bc.Imm).value for arg in args[2:]]
+        assert isinstance(rank, int) and (dtype is None or isinstance(dtype, str))
+        state.seen[_register(args[0])] = (dtype, [None] * rank)
 
     def other_checked(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """A register holds a shape or a scalar."""
-        state.seen[args[0].index] = ("", [])  # type: ignore[union-attr]
+        state.seen[_register(args[0])] = ("", [])
 
     def matched(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """Dimensions of what was checked are these."""
         reg, _, *axes = args
-        index = reg.index  # type: ignore[union-attr]
+        index = _register(reg)
         need(index in state.seen, "dimensions of a value that was not checked")
         dtype, dims = state.seen[index]
         if dtype != "" and len(dims) != len(axes):
@@ -411,7 +412,7 @@ class _Function:
 
     def stored(self, bind: bc.Arg, state: _State) -> None:
         """A slot is written, at one place of the function."""
-        slot = bind.slot  # type: ignore[union-attr]
+        slot = bc.of_kind(bind, bc.Bind).slot
         need(self.bound.setdefault(slot, self.at) == self.at, f"slot {slot} is written twice")
         state.slots |= 1 << slot
         if self.at >= self.fn.prologue:
@@ -419,7 +420,7 @@ class _Function:
 
     def scalar_stored(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """An integer that was checked, in a slot."""
-        need(args[0].index in state.seen, "a number that was not checked")  # type: ignore[union-attr]
+        need(_register(args[0]) in state.seen, "a number that was not checked")
         self.stored(args[1], state)
 
     def slot_set(self, args: tuple[bc.Arg, ...], state: _State) -> None:
@@ -428,17 +429,21 @@ class _Function:
 
     def compared(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """Two sizes agree."""
-        state.equal.add((args[1].dim, args[2].dim))  # type: ignore[union-attr]
+        state.equal.add((bc.of_kind(args[1], bc.Size).dim, bc.of_kind(args[2], bc.Size).dim))
 
     def found_writable(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """A parameter's memory may be written."""
-        need(args[0].index in state.seen, "memory of a value that was not checked")  # type: ignore[union-attr]
-        state.writable |= 1 << args[0].index  # type: ignore[union-attr]
+        need(_register(args[0]) in state.seen, "memory of a value that was not checked")
+        state.writable |= 1 << _register(args[0])
 
     def killed(self, args: tuple[bc.Arg, ...], state: _State) -> None:
         """A register holds nothing any more."""
-        state.alive &= ~(1 << args[0].index)  # type: ignore[union-attr]
-        state.seen.pop(args[0].index, None)  # type: ignore[union-attr]
+        state.alive &= ~(1 << _register(args[0]))
+        state.seen.pop(_register(args[0]), None)
+
+
+def _register(arg: bc.Arg) -> int:
+    return bc.of_kind(arg, bc.Reg).index
 
 
 _CHECKED: dict[str, Callable[[_Function, tuple[bc.Arg, ...], _State], None]] = {
@@ -448,8 +453,8 @@ _CHECKED: dict[str, Callable[[_Function, tuple[bc.Arg, ...], _State], None]] = {
 }  # fmt: skip
 
 
-def _whole(value: object, low: int) -> bool:
-    return type(value) is int and low <= value < 1 << 31
+def _whole(value: object, low: int, end: int = 1 << 31) -> bool:
+    return type(value) is int and low <= value < end
 
 
 _LITERALS: dict[str, Callable[[object, bc.Program], bool]] = {
@@ -458,7 +463,7 @@ _LITERALS: dict[str, Callable[[object, bc.Program], bool]] = {
     "index": lambda value, _: _whole(value, 0),
     "rank": lambda value, _: _whole(value, -1),
     "bound": lambda value, _: value is None or (type(value) is int and -(2**63) <= value < 2**63),
-    "context": lambda value, program: _whole(value, 0) and value < len(program.contexts),  # type: ignore[operator]
+    "context": lambda value, program: _whole(value, 0, len(program.contexts)),
     "arithmetic": lambda value, _: value in ARITHMETIC,
     "field": lambda value, _: value in INSPECTED,
     "axis": lambda value, _: value is None,

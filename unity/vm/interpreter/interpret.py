@@ -158,7 +158,8 @@ class _Frame:
 
     def context(self, arg: bc.Arg) -> bc.Context:
         """A row of the context table."""
-        return self.program.contexts[arg.value]  # type: ignore[union-attr, index]
+        row: int = self.value(arg)
+        return self.program.contexts[row]
 
 
 def frame_text(program: bc.Program, fn: bc.VMFunction, at: int) -> str:
@@ -204,7 +205,7 @@ def _checked(name: str) -> Special:
 
     def check(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
         value, context, *operands = args
-        _require(frame, context, condition(frame.value(value), *[a.value for a in operands]))  # type: ignore[union-attr]
+        _require(frame, context, condition(frame.value(value), *[frame.value(a) for a in operands]))
 
     return check
 
@@ -220,21 +221,21 @@ def _check_equal(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
 
 
 def _check_bounds(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    least, most = args[2].value, args[3].value  # type: ignore[union-attr]
-    _require(frame, args[0], checks.bounds_fault(int(frame.value(args[1])), least, most))  # type: ignore[arg-type]
+    least, most = frame.value(args[2]), frame.value(args[3])
+    _require(frame, args[0], checks.bounds_fault(int(frame.value(args[1])), least, most))
 
 
 def _bind_scalar(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
     number = int(frame.value(args[0]))
-    frame.slots[args[1].slot] = number - 2**64 if number >= 2**63 else number  # type: ignore[union-attr]
+    frame.slots[bc.of_kind(args[1], bc.Bind).slot] = number - 2**64 if number >= 2**63 else number
 
 
 def _set_slot(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    frame.slots[args[0].slot] = int(frame.value(args[1]))  # type: ignore[union-attr]
+    frame.slots[bc.of_kind(args[0], bc.Bind).slot] = int(frame.value(args[1]))
 
 
 def _kill(frame: _Frame, args: tuple[bc.Arg, ...]) -> None:
-    frame.registers[args[0].index] = None  # type: ignore[union-attr]
+    frame.registers[bc.of_kind(args[0], bc.Reg).index] = None
 
 
 def _closure(frame: _Frame, args: tuple[bc.Arg, ...]) -> Closure:

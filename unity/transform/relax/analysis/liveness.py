@@ -62,7 +62,7 @@ class Liveness:
         return self.roots_of(value.tuple_value) if type(value) is TupleGetItem else frozenset()
 
     def _binding(self, index: int, binding: Binding) -> None:
-        value: Expr = binding.value  # type: ignore[attr-defined]
+        value: Expr = binding.value
         used: frozenset[Var] = frozenset()
         for var in free_vars(value, in_types=False):
             used |= self.roots_of(var)

@@ -48,7 +48,7 @@ def _written(value: Expr) -> list[Var]:
 
 def origins(fn: Function) -> dict[Var, list[Var]]:
     """For each variable those whose memory it shares."""
-    return {b.var: _passed_on(b.value) for _, b in each_binding(fn)}  # type: ignore[attr-defined]
+    return {b.var: _passed_on(b.value) for _, b in each_binding(fn)}
 
 
 def closure(start: set[Var], shared: dict[Var, list[Var]]) -> set[Var]:
@@ -64,7 +64,7 @@ def closure(start: set[Var], shared: dict[Var, list[Var]]) -> set[Var]:
 
 def changed_vars(fn: Function) -> set[Var]:
     """Variables whose memory may be written by a call."""
-    start = {v for _, b in each_binding(fn) for v in _written(b.value)}  # type: ignore[attr-defined]
+    start = {v for _, b in each_binding(fn) for v in _written(b.value)}
     return closure(start, origins(fn))
 
 

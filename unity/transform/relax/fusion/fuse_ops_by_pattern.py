@@ -132,7 +132,7 @@ class BlockView:
         self.order = {b.var: k for k, b in enumerate(block.bindings)}
         self.users: dict[Var, list[Var]] = {var: [] for var in self.bindings}
         for binding in block.bindings:
-            for var in dict.fromkeys(used_vars(binding.value)):  # type: ignore[attr-defined]
+            for var in dict.fromkeys(used_vars(binding.value)):
                 if var in self.users:
                     self.users[var].append(binding.var)
 

@@ -41,7 +41,7 @@ class _Groups:
         self.before: dict[Var, frozenset[int]] = {}
         """Groups a variable's value needs, its own left out."""
         for binding in block.bindings:
-            value: Expr = binding.value  # type: ignore[attr-defined]
+            value: Expr = binding.value
             needed = [v for v in dict.fromkeys(used_vars(value)) if v in self.before]
             library = library_of(mod, value) if isinstance(binding, VarBinding) else None
             self.before[binding.var] = self._depends(needed)

@@ -63,7 +63,7 @@ class _Adjoint:
         """The gradient of a tensor variable; a list with a place for each field of a tuple variable."""
         self.active: set[Var] = set(wanted)
         for binding in bindings:
-            if _is_float(binding.var.ty) and any([v in self.active for v in free_vars(binding.value)]):  # type: ignore[attr-defined]
+            if _is_float(binding.var.ty) and any([v in self.active for v in free_vars(binding.value)]):
                 self.active.add(binding.var)
 
     def add(self, target: Expr, part: Any) -> None:

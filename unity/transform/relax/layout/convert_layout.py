@@ -288,7 +288,7 @@ def _transposed(fn: Function) -> int:
 @function_pass(options=ConvertLayoutOptions)
 def convert_layout(fn: Function, options: ConvertLayoutOptions) -> Function:
     """Compute convolutions with channels last."""
-    if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):  # type: ignore[attr-defined]
+    if not any([op_called(b.value) in (*CONVOLUTIONS, *TRANSPOSED) for _, b in each_binding(fn)]):
         return fn
     converter = _Converter(fn, options)
 

@@ -41,7 +41,7 @@ def keep_unit_axes(fn: Function) -> Function:
     flat: dict[Var, _Flat] = {}
     wanted: set[Var] = set()
     for _, binding in each_binding(fn):
-        value = binding.value  # type: ignore[attr-defined]
+        value = binding.value
         if type(value) is not Call or not isinstance(binding, VarBinding) or binding.var in changed:
             continue
         found = _flat_of(value, flat, changed)

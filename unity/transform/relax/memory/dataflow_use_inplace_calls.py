@@ -78,7 +78,7 @@ class _InPlace(Rewriter):
         held: set[Var] = set()
         last: dict[Var, int] = {}
         for index, binding in enumerate(block.bindings):
-            value: Expr = binding.value  # type: ignore[attr-defined]
+            value: Expr = binding.value
             operands = self.operands(binding)
             last.update(dict.fromkeys(free_vars(value), index))
             if operands is None:

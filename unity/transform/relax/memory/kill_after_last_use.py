@@ -38,7 +38,7 @@ class _Killer:
         ends: dict[int, list[tuple[str, Var]]] = {}
         killed = {b.value.args[0] for b in live.bindings if op_called(b.value) in KILLS}  # type: ignore[attr-defined]
         for binding in live.bindings:
-            kill = _KILLS.get(op_called(binding.value))  # type: ignore[attr-defined]
+            kill = _KILLS.get(op_called(binding.value))
             if binding.var in live.references:
                 kill = R.vm.kill_object.name
             if kill is not None and binding.var not in live.escapes and binding.var not in killed:

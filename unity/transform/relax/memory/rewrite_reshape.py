@@ -42,7 +42,7 @@ class _Origins:
         self.source: dict[Var, Expr] = {}
         self._leave(fn.body)
         for _, binding in each_binding(fn):
-            value: Expr = binding.value  # type: ignore[attr-defined]
+            value: Expr = binding.value
             self.source[binding.var] = value
             if isinstance(binding, MatchCast):
                 self.leaving.update(_vars(value))
