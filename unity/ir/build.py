@@ -42,7 +42,9 @@ from .scalar import (
     OPERATOR_NAMES,
     Add,
     And,
+    Binary,
     Broadcast,
+    Compare,
     Div,
     FloorDiv,
     FloorMod,
@@ -56,7 +58,7 @@ from .scalar import (
     Select,
     Sub,
 )  # fmt: skip
-from .types import ARITHMETIC, Expr, PointerType, PrimType, prim_type
+from .types import ARITHMETIC, Expr, PrimType, Type, prim_type
 
 __all__ = [
     "Operand", "add", "as_bool", "bool_like", "broadcast", "call_extern", "cast", "ceildiv", "const", "div",
@@ -69,11 +71,11 @@ __all__ = [
 _BOOL = prim_type("bool")
 
 
-def _arith(cls: Any, a: Operand, b: Operand, span: Span | None) -> Expr:
+def _arith(cls: type[Binary], a: Operand, b: Operand, span: Span | None) -> Expr:
     return _of_one_type(cls, *unify(a, b), span)
 
 
-def _folded(cls: Any, x: Expr, y: Expr) -> int | None:
+def _folded(cls: type[Binary], x: Expr, y: Expr) -> int | None:
     """The whole number that an operator gives for two constants."""
     if type(x) is not IntImm or type(y) is not IntImm:
         return None
@@ -81,16 +83,16 @@ def _folded(cls: Any, x: Expr, y: Expr) -> int | None:
     return INTEGERS[name](x.value, y.value) if y.value or name not in DIVISIONS else None
 
 
-def _of_one_type(cls: Any, x: Expr, y: Expr, span: Span | None) -> Expr:
+def _of_one_type(cls: type[Binary], x: Expr, y: Expr, span: Span | None) -> Expr:
     """``_arith`` of operands that are unified."""
-    ty, value = x.ty, _folded(cls, x, y)
+    ty, value = scalar_type(x), _folded(cls, x, y)
     if value is not None:
-        return IntImm(wrap_int(value, x.ty.dtype), ty, span)  # type: ignore[attr-defined, arg-type]
+        return IntImm(wrap_int(value, ty.dtype), ty, span)
     constant = type(x) is IntImm and type(y) is IntImm
-    if not constant and dtype_of(x).is_bool and cls in (Add, Sub, Mul, Div, FloorDiv, FloorMod, Mod):
-        number = DataType("int32").with_lanes(dtype_of(x).lanes)
+    if not constant and ty.dtype.is_bool and cls in (Add, Sub, Mul, Div, FloorDiv, FloorMod, Mod):
+        number = DataType("int32").with_lanes(ty.dtype.lanes)
         return _arith(cls, cast(x, number), cast(y, number), span)
-    return cls(x, y, ty, span)  # type: ignore[no-any-return]
+    return cls(x, y, ty, span)
 
 
 def add(a: Operand, b: Operand, span: Span | None = None) -> Expr:
@@ -187,7 +189,7 @@ def bool_like(expr: Expr) -> PrimType:
     return _BOOL if lanes == 1 else prim_type(DataType("bool").with_lanes(lanes))
 
 
-def _compare(cls: Any, a: Operand, b: Operand, span: Span | None) -> Expr:
+def _compare(cls: type[Compare], a: Operand, b: Operand, span: Span | None) -> Expr:
     x, y = unify(a, b)
     value = _folded(cls, x, y)
     return cls(x, y, bool_like(x), span) if value is None else IntImm(value, _BOOL, span)
@@ -312,9 +314,9 @@ def intrinsic(name: str, *args: Operand, dtype: DataType | str | None = None, sp
     if full == "T.if_then_else":
         return if_then_else(exprs[0], args[1], args[2], span)
     if row.result == "same":
-        ty: PrimType | PointerType = exprs[0].ty  # type: ignore[assignment]
+        ty: Type = exprs[0].ty
     elif row.result == "second":
-        ty = exprs[1].ty  # type: ignore[assignment]
+        ty = exprs[1].ty
     elif row.result == "bool":
         ty = bool_like(exprs[0])
     elif row.result == "given":

@@ -264,22 +264,21 @@ class BlockBuilder:
             return self._normalize(expr)
 
     def _normalize(self, expr: Expr) -> Expr:
-        kind = type(expr)
-        if kind is Call:
-            return self._call(expr)  # type: ignore[arg-type]
-        if kind is Tuple:
-            fields = [self._leaf(f) for f in expr.fields]  # type: ignore[attr-defined]
-            if all([x is y for x, y in zip(fields, expr.fields)]):  # type: ignore[attr-defined]
+        if type(expr) is Call:
+            return self._call(expr)
+        if type(expr) is Tuple:
+            fields = [self._leaf(f) for f in expr.fields]
+            if all([x is y for x, y in zip(fields, expr.fields)]):
                 return expr
-            return Tuple(tuple(fields), expr.span)  # type: ignore[attr-defined]
-        if kind is TupleGetItem:
-            source = expr.tuple_value  # type: ignore[attr-defined]
+            return Tuple(tuple(fields), expr.span)
+        if type(expr) is TupleGetItem:
+            source = expr.tuple_value
             leaf = self._leaf(source)
-            return expr if leaf is source else TupleGetItem(leaf, expr.index, expr.span)  # type: ignore[attr-defined]
-        if kind is If:
-            return self._if(expr)  # type: ignore[arg-type]
-        if kind is SeqExpr:
-            return self._inline_sequence(expr)  # type: ignore[arg-type]
+            return expr if leaf is source else TupleGetItem(leaf, expr.index, expr.span)
+        if type(expr) is If:
+            return self._if(expr)
+        if type(expr) is SeqExpr:
+            return self._inline_sequence(expr)
         return expr
 
     def _call(self, call: Call) -> Call:

@@ -94,14 +94,13 @@ class _Statements(Rewriter):
 
 def _guarded(node: Node) -> list[Node]:
     """Children evaluated under a condition, or in the scope of a variable the node binds."""
-    kind = type(node)
-    if kind is Call and type(node.op) is Op and node.op.name == "T.if_then_else":  # type: ignore[attr-defined]
-        return list(node.args[1:])  # type: ignore[attr-defined]
-    if kind is And or kind is Or:
-        return [node.b]  # type: ignore[attr-defined]
-    if kind is Let:
-        return [node.body]  # type: ignore[attr-defined]
-    return children(node) if kind is Reduce else []
+    if type(node) is Call and type(node.op) is Op and node.op.name == "T.if_then_else":
+        return list(node.args[1:])
+    if isinstance(node, (And, Or)):
+        return [node.b]
+    if type(node) is Let:
+        return [node.body]
+    return children(node) if type(node) is Reduce else []
 
 
 def _repeatable(call: Call) -> bool:

@@ -54,7 +54,7 @@ class Function(_Attributes, Expr):
         return FuncType(tuple([p.ty for p in self.params]), self.ret_ty, self.pure)
 
     def _repr_html_(self) -> str:
-        return script_hook("html")(self)  # type: ignore[no-any-return]
+        return script_hook("html")(self)
 
 
 @node
@@ -80,7 +80,7 @@ class PrimFunc(_Attributes, Node):
         return METHODS["specialize"](self, param_map)  # type: ignore[no-any-return]
 
     def _repr_html_(self) -> str:
-        return script_hook("html")(self)  # type: ignore[no-any-return]
+        return script_hook("html")(self)
 
 
 BaseFunc = Function | PrimFunc

@@ -135,7 +135,7 @@ class IRModule(Node):
         return f"{hint}{count}"
 
     def _repr_html_(self) -> str:
-        return script_hook("html")(self)  # type: ignore[no-any-return]
+        return script_hook("html")(self)
 
     def __str__(self) -> str:
         return printed(self)

@@ -6,8 +6,9 @@ nodes, tuples of nodes, or dicts whose values may be nodes; never lists.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform, overload
 
 from ..support.errors import UnityError
 from ..support.lazy import load
@@ -61,7 +62,7 @@ class Node:
 
     def script(self, dialect: str = "unity", **options: Any) -> str:
         """The node as script. ``dialect="tvm"`` prints what TVM 0.27 reads."""
-        return script_hook("script")(self, dialect=dialect, **options)  # type: ignore[no-any-return]
+        return script_hook("script")(self, dialect=dialect, **options)
 
     def show(self, **options: Any) -> None:
         """Print the node as script, highlighted in a terminal."""
@@ -76,7 +77,7 @@ def _plain_repr(value: Node) -> str:
     return f"<{type(value).__name__} {name}>" if isinstance(name, str) else f"<{type(value).__name__}>"
 
 
-SCRIPT_HOOKS: dict[str, Any] = {}
+SCRIPT_HOOKS: dict[str, Callable[..., Any]] = {}
 """``print``, ``script``, ``show``, ``html`` and ``parse``: filled by the script room when one is first asked for."""
 
 
@@ -85,10 +86,15 @@ def printed(value: Node) -> str:
     if "print" not in SCRIPT_HOOKS:
         SCRIPT_HOOKS["print"] = _plain_repr
         load("script")
-    return SCRIPT_HOOKS["print"](value)  # type: ignore[no-any-return]
+    text: str = SCRIPT_HOOKS["print"](value)
+    return text
 
 
-def script_hook(name: str) -> Any:
+@overload
+def script_hook(name: Literal["script", "html"]) -> Callable[..., str]: ...
+@overload
+def script_hook(name: Literal["show", "parse"]) -> Callable[..., Any]: ...
+def script_hook(name: str) -> Callable[..., Any]:
     """A function of the script room, which is loaded now if it was not. Raises UnityError E302 where it cannot be."""
     if name not in SCRIPT_HOOKS:
         load("script")

@@ -65,8 +65,9 @@ class _Writer:
         self.places[id(node)] = None
         self.keep.append(node)
         kind = type(node)
-        if kind is PrimType or kind is Op:
-            row = [kind.__name__, node.dtype.name if isinstance(node, PrimType) else node.name]  # type: ignore[attr-defined]
+        row: list[Any]
+        if isinstance(node, (PrimType, Op)):
+            row = [kind.__name__, node.dtype.name if isinstance(node, PrimType) else node.name]
         elif _classes().get(kind.__name__) is not kind:
             raise NotPackable(f"a {kind.__name__}")
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..ffi.dtype import DataType
 from ..ir import TensorType
@@ -151,10 +152,11 @@ class _Upgrader(Rewriter):
         known = {param.name for param in function.type_params} | self.assigned
         types = [param.annotation for param in function.params] + [function.returns]
         for node in [inner for ty in types if ty is not None for inner in [ty, *nodes_of(ty)]]:
-            called = node.func if type(node) is s.Call else node.value if type(node) is s.Subscript else None
-            if called is None or self.path(called) not in ("R.Tensor", "R.Shape"):
+            if not isinstance(node, (s.Call, s.Subscript)):
                 continue
-            items = node.args if type(node) is s.Call else node.items  # type: ignore[attr-defined]
+            called, items = (node.func, node.args) if isinstance(node, s.Call) else (node.value, node.items)
+            if self.path(called) not in ("R.Tensor", "R.Shape"):
+                continue
             for dim in items[0].items if items and isinstance(items[0], (s.TupleLit, s.ListLit)) else ():
                 used = {part.name for part in [dim, *nodes_of(dim)] if isinstance(part, s.Name)}
                 if (
@@ -339,10 +341,10 @@ def _direct_calls(nodes: list[s.Syntax], path: Callable[[s.Syntax], str | None])
     return found
 
 
-_RULES: dict[type, Callable[[_Upgrader, s.Syntax], None]] = {
-    s.Attribute: _Upgrader.attribute,  # type: ignore[dict-item]
-    s.AnnAssign: _Upgrader.annotated,  # type: ignore[dict-item]
-    s.Subscript: _Upgrader.subscript,  # type: ignore[dict-item]
-    s.ExprStmt: _Upgrader.statement,  # type: ignore[dict-item]
-    s.Call: _Upgrader.call,  # type: ignore[dict-item]
+_RULES: dict[type, Callable[[_Upgrader, Any], None]] = {
+    s.Attribute: _Upgrader.attribute,
+    s.AnnAssign: _Upgrader.annotated,
+    s.Subscript: _Upgrader.subscript,
+    s.ExprStmt: _Upgrader.statement,
+    s.Call: _Upgrader.call,
 }

@@ -77,10 +77,10 @@ def _interval(expr: Expr, inner: Bounds) -> _Interval | None:
         case Mul():
             factor, other = (expr.b, expr.a) if type(expr.b) is IntImm else (expr.a, expr.b)
             a = _interval(other, inner) if type(factor) is IntImm else None
-            if a is None:
+            if a is None or type(factor) is not IntImm:
                 return None
             low, high = mul(a.low, factor), mul(a.high, factor)
-            if factor.value < 0:  # type: ignore[attr-defined]
+            if factor.value < 0:
                 low, high = high, low
             return _Interval(mul(a.base, factor), low, high)
         case FloorDiv() if type(expr.b) is IntImm and expr.b.value > 0:

@@ -20,12 +20,12 @@ _FEW = 16
 """Repeated visits of expressions below which a program cannot be large when written out."""
 
 
-def _checks(cls: type) -> list[tuple[str, Any, Check | None]]:
+def _checks(cls: type[Node]) -> list[tuple[str, Any, Check | None]]:
     """Fields of a node class with their annotations and checks."""
     found = _CHECKS.get(cls)
     if found is None:
         resolved = typing.get_type_hints(cls)
-        found = _CHECKS[cls] = [(name, resolved[name], fits(resolved[name])) for name, _ in cls.plan]  # type: ignore[attr-defined]
+        found = _CHECKS[cls] = [(name, resolved[name], fits(resolved[name])) for name, _ in cls.plan]
     return found
 
 

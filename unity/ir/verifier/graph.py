@@ -168,28 +168,28 @@ class GraphVerifier:
 
     def _leaf(self, expr: Expr, defined: set[Var], what: str) -> None:
         kind = type(expr)
-        if kind is Tuple:
-            for item in expr.fields:  # type: ignore[attr-defined]
+        if type(expr) is Tuple:
+            for item in expr.fields:
                 self._leaf(item, defined, what)
-        elif kind is TupleGetItem:
-            source = expr.tuple_value  # type: ignore[attr-defined]
+        elif type(expr) is TupleGetItem:
+            source = expr.tuple_value
             self._leaf(source, defined, what)
-            if isinstance(source.ty, TupleType) and not 0 <= expr.index < len(source.ty.fields):  # type: ignore[attr-defined]
-                self.report.add("E335", f"there is no field {expr.index} in a value of type {source.ty}", expr.span)  # type: ignore[attr-defined]
-        elif kind is Var or kind is DataflowVar:
-            self._use(expr, defined)  # type: ignore[arg-type]
-        elif kind is GlobalVar:
-            if self.mod is not None and expr.name not in self.mod:  # type: ignore[attr-defined]
-                self.report.add("E337", f"the module has no function {expr.name}", expr.span)  # type: ignore[attr-defined]
+            if isinstance(source.ty, TupleType) and not 0 <= expr.index < len(source.ty.fields):
+                self.report.add("E335", f"there is no field {expr.index} in a value of type {source.ty}", expr.span)
+        elif isinstance(expr, (Var, DataflowVar)):
+            self._use(expr, defined)
+        elif type(expr) is GlobalVar:
+            if self.mod is not None and expr.name not in self.mod:
+                self.report.add("E337", f"the module has no function {expr.name}", expr.span)
         elif kind in _ATOMS:
             return
-        elif kind in (If, SeqExpr, Function) or (kind is Call and is_graph_call(expr)):
+        elif isinstance(expr, (If, SeqExpr, Function)) or (type(expr) is Call and is_graph_call(expr)):
             self.report.add(
                 "E331",
                 f"{kind.__name__} stands inside {what}: bind it to a variable first",
                 getattr(expr, "span", None),
             )
-        elif kind is ShapeExpr or isinstance(expr.ty, PrimType):
+        elif type(expr) is ShapeExpr or isinstance(expr.ty, PrimType):
             for var in free_vars(expr):
                 if var not in defined:
                     self.report.add("E338", f"symbol {var.name} in {what} is not defined", getattr(expr, "span", None))

@@ -57,7 +57,7 @@ def _plain(children: list[Any]) -> list[Any]:
     return [child for child in children if child.__class__ is not Token]
 
 
-class TreeBuilder(Transformer):  # type: ignore[type-arg]
+class TreeBuilder(Transformer[Any, Any]):
     """The embedded transformer. Each method takes the children of its rule and gives the node."""
 
     # --------------------------------------------------------------------------------------------------- expressions

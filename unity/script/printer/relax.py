@@ -315,9 +315,9 @@ def _is_evident(var: Var, value: Expr) -> bool:
     kind = type(value)
     if type(var.ty) is ty.PrimType:
         return var.ty is value.ty
-    if kind is Call:
-        name = value.op.name if type(value.op) is Op else ""  # type: ignore[attr-defined]
-        if name not in _CALL_DPS and not (name in _PACKED and value.ty_args):  # type: ignore[attr-defined]
+    if type(value) is Call:
+        name = value.op.name if type(value.op) is Op else ""
+        if name not in _CALL_DPS and not (name in _PACKED and value.ty_args):
             return False
     elif kind not in _EVIDENT:
         return False

@@ -16,7 +16,7 @@ from ...arith.index_map import IndexMap
 from ...ffi.dtype import DataType
 from ...ir import scalar as sc
 from ...ir.buffer import BufferRegion, Range
-from ...ir.build import dtype_of, round_float
+from ...ir.build import dtype_of, round_float, scalar_type
 from ...ir.expr import DataflowVar, FloatImm, IntImm, StringImm, Var
 from ...ir.types import Expr, PrimType, prim_type
 from ..spelling.ranges import stop_of
@@ -346,7 +346,7 @@ def bounds(p: Printer, node: Range, separator: str) -> None:
     stop = stop_of(node.min, node.extent)
     p.expr(node.min, INDEX)
     p.out.append(separator)
-    p.expr(stop if stop is not None else sc.Add(node.min, node.extent, node.min.ty), INDEX)  # type: ignore[arg-type]
+    p.expr(stop if stop is not None else sc.Add(node.min, node.extent, scalar_type(node.min)), INDEX)
 
 
 def region(p: Printer, node: BufferRegion) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ...arith.cost import Cost, cost_of
 from ...ir import stmt as st
 from ...ir.buffer import Buffer
+from ...ir.build import dtype_of
 from ...ir.expr import Call, IntImm, Op, Var
 from ...ir.function import PrimFunc
 from ...ir.intrinsic import INTRINSICS
@@ -146,7 +147,7 @@ def _env_threads(p: Printer, body: st.Stmt) -> None:
         pending += [child for child in reversed(children(at)) if isinstance(child, st.Stmt)]
     for axis, count in named.items():
         if count > 1:
-            dtype = axis.var.ty.dtype.name  # type: ignore[attr-defined]
+            dtype = dtype_of(axis.var).name
             usual = dtype == ("int32" if p.dialect.tvm else "int64")
             p.bound.add(axis.var)
             p.line(f"{p.name_of(axis.var)} = T.env_thread({quote(axis.thread_tag)}")

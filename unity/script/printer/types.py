@@ -5,6 +5,8 @@ Invariant: in a signature, dimensions with symbols are quoted, since their names
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...ir import types as ty
 from ...ir.expr import IntImm, ShapeExpr
 from ...ir.types import Expr, Type
@@ -18,7 +20,7 @@ def _dims(p: Printer, values: tuple[Expr, ...]) -> None:
     for number, value in enumerate(values):
         p.out.append(", " if number else "")
         if p.quoting and type(value) is not IntImm:
-            text = p.text_of(lambda v=value: p.expr(v, INDEX))  # type: ignore[misc]
+            text = p.text_of(partial(p.expr, value, INDEX))
             p.out.append(quote(text))
         else:
             p.expr(value, INDEX)
@@ -103,4 +105,4 @@ TYPES.update({
 
 def same_type(a: Type, b: Type) -> bool:
     """True when two types are written alike over the same variables."""
-    return a is b or (type(a) is type(b) and same_expr(a, b))  # type: ignore[arg-type]
+    return a is b or (type(a) is type(b) and same_expr(a, b))

@@ -221,7 +221,7 @@ def _parse(
     source = given if isinstance(given, Source) else _dedented(name, _LINE_MARKS.sub("", given))
     tree, errors = read_tree(source)
     text = Text(source, OutsideScope(scope or {}), errors)
-    result: Any = None
+    result: IRModule | PrimFunc | Function | None = None
     try:
         with deep_recursion():
             if tree is not None:
@@ -237,7 +237,7 @@ def _parse(
         del ordered[_MOST_ERRORS:]
         raise ScriptError(first.code, first.message, first.span, first.notes, first.help, errors=ordered)
     assert result is not None
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _verify(text: Text, result: Any) -> None:

@@ -10,11 +10,11 @@ from ...ir.expr import FloatImm, IntImm
 from ...ir.node import Node
 from ...ir.scalar import Add, Let, Sub
 from ...ir.structural import structural_equal
-from ...ir.types import Expr, PrimType
+from ...ir.types import Expr, PrimType, Type
 
 
-def same_expr(a: Expr, b: Expr) -> bool:
-    """True when two expressions over the same variables are written alike."""
+def same_expr(a: Expr | Type, b: Expr | Type) -> bool:
+    """True when two expressions or types over the same variables are written alike."""
     stack: list[tuple[object, object]] = [(a, b)]
     while stack:
         x, y = stack.pop()
@@ -28,8 +28,8 @@ def same_expr(a: Expr, b: Expr) -> bool:
         elif isinstance(x, Node):
             if x.is_reference or isinstance(x, PrimType):
                 return False
-            if type(x) is FloatImm:
-                if x.ty is not y.ty or x.value.hex() != y.value.hex():  # type: ignore[attr-defined]
+            if isinstance(x, FloatImm) and isinstance(y, FloatImm):
+                if x.ty is not y.ty or x.value.hex() != y.value.hex():
                     return False
                 continue
             stack += [(getattr(x, name), getattr(y, name)) for name, role in x.plan if role != "aside"]

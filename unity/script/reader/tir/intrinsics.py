@@ -74,11 +74,11 @@ def node_form(r: Reading, path: str, node: s.Call) -> Expr:
             return scalar_nodes.Not(x, b.bool_like(x), span)
         case "Select":
             x, y = b.unify(as_operand(r, rest[0], node), as_operand(r, rest[1], node))
-            return scalar_nodes.Select(as_expr(r, first, node), x, y, x.ty, span)  # type: ignore[arg-type]
+            return scalar_nodes.Select(as_expr(r, first, node), x, y, b.scalar_type(x), span)
     x, y = b.unify(as_operand(r, first, node), as_operand(r, rest[0], node))
-    made = getattr(scalar_nodes, form.node)
+    made: type[scalar_nodes.Binary] = getattr(scalar_nodes, form.node)
     compares = issubclass(made, scalar_nodes.Compare) or form.node in ("And", "Or")
-    return made(x, y, b.bool_like(x) if compares else x.ty, span)  # type: ignore[no-any-return]
+    return made(x, y, b.bool_like(x) if compares else b.scalar_type(x), span)
 
 
 def _lanes(r: Reading, value: Any, node: s.Syntax) -> tuple[int, bool]:

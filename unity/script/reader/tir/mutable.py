@@ -21,27 +21,26 @@ def mutable_names(body: list[s.Syntax], outer: list[str]) -> set[int]:
 def _block(body: list[s.Syntax], outer: dict[str, int], found: set[int]) -> None:
     scope = dict(outer)
     for stmt in body:
-        kind = type(stmt)
-        if kind is s.Assign:
-            for target in stmt.targets:  # type: ignore[attr-defined]
+        if type(stmt) is s.Assign:
+            for target in stmt.targets:
                 if type(target) is s.Name:
                     _assign(target.name, stmt.start, scope, found)
-        elif kind is s.AnnAssign:
-            target = stmt.target  # type: ignore[attr-defined]
+        elif type(stmt) is s.AnnAssign:
+            target = stmt.target
             if type(target) is s.Name:
                 scope[target.name] = stmt.start
-                if stmt.value is None:  # type: ignore[attr-defined]
+                if stmt.value is None:
                     found.add(stmt.start)
-        elif kind is s.AugAssign:
-            target = stmt.target  # type: ignore[attr-defined]
+        elif type(stmt) is s.AugAssign:
+            target = stmt.target
             if type(target) is s.Name:
                 _assign(target.name, stmt.start, scope, found)
         elif isinstance(stmt, (s.For, s.While, s.With)):
             _block(stmt.body, scope, found)
-        elif kind is s.If:
-            for _, clause in stmt.clauses:  # type: ignore[attr-defined]
+        elif type(stmt) is s.If:
+            for _, clause in stmt.clauses:
                 _block(clause, scope, found)
-            _block(stmt.otherwise or [], scope, found)  # type: ignore[attr-defined]
+            _block(stmt.otherwise or [], scope, found)
 
 
 def _assign(name: str, start: int, scope: dict[str, int], found: set[int]) -> None:

@@ -17,7 +17,21 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.analysis.lanes import independent
-from ....ir.build import add, broadcast, cast, const, dtype_of, floordiv, int_imm, is_int, logical_and, mul, ramp, sub
+from ....ir.build import (
+    add,
+    broadcast,
+    cast,
+    const,
+    dtype_of,
+    floordiv,
+    int_imm,
+    is_int,
+    logical_and,
+    mul,
+    ramp,
+    scalar_type,
+    sub,
+)
 from ....ir.expr import Call, FloatImm, IntImm, Op, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
@@ -94,14 +108,13 @@ class _Lanes:
 
     def expr(self, expr: Expr) -> Expr:
         """The expression over all lanes; a lane-invariant one stays scalar."""
-        kind = type(expr)
-        if kind is Var:
-            return self.vectors.get(expr, expr)  # type: ignore[call-overload, no-any-return]
-        if kind is IntImm or kind is FloatImm:
+        if type(expr) is Var:
+            return self.vectors.get(expr, expr)
+        if isinstance(expr, (IntImm, FloatImm)):
             return expr
         if isinstance(expr, Binary):
             return self._binary(expr)
-        rule = _RULES.get(kind)
+        rule = _RULES.get(type(expr))
         if rule is None:
             raise CannotVectorize
         return rule(self, expr)
@@ -128,8 +141,8 @@ class _Lanes:
         a, b = self.same(a, b)
         lanes = dtype_of(a).lanes
         if isinstance(expr, (Compare, And, Or)):
-            return kind(a, b, prim_type(DataType("bool").with_lanes(lanes)), expr.span)  # type: ignore[call-arg]
-        return kind(a, b, a.ty, expr.span)  # type: ignore[call-arg]
+            return kind(a, b, prim_type(DataType("bool").with_lanes(lanes)), expr.span)
+        return kind(a, b, scalar_type(a), expr.span)
 
     def lanes_type(self, expr: Expr, lanes: int) -> PrimType:
         """The expression's own type with a number of lanes."""
@@ -165,26 +178,25 @@ class _Lanes:
         return For(var, int_imm(0, ty), int_imm(self.lanes, ty), "serial", body)
 
     def _stmt(self, stmt: Stmt) -> Stmt:
-        kind = type(stmt)
-        if kind is SeqStmt:
-            return seq(*[self.stmt(s) for s in stmt.stmts])  # type: ignore[attr-defined]
-        if kind is BufferStore:
-            return self._store(stmt)  # type: ignore[arg-type]
-        if kind is AttrStmt:
-            return replace(stmt, body=self.stmt(stmt.body))  # type: ignore[attr-defined]
-        if kind is IfThenElse:
-            return self._if(stmt)  # type: ignore[arg-type]
-        if kind is For:
-            return self._for(stmt)  # type: ignore[arg-type]
-        if kind is Bind:
-            value = self.expr(stmt.value)  # type: ignore[attr-defined]
+        if type(stmt) is SeqStmt:
+            return seq(*[self.stmt(s) for s in stmt.stmts])
+        if type(stmt) is BufferStore:
+            return self._store(stmt)
+        if type(stmt) is AttrStmt:
+            return replace(stmt, body=self.stmt(stmt.body))
+        if type(stmt) is IfThenElse:
+            return self._if(stmt)
+        if type(stmt) is For:
+            return self._for(stmt)
+        if type(stmt) is Bind:
+            value = self.expr(stmt.value)
             if dtype_of(value).lanes == 1:
-                return stmt if value is stmt.value else replace(stmt, value=value)  # type: ignore[attr-defined]
+                return stmt if value is stmt.value else replace(stmt, value=value)
             if type(value) is Ramp and not collect(value, (BufferLoad, Call)):
-                self.vectors[stmt.var] = value  # type: ignore[attr-defined]
+                self.vectors[stmt.var] = value
                 return SeqStmt(())  # stays a ramp in indices
-            var = Var(stmt.var.name, value.ty)  # type: ignore[attr-defined]
-            self.vectors[stmt.var] = var  # type: ignore[attr-defined]
+            var = Var(stmt.var.name, value.ty)
+            self.vectors[stmt.var] = var
             return Bind(var, value)
         raise CannotVectorize
 
@@ -204,7 +216,7 @@ class _Lanes:
         mask = Var("mask", cond.ty)  # the condition holds for all stores under it, whatever they write
         parts: list[Stmt] = [Bind(mask, cond), self._guard(stmt.then_case, mask)]
         if stmt.else_case is not None:
-            parts.append(self._guard(stmt.else_case, Not(mask, mask.ty)))  # type: ignore[arg-type]
+            parts.append(self._guard(stmt.else_case, Not(mask, scalar_type(mask))))
         return seq(*parts)
 
     def _guard(self, stmt: Stmt, cond: Expr) -> Stmt:
@@ -265,12 +277,12 @@ def _cast(s: _Lanes, expr: Cast) -> Expr:
 
 def _not(s: _Lanes, expr: Not) -> Expr:
     value = s.expr(expr.a)
-    return expr if value is expr.a else Not(value, value.ty, expr.span)  # type: ignore[arg-type]
+    return expr if value is expr.a else Not(value, scalar_type(value), expr.span)
 
 
 def _select(s: _Lanes, expr: Select) -> Expr:
     cond, a, b = s.same(s.expr(expr.cond), s.expr(expr.true_value), s.expr(expr.false_value))
-    return Select(cond, a, b, a.ty, expr.span)  # type: ignore[arg-type]
+    return Select(cond, a, b, scalar_type(a), expr.span)
 
 
 def _let(s: _Lanes, expr: Let) -> Expr:
@@ -301,7 +313,7 @@ def _call(s: _Lanes, expr: Call) -> Expr:
         if type(yes) is BufferLoad and yes.predicate is None and is_zero(no):
             return masked(yes, cond, lanes)  # lanes that are not read are zero
         mask = Var("mask", cond.ty)  # named, because it goes into every read on both sides
-        chosen = (mask, masked(yes, mask, lanes), masked(no, Not(mask, mask.ty), lanes))  # type: ignore[arg-type]
+        chosen = (mask, masked(yes, mask, lanes), masked(no, Not(mask, scalar_type(mask)), lanes))
         return Let(mask, cond, replace(expr, args=chosen, ty=yes.ty))
     return replace(expr, args=tuple(args), ty=s.lanes_type(expr, dtype_of(args[0]).lanes))
 
