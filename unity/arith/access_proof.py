@@ -458,7 +458,7 @@ def _is_plain(expr: Expr) -> bool:
             return False
         if type(node) is IntImm or isinstance(node, Var):
             continue
-        plain_call = type(node) is Call and type(node.op) is Op and node.op.name in _PLAIN_CALLS
+        plain_call = type(node) is Call and node.op_name in _PLAIN_CALLS
         if not (isinstance(node, (Compare, *_ARITHMETIC)) or plain_call):
             return False
         stack.extend([c for c in children(node) if isinstance(c, Expr) and not isinstance(c, Op)])

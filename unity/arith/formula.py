@@ -67,7 +67,7 @@ def to_formula(expr: Expr, symbol_of: Callable[[Var], int]) -> Dim:
     if isinstance(expr, Cast) and is_integral(expr.value.ty) and is_integral(expr.ty):
         return to_formula(expr.value, symbol_of)
     if isinstance(expr, Call):
-        op_name = getattr(expr.op, "name", "")
+        op_name = expr.op_name
         if op_name == "T.likely":
             return to_formula(expr.args[0], symbol_of)
         if op_name in _CALLS:

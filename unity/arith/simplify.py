@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir import build
 from ..ir.build import scalar_type
-from ..ir.expr import Call, FloatImm, IntImm, Op, Var
+from ..ir.expr import Call, FloatImm, IntImm, Var
 from ..ir.scalar import (
     EQ,
     GE,
@@ -139,14 +139,14 @@ class Simplifier:
         return build.cast(expr.value, expr.ty.dtype) if build.is_const(expr.value) or expr.value.ty is expr.ty else expr
 
     def _call(self, expr: Call) -> Expr:
-        if type(expr.op) is Op and expr.op.name == "T.if_then_else":
+        if expr.op_name == "T.if_then_else":
             cond, yes, no = expr.args
             decided = self.decide(cond)
             if decided is not None:
                 return yes if decided else no
             if structural_equal(yes, no):
                 return yes
-        if type(expr.op) is Op and expr.op.name == "T.likely" and type(expr.args[0]) is IntImm:
+        if expr.op_name == "T.likely" and type(expr.args[0]) is IntImm:
             return expr.args[0]
         return expr
 

@@ -382,7 +382,7 @@ def join_branches(then_branch: SeqExpr, else_branch: SeqExpr) -> Type:
 
 def is_graph_call(expr: Expr) -> bool:
     """True for calls of the graph level (scalar intrinsics are values, not bindings)."""
-    return type(expr) is Call and not getattr(expr.op, "name", "").startswith("T.")
+    return type(expr) is Call and not expr.op_name.startswith("T.")
 
 
 def _is_nested(expr: Expr) -> bool:

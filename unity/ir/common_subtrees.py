@@ -11,7 +11,7 @@ from typing import Any
 
 from ..support.errors import VerifyError
 from ..support.recursion import deep_recursion
-from .expr import Call, FloatImm, IntImm, Op, StringImm, Var
+from .expr import Call, FloatImm, IntImm, StringImm, Var
 from .function import PrimFunc
 from .intrinsic import INTRINSICS
 from .names import NameSupply
@@ -94,7 +94,7 @@ class _Statements(Rewriter):
 
 def _guarded(node: Node) -> list[Node]:
     """Children evaluated under a condition, or in the scope of a variable the node binds."""
-    if type(node) is Call and type(node.op) is Op and node.op.name == "T.if_then_else":
+    if type(node) is Call and node.op_name == "T.if_then_else":
         return list(node.args[1:])
     if isinstance(node, (And, Or)):
         return [node.b]
@@ -105,7 +105,7 @@ def _guarded(node: Node) -> list[Node]:
 
 def _repeatable(call: Call) -> bool:
     """Is a call the same computed once or twice, sooner or later."""
-    row = INTRINSICS.get(getattr(call.op, "name", ""))
+    row = INTRINSICS.get(call.op_name)
     return row is not None and row.effect != "effect" and row.name not in _PLACES
 
 

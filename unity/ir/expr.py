@@ -167,6 +167,11 @@ class Call(Expr):
     ty: Derived[Type]
     span: Aside[Span | None] = None
 
+    @property
+    def op_name(self) -> str:
+        """Name of the operator or intrinsic; "" for a call of anything else."""
+        return self.op.name if type(self.op) is Op else ""
+
 
 @node
 class Tuple(Expr):

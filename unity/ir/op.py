@@ -154,7 +154,7 @@ def register_op(info: OpInfo) -> OpInfo:
 
 def row_of(expr: Expr) -> OpInfo:
     """The row of the operator that a call applies; one without traits for other expressions."""
-    return OPS.get(getattr(expr.op, "name", ""), NO_ROW) if type(expr) is Call else NO_ROW
+    return OPS.get(expr.op_name, NO_ROW) if type(expr) is Call else NO_ROW
 
 
 def similar_ops(name: str, count: int = 3) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..ir.expr import Call, GlobalVar, Op, StringImm
+from ..ir.expr import Call, GlobalVar, StringImm
 from ..ir.function import PrimFunc
 from ..ir.node import Node
 from ..ir.stmt import AttrStmt, BufferStore, For
@@ -36,7 +36,7 @@ def callees(nodes: Iterable[Node], functions: Mapping[str, PrimFunc]) -> list[st
         if type(call) is not Call:
             continue
         name = call.op.name if type(call.op) is GlobalVar else ""
-        if type(call.op) is Op and call.op.name.startswith("T.call_") and call.args and type(call.args[0]) is StringImm:
+        if call.op_name.startswith("T.call_") and call.args and type(call.args[0]) is StringImm:
             name = call.args[0].value
         if name in functions:
             found.append(name)

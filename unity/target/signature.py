@@ -8,7 +8,7 @@ from ..arith.formula import NoFormula, to_formula
 from ..ffi.abi import BufferParam, Dim, KernelSignature, ScalarParam, SymbolSource
 from ..ir.buffer import Buffer
 from ..ir.build import dtype_of, mul
-from ..ir.expr import Call, IntImm, Op, Var
+from ..ir.expr import Call, IntImm, Var
 from ..ir.function import PrimFunc
 from ..ir.node import Node
 from ..ir.scalar import BufferLoad
@@ -77,7 +77,7 @@ def written_pointers(nodes: Iterable[Node]) -> set[Var]:
             written.add(found.buffer.data)
         if not isinstance(found, Call):
             continue
-        name = found.op.name if type(found.op) is Op else ""
+        name = found.op_name
         if name == "T.tvm_access_ptr" and len(found.args) == 5 and _only_reads(found.args[4]):
             continue
         (fetched if name == "T.prefetch" else passed).update([id(argument) for argument in found.args])

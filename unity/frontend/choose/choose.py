@@ -34,7 +34,6 @@ from ...ir.expr import (
     ExternFunc,
     If,
     IntImm,
-    Op,
     SeqExpr,
     Tuple,
     Var,
@@ -104,7 +103,7 @@ class _Site:
 
 
 def _name(call: Call) -> str:
-    return call.op.name if type(call.op) is Op else ""
+    return call.op_name
 
 
 def _shape(ty: Any, size: int) -> tuple[tuple[int, ...], str] | None:

@@ -194,7 +194,7 @@ class _Reader:
 
 
 def _addresses(call: Call) -> bool:
-    return getattr(call.op, "name", "") in ("T.address_of", "T.tvm_access_ptr", "T.call_extern", "T.call_packed")
+    return call.op_name in ("T.address_of", "T.tvm_access_ptr", "T.call_extern", "T.call_packed")
 
 
 def _named(key: Key) -> Sum:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..buffer import Buffer, BufferRegion, Range
 from ..build import add, const, dtype_of, floordiv, is_int, maximum, minimum, mul, sub
-from ..expr import Call, IntImm, Op, Var
+from ..expr import Call, IntImm, Var
 from ..function import PrimFunc
 from ..node import Node
 from ..scalar import Add, BufferLoad, FloorDiv, FloorMod, Let, Max, Min, Mul, Ramp, Sub
@@ -33,7 +33,7 @@ def opaque_buffers(root: Node) -> list[Buffer]:
     for call in nodes:
         if type(call) is Buffer:
             continue
-        if type(call.op) is Op and call.op.name == "T.address_of" and type(call.args[0]) is BufferLoad:
+        if call.op_name == "T.address_of" and type(call.args[0]) is BufferLoad:
             found[call.args[0].buffer] = None
         for arg in call.args:
             if isinstance(arg, Var) and arg in buffers:

@@ -165,7 +165,7 @@ def computable_at_compile_time(fn: Function, known: Iterable[Var] = ()) -> list[
             continue
         value = binding.value
         if isinstance(value, (Call, Tuple, TupleGetItem, Constant, ShapeExpr, Var, DataflowVar)):
-            impure = isinstance(value, Call) and getattr(value.op, "name", "") in (
+            impure = isinstance(value, Call) and value.op_name in (
                 "R.call_packed",
                 "R.print",
                 "R.assert_op",

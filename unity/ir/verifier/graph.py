@@ -227,7 +227,7 @@ class GraphVerifier:
             return
         if is_subtype(inferred, call.ty) is Answer.NO and is_subtype(call.ty, inferred) is Answer.NO:
             self.report.add("E335", f"the call has type {call.ty}, its rule gives {inferred}", call.span)
-        self.takes = self.takes or getattr(call.op, "name", "") in IN_PLACE
+        self.takes = self.takes or call.op_name in IN_PLACE
         self._callee(call)
 
     def _is_pure(self, call: Call) -> bool:
@@ -240,7 +240,7 @@ class GraphVerifier:
     def _callee(self, call: Call) -> None:
         if self.mod is None:
             return
-        name = getattr(call.op, "name", "")
+        name = call.op_name
         if type(call.op) is GlobalVar and call.op.name in self.mod:
             fn = self.mod[call.op.name]
             count = len(fn.params) if isinstance(fn, (Function, PrimFunc)) else len(call.args)

@@ -74,7 +74,7 @@ class _Walk:
 
     def call(self, var: Var, call: Call) -> Places:
         given = [self.use(arg) for arg in (call.op, *call.args)][1:]
-        name = getattr(call.op, "name", "")
+        name = call.op_name
         if name in IN_PLACE:
             named, fields = _operands(call, given)
             self.take(call, named, fields)
@@ -169,7 +169,7 @@ def _operands(call: Call, given: list[Places]) -> tuple[str, list[Places]]:
     """The callee of an in-place call by name, and the places of its arguments."""
     callee = call.args[0]
     named = callee.name if isinstance(callee, (GlobalVar, ExternFunc)) else "the call"
-    if getattr(call.op, "name", "") == "R.call_inplace_packed":
+    if call.op_name == "R.call_inplace_packed":
         return named, given[1:]
     fields = given[1] if len(given) > 1 else ()
     return named, list(fields) if isinstance(fields, tuple) else [fields]

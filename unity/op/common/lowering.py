@@ -48,7 +48,7 @@ def result_dtype(call: Call) -> DataType:
 
 def short_name(call: Call) -> str:
     """Last part of the operator's name, for stages and kernels."""
-    return call.op.name.split(".")[-1]  # type: ignore[attr-defined, no-any-return]
+    return call.op_name.split(".")[-1]
 
 
 def load(x: Any, indices: Sequence[Any], shape: Sequence[Expr]) -> te.Value:

@@ -66,9 +66,7 @@ def _floats(call: Call) -> Type:
     dtype = same_dtype(call, *types)
     if dtype is not None and not dtype.is_float:
         hint = (
-            "use R.floor_divide for integers"
-            if getattr(call.op, "name", "") == R.divide.name
-            else 'cast first: R.astype(x, "float32")'
+            "use R.floor_divide for integers" if call.op_name == R.divide.name else 'cast first: R.astype(x, "float32")'
         )
         raise fail(call, "E211", f"expected float tensors, got {dtype.name}", hint)
     return broadcast_type(call, types, dtype)

@@ -65,8 +65,8 @@ def graph_value(p: Printer, node: Expr) -> None:
         p.expr(node, VALUE)
 
 
-def _is_intrinsic(node: Any) -> bool:
-    return type(node.op) is Op and node.op.name.startswith("T.")
+def _is_intrinsic(node: Call) -> bool:
+    return node.op_name.startswith("T.")
 
 
 def _global_var(p: Printer, node: GlobalVar, where: str) -> None:
@@ -316,7 +316,7 @@ def _is_evident(var: Var, value: Expr) -> bool:
     if type(var.ty) is ty.PrimType:
         return var.ty is value.ty
     if type(value) is Call:
-        name = value.op.name if type(value.op) is Op else ""
+        name = value.op_name
         if name not in _CALL_DPS and not (name in _PACKED and value.ty_args):
             return False
     elif kind not in _EVIDENT:

@@ -324,7 +324,7 @@ def _store(w: FunctionWriter, stmt: BufferStore) -> None:
 
 def _evaluate(w: FunctionWriter, stmt: Evaluate) -> None:
     value = stmt.value
-    name = getattr(value.op, "name", "") if type(value) is Call else ""
+    name = value.op_name if type(value) is Call else ""
     if name == "T.ret":
         give_back(w, value.args[0] if value.args else None, stmt.span)  # type: ignore[attr-defined]
     elif name in ("T.break_loop", "T.continue_loop"):

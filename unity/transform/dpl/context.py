@@ -109,7 +109,7 @@ class _Search:
         if index < 0 or type(value) is not Call:
             return source in used_vars(value)
         args = list(value.args)
-        if getattr(value.op, "name", "") == R.call_dps.name and len(args) > 1 and type(args[1]) is Tuple:
+        if value.op_name == R.call_dps.name and len(args) > 1 and type(args[1]) is Tuple:
             args = list(args[1].fields) if index < len(args[1].fields) and args[index] is not source else args
         return index < len(args) and args[index] is source
 

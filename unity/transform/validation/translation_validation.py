@@ -152,7 +152,7 @@ class CheckInstrument(Instrument):
                 continue
             self._seen.add(fn)
             for call in collect(fn, Call):
-                if type(call.op) is Op and call.op.name in _PURE_CALLS:
+                if call.op_name in _PURE_CALLS:
                     self._pure.update(_callee_names(call))
 
     def _effect(self, mod: IRModule, name: str) -> str | None:

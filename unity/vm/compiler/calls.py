@@ -252,7 +252,7 @@ def _builtin_alloc_tensor(fc: FunctionCompiler, call: Call, var: Var | None) -> 
 
 def _alloc_storage(fc: FunctionCompiler, call: Call, var: Var | None) -> bc.Arg:
     size = call.args[0]
-    at = 2 if getattr(call.op, "name", "") == R.vm.alloc_storage.name else 3
+    at = 2 if call.op_name == R.vm.alloc_storage.name else 3
     dtype = DataType(_dtype_name(attribute(call, at, "dtype")) or "uint8")
     values = size.values if isinstance(size, ShapeExpr) else (size,)
     total = product((dtype.itemsize, *[fc.dim(v) for v in values]))

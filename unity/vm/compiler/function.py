@@ -124,7 +124,7 @@ class FunctionCompiler(FunctionTables):
             if found is None:
                 raise VMError("E622", f"{self.name}: nothing defines the variable {expr.name}", expr.span)
             return found
-        if type(expr) is Call and not getattr(expr.op, "name", "").startswith("T."):
+        if type(expr) is Call and not expr.op_name.startswith("T."):
             return self.lower_call(self, expr, var)
         if type(expr) is Constant:
             return self.module.constant(expr)

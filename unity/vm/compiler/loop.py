@@ -7,7 +7,7 @@ memory is given back, its parameters are checked and its symbols bound anew. Not
 
 from __future__ import annotations
 
-from ...ir.expr import Binding, Call, GlobalVar, If, Op, SeqExpr, VarBinding
+from ...ir.expr import Binding, Call, GlobalVar, If, SeqExpr, VarBinding
 from ...ir.function import Function, seq_body
 from ...ir.types import Expr
 from ...op.common.table import R
@@ -42,7 +42,7 @@ def _is_call_of(value: Expr | None, name: str) -> bool:
 
 def _is_kill(binding: Binding) -> bool:
     value = getattr(binding, "value", None)
-    return type(value) is Call and type(value.op) is Op and value.op.name in _KILLS
+    return type(value) is Call and value.op_name in _KILLS
 
 
 def _split(seq: SeqExpr) -> tuple[list[Binding], Expr | None]:

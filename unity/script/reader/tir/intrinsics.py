@@ -96,7 +96,7 @@ def _lanes(r: Reading, value: Any, node: s.Syntax) -> tuple[int, bool]:
 
 
 def _is_vscale(value: Any) -> bool:
-    return type(value) is Call and getattr(value.op, "name", "") == "T.vscale"
+    return type(value) is Call and value.op_name == "T.vscale"
 
 
 def intrinsic(r: Reading, path: str, node: s.Call) -> Expr:

@@ -110,7 +110,7 @@ def _expr_stmt(r: ProgramReading, node: s.ExprStmt) -> None:
     if type(value) is not Call:
         help = "write T.evaluate(...) to evaluate and drop a value"
         raise r.error("E113", "this line has no effect", node, help)
-    returns = getattr(value.op, "name", "") == "T.ret"
+    returns = value.op_name == "T.ret"
     r.out.append(Return(value.args[0], r.span(node)) if returns else Evaluate(value, r.span(node)))
 
 

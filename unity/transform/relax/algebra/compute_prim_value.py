@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ir.expr import Call, FloatImm, GlobalVar, IntImm, Op, Var
+from ....ir.expr import Call, FloatImm, GlobalVar, IntImm, Var
 from ....ir.function import Function, PrimFunc
 from ....ir.module import IRModule
 from ....ir.node import replace
@@ -30,7 +30,7 @@ def _is_expression(value: Expr) -> bool:
     """A scalar computed from others: neither a literal nor a symbol, nor a call of the graph level."""
     if isinstance(value, _LEAVES) or not isinstance(value.ty, PrimType):
         return False
-    return type(value) is not Call or (type(value.op) is Op and value.op.name.startswith("T."))
+    return type(value) is not Call or value.op_name.startswith("T.")
 
 
 def _program(value: Expr, symbols: list[Var]) -> PrimFunc:

@@ -5,7 +5,7 @@ Merging or reusing such a value would show the change elsewhere. Views, tuples a
 
 from __future__ import annotations
 
-from ....ir.expr import Call, Constant, DataflowVar, If, Op, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
+from ....ir.expr import Call, Constant, DataflowVar, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ....ir.function import Function
 from ....ir.infer import is_pure_call
 from ....ir.op import shares_memory
@@ -40,7 +40,7 @@ def _written(value: Expr) -> list[Var]:
     """Variables whose memory a call may change."""
     if type(value) is not Call:
         return []
-    name = value.op.name if type(value.op) is Op else ""
+    name = value.op_name
     if name not in IN_PLACE and is_pure_call(value):
         return []
     return [v for a in value.args for v in leaf_vars(a)]

@@ -42,7 +42,7 @@ def can_fuse(mod: IRModule, fn: Function) -> bool:
         for binding in block.bindings:
             value = getattr(binding, "value", None)
             if type(value) is Call:
-                callee = value.args[0] if getattr(value.op, "name", "") == R.call_dps.name else None
+                callee = value.args[0] if value.op_name == R.call_dps.name else None
                 func = mod.functions.get(callee.name) if type(callee) is GlobalVar else None
                 if type(func) is not PrimFunc or type(value.args[1]) is not Tuple or not fits(func, value):
                     return False

@@ -116,11 +116,7 @@ class KernelMerger:
             if wanted is not None and wanted[0] is not self.buffers[var]:
                 raise self._error("a field of a tuple as two results")
             return []
-        if (
-            type(value) is not Call
-            or getattr(value.op, "name", "") != R.call_dps.name
-            or type(value.args[0]) is not GlobalVar
-        ):
+        if type(value) is not Call or value.op_name != R.call_dps.name or type(value.args[0]) is not GlobalVar:
             raise self._error("something else than calls of tensor programs")
         callee = self.mod[value.args[0].name]
         if type(callee) is not PrimFunc:

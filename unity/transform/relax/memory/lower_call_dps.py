@@ -11,7 +11,7 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import const
-from ....ir.expr import Call, DataTypeImm, ExternFunc, Op, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
+from ....ir.expr import Call, DataTypeImm, ExternFunc, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
 from ....ir.function import Function
 from ....ir.infer import find_impure_call
 from ....ir.module import IRModule
@@ -125,9 +125,9 @@ def lower_call_dps(mod: IRModule) -> IRModule:
     """Allocate outputs before calls of tensor programs and registered functions."""
 
     def rule(value: Expr, rewriter: GraphRewriter) -> Any:
-        if type(value) is Call and type(value.op) is Op and value.op.name in _KINDS:
+        if type(value) is Call and value.op_name in _KINDS:
             return lower(value, rewriter)
-        if type(value) is Call and type(value.op) is Op and value.op.name == R.vm.call_tir_dyn.name:
+        if type(value) is Call and value.op_name == R.vm.call_tir_dyn.name:
             return lower_dyn(value, rewriter)
         if type(value) is TupleGetItem and type(value.tuple_value) is Tuple:
             return value.tuple_value.fields[value.index]

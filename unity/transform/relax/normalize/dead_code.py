@@ -27,9 +27,9 @@ def _has_effect(value: Expr) -> bool:
     if type(value) is Call:
         return not is_pure_call(value)
     if type(value) is If:
-        return any(
-            [not is_pure_call(c) for c in collect(value, Call) if not getattr(c.op, "name", "").startswith("T.")]
-        ) or bool(list(collect(value, MatchCast)))
+        return any([not is_pure_call(c) for c in collect(value, Call) if not c.op_name.startswith("T.")]) or bool(
+            list(collect(value, MatchCast))
+        )
     return False
 
 

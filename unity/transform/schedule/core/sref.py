@@ -65,7 +65,7 @@ class Sref:
         """Name of the block or of the loop variable."""
         if self.node is None:
             return self.gone
-        return self.node.block.name if type(self.node) is BlockRealize else self.node.loop_var.name  # type: ignore[union-attr]
+        return self.node.loop_var.name if isinstance(self.node, For) else self.node.block.name
 
     def above(self) -> Iterator[Sref]:
         """Enclosing loops and blocks, the nearest first."""
@@ -88,22 +88,21 @@ ItemRef = Sref
 
 def key_of(node: Item) -> Var | Block:
     """The loop variable of a loop, the block of a realization: unique in a function."""
-    return node.loop_var if type(node) is For else node.block  # type: ignore[union-attr]
+    return node.loop_var if isinstance(node, For) else node.block
 
 
 def inner_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside a statement; those of a block are its initialisation and body."""
-    kind = type(stmt)
-    if kind is For or kind is While or kind is AttrStmt:
-        return (stmt.body,)  # type: ignore[attr-defined]
-    if kind is SeqStmt:
-        return stmt.stmts  # type: ignore[attr-defined,no-any-return]
-    if kind is BlockRealize:
-        block = stmt.block  # type: ignore[attr-defined]
+    if isinstance(stmt, (For, While)) or type(stmt) is AttrStmt:
+        return (stmt.body,)
+    if type(stmt) is SeqStmt:
+        return stmt.stmts
+    if type(stmt) is BlockRealize:
+        block = stmt.block
         return (block.body,) if block.init is None else (block.init, block.body)
-    if kind is IfThenElse:
-        other = stmt.else_case  # type: ignore[attr-defined]
-        return (stmt.then_case,) if other is None else (stmt.then_case, other)  # type: ignore[attr-defined]
+    if type(stmt) is IfThenElse:
+        other = stmt.else_case
+        return (stmt.then_case,) if other is None else (stmt.then_case, other)
     return ()
 
 

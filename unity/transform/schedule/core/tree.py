@@ -72,18 +72,18 @@ def _swap(stmt: Stmt, old: Stmt, new: Stmt, top: bool) -> Stmt | None:
     if stmt is old:
         return new
     kind = type(stmt)
-    if not top and (kind is For or kind is BlockRealize):
+    if not top and (isinstance(stmt, (For, BlockRealize))):
         return None
-    if kind is SeqStmt:
-        for number, inner in enumerate(stmt.stmts):  # type: ignore[attr-defined]
+    if type(stmt) is SeqStmt:
+        for number, inner in enumerate(stmt.stmts):
             made = _swap(inner, old, new, False)
             if made is not None:
-                stmts = (*stmt.stmts[:number], made, *stmt.stmts[number + 1 :])  # type: ignore[attr-defined]
+                stmts = (*stmt.stmts[:number], made, *stmt.stmts[number + 1 :])
                 flat = flat_statements(stmts)
                 return flat[0] if len(flat) == 1 else SeqStmt(flat, getattr(stmt, "span", None))
         return None
-    if kind is BlockRealize:
-        block: Block = stmt.block  # type: ignore[attr-defined]
+    if type(stmt) is BlockRealize:
+        block: Block = stmt.block
         if block.init is not None:
             init = _swap(block.init, old, new, False)
             if init is not None:

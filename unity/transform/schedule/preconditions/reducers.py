@@ -6,7 +6,7 @@ else declared a reduction - a tuple, a recurrence - may depend on the order, als
 
 from __future__ import annotations
 
-from ....ir.expr import Call, Op, Var
+from ....ir.expr import Call, Var
 from ....ir.scalar import Add, And, BufferLoad, Max, Min, Mul, Or
 from ....ir.stmt import AllocBuffer, Bind, Block, BufferStore
 from ....ir.structural import structural_equal
@@ -37,7 +37,7 @@ def free_steps(block: Sref) -> bool:
 
 def _free(store: BufferStore, written: set[Var]) -> bool:
     value = store.value
-    if type(value) is Call and type(value.op) is Op and value.op.name in _INSTRUCTIONS:
+    if type(value) is Call and value.op_name in _INSTRUCTIONS:
         return True
     if type(value) not in REDUCERS:
         return False

@@ -12,7 +12,7 @@ from ....arith import Analyzer
 from ....arith.solve import deduce_bound
 from ....ir.buffer import Buffer, BufferRegion, Range
 from ....ir.build import add, const, dtype_of, if_then_else, is_int, logical_and, lt, sub
-from ....ir.expr import Call, FloatImm, IntImm, Op, Var
+from ....ir.expr import Call, FloatImm, IntImm, Var
 from ....ir.node import replace as with_fields
 from ....ir.scalar import Add, BufferLoad, Cast, IterVar, Mul, Select
 from ....ir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
@@ -77,7 +77,7 @@ def _padding(block: Sref) -> tuple[BufferStore, Expr, Expr, Expr]:
     if type(store) is BufferStore and store.predicate is None:
         value = store.value
         parts: tuple[Expr, ...] = ()
-        if type(value) is Call and type(value.op) is Op and value.op.name == "T.if_then_else":
+        if type(value) is Call and value.op_name == "T.if_then_else":
             parts = value.args
         elif type(value) is Select:
             parts = (value.cond, value.true_value, value.false_value)

@@ -12,7 +12,7 @@ from ....ffi.dtype import DataType
 from ....ir.build import add, const, is_int, maximum, minimum, mul
 from ....ir.expr import Call, IntImm, Var
 from ....ir.intrinsic import INTRINSICS
-from ....ir.scalar import Add, BufferLoad, Max, Min, Mul, Sub
+from ....ir.scalar import Add, Binary, BufferLoad, Max, Min, Mul, Sub
 from ....ir.stmt import BlockRealize, BufferStore, For, Stmt
 from ....ir.types import Expr
 from ....ir.walk import collect, used_vars
@@ -128,12 +128,12 @@ def joined_value(update: Update) -> Expr | None:
 def joined_to(store: BufferStore, loads: Sequence[BufferLoad]) -> Expr | None:
     """The value that a store joins to its cell; ``loads`` are those of its value."""
     value = store.value
-    if type(value) not in JOINS:
+    if not isinstance(value, Binary) or type(value) not in JOINS:
         return None
-    for cell, other in ((value.a, value.b), (value.b, value.a)):  # type: ignore[attr-defined]
+    for cell, other in ((value.a, value.b), (value.b, value.a)):
         own = type(cell) is BufferLoad and cell.buffer is store.buffer
         if own and sum([x.buffer is store.buffer for x in loads]) == 1:
-            return other  # type: ignore[no-any-return]
+            return other
     return None
 
 
@@ -152,7 +152,7 @@ PURE_CALLS = frozenset([row.name for row in INTRINSICS.values() if row.result in
 
 
 def calls_are_pure(expr: Expr) -> bool:
-    return all([getattr(call.op, "name", "") in PURE_CALLS for call in collect(expr, Call)])
+    return all([call.op_name in PURE_CALLS for call in collect(expr, Call)])
 
 
 def _same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
@@ -173,7 +173,7 @@ def stride_class(access: BufferLoad | BufferStore, var: Var) -> int:
 
 def is_choice(node: object) -> bool:
     """A call ``T.if_then_else(condition, then, otherwise)``."""
-    return type(node) is Call and getattr(node.op, "name", "") == "T.if_then_else" and len(node.args) == 3
+    return type(node) is Call and node.op_name == "T.if_then_else" and len(node.args) == 3
 
 
 def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> bool:
@@ -188,15 +188,16 @@ def small_stride(access: BufferLoad | BufferStore, var: Var, most: int = 4) -> b
 
 def linear_step(access: BufferLoad | BufferStore, var: Var) -> int | None:
     """Elements by which an access to a compact buffer of constant shape moves when ``var`` grows by one; None if not known."""
-    if access.buffer.strides or not all([type(extent) is IntImm for extent in access.buffer.shape]):
+    shape = [extent.value for extent in access.buffer.shape if type(extent) is IntImm]
+    if access.buffer.strides or len(shape) != len(access.buffer.shape):
         return None if any([var in used_vars(i) for i in access.indices]) else 0
     total, stride = 0, 1
-    for index, extent in zip(reversed(access.indices), reversed(access.buffer.shape)):
+    for index, extent in zip(reversed(access.indices), reversed(shape)):
         step = slope(index, var)
         if step is None:
             return None
         total += step * stride
-        stride *= extent.value  # type: ignore[attr-defined]
+        stride *= extent
     return total
 
 
@@ -204,12 +205,11 @@ def slope(expr: Expr, var: Var) -> int | None:
     """Coefficient of ``var`` in an affine expression, None where it is not affine in it."""
     if expr is var:
         return 1
-    kind = type(expr)
-    if kind is Add or kind is Sub:
-        a, b = slope(expr.a, var), slope(expr.b, var)  # type: ignore[attr-defined]
-        return None if a is None or b is None else a + b if kind is Add else a - b
-    if kind is Mul:
-        for x, y in ((expr.a, expr.b), (expr.b, expr.a)):  # type: ignore[attr-defined]
+    if isinstance(expr, (Add, Sub)):
+        a, b = slope(expr.a, var), slope(expr.b, var)
+        return None if a is None or b is None else a + b if type(expr) is Add else a - b
+    if type(expr) is Mul:
+        for x, y in ((expr.a, expr.b), (expr.b, expr.a)):
             if type(y) is IntImm:
                 inner = slope(x, var)
                 return None if inner is None else inner * y.value

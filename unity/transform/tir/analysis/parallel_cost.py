@@ -7,7 +7,7 @@ Not here: who makes a loop parallel (the passes that order and tile loops), who 
 
 from __future__ import annotations
 
-from ....ir.expr import Call, IntImm, Op
+from ....ir.expr import Call, IntImm
 from ....ir.intrinsic import BINARY_MATH, UNARY_MATH
 from ....ir.scalar import Add, BufferLoad, Mul
 from ....ir.stmt import BufferStore
@@ -46,5 +46,5 @@ def store_work(store: BufferStore) -> int:
         cells = [side for side in (value.a, value.b) if type(side) is BufferLoad and side.buffer is store.buffer]
         if cells and Mul in (type(value.a), type(value.b)):
             return 1
-    calls = [call for call in collect(value, Call) if type(call.op) is Op and call.op.name in _MATH]
+    calls = [call for call in collect(value, Call) if call.op_name in _MATH]
     return CELL_WORK + MATH_WORK * len(calls)

@@ -70,11 +70,11 @@ class _Walk:
             self.visit(cond, loops, conditions)
             self.visit(yes, loops, (*conditions, *_atoms(cond)))
             self.visit(no, loops, (*conditions, logical_not(cond)))
-        elif kind is Call and getattr(node.op, "name", "") == "T.address_of":
+        elif kind is Call and node.op_name == "T.address_of":
             self.escapes |= self.buffer.data in used_vars(node)
         elif kind is While:
             self.escapes |= self.buffer.data in used_vars(node)  # runs nobody knows how often
-        elif kind in (Break, Continue) or (kind is Call and getattr(node.op, "name", "") in _LEAVING):
+        elif kind in (Break, Continue) or (kind is Call and node.op_name in _LEAVING):
             self.escapes = True  # what stands before an access may be left out
         elif node is self.buffer.data:
             self.escapes = True

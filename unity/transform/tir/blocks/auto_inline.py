@@ -38,7 +38,7 @@ CHEAP_CALLS = frozenset([
 def is_expensive(value: Expr) -> bool:
     """True when computing the value once more costs more than reading it: transcendental functions, divisions of data."""
     for call in collect(value, Call):
-        if getattr(call.op, "name", "") not in CHEAP_CALLS:
+        if call.op_name not in CHEAP_CALLS:
             return True
     return any([collect(node, BufferLoad) for node in collect(value, (Div, Mod, FloorDiv, FloorMod))])
 

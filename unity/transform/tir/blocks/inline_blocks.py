@@ -16,7 +16,7 @@ from ....ir.buffer import Buffer
 from ....ir.build import is_int
 from ....ir.expr import Call, IntImm, Var
 from ....ir.node import Node, replace
-from ....ir.scalar import And, BufferLoad, Let, Or
+from ....ir.scalar import And, Binary, BufferLoad, Let, Or
 from ....ir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ....ir.structural import structural_equal, structural_hash
 from ....ir.types import Expr
@@ -110,7 +110,7 @@ def inline_problem(body: Stmt, block: Block) -> str | None:
     if any([x.buffer is found.buffer and x.predicate is not None for x in collect(body, BufferLoad)]):
         return f"{found.buffer.name} is read under a mask"
     reads = {load.buffer.data for load in collect(found.value, BufferLoad)}
-    later = stores[stores.index(block.body) + 1 :]  # type: ignore[arg-type]
+    later = stores[[s is block.body for s in stores].index(True) + 1 :]
     for store in later:
         if store.buffer.data in reads:
             return f"{store.buffer.name}, which block {block.name} reads, is written again afterwards"
@@ -253,7 +253,7 @@ class _Places:
 
 def is_lazy(call: Expr) -> bool:
     """True for calls that evaluate one of their last two arguments only."""
-    return type(call) is Call and getattr(call.op, "name", "") == "T.if_then_else"
+    return type(call) is Call and call.op_name == "T.if_then_else"
 
 
 class _Region(Rewriter):
@@ -318,8 +318,8 @@ def inline_value(expr: Expr, found: Definition, outer: _Places | None = None) ->
 
 def _bound(var: Var, value: Expr, expr: Expr) -> Expr:
     """The expression with a variable bound; what joins a value to a cell keeps that form, with the binding inside."""
-    if type(expr) in JOINS:
-        a, b = expr.a, expr.b  # type: ignore[attr-defined]
+    if isinstance(expr, Binary) and type(expr) in JOINS:
+        a, b = expr.a, expr.b
         if var not in used_vars(a):
             return replace(expr, b=Let(var, value, b))
         if var not in used_vars(b):

@@ -73,14 +73,13 @@ def _is_plain(stmt: Stmt) -> bool:
     stack = [stmt]
     while stack:
         node = stack.pop()
-        kind = type(node)
-        if kind is SeqStmt:
-            stack.extend(node.stmts)  # type: ignore[attr-defined]
-        elif kind is For:
-            if node.kind == "thread_binding":  # type: ignore[attr-defined]
+        if type(node) is SeqStmt:
+            stack.extend(node.stmts)
+        elif type(node) is For:
+            if node.kind == "thread_binding":
                 return False
-            stack.append(node.body)  # type: ignore[attr-defined]
-        elif kind is not AllocBuffer and kind is not BlockRealize:
+            stack.append(node.body)
+        elif type(node) is not AllocBuffer and type(node) is not BlockRealize:
             return False
     return True
 

@@ -47,10 +47,9 @@ class _Indices(Rewriter):
                 return self.analyzer.simplify(node)
         return None
 
-    def choice(self, node: Any) -> Expr:
+    def choice(self, node: Call | Select) -> Expr:
         """A choice between values: decided where the condition is, else each side under its condition."""
-        lazy = type(node) is Call
-        cond, yes, no = node.args if lazy else (node.cond, node.true_value, node.false_value)
+        cond, yes, no = node.args if isinstance(node, Call) else (node.cond, node.true_value, node.false_value)
         known = self.over_known(cond)
         found = self.visit(cond)
         if type(found) is IntImm:
@@ -63,10 +62,10 @@ class _Indices(Rewriter):
             first = self.visit(yes)
         second = self.visit(no)
         if found is cond and first is yes and second is no:
-            return node  # type: ignore[no-any-return]
-        if lazy:
-            return replace(node, args=(found, first, second))  # type: ignore[no-any-return]
-        return replace(node, cond=found, true_value=first, false_value=second)  # type: ignore[no-any-return]
+            return node
+        if isinstance(node, Call):
+            return replace(node, args=(found, first, second))
+        return replace(node, cond=found, true_value=first, false_value=second)
 
 
 @prim_func_pass()

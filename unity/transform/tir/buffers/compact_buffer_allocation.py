@@ -173,17 +173,16 @@ class _Users:
 
     def only_user(self, stmt: Stmt, data: Var) -> Stmt | None:
         """The statement directly inside that holds all uses of a pointer."""
-        kind = type(stmt)
-        if kind is SeqStmt:
-            users = [part for part in stmt.stmts if data in self.used(part)]  # type: ignore[attr-defined]
+        if type(stmt) is SeqStmt:
+            users = [part for part in stmt.stmts if data in self.used(part)]
             return users[0] if len(users) == 1 else None
-        if kind is For and stmt.kind in ("serial", "parallel", "unrolled"):  # type: ignore[attr-defined]
-            bounds = [stmt.min, stmt.extent]  # type: ignore[attr-defined]
-            return None if any([data in used_vars(e) for e in bounds]) else stmt.body  # type: ignore[attr-defined]
-        if kind is AttrStmt:
-            return stmt.body  # type: ignore[attr-defined, no-any-return]
-        if kind is IfThenElse and stmt.else_case is None and data not in used_vars(stmt.cond):  # type: ignore[attr-defined]
-            return stmt.then_case  # type: ignore[attr-defined, no-any-return]
+        if type(stmt) is For and stmt.kind in ("serial", "parallel", "unrolled"):
+            bounds = [stmt.min, stmt.extent]
+            return None if any([data in used_vars(e) for e in bounds]) else stmt.body
+        if type(stmt) is AttrStmt:
+            return stmt.body
+        if type(stmt) is IfThenElse and stmt.else_case is None and data not in used_vars(stmt.cond):
+            return stmt.then_case
         return None
 
 

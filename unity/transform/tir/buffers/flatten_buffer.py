@@ -11,7 +11,7 @@ import math
 
 from ....ir.buffer import Buffer
 from ....ir.build import add, cast, const, mul
-from ....ir.expr import Call, IntImm, Op, Var
+from ....ir.expr import Call, IntImm, Var
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import BufferLoad
@@ -36,7 +36,7 @@ class _Flattener:
     def __init__(self, func: PrimFunc) -> None:
         self.parameters = set(func.buffer_map.values())
         self.flat: dict[Buffer, Buffer] = {}
-        calls = [c for c in collect(func.body, Call) if type(c.op) is Op and c.op.name in _HAND_ON]
+        calls = [c for c in collect(func.body, Call) if c.op_name in _HAND_ON]
         self.handed_on = {argument for call in calls for argument in call.args if type(argument) is Var}
 
     def flat_of(self, buffer: Buffer) -> Buffer:
@@ -51,8 +51,9 @@ class _Flattener:
                 size = cast(buffer.shape[0], "int64") if buffer.shape else const(1, "int64")
                 for extent in buffer.shape[1:]:
                     size = mul(size, cast(extent, "int64"))
-            if self._offset(buffer) is not None:
-                size = add(size, self._offset(buffer))  # type: ignore[arg-type]
+            offset = self._offset(buffer)
+            if offset is not None:
+                size = add(size, offset)
             self._check_size(buffer)
             found = replace(buffer, shape=(size,), strides=(), elem_offset=None, axis_separators=())
             self.flat[buffer] = found

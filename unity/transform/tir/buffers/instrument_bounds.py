@@ -94,7 +94,7 @@ class _Checks:
                 self.expr(index, guard)
             if expr.predicate is None:
                 self.require(expr.buffer, expr.indices, guard, expr.span)
-        elif kind is Call and type(expr.op) is Op and expr.op.name == "T.address_of":
+        elif kind is Call and expr.op_name == "T.address_of":
             for index in getattr(expr.args[0], "indices", ()):
                 self.expr(index, guard)
         else:

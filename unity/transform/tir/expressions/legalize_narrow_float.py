@@ -10,7 +10,7 @@ from typing import Any
 
 from ....ffi.dtype import DataType
 from ....ir.build import cast, dtype_of
-from ....ir.expr import Call, FloatImm, Op
+from ....ir.expr import Call, FloatImm
 from ....ir.function import PrimFunc
 from ....ir.node import replace
 from ....ir.scalar import Add, Broadcast, Cast, Compare, Div, FloorDiv, FloorMod, Max, Min, Mod, Mul, Select, Sub
@@ -71,7 +71,7 @@ class _Legalize(Rewriter):
             )
         if kind is Broadcast and type(node.value) is Cast and node.value in self.rounded:
             return self.round(Broadcast(self.wide(node.value), node.lanes, wide), ty)
-        if kind is Call and type(node.op) is Op and node.op.name in PURE_CALLS and node.op.name not in _BITS:
+        if kind is Call and node.op_name in PURE_CALLS and node.op.name not in _BITS:
             return self._call(node)
         return node
 

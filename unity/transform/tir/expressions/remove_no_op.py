@@ -38,7 +38,7 @@ def is_nothing(stmt: Stmt | None) -> bool:
 
 def has_no_effect(expr: Expr) -> bool:
     """True when evaluating can be left out: no calls but pure ones."""
-    return all([getattr(call.op, "name", "") in PURE_CALLS for call in collect(expr, Call)])
+    return all([call.op_name in PURE_CALLS for call in collect(expr, Call)])
 
 
 class _Uses:
@@ -70,8 +70,8 @@ def _seq(stmt: SeqStmt) -> Stmt:
         if type(part) is Bind:
             if has_no_effect(part.value) and not uses.of(part.var):
                 continue
-        elif type(part) in (AllocBuffer, AllocConst):
-            if not uses.of(part.buffer.data):  # type: ignore[attr-defined]
+        elif isinstance(part, (AllocBuffer, AllocConst)):
+            if not uses.of(part.buffer.data):
                 continue
         uses.rest.append(part)
         kept.append(part)

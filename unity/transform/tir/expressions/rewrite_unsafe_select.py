@@ -21,7 +21,7 @@ def _unsafe(expr: Expr) -> bool:
         if type(part) is BufferLoad:
             return True
         if type(part) is Call:
-            if getattr(part.op, "name", "") not in PURE_CALLS:
+            if part.op_name not in PURE_CALLS:
                 return True
         elif not dtype_of(part).is_float:
             return True

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.build import add, sub
+from ....ir.build import add, scalar_type, sub
 from ....ir.expr import Call, IntImm, Op, Var
 from ....ir.node import Node
 from ....ir.scalar import Add, Binary, BufferLoad, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
@@ -79,7 +79,7 @@ class Accesses:
 
     def _call(self, call: Call) -> list[Access]:
         """Memory reached through pointers: read and written anywhere, unless the call says that it only reads."""
-        name = call.op.name  # type: ignore[attr-defined]
+        name = call.op_name
         found: list[Access] = []
         if name == "T.tvm_access_ptr" and isinstance(call.args[1], Var):
             mode = call.args[4].value if type(call.args[4]) is IntImm else 3
@@ -142,7 +142,7 @@ class Meetings:
 
     def _split(self, index: Expr, fixed: set[Var]) -> tuple[Expr, list[tuple[bool, Expr]]] | None:
         """An index as a sum: the part over threads and turns, and signed terms of fixed variables. None where they mix."""
-        moving: Expr = IntImm(0, index.ty)  # type: ignore[arg-type]
+        moving: Expr = IntImm(0, scalar_type(index))
         terms: list[tuple[bool, Expr]] = []
         pending = [(True, index)]
         while pending:

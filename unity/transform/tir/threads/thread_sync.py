@@ -96,12 +96,12 @@ class _Kernel:
     __call__ = visit  # recursion goes through the name: a call of an object goes through C, whose depth is bounded
 
     def _is_barrier(self, stmt: Stmt) -> bool:
-        if type(stmt) is not Evaluate or type(stmt.value) is not Call or type(stmt.value.op) is not Op:
+        if type(stmt) is not Evaluate or type(stmt.value) is not Call or stmt.value.op_name != "T.tvm_storage_sync":
             return False
-        call = stmt.value
-        if call.op.name != "T.tvm_storage_sync" or type(call.args[0]) is not StringImm:  # type: ignore[attr-defined]
+        first = stmt.value.args[0]
+        if type(first) is not StringImm:
             return False
-        scope = call.args[0].value
+        scope = first.value
         return scope != "warp" if self.scope != "warp" else True
 
     # ---- barriers
