@@ -5,6 +5,7 @@ Result types of calls are given by the program in ``ty_args``; the rules here ch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -349,7 +350,7 @@ stop_lift_params = row(
 )
 
 
-def _inspect(dtype: str, axis: bool = False):  # type: ignore[no-untyped-def]
+def _inspect(dtype: str, axis: bool = False) -> Callable[[Call], Type]:
     def rule(call: Call) -> Type:
         tensor_arg(call, 0)
         if axis:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..ir.expr import Call, Op, op
+from ..ir.expr import Call, op
 from ..ir.module import IRModule
 from ..ir.types import Expr
 from ..op.building.block_builder import BlockBuilder
@@ -27,8 +27,8 @@ class _Customized(PyExprMutator):
 
     def visit_call_(self, call: Call) -> Expr:
         made = self.visit_expr_post_order(call)
-        rule = self.rules.get(made.op.name) if type(made) is Call and type(made.op) is Op else None
-        return made if rule is None else rule(self.builder_, made)  # type: ignore[arg-type]
+        rule = self.rules.get(made.op_name) if isinstance(made, Call) else None
+        return rule(self.builder_, made) if rule is not None and isinstance(made, Call) else made
 
     def module(self, mod: IRModule) -> IRModule:
         """The module with its graph functions rewritten."""

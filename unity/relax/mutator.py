@@ -103,7 +103,8 @@ class PyExprMutator(ExprFunctor):
 
     def get_var_remap(self, var: Var) -> Var:
         """The expression that stands for a variable now: itself if nothing else does."""
-        return self._replacer.mapping.get(var, var)  # type: ignore[no-any-return]
+        found: Var = self._replacer.mapping.get(var, var)
+        return found
 
     def lookup_binding(self, var: Var) -> Expr | None:
         """The new value bound to a variable, None for a parameter."""

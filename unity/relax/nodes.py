@@ -110,15 +110,15 @@ def FuncType(params: Sequence[types.Type], ret: types.Type, purity: bool = True)
 # ---- expressions
 
 
-def _var(kind: type, name: str, annotation: Any, dtype: str | DataType | None) -> ir.Var:
+def _var(kind: type[ir.Var], name: str, annotation: Any, dtype: str | DataType | None) -> ir.Var:
     if not isinstance(name, str):
         raise TypeRuleError("E743", f"the name of a variable is a text, got {type(name).__name__}",
                             help='relax.Var("x", relax.TensorType((4, 4), "float32"))')  # fmt: skip
     if isinstance(annotation, types.Type):
-        return kind(name, annotation)  # type: ignore[no-any-return]
+        return kind(name, annotation)
     if annotation is None:
         raise TypeRuleError("E210", f"variable {name} needs a type", help='relax.Var("x", (4, 4), "float32")')
-    return kind(name, TensorType(annotation, dtype or "float32"))  # type: ignore[no-any-return]
+    return kind(name, TensorType(annotation, dtype or "float32"))
 
 
 @makes(ir.Var)

@@ -29,7 +29,8 @@ class _Inputs:
         self.bb = bb
         self.params: list[Any] = []
         self.values: list[Expr] = []
-        self.known: dict[Expr, Any] = {}
+        self.tensors: dict[Expr, te.Tensor] = {}
+        self.scalars: dict[Expr, te.Value] = {}
 
     def convert(self, arg: Any) -> Any:
         """The value that the TE function receives for an argument."""
@@ -60,26 +61,26 @@ class _Inputs:
 
     def tensor(self, value: Expr, ty: TensorType) -> te.Tensor:
         """The placeholder of a tensor; one value has one."""
-        if value not in self.known:
+        if value not in self.tensors:
             shape = dims(ty)
             if shape is None or ty.dtype is None:
                 raise _unknown(ty)
             made = te.placeholder(shape, ty.dtype, _letter(len(self.params)))
-            self.known[value] = made
+            self.tensors[value] = made
             self.params.append(made)
             self.values.append(value)
-        return self.known[value]  # type: ignore[no-any-return]
+        return self.tensors[value]
 
     def scalar(self, value: Expr, ty: PrimType) -> te.Value:
         """A literal or an expression of symbols as it is; another scalar becomes a parameter."""
         if type(value) in (IntImm, FloatImm) or ty.dtype.name == "int64":
             return te.Value(value)
-        if value not in self.known:
+        if value not in self.scalars:
             scalar = Var(_letter(len(self.params)).lower(), ty)
-            self.known[value] = te.Value(scalar)
+            self.scalars[value] = te.Value(scalar)
             self.params.append(scalar)
             self.values.append(value)
-        return self.known[value]  # type: ignore[no-any-return]
+        return self.scalars[value]
 
 
 def _letter(index: int) -> str:

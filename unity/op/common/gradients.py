@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...ffi.dtype import DataType
 from ...ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType, TupleType
@@ -20,9 +21,10 @@ Rule = Callable[[Call, Expr], list[Any]]
 SECOND_DERIVATIVE = "the second derivative is not written as an operator"
 
 
-def dtype_of(x: Expr) -> Any:
-    """The dtype of a tensor."""
-    return x.ty.dtype  # type: ignore[attr-defined]
+def dtype_of(x: Expr) -> DataType | None:
+    """The dtype of a tensor, where it is known."""
+    assert isinstance(x.ty, TensorType)
+    return x.ty.dtype
 
 
 def number_like(value: float, x: Expr) -> Expr:

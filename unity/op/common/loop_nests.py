@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...ffi.dtype import DataType
 from ...ir import build
 from ...ir.buffer import Buffer, Range
 from ...ir.expr import Var
@@ -33,9 +34,9 @@ def read(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
     return BufferLoad(buffer, tuple(indices), prim_type(buffer.dtype))
 
 
-def local_buffer(name: str, dtype: object, *shape: Expr | int) -> Buffer:
+def local_buffer(name: str, dtype: DataType | str, *shape: Expr | int) -> Buffer:
     """A buffer of a program's own."""
-    made = prim_type(dtype)  # type: ignore[arg-type]
+    made = prim_type(dtype)
     sizes = tuple([build.const(n, "int64") if isinstance(n, int) else n for n in shape])
     return Buffer(Var(name, PointerType(made, "global")), made.dtype, sizes, name=name)
 

@@ -301,7 +301,7 @@ def _adopt(value: Any, dtype: DataType) -> Expr:
     if type(number) is float:
         return constant(number, dtype) if dtype.is_float else to_expr(value)
     if type(value) is not IntImm:
-        return value  # type: ignore[no-any-return]
+        return to_expr(value)
     if dtype.is_integral and wrap_int(number, dtype) != number:
         raise TypeRuleError(
             "E211",

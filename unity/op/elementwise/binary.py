@@ -109,8 +109,8 @@ def lower_with_literals(fn: Callable[..., Any]) -> Callable[..., te.Tensor]:
         dtype = next((x.data_type for x in inputs if isinstance(x, te.Tensor)), None)
         fixed = []
         for arg, x in zip(call.args, inputs):
-            if type(arg) in (IntImm, FloatImm) and dtype is not None:
-                x = te.const(arg.value, dtype)  # type: ignore[attr-defined]
+            if isinstance(arg, (IntImm, FloatImm)) and dtype is not None:
+                x = te.const(arg.value, dtype)
             fixed.append(x)
         return elementwise(call, fn, *fixed)
 
@@ -330,7 +330,7 @@ def _where(call: Call, cond: Any, a: Any, b: Any) -> te.Tensor:
         for x, e in zip((a, b), call.args[1:])
         if type(e) not in (IntImm, FloatImm)
     )
-    a, b = [te.const(e.value, dtype) if type(e) in (IntImm, FloatImm) else x for e, x in zip(call.args[1:], (a, b))]  # type: ignore[attr-defined]
+    a, b = [te.const(e.value, dtype) if isinstance(e, (IntImm, FloatImm)) else x for e, x in zip(call.args[1:], (a, b))]
     return elementwise(call, te.if_then_else, cond, a, b)
 
 

@@ -112,7 +112,7 @@ def _sign(x: te.Value) -> te.Value:
 
 
 def _sign_ref(x: np.ndarray) -> np.ndarray:
-    return np.sign(x)  # type: ignore[no-any-return]
+    return np.asarray(np.sign(x))
 
 
 _vector_erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -209,8 +209,8 @@ def _clip_ref(x: np.ndarray, min: float, max: float) -> np.ndarray:
         info = np.iinfo(x.dtype)
         low = info.min if min <= info.min else math.ceil(min)
         high = info.max if max >= info.max else math.floor(max)
-        return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))  # type: ignore[no-any-return]
-    return np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max))  # type: ignore[no-any-return]
+        return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
+    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)))
 
 
 def _clip_grad(call: Call, g: Expr) -> list[Any]:

@@ -106,7 +106,7 @@ def _contract(
     gone = list(dict.fromkeys([c for _, labels in parts for c in labels if c not in output]))
     axes = {c: te.reduce_axis((0, sizes[c]), f"k{n}" if len(gone) > 1 else "k") for n, c in enumerate(gone)}
 
-    def body(*i: te.Value) -> Any:
+    def body(*i: te.Value) -> te.Value:
         place: dict[str, Any] = {**dict(zip(output, i)), **axes}
         value: Any = None
         for tensor, labels in parts:
@@ -115,7 +115,7 @@ def _contract(
             value = here if value is None else value * here
         return te.sum(value, axis=list(axes.values())) if axes else value
 
-    return te.compute([sizes[c] for c in output], body, "einsum")  # type: ignore[no-any-return]
+    return te.compute([sizes[c] for c in output], body, "einsum")
 
 
 def _einsum(call: Call, operands: list[te.Tensor]) -> te.Tensor:

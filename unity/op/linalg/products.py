@@ -61,8 +61,8 @@ def _matmul_type(call: Call) -> Type:
 def _matmul_ref(x1: np.ndarray, x2: np.ndarray, out_dtype: str | None = None) -> np.ndarray:
     dtype = x1.dtype if not out_dtype else np.dtype(out_dtype)
     if str(x1.dtype) in ("float16", "bfloat16"):
-        return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(dtype)  # type: ignore[no-any-return]
-    return np.matmul(x1.astype(dtype), x2.astype(dtype))  # type: ignore[no-any-return]
+        return np.asarray(np.matmul(x1.astype(np.float32), x2.astype(np.float32)), dtype)
+    return np.asarray(np.matmul(x1.astype(dtype), x2.astype(dtype)))
 
 
 def _matmul(call: Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:

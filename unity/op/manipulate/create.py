@@ -204,9 +204,8 @@ def _arange_ref(start: Any, end: Any = None, step: Any = 1, dtype: Any = None) -
     floats = any([isinstance(v, float) for v in (start, end, step)])
     count = max(0, math.ceil((end - start) / step))
     wide = np.float64 if floats or (dtype and _np(dtype).kind not in "iu") else np.int64
-    return (np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)).astype(  # type: ignore[no-any-return]
-        _np(dtype, "float32" if floats else "int64")
-    )
+    made = np.asarray(start, wide) + np.arange(count, dtype=wide) * np.asarray(step, wide)
+    return np.asarray(made, _np(dtype, "float32" if floats else "int64"))
 
 
 arange = row(

@@ -183,7 +183,7 @@ def _gather_ref(data: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndar
     size = data.shape[axis]
     wide = indices.astype(np.int64)
     index[axis] = np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
-    return data[tuple(index)]  # type: ignore[no-any-return]
+    return np.asarray(data[tuple(index)])
 
 
 def _gather_grad(call: Call, g: Expr) -> list[Any]:
@@ -236,7 +236,7 @@ def _one_hot(call: Call, indices: te.Tensor, on: te.Value, off: te.Value) -> te.
 def _one_hot_ref(indices: np.ndarray, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> np.ndarray:
     axis = axis % (indices.ndim + 1)
     ladder = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
-    return np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value)  # type: ignore[no-any-return]
+    return np.asarray(np.where(np.expand_dims(indices, axis) == ladder, on_value, off_value))
 
 
 one_hot = row(

@@ -150,8 +150,8 @@ def _layout_ref(
     mapping = to_map(index_map, x.ndim)
     shape = mapped_shape(mapping, [const(n, "int64") for n in x.shape])
     value = getattr(pad_value, "value", pad_value)
-    sizes = [evaluate(n, {}) for n in shape]
-    made = np.full(sizes, 0 if value is None else value, x.dtype)  # type: ignore[arg-type]
+    sizes = [n for n in [evaluate(dim, {}) for dim in shape] if n is not None]
+    made = np.full(sizes, 0 if value is None else value, x.dtype)
     for position in itertools.product(*[range(n) for n in x.shape]):
         assignment = dict(zip(mapping.initial_indices, position))
         made[tuple([evaluate(e, assignment) for e in mapping.final_indices])] = x[position]

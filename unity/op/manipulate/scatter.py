@@ -69,7 +69,7 @@ def _gather_type(call: Call) -> Type:
 
 
 def _gather(call: Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    batch, depth = int_attr(call, "batch_dims", 0), indices.shape[-1].value  # type: ignore[attr-defined]
+    batch, depth = int_attr(call, "batch_dims", 0), int(build.number(indices.shape[-1]))
     lead = indices.ndim - 1
 
     def body(*i: te.Value) -> te.Value:
@@ -126,7 +126,7 @@ def _scatter_type(call: Call) -> Type:
 
 def _scatter(call: Call, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
     combine = COMBINE[attr(call, "reduction", "update")]
-    depth, lead = indices.shape[-1].value, indices.ndim - 1  # type: ignore[attr-defined]
+    depth, lead = int(build.number(indices.shape[-1])), indices.ndim - 1
 
     def write(ins: list[Buffer], out: Buffer) -> Stmt:
         def body(i: list[Var]) -> Stmt:

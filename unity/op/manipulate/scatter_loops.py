@@ -182,7 +182,7 @@ def _index(call: Call, data: te.Tensor, indices: list[te.Tensor]) -> te.Tensor:
 
 
 def _index_ref(data: np.ndarray, indices: tuple[np.ndarray, ...]) -> np.ndarray:
-    return data[tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])]  # type: ignore[no-any-return]
+    return np.asarray(data[tuple([clamped(t, data.shape[a]) for a, t in enumerate(indices)])])
 
 
 index_tensor_op: Operator = row(

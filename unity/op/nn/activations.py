@@ -81,12 +81,12 @@ def _phi(x: np.ndarray) -> np.ndarray:
 
 def _gelu_tanh_ref(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
-    return (0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))).astype(x.dtype)  # type: ignore[no-any-return]
+    return np.asarray(0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3))), x.dtype)
 
 
 def _silu_ref(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
-    return (wide / (1 + np.exp(-wide))).astype(x.dtype)  # type: ignore[no-any-return]
+    return np.asarray(wide / (1 + np.exp(-wide)), x.dtype)
 
 
 def _softplus_ref(x: np.ndarray, beta: float = 1.0, threshold: float = 20.0) -> np.ndarray:
@@ -229,12 +229,12 @@ def _softmax(log: bool) -> Callable[..., te.Tensor]:
 
 def _softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
     away = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
-    return away / np.sum(away, axis=axis, keepdims=True)  # type: ignore[no-any-return]
+    return np.asarray(away / np.sum(away, axis=axis, keepdims=True))
 
 
 def _log_softmax_ref(x: np.ndarray, axis: int = -1) -> np.ndarray:
     away = x - np.max(x, axis=axis, keepdims=True) if x.size else x
-    return away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True))  # type: ignore[no-any-return]
+    return np.asarray(away - np.log(np.sum(np.exp(away), axis=axis, keepdims=True)))
 
 
 def _softmax_grad(call: Call, g: Expr) -> list[Any]:

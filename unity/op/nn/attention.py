@@ -134,7 +134,7 @@ def _attention_ref(
         made = weights @ c / weights.sum(-1, keepdims=True)
     if empty is not None:
         made = np.where(high == -np.inf, empty, made)
-    return (np.moveaxis(made, 1, 2) if orders[3] == "BSHD" else made).astype(q.dtype)  # type: ignore[no-any-return]
+    return np.asarray(np.moveaxis(made, 1, 2) if orders[3] == "BSHD" else made, q.dtype)
 
 
 _OPTIONS = (
@@ -343,7 +343,8 @@ def _pad_ref(x: np.ndarray, pad_width: Any, pad_mode: str = "constant", pad_valu
     for size, pair in zip(x.shape, pairs):  # numpy reflects and wraps as often as it takes
         if any(pair) and _PAD_NEEDS[pad_mode](max(pair)) > size:
             raise ValueError(f"a border of {max(pair)} is too wide for an axis of size {size}")
-    return np.pad(x, pairs, mode={"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[pad_mode])  # type: ignore[no-any-return, call-overload]
+    modes: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    return np.pad(x, pairs, mode=modes[pad_mode])
 
 
 def _pad_grad(call: Call, g: Expr) -> list[Any]:

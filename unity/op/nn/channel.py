@@ -138,7 +138,7 @@ def _instance_ref(
     shape[channel_axis] = x.shape[channel_axis]
     made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
     made = made * gamma.reshape(shape) if scale else made
-    return (made + beta.reshape(shape) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
+    return np.asarray(made + beta.reshape(shape) if center else made, x.dtype)
 
 
 def channel_norm_grad(call: Call, g: Expr) -> list[Any]:

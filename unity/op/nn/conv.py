@@ -73,9 +73,9 @@ def _shifted(size: Expr, by: Expr) -> Expr:
     if type(by) is not IntImm:
         return build.add(size, by)
     number = by.value
-    while type(size) in (Add, Sub) and type(size.b) is IntImm:  # type: ignore[attr-defined]
-        number += size.b.value if type(size) is Add else -size.b.value  # type: ignore[attr-defined]
-        size = size.a  # type: ignore[attr-defined]
+    while isinstance(size, (Add, Sub)) and type(size.b) is IntImm:
+        number += size.b.value if type(size) is Add else -size.b.value
+        size = size.a
     return build.add(size, number) if number >= 0 else build.sub(size, -number)
 
 
@@ -234,7 +234,7 @@ def windows(x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilati
         *[slice(None, None, s) for s in strides],
         *[slice(None, None, d) for d in dilation],
     ]
-    return view[tuple(index)]  # type: ignore[no-any-return]
+    return np.asarray(view[tuple(index)])
 
 
 def many(value: Any, count: int) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ from .activations import float_attr
 FAMILY = "nn"
 
 
-def norm_axes(call: Call, ty: TensorType) -> tuple[int, ...]:
+def norm_axes(call: Call, ty: TensorType | te.Tensor) -> tuple[int, ...]:
     """Axes normalised over, in order."""
     axes = axes_attr(call, "axes", ty.ndim)
     if not axes:
@@ -72,7 +72,7 @@ def _norm_type(weights: int) -> Callable[[Call], Type]:
 
 
 def _layer_norm(call: Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    axes, eps = norm_axes(call, call.ty), float_attr(call, "epsilon", 1e-5)  # type: ignore[arg-type]
+    axes, eps = norm_axes(call, x), float_attr(call, "epsilon", 1e-5)
     center, scale = bool_attr(call, "center", True), bool_attr(call, "scale", True)
     mean = mean_tensor(x, axes, True, "mean")
     spread = variance_tensor(x, axes, True, "variance")
@@ -105,7 +105,7 @@ def _layer_norm_ref(
     wide = x.astype(np.float64)
     made = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + epsilon)
     made = made * _spread_over(gamma, x.ndim, axes) if scale else made
-    return (made + _spread_over(beta, x.ndim, axes) if center else made).astype(x.dtype)  # type: ignore[no-any-return]
+    return np.asarray(made + _spread_over(beta, x.ndim, axes) if center else made, x.dtype)
 
 
 def moments(x: Expr, axes: Sequence[int], eps: float, centred: bool) -> tuple[Expr, Expr]:
@@ -164,7 +164,7 @@ layer_norm = row(
 
 
 def _rms_norm(call: Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    axes, eps = norm_axes(call, call.ty), float_attr(call, "epsilon", 1e-5)  # type: ignore[arg-type]
+    axes, eps = norm_axes(call, x), float_attr(call, "epsilon", 1e-5)
     squares = te.compute(x.shape, lambda *i: widened(x[i]) * widened(x[i]), "square")
     mean = mean_tensor(squares, axes, True, "mean")
 
@@ -179,7 +179,7 @@ def _rms_norm_ref(x: np.ndarray, weight: np.ndarray, axes: Any, epsilon: float =
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     wide = x.astype(np.float64)
     made = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + epsilon)
-    return (made * _spread_over(weight, x.ndim, axes)).astype(x.dtype)  # type: ignore[no-any-return]
+    return np.asarray(made * _spread_over(weight, x.ndim, axes), x.dtype)
 
 
 rms_norm = row(
@@ -254,13 +254,15 @@ def _batch_norm_ref(
     scale: bool = True,
     momentum: float = 0.1,
     training: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
+    used: tuple[np.ndarray, ...]
+    handed_on: tuple[np.ndarray, ...]
     wide, used, handed_on = x.astype(np.float64), (mean, spread), (mean, spread)
     if training:
         axes = tuple([a for a in range(x.ndim) if a != axis % x.ndim])
         used = (wide.mean(axes), wide.var(axes))
         old = [p.astype(np.float64) for p in handed_on]
-        handed_on = tuple([(o * (1 - momentum) + n * momentum).astype(x.dtype) for o, n in zip(old, used)])  # type: ignore[assignment]
+        handed_on = tuple([(o * (1 - momentum) + n * momentum).astype(x.dtype) for o, n in zip(old, used)])
     m, v, g, b = [_spread_over(p.astype(np.float64), x.ndim, (axis,)) for p in (*used, gamma, beta)]
     made = (wide - m) / np.sqrt(v + epsilon)
     made = made * g if scale else made

@@ -86,8 +86,8 @@ def pool_type(rank: int) -> Any:
         made = list(known)
         for i, a in enumerate(order[2:]):
             size = build.const(kernel[i], "int64")
-            made[a] = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
-            if type(made[a]) is IntImm and made[a].value < 0:  # type: ignore[attr-defined]
+            made[a] = windows = window_size(known[a], before[i], after[i], size, strides[i], dilation[i], ceil)
+            if type(windows) is IntImm and windows.value < 0:
                 raise fail(call, "E213", f"the window is larger than the padded data along spatial axis {i}")
         return tensor_type(made, x.dtype, vdevice=x.vdevice)
 

@@ -53,16 +53,18 @@ def _pick(
     """
     rank = x.ndim - 2
 
-    def reduced(reducer: Any, element: Callable[..., te.Value], neutral: te.Value, name: str) -> te.Tensor:
+    def reduced(
+        reducer: Callable[..., te.Value], element: Callable[..., te.Value], neutral: te.Value, name: str
+    ) -> te.Tensor:
         rs = [te.reduce_axis((0, r), f"r{'dhw'[3 - rank + n]}") for n, r in enumerate(reach)]
 
-        def body(*i: te.Value) -> Any:
+        def body(*i: te.Value) -> te.Value:
             places = [place(i, n, rs[n]) for n in range(rank)]
             at = [p for p, _ in places]
             inside = te.all(*[ok for _, ok in places])
             return reducer(te.if_then_else(inside, element(i, at), neutral), axis=rs)
 
-        return te.compute(shape, body, name)  # type: ignore[no-any-return]
+        return te.compute(shape, body, name)
 
     none = te.const((1 << 63) - 1, "int64")
     values = reduced(te.max, lambda i, at: x[[i[0], i[1], *at]], te.lowest(x.dtype), "largest")

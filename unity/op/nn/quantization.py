@@ -117,7 +117,7 @@ def _quantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype
 
 def _dequantize_ref(x: Any, scale: Any, zero_point: Any, axis: int = -1, out_dtype: str = "float32") -> np.ndarray:
     step, offset = _spread(scale, x.ndim, axis), _spread(zero_point, x.ndim, axis)
-    return ((x.astype(np.float64) - offset) * step).astype(DataType(str(out_dtype)).numpy)  # type: ignore[no-any-return]
+    return np.asarray((x.astype(np.float64) - offset) * step, DataType(str(out_dtype)).numpy)
 
 
 quantize = row(
@@ -225,7 +225,7 @@ def _multinomial(call: Call, prob: te.Tensor, uniform: te.Tensor, chosen: te.Ten
 
 def _multinomial_ref(prob: Any, uniform: Any, chosen: Any, dtype: str = "int64") -> np.ndarray:
     total = np.cumsum(prob.astype(np.float64), 1)[chosen[:, 0]]
-    return np.minimum((total <= uniform).sum(1, keepdims=True), prob.shape[1] - 1).astype(str(dtype))  # type: ignore[no-any-return]
+    return np.asarray(np.minimum((total <= uniform).sum(1, keepdims=True), prob.shape[1] - 1), str(dtype))
 
 
 multinomial_from_uniform = row(

@@ -174,7 +174,7 @@ def _lstm_update(
 
 def _np_sigmoid(x: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))  # type: ignore[no-any-return]
+        return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def time_steps(count: int, reverse: bool) -> range:
@@ -184,7 +184,7 @@ def time_steps(count: int, reverse: bool) -> range:
 
 def _np_product(state: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """``state @ weight``: the state rounded where the weight has fewer bits, sums as wide as the state."""
-    return state.astype(weight.dtype).astype(state.dtype) @ weight.astype(state.dtype)  # type: ignore[no-any-return]
+    return np.asarray(state.astype(weight.dtype).astype(state.dtype) @ weight.astype(state.dtype))
 
 
 def _lstm_ref(gates: Any, hidden: Any, cell: Any, weight: Any, reverse: bool = False) -> Any:

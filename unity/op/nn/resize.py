@@ -52,7 +52,7 @@ def _scales(call: Call, rank: int) -> tuple[float | None, ...]:
     wrong = not isinstance(value, tuple) or len(value) != rank
     if wrong or any([not isinstance(v, (int, float)) or not v > 0 for v in value]):
         raise fail(call, "E214", f"scales must be {rank} positive numbers, got {value!r}")
-    return value  # type: ignore[no-any-return]
+    return tuple(value)
 
 
 def _no_part(call: Call) -> None:
@@ -206,7 +206,7 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
 
         def body(*i: te.Value) -> te.Value:
             taps = [_taps(call, i[a], x.shape[a], shape[a], s) for a, s in zip(axes, scales)]
-            total: Any = None
+            total: te.Value | None = None
             for picked in itertools.product(*taps):
                 at: list[Any] = list(i)
                 for a, (pixel, _) in zip(axes, picked):
@@ -217,7 +217,8 @@ def _resize(rank: int) -> Callable[..., te.Tensor]:
                 weight = math.prod([w for _, w in picked[1:]], start=picked[0][1])
                 part = value * weight.astype(value.dtype)
                 total = part if total is None else total + part
-            return total.astype(dtype)  # type: ignore[no-any-return]
+            assert total is not None
+            return total.astype(dtype)
 
         return te.compute(shape, body, f"resize{rank}d")
 
@@ -295,7 +296,8 @@ def _resize_matrix(call: Call, n: int, size: int, wanted: int) -> np.ndarray:
     scales: Sequence[float] | None = attr(call, "scales")
     meaning = resize1d.info.ref
     assert callable(meaning)
-    return meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)[0].T  # type: ignore[no-any-return]
+    made = meaning(np.eye(size)[None], (wanted,), scales=None if scales is None else [scales[n]], **options)
+    return np.asarray(made[0].T)
 
 
 _EVERY_METHOD = "method=each('nearest_neighbor', 'linear', 'cubic')"

@@ -74,7 +74,7 @@ def _affine_ref(data: np.ndarray, size: Any, align_corners: bool = True) -> np.n
         ys, xs = [(np.arange(n) * 2 + 1) / n - 1 for n in size]
     x, y = np.meshgrid(xs, ys)
     points = np.stack([x, y, np.ones_like(x)]).reshape(3, -1)
-    return (data.astype(np.float64) @ points).reshape(data.shape[0], 2, *size).astype(data.dtype)  # type: ignore[no-any-return]
+    return np.asarray((data.astype(np.float64) @ points).reshape(data.shape[0], 2, *size), data.dtype)
 
 
 def _affine_grad(call: Call, g: Expr) -> list[Any]:
@@ -171,13 +171,14 @@ def _sample(call: Call, x: te.Tensor, grid: te.Tensor) -> te.Tensor:
                 weights, first = [[c(1.0) - o, o] for o in offsets], 0
             else:
                 weights, first = [cubic_weights(o, -0.75) for o in offsets], 1
-            total: Any = None
+            total: te.Value | None = None
             for picked in itertools.product(*[list(enumerate(w)) for w in weights]):
                 part = pixel([low + float(n - first) for low, (n, _) in zip(lows, picked)])
                 for _, weight in picked:
                     part = part * weight
                 total = part if total is None else total + part
-            return total  # type: ignore[no-any-return]
+            assert total is not None
+            return total
 
         def sampled(at: Sequence[te.Value]) -> te.Value:
             if method == "nearest":

@@ -93,7 +93,7 @@ def reduce_tensor(
     shape = [ONE if i in axes else d for i, d in enumerate(x.shape) if keepdims or i not in axes]
     ks = {a: te.reduce_axis((0, x.shape[a]), f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)}
 
-    def body(*indices: te.Value) -> Any:
+    def body(*indices: te.Value) -> te.Value:
         rest = list(indices)
         full: list[Any] = []
         for axis in range(x.ndim):
@@ -106,7 +106,7 @@ def reduce_tensor(
         value = source(x[full], full)
         return reducer(value, axis=[ks[a] for a in axes]) if axes else value
 
-    return te.compute(shape, body, name)  # type: ignore[no-any-return]
+    return te.compute(shape, body, name)
 
 
 def accumulate(x: te.Value) -> te.Value:
@@ -401,7 +401,7 @@ def _collapse_ref(data: np.ndarray, shape: Any) -> np.ndarray:
     wanted = tuple(shape)
     offset = data.ndim - len(wanted)
     axes = tuple([a for a in range(data.ndim) if a < offset or (wanted[a - offset] == 1 and data.shape[a] != 1)])
-    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted)  # type: ignore[no-any-return]
+    return np.asarray(np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(wanted))
 
 
 collapse_sum_to = row(

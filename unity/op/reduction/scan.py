@@ -105,7 +105,7 @@ def _scan_ref(fn: Any, start: int) -> Any:
             place = 0 if axis is None else axis
             made = np.roll(made, 1, place)
             np.moveaxis(made, place, 0)[:1] = start
-        return made.astype(kind)  # type: ignore[no-any-return]
+        return np.asarray(made, kind)
 
     return ref
 

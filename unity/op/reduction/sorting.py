@@ -115,8 +115,9 @@ def _topk_type(call: Call) -> Type:
     ty = tensor_arg(call, 0, "data")
     axis, count = axis_of(call, ty.ndim), int_attr(call, "k", 1)
     known = dims(ty)
-    if known is not None and type(known[axis]) is IntImm and not 0 <= count <= known[axis].value:  # type: ignore[attr-defined]
-        raise fail(call, "E214", f"k is {count}, axis {axis} has {known[axis]} elements")
+    extent = known[axis] if known is not None else None
+    if type(extent) is IntImm and not 0 <= count <= extent.value:
+        raise fail(call, "E214", f"k is {count}, axis {axis} has {extent} elements")
     if count < 0:
         raise fail(call, "E214", f"k must not be negative, got {count}")
     choice_attr(call, "ret_type", "both", ("both", "values", "indices"))

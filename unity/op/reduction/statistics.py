@@ -89,9 +89,8 @@ def _logsumexp_ref(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> n
     high = np.max(wide, axis=numpy_axis(axis), keepdims=True, initial=-np.inf)
     high = np.where(np.isinf(high), 0.0, high)
     made = np.log(np.sum(np.exp(wide - high), axis=numpy_axis(axis), keepdims=True)) + high
-    return (made if keepdims else np.squeeze(made, tuple(range(x.ndim)) if axis is None else numpy_axis(axis))).astype(  # type: ignore[no-any-return]
-        x.dtype
-    )
+    gone = tuple(range(x.ndim)) if axis is None else numpy_axis(axis)
+    return np.asarray(made if keepdims else np.squeeze(made, gone), x.dtype)
 
 
 def _logsumexp_grad(call: Call, g: Expr) -> list[Any]:

@@ -57,7 +57,7 @@ def graph_value(p: Printer, node: Expr) -> None:
     """An argument or bound value: scalar expressions other than variables stand in ``R.prim_value``."""
     kind = type(node)
     scalar = type(node.ty) is ty.PrimType and kind not in (Var, DataflowVar, If, TupleGetItem, SeqExpr)
-    if scalar and not (kind is Call and not _is_intrinsic(node)):
+    if scalar and not (type(node) is Call and not _is_intrinsic(node)):
         p.out.append("R.prim_value(")
         p.expr(node, INDEX)
         p.out.append(")")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from ....ir.analysis.regions import block_regions, opaque_buffers
 from ....ir.buffer import Buffer
@@ -251,7 +251,7 @@ class _Places:
         return var
 
 
-def is_lazy(call: Expr) -> bool:
+def is_lazy(call: Expr) -> TypeGuard[Call]:
     """True for calls that evaluate one of their last two arguments only."""
     return type(call) is Call and call.op_name == "T.if_then_else"
 
