@@ -14,6 +14,7 @@ from ...ffi.dtype import DataType
 from ...ir.expr import Call, IntImm, ShapeExpr, Tuple, TupleGetItem
 from ...ir.relation import Answer, dims, same_dims
 from ...ir.types import Expr, TensorType, TupleType
+from ...support.errors import TypeRuleError
 from .table import R, constant
 from .type_rules import axes_attr, bool_attr, fail
 
@@ -21,10 +22,13 @@ Rule = Callable[[Call, Expr], list[Any]]
 SECOND_DERIVATIVE = "the second derivative is not written as an operator"
 
 
-def dtype_of(x: Expr) -> DataType | None:
-    """The dtype of a tensor, where it is known."""
-    assert isinstance(x.ty, TensorType)
-    return x.ty.dtype
+def dtype_of(x: Expr) -> DataType:
+    """The dtype of a tensor. Raises TypeRuleError E218 where it is not known."""
+    if isinstance(x.ty, TensorType) and x.ty.dtype is not None:
+        return x.ty.dtype
+    raise TypeRuleError(
+        "E218", f"the data type of {x.ty} is not known at compile time", help="name it with R.match_cast"
+    )
 
 
 def number_like(value: float, x: Expr) -> Expr:
