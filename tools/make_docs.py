@@ -34,6 +34,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     make_stubs.OUT / "ir.pyi": lambda: make_stubs.build("ir"),
     make_stubs.OUT / "relax.pyi": lambda: make_stubs.build("relax"),
     make_stubs.OUT / "tir.pyi": lambda: make_stubs.build("tir"),
+    make_stubs.METHODS: make_stubs.methods,
 }
 """Every generated file and what makes its text."""
 

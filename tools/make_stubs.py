@@ -1,4 +1,5 @@
-"""Write the stubs of the script namespaces, ``unity/script/{ir,relax,tir}.pyi``, for editors and type checkers.
+"""Write the stubs of the script namespaces, ``unity/script/{ir,relax,tir}.pyi``, and of the primitives of schedules,
+``unity/transform/schedule/methods.pyi``, for editors and type checkers.
 
 The forms with their own syntax are written by hand in ``tools/stub_parts``; operators, intrinsics, node forms, data types
 and earlier names come from the tables. ``--check`` exits 1 when a stub is not current.
@@ -21,9 +22,11 @@ from unity.ir.intrinsic import INTRINSICS, Intrinsic  # noqa: E402
 from unity.ir.op import REQUIRED, OpInfo, Param  # noqa: E402
 from unity.script import ir, relax, tir  # noqa: E402
 from unity.script.spelling.spelling import DTYPE_DEFAULT, DTYPE_FIRST, DTYPES, NODE_FORMS, RENAMED  # noqa: E402
+from unity.transform.schedule import ROWS, Row  # noqa: E402
 
 PARTS = ROOT / "tools" / "stub_parts"
 OUT = ROOT / "unity" / "script"
+METHODS = ROOT / "unity" / "transform" / "schedule" / "methods.pyi"
 NAMESPACES = {"ir": ir, "relax": relax, "tir": tir}
 HEAD = "# Made by tools/make_stubs.py from tools/stub_parts and the tables; do not edit."
 TOP = re.compile(r"^(?:def|class) (\w+)|^(\w+)(?:: [^=]+)? = ", re.M)
@@ -163,6 +166,56 @@ def relax_rows() -> list[str]:
     return flat(rows, (PARTS / "relax.pyi").read_text(encoding="utf-8"))
 
 
+# ----------------------------------------------------------------------------------------------------------- schedules
+
+SCHEDULE_HEAD = """# Made by tools/make_stubs.py from the table of primitives; do not edit.
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...arith.index_map import IndexMap
+from ...ir.buffer import Buffer
+from ...ir.types import Expr
+from .traces.values import BlockRV, ExprRV, LoopRV
+
+Int = int | ExprRV | Expr
+BlockRef = BlockRV | str
+ItemRef = BlockRV | LoopRV | str
+
+class Primitives:
+    \"\"\"The primitives, methods of a schedule.\"\"\"
+"""
+TAKES = {"int": "Int", "list": "Sequence", "dict": "Mapping", "LoopRef": "LoopRV"}
+GIVES = {"int": "ExprRV", "BlockRef": "BlockRV", "LoopRef": "LoopRV"}
+"""What a method takes and gives for what a primitive does."""
+UNTYPED = {
+    "buffer": "Buffer | Sequence[str | int] | int", "index_map": "IndexMap | Callable[..., Any]",
+    "consumer_blocks": "Sequence[BlockRef] | BlockRef | None",
+}  # fmt: skip
+"""Types of parameters that a primitive looks at itself."""
+
+
+def primitive(row: Row) -> list[str]:
+    """Signature and docstring of a primitive's method."""
+    params, named = ["self"], False
+    for parameter in row.signature.parameters.values():
+        many = parameter.kind is parameter.VAR_POSITIONAL
+        kind = row.annotations[parameter.name]
+        kind = UNTYPED.get(parameter.name, kind) if kind == "Any" else re.sub(r"\w+", lambda m: TAKES.get(m[0], m[0]), kind)
+        if parameter.kind is parameter.KEYWORD_ONLY and not named:
+            params.append("*")
+        named = named or many or parameter.kind is parameter.KEYWORD_ONLY
+        default = "" if parameter.default is parameter.empty else f" = {default_text(parameter.default)}"
+        params.append(f"{'*' if many else ''}{parameter.name}: {kind}{default}")
+    result = re.sub(r"\w+", lambda m: GIVES.get(m[0], m[0]), row.returns)
+    return [*signature(row.name, params, result, "    "), *doc_lines(row.doc, "        ")]
+
+
+def methods() -> str:
+    """The text of the stub of the primitives."""
+    rows = [line for row in ROWS.values() for line in ["", *primitive(row)]]
+    return "\n".join([SCHEDULE_HEAD.rstrip(), *rows]) + "\n"
+
+
 # --------------------------------------------------------------------------------------------------------------- files
 
 
@@ -179,7 +232,7 @@ def build(name: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Texts by path."""
-    return {OUT / f"{name}.pyi": build(name) for name in NAMESPACES}
+    return {**{OUT / f"{name}.pyi": build(name) for name in NAMESPACES}, METHODS: methods()}
 
 
 def main() -> int:

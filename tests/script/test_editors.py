@@ -38,13 +38,21 @@ def test_samples_pass_a_type_checker_and_run(tmp_path):
         "R.nn.softmax(1, axes=2)\n"
         "unity.compile(1, no_such_option=2)\n"
         "unity.VirtualMachine()\n"
+        "sch = unity.Schedule(unity.IRModule({}, {}, {}))\n"
+        "sch.splitt(1)\n"
+        "sch.split(sch.get_block('C'), [2, 3])\n"
+        "sch.parallel()\n"
+        "sch.bind(sch.get_loops('C')[0], 1)\n"
+        "unity.te.compute((4,), 'x')\n"
+        "unity.te.placeholder((4,)).ndims\n"
+        "unity.te.create_prim_func(unity.te.reduce_axis(4))\n"
         'def f(A: T.Buffer((4,), "float32")) -> None: ...\n'
     )
     result = mypy(*map(str, [*SIGNATURES, *SAMPLES, wrong]), cwd=tmp_path)
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
-    assert [line.partition(".py:")[2].partition(":")[0] for line in errors] == ["2", "3", "4", "5", "6", "7"], (
-        result.stdout
-    )
+    assert [line.partition(".py:")[2].partition(":")[0] for line in errors] == [
+        *["2", "3", "4", "5", "6"], *["8", "9", "10", "11", "12", "13", "14", "14", "15"]
+    ], result.stdout
     assert all("wrong.py" in line for line in errors)
     assert "valid-type" in errors[-1]
 

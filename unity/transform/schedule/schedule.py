@@ -10,7 +10,7 @@ import difflib
 import functools
 import inspect
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
@@ -27,6 +27,7 @@ from .core.refuse import LEVELS, Refused, picture, refuse
 from .core.registry import KINDS, QUERY, ROWS, SAMPLE, Row, Sampled
 from .core.sref import Sref
 from .core.state import ScheduleState
+from .methods import Primitives
 from .preconditions import grade
 from .preconditions.dependence import regions
 from .preconditions.ownership import require_owned
@@ -39,7 +40,7 @@ CHECK_STATE, CHECK_RESULT = 1, 2
 and after in the reference interpreter."""
 
 
-class Schedule:
+class Schedule(Primitives):
     """A module being transformed step by step. Every primitive of the table is a method, with TVM's names and argument
     order.
 
@@ -291,12 +292,14 @@ class Schedule:
             self.state.values[value.expr] = made
         return value
 
-    def __getattr__(self, name: str) -> Any:
-        """Primitives are methods of the class: what comes here is not known."""
-        if name in INSTEAD:
-            raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
-        near = difflib.get_close_matches(name, ROWS, 1)
-        raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    if not TYPE_CHECKING:  # which would take any name for known
+
+        def __getattr__(self, name: str) -> Any:
+            """Primitives are methods of the class: what comes here is not known."""
+            if name in INSTEAD:
+                raise AttributeError(f"Schedule has no {name}; instead: {INSTEAD[name]}")
+            near = difflib.get_close_matches(name, ROWS, 1)
+            raise AttributeError(f"Schedule has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def _require_well_formed(name: str, mod: IRModule) -> None:
@@ -351,7 +354,7 @@ def method(row: Row) -> Any:
 def install() -> None:
     """Make every primitive of the table a method (called once all families are imported)."""
     for row in ROWS.values():
-        setattr(Schedule, row.name, method(row))
+        setattr(Primitives, row.name, method(row))
 
 
 __all__ = ["Refused", "Schedule", "install", "picture", "refuse"]
