@@ -58,7 +58,8 @@ class Primitives:
 
     def unsafe_set_dtype(self, block: BlockRef, buffer_index: Int | str, dtype: str) -> None:
         """Keep a buffer that a block writes in another data type. Values are converted when stored and back when loaded, so
-        results change by rounding: the step is graded "unsafe". Raises ScheduleError E429.
+        results change by rounding: the step is graded "unsafe". What is combined with a cell of floats that become wider is
+        combined in the wider type: a sum of float32 then is one of float64. Raises ScheduleError E429.
         """
 
     def cache_read(
