@@ -51,7 +51,8 @@ def test_samples_pass_a_type_checker_and_run(tmp_path):
     result = mypy(*map(str, [*SIGNATURES, *SAMPLES, wrong]), cwd=tmp_path)
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
     assert [line.partition(".py:")[2].partition(":")[0] for line in errors] == [
-        *["2", "3", "4", "5", "6"], *["8", "9", "10", "11", "12", "13", "14", "14", "15"]
+        *["2", "3", "4", "5", "6"],
+        *["8", "9", "10", "11", "12", "13", "14", "14", "15"],
     ], result.stdout
     assert all("wrong.py" in line for line in errors)
     assert "valid-type" in errors[-1]

@@ -6,8 +6,6 @@ Not here: constants, casts and the typing of mixed operands (``constant.py``), w
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..ffi.abi import DIVISIONS, INTEGERS
 from ..ffi.dtype import DataType
 from ..support.errors import TypeRuleError
