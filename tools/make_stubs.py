@@ -200,7 +200,11 @@ def primitive(row: Row) -> list[str]:
     for parameter in row.signature.parameters.values():
         many = parameter.kind is parameter.VAR_POSITIONAL
         kind = row.annotations[parameter.name]
-        kind = UNTYPED.get(parameter.name, kind) if kind == "Any" else re.sub(r"\w+", lambda m: TAKES.get(m[0], m[0]), kind)
+        kind = (
+            UNTYPED.get(parameter.name, kind)
+            if kind == "Any"
+            else re.sub(r"\w+", lambda m: TAKES.get(m[0], m[0]), kind)
+        )
         if parameter.kind is parameter.KEYWORD_ONLY and not named:
             params.append("*")
         named = named or many or parameter.kind is parameter.KEYWORD_ONLY
