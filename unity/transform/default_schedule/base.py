@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ...ir.function import PrimFunc
+from ...ir.module import IRModule
 from ...ir.node import replace
 from ..infra.backend import Machine
+from ..schedule import BlockRV, Schedule
 from .packing import Packing
 
 SCHEDULED = "tir.is_scheduled"
@@ -33,6 +35,29 @@ class Rule:
 
     name: str
     apply: Callable[[PrimFunc, Collection[int], Machine], Scheduled | str]
+
+
+_NAME = "main"
+
+
+def schedule_of(fn: PrimFunc) -> Schedule:
+    """A schedule of one program, whose refusals are not drawn."""
+    return Schedule(IRModule({_NAME: fn}, {}, {}), error_render_level="none")
+
+
+def program_of(sch: Schedule) -> PrimFunc:
+    """The program of ``schedule_of`` as it stands."""
+    fn = sch.mod[_NAME]
+    assert isinstance(fn, PrimFunc)
+    return fn
+
+
+def is_touched(sch: Schedule, block: BlockRV) -> bool:
+    """Is a loop around the block anything but serial, or a binding more than a loop."""
+    loops = [sch.get(loop) for loop in sch.get_loops(block)]
+    variables = [loop.loop_var for loop in loops]
+    values = list(sch.get_sref(block).realize.iter_values)
+    return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
 
 
 def mark(fn: PrimFunc) -> PrimFunc:

@@ -6,7 +6,8 @@ Matrix products (batched, transposed), convolutions and their channels-last form
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...ir.buffer import Buffer
@@ -116,6 +117,11 @@ def extent_of(axis: IterVar) -> int | None:
     """Extent of an iterator, None where it is symbolic."""
     extent = axis.dom.extent if axis.dom is not None else None
     return extent.value if type(extent) is IntImm else None
+
+
+def steps_of(axes: Iterable[IterVar], unknown: int = 1) -> int:
+    """Steps of iterators together; a symbolic extent counts as ``unknown``."""
+    return math.prod([extent_of(axis) or unknown for axis in axes])
 
 
 def is_parameter(fn: PrimFunc, buffer: Buffer) -> int | None:

@@ -15,7 +15,6 @@ from typing import Any
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.module import IRModule
 from ...ir.scalar import IterVar
 from ...ir.stmt import Block
 from ...ir.types import Expr
@@ -24,27 +23,22 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import slope
+from ..tir.analysis.parallel_cost import FEW, SHARED_WORK
 from ..tir.analysis.tile_shape import tile_shape
+from ..tir.analysis.tiles import UNKNOWN
 from ..tir.buffers.prefetch_panels import SOFTWARE_PREFETCH_PANEL
 from .amx_tiles import TileBlock, schedule_tile_block, tile_block_of
-from .base import Rule, Scheduled, mark
+from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
 from .chunked_sums import cut_into_chunks, sum_chunks, wants_chunks
-from .contraction import Contraction, contraction_of, extent_of, is_parameter
+from .contraction import Contraction, contraction_of, extent_of, is_parameter, steps_of
 from .dot_instructions import Dot, dot_of
 from .image_border import spread_copy
 from .packing import Packing
 from .padding import pad_to_tiles
 from .transposed_output import columns_last
 
-FUNC = "main"
 UNROLLED = 16
 """Vectors of sums updated in one iteration: small tiles write several steps of the innermost reduction out, others one."""
-PARALLEL_WORK = 1 << 18
-"""Multiply-adds from which on a program is shared between threads."""
-SHARED_TILES = 8
-"""Iterations that are enough for the threads of a small machine."""
-DEFAULT_ROWS = 64
-"""Rows assumed where their number is a symbol."""
 FULL_ROWS = 8
 """Rows that fill a tile well."""
 DEEP = 128
@@ -74,9 +68,9 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     lanes, width = machine.lanes(what.output.dtype.itemsize), extent_of(what.columns)
     if width is None or width < lanes:
         return f"{width} columns are less than a vector" if width is not None else "the number of columns is a symbol"
-    sch = _schedule_of(fn)
+    sch = schedule_of(fn)
     block = sch.get_block(what.block.name)
-    if _touched(sch, block):
+    if is_touched(sch, block):
         return "its loops are scheduled already"
     consumers = sch.get_consumers(block)
     if len(consumers) > 1 or (consumers and is_parameter(fn, what.output) is not None):
@@ -102,19 +96,6 @@ def schedule_contraction(fn: PrimFunc, constants: Collection[int], machine: Mach
     return refused[2:]
 
 
-def _schedule_of(fn: PrimFunc) -> Schedule:
-    made: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
-    return made
-
-
-def _touched(sch: Schedule, block: BlockRV) -> bool:
-    """Is a loop around the block anything but serial, or a binding more than a loop."""
-    loops = [sch.get(loop) for loop in sch.get_loops(block)]
-    variables = [loop.loop_var for loop in loops]
-    values = list(sch.get_sref(block).realize.iter_values)
-    return any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != variables
-
-
 def _schedule(
     fn: PrimFunc,
     what: Contraction,
@@ -127,7 +108,7 @@ def _schedule(
     unit: Dot | TileBlock | None,
 ) -> Scheduled | str:
     lanes = machine.lanes(what.output.dtype.itemsize)
-    height = 1 if row is None else extent_of(row) or DEFAULT_ROWS
+    height = 1 if row is None else extent_of(row) or UNKNOWN
     rows, vectors = tile_shape(height, width, lanes, machine.accumulators)
     if isinstance(unit, TileBlock):
         rows, vectors = unit.rows, unit.columns // lanes
@@ -148,13 +129,13 @@ def _schedule(
     if layout is None and width % (vectors * lanes):
         return "columns that are not packed do not fill the last tile"
     padded = pad_to_tiles(fn, what, after, row, rows, layout, constant, isinstance(unit, TileBlock))
-    sch = _schedule_of(padded.func)
+    sch = schedule_of(padded.func)
     block = sch.get_block(what.block.name)
     consumer = sch.get_block(padded.after)
     borders = [border for border in sch.get_producers(block) if sch.get(border).name != padded.copy]
     if isinstance(unit, TileBlock):
         assert row is not None
-        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _work(what) >= PARALLEL_WORK)
+        place = schedule_tile_block(sch, block, consumer, what, row, unit, lanes, _is_large(what))
     else:
         place = _tile(sch, block, consumer, what, row, rows, vectors, lanes, unit)
     if then is not None:
@@ -167,14 +148,14 @@ def _schedule(
     said = "not packed" if layout is None else "packed at build" if constant else "packed"
     packed = {weights: layout} if constant and layout is not None and weights is not None else {}
     said += f", {unit.name}" if unit is not None else ""
-    return Scheduled(mark(sch.mod[FUNC]), f"tile of {rows} x {vectors * lanes}, {said}", packed)
+    return Scheduled(mark(program_of(sch)), f"tile of {rows} x {vectors * lanes}, {said}", packed)
 
 
 def _row(axes: tuple[IterVar, ...], indices: tuple[Expr, ...]) -> IterVar | None:
     """The axis whose iterations are the rows of a tile: the innermost of those that can fill one, else the longest."""
     return max(
         axes,
-        key=lambda axis: (min(extent_of(axis) or DEFAULT_ROWS, FULL_ROWS), _place(axis.var, indices)),
+        key=lambda axis: (min(extent_of(axis) or UNKNOWN, FULL_ROWS), _place(axis.var, indices)),
         default=None,
     )
 
@@ -222,8 +203,11 @@ def _tile(
         steps[-1], k1 = sch.split(steps[-1], [None, written])
         unrolled.append(k1)
     sch.reorder(*outer, *chunks, *steps, *unrolled, *inner, j1, j2, *grouped)
-    panels = outer[-1] is not j0 and _depth(what) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
-    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _work(what) >= PARALLEL_WORK else outer[-1]
+    panels = (
+        outer[-1] is not j0
+        and steps_of(what.reductions) * vectors * lanes * what.weights.buffer.dtype.itemsize <= FETCHED
+    )
+    place = _shared(sch, outer, outer.index(j0) + 1 if panels else 0) if _is_large(what) else outer[-1]
     sch.reverse_compute_at(after, place)
     if chunks:
         on_tile = sum_chunks(sch, block, chunks, steps[0], what.block.name)
@@ -252,12 +236,7 @@ def _weights_near(what: Contraction) -> bool:
         return False
     rows = math.prod([extent_of(axis) or 1 for axis in what.rows])
     columns = extent_of(what.columns) or 1
-    return rows > columns and columns * _depth(what) * what.weights.buffer.dtype.itemsize <= NEAR
-
-
-def _depth(what: Contraction) -> int:
-    """Steps of the reductions; symbols count as one."""
-    return math.prod([extent_of(axis) or 1 for axis in what.reductions])
+    return rows > columns and columns * steps_of(what.reductions) * what.weights.buffer.dtype.itemsize <= NEAR
 
 
 def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int) -> None:
@@ -272,12 +251,13 @@ def _turn(sch: Schedule, then: BlockRV, copy: BlockRV, place: LoopRV, rows: int)
 
 def _worth_turning(what: Contraction, lanes: int) -> bool:
     """Is the reduction long beside the transposition, and its output's last axis short or not contiguous in the data."""
-    steps = 1
-    for axis in what.reductions:
-        steps *= extent_of(axis) or 1
     last = what.block.body.indices[-1]  # type: ignore[attr-defined]
     line = next((extent_of(axis) for axis in what.rows if axis.var is last), None)
-    return steps >= DEEP and line is not None and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
+    return (
+        steps_of(what.reductions) >= DEEP
+        and line is not None
+        and (line < 2 * lanes or slope(what.data.indices[-1], last) != 1)
+    )
 
 
 def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
@@ -288,7 +268,7 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     fixed = [e.value if type(e) is IntImm else 0 for e in extents]
     count = fixed.index(0) if 0 in fixed else len(outer)
     first = sch.fuse(*outer[:count]) if count > 1 else outer[0]
-    enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= SHARED_TILES)
+    enough = count == len(outer) or (count > 0 and math.prod(fixed[:count]) >= FEW)
     sch.parallel(first if enough else outer[count])
     tiles = math.prod(fixed[panels:count])
     if 0 < panels <= count and (tiles > 1 or count < len(outer)):
@@ -296,11 +276,9 @@ def _shared(sch: Schedule, outer: list[LoopRV], panels: int) -> LoopRV:
     return first if count == len(outer) else outer[-1]
 
 
-def _work(what: Contraction) -> int:
-    work = 1
-    for axis in what.block.iter_vars:
-        work *= extent_of(axis) or DEFAULT_ROWS
-    return work
+def _is_large(what: Contraction) -> bool:
+    """Are there enough multiply-adds to share between threads."""
+    return steps_of(what.block.iter_vars, UNKNOWN) >= SHARED_WORK
 
 
 def _consume(sch: Schedule, after: BlockRV, place: LoopRV, lanes: int) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ...ir.expr import IntImm
 from ...ir.function import PrimFunc
-from ...ir.module import IRModule
 from ...ir.scalar import Add
 from ...ir.stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ...ir.walk import collect
@@ -21,17 +20,14 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import Schedule
 from ..tir.analysis.loop_nests import joined_value, perfect_nest, point_update, stride_class
-from ..tir.analysis.parallel_cost import SHARED_WORK, store_work
+from ..tir.analysis.parallel_cost import FEW, SHARED_WORK, store_work
 from ..tir.analysis.tiles import extent_of, iterators_of, operands_of
-from .base import Rule, Scheduled
+from .base import Rule, Scheduled, program_of, schedule_of
 
-FUNC = "main"
 MOST_PIECES = 64
 """Pieces of a long reduction."""
 PIECE_WORK = SHARED_WORK // 8
 """Work of a piece, at least."""
-ENOUGH = 8
-"""Cells, or tiles of neighbouring cells, that are enough for the threads of a small machine."""
 TILE = 64
 """Cells of a tile."""
 LINE = 8
@@ -70,7 +66,7 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
         tiles *= -(-extent_of(loop) // TILE) if along else extent_of(loop)
     steps = math.prod([extent_of(loop) for loop in nest.loops])
     work = steps * store_work(update.store)
-    if tiles >= ENOUGH or work < SHARED_WORK:
+    if tiles >= FEW or work < SHARED_WORK:
         return "cells enough for the threads, or little work"
     most = min(MOST_PIECES, work // PIECE_WORK)
     found = []
@@ -78,7 +74,7 @@ def pieces_of(stmt: Stmt) -> Pieces | str:
         extent, line = extent_of(loop), 1
         if any([stride_class(load, iterator[loop.loop_var]) == 1 for load in operands]):
             line = LINE
-        for count in range(max(ENOUGH, most // 2), most + 1) if loop not in cells else ():
+        for count in range(max(FEW, most // 2), most + 1) if loop not in cells else ():
             size = extent // count // line * line
             if size > 1:
                 found.append((steps // extent * (extent - count * size), -count, place, size))
@@ -101,14 +97,14 @@ def schedule_split(fn: PrimFunc, constants: Collection[int], machine: Machine) -
     names = [block.name for block in collect(fn.body, Block)]
     if any([names.count(pieces.block) > 1 for pieces in splits]):
         return "two blocks have one name"
-    sch: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    sch = schedule_of(fn)
     try:
         for pieces in splits:
             _split(sch, pieces)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
     said = [f"{pieces.block} in {pieces.count} pieces of {pieces.size}" for pieces in splits]
-    return Scheduled(sch.mod[FUNC], ", ".join(said))
+    return Scheduled(program_of(sch), ", ".join(said))
 
 
 def _outermost(stmt: Stmt) -> list[For]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ...ir.expr import IntImm, Var
 from ...ir.function import PrimFunc
-from ...ir.module import IRModule
 from ...ir.scalar import BufferLoad, IterVar
 from ...ir.stmt import Block, BufferStore
 from ...ir.walk import collect, free_vars
@@ -20,10 +19,10 @@ from ...support.errors import ScheduleError
 from ..infra.backend import Machine
 from ..schedule import BlockRV, LoopRV, Schedule
 from ..tir.analysis.loop_nests import calls_are_pure, linear_step, slope, stride_class
-from .base import Rule, Scheduled, mark
-from .contraction import extent_of, is_parameter
+from ..tir.analysis.parallel_cost import SHARED_WORK
+from .base import Rule, Scheduled, is_touched, mark, program_of, schedule_of
+from .contraction import extent_of, is_parameter, steps_of
 
-FUNC = "main"
 PLACES = 14
 """Most places of a tile."""
 TAPS = 256
@@ -36,7 +35,7 @@ LINES = 8
 """Most lines of a block."""
 DEFAULT_PLACES = 8
 """Places of a tile where the length of a line is a symbol."""
-PARALLEL_WORK = 1 << 17
+PARALLEL_WORK = SHARED_WORK // 2
 """Steps from which on a program is shared between threads."""
 
 
@@ -65,7 +64,7 @@ def window_of(block: Block) -> Window | str:
     cells = [axes[e] for e in store.indices if isinstance(e, Var)]
     if len(cells) != len(store.indices) or len(cells) < 3 or not taps:
         return "no places and channels"
-    if any([extent_of(tap) is None for tap in taps]) or _product(taps) > TAPS or not calls_are_pure(store.value):
+    if any([extent_of(tap) is None for tap in taps]) or steps_of(taps) > TAPS or not calls_are_pure(store.value):
         return "the window is not small and constant"
     loads = [load for load in collect(store.value, BufferLoad) if load.buffer is not store.buffer]
     channels = cells[-1]
@@ -90,13 +89,6 @@ def window_of(block: Block) -> Window | str:
     return Window(block, data[0], outer, lines, places, channels, tuple(taps))
 
 
-def _product(axes: list[IterVar] | tuple[IterVar, ...]) -> int:
-    total = 1
-    for axis in axes:
-        total *= extent_of(axis) or 1
-    return total
-
-
 def _along(load: BufferLoad, var: Var) -> bool:
     """Does an access move by one element, or not at all, along an iterator."""
     return stride_class(load, var) < 2 or linear_step(load, var) == 1
@@ -117,16 +109,14 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     what = window_of(main[0])
     if isinstance(what, str):
         return what
-    sch: Schedule = Schedule(IRModule({FUNC: fn}, {}, {}), error_render_level="none")
+    sch = schedule_of(fn)
     block = sch.get_block(what.block.name)
     before, after = sch.get_producers(block), sch.get_consumers(block)
     if len(before) > 1 or len(after) > 1 or len(blocks) != 1 + len(before) + len(after):
         return "other blocks than a border and a consumer"
     if before and [load.buffer for load in collect(sch.get(before[0]).body, BufferStore)] != [what.data.buffer]:
         return "a block before it is no border of the image"
-    loops = [sch.get(loop) for loop in sch.get_loops(block)]
-    values = list(sch.get_sref(block).realize.iter_values)
-    if any([loop.kind != "serial" or loop.annotations for loop in loops]) or values != [x.loop_var for x in loops]:
+    if is_touched(sch, block):
         return "its loops are scheduled already"
     if after and is_parameter(fn, what.block.body.buffer) is not None:  # type: ignore[attr-defined]
         return "the result is used twice"
@@ -138,7 +128,7 @@ def schedule_windows(fn: PrimFunc, constants: Collection[int], machine: Machine)
     except ScheduleError as problem:
         return f"a step does not apply: {problem.message}"
     said = f"{sizes.lines} lines, tile of {sizes.places} places x {sizes.vector} channels"
-    return Scheduled(mark(sch.mod[FUNC]), said)
+    return Scheduled(mark(program_of(sch)), said)
 
 
 @dataclass(slots=True, frozen=True)
@@ -205,7 +195,7 @@ def _schedule(
         sch.compute_at(before[0], c0)
         *_, last = sch.get_loops(before[0])
         _vectors(sch, last, sizes.vector)
-    if _product(what.block.iter_vars) >= PARALLEL_WORK:
+    if steps_of(what.block.iter_vars) >= PARALLEL_WORK:
         sch.parallel(sch.fuse(*outer, c0))
     sch.unroll(w1)
     sch.vectorize(c2)

@@ -17,11 +17,8 @@ import numpy as np
 
 from ... import te
 from ...ir.function import PrimFunc
-from ...ir.module import IRModule
 from ...ir.types import Expr
-from ..schedule import Schedule
-from .base import mark
-from .matmul import FUNC
+from .base import mark, program_of, schedule_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -114,7 +111,7 @@ def result_of_tiles(shape: Sequence[Expr], m: int, lanes: int) -> Any:
 
 def _scheduled(func: PrimFunc, last: str, outer: Sequence[int], lanes: int) -> PrimFunc:
     """A tile at a time, in vectors of channels: the first combination stays in registers, both are written out."""
-    sch = Schedule(IRModule({FUNC: func}, {}, {}), error_render_level="none")
+    sch = schedule_of(func)
     block = sch.get_block(last)
     loops = sch.get_loops(block)
     places, inner = [loops[k] for k in outer], [loops[k] for k in range(5) if k not in outer]
@@ -133,7 +130,7 @@ def _scheduled(func: PrimFunc, last: str, outer: Sequence[int], lanes: int) -> P
         *rows, columns = sch.get_loops(copy)
         sch.vectorize(sch.split(columns, [None, lanes])[1])
         sch.parallel(sch.fuse(*rows))
-    return mark(sch.mod[FUNC])
+    return mark(program_of(sch))
 
 
 __all__ = ["MATRICES", "Matrices", "result_of_tiles", "tiles_of_image"]

@@ -22,7 +22,7 @@ MATH_WORK = 32
 """Work of a mathematical function."""
 
 FEW = 8
-"""Iterations of a shared loop that threads cannot share evenly: the loop inside it is shared too."""
+"""Iterations that threads of a small machine can share evenly: of a loop of fewer the one inside is shared too."""
 
 BACKWARDS = "backwards"
 """Key of an attribute around a loop of independent iterations: where its value holds, each thread runs its share of them (all,
