@@ -14,11 +14,16 @@ from main_job import CANONICAL
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# The examples of errors.md are wrong on purpose; tests/cli checks that page. tests/test_tutorials.py runs the tutorial.
+RUN_ELSEWHERE = {
+    "errors.md": "cli/test_error_docs.py",  # wrong on purpose
+    "schedule.md": "transform/schedule/test_schedule_docs.py",
+    "torch.md": "frontend/test_docs_saved.py",
+}
+"""Pages whose blocks run in other tests, and so do the chapters of the tutorial, in ``test_tutorials.py``."""
 WITH_CODE = [
     page
     for page in PAGES
-    if page.name != "errors.md" and page.parent.name != "tutorial" and BLOCK.search(page.read_text())
+    if page.name not in RUN_ELSEWHERE and page.parent.name != "tutorial" and BLOCK.search(page.read_text())
 ]
 
 
@@ -35,6 +40,11 @@ def test_page(page, tmp_path):
     program.write_text("\n".join(BLOCK.findall(text)))
     result = run(program, tmp_path)
     assert result.returncode == 0, result.stderr[-3000:]
+
+
+def test_pages_run_elsewhere():
+    assert all([(ROOT / "tests" / test).exists() for test in RUN_ELSEWHERE.values()])
+    assert set(RUN_ELSEWHERE) < {page.name for page in PAGES}
 
 
 def test_readme_has_blocks():

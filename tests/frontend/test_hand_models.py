@@ -58,7 +58,7 @@ def test_both_importers(name: str) -> None:
         same(unity.VirtualMachine(unity.build(mod))["main"](x).torch(), eager(model, x))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "unet", "mlp", "encoder"])
+@pytest.mark.parametrize("name", ["resnet18", "unet", "encoder"])
 def test_torch_compile(name: str) -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -81,8 +81,15 @@ class MyModule:
     )
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("shape", [(16, 16, None), (32, 32, 1), (32, 32, 3), (16, 32, 2), (32, 16, 2)])
+BLOCKS = [(16, 16, None), (32, 32, 1), (32, 32, 3), (16, 32, 2), (32, 16, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("bf16bf16f32", s) for s in BLOCKS]
+    + [("s8s8s32", s) for s in BLOCKS[::2]]
+    + [("u8s8s32", s) for s in BLOCKS[1::2]],
+)
 def test_blocks_by_schedule(tiles: Tiles, kind: str, shape: tuple[int, int, int | None]) -> None:
     group = 2 if kind.startswith("bf16") else 4
     rows, columns, steps = shape
@@ -128,10 +135,22 @@ def build(kind: str, x: np.ndarray, w: np.ndarray, constant: bool) -> Executable
     return unity.compile(bb.finalize(), target=f"llvm -mattr={FEATURES}")
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (48, 100, 64), (16, 16, 64), (197, 64, 64), (4096, 16, 256)])
+PRODUCTS = [(64, 96, 128), (48, 100, 64), (16, 16, 64), (197, 64, 64), (4096, 16, 256)]
+
+
+@pytest.mark.parametrize(("kind", "constant"), [(kind, constant) for kind in TYPES for constant in (True, False)])
+@pytest.mark.parametrize(("m", "n", "k"), PRODUCTS[:2])
 def test_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: int, k: int) -> None:
+    check_default_schedule(tiles, kind, constant, m, n, k)
+
+
+@pytest.mark.parametrize(("kind", "constant"), [("bf16bf16f32", True), ("u8s8s32", False)])
+@pytest.mark.parametrize(("m", "n", "k"), PRODUCTS[2:])
+def test_default_schedule_of_other_shapes(tiles: Tiles, kind: str, constant: bool, m: int, n: int, k: int) -> None:
+    check_default_schedule(tiles, kind, constant, m, n, k)
+
+
+def check_default_schedule(tiles: Tiles, kind: str, constant: bool, m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(0)
     left, right, total = TYPES[kind]
     x, w = values(rng, (m, k), left), values(rng, (k, n), right)

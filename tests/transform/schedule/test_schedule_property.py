@@ -205,7 +205,7 @@ def own_buffers(sch: Schedule, block: Any, rng: random.Random) -> None:
 def test_random_schedules_agree(name: str) -> None:
     mod = module(PROGRAMS[name])
     applied = 0
-    for seed in range(30 * TIMES):
+    for seed in range(12 * TIMES):
         rng = random.Random(f"{name} {seed}")
         sch = Schedule(mod, seed=seed, debug_mask=1, error_render_level="fast")
         for _ in range(rng.randint(1, 12)):
@@ -222,4 +222,4 @@ def test_random_schedules_agree(name: str) -> None:
         again = Schedule(mod)
         Trace.from_json(json.loads(json.dumps(sch.trace.as_json()))).apply_to_schedule(again)
         assert again.mod.script() == sch.mod.script()
-    assert applied > 60
+    assert applied > 20
