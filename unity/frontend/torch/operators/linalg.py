@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from .... import op
 from ....ir import build
@@ -202,6 +203,21 @@ def _cholesky_inverse(c: Context, a: Args) -> Expr:
     return op.linalg_solve_triangular(swap(lower, -1, -2), first, upper=True)
 
 
+@aten("linalg_matrix_power.default", "matrix_power.default")
+def _matrix_power(c: Context, a: Args) -> Expr:
+    """By squaring; a negative power is that of the inverse."""
+    x = c.emit(a.self)
+    if a.n < 0:
+        x = c.emit(op.linalg_lu_solve(*factors(c, x), identity(c, x)))
+    made, rest = None, abs(a.n)
+    while rest:
+        if rest & 1:
+            made = x if made is None else c.emit(op.matmul(made, x))
+        rest >>= 1
+        x = c.emit(op.matmul(x, x)) if rest else x
+    return identity(c, x) if made is None else made
+
+
 @aten("tensordot.default")
 def _tensordot(c: Context, a: Args) -> Expr:
     """A matrix product of both tensors with the summed axes last and first."""
@@ -222,6 +238,20 @@ def _tensordot(c: Context, a: Args) -> Expr:
     return c.reshape(op.matmul(first, second))
 
 
+@aten("linalg_cross.default", "cross.default")
+def _cross(c: Context, a: Args) -> Expr:
+    """x y' - y x' of the axes turned by one and by two places."""
+    x, y = [c.emit(c.broadcast(c.cast(t, c.dtype))) for t in (a.self, a.other)]
+    first = next((n for n, d in enumerate(c.shape) if build.is_int(d, 3)), 0)
+    axis = first if a.dim is None else axis_of(a.dim, len(c.shape))
+
+    def turned(t: Expr, by: int) -> Expr:
+        parts = [cut(t, axis, to_dim((n + by) % 3), to_dim(1)) for n in range(3)]
+        return c.emit(op.concat(parts, axis=axis))
+
+    return op.subtract(op.multiply(turned(x, 1), turned(y, 2)), op.multiply(turned(x, 2), turned(y, 1)))
+
+
 @aten("_grouped_mm.default")
 def _grouped_mm(c: Context, a: Args) -> Expr:
     x, weight = a.self, a.mat2
@@ -235,6 +265,29 @@ def _experts(c: Context, a: Args) -> Expr:
 
 
 ATEN["transformers.grouped_mm_fallback.default"] = _experts
+
+
+@aten("linalg_multi_dot.default", "chain_matmul.default")
+def _multi_dot(c: Context, a: Args) -> Expr:
+    """In the order that multiplies least, by dynamic programming over the sizes; unknown sizes count as equal."""
+    factors = list(a.tensors if hasattr(a, "tensors") else a.matrices)
+    sides = [[getattr(d, "value", 64) for d in shape_of(t)] for t in factors]
+    sizes = [sides[0][0] if len(sides[0]) == 2 else 1, *[s[-1] if len(s) == 2 else 1 for s in sides]]
+    sizes[1:-1] = [s[0] for s in sides[1:]]
+
+    @cache
+    def best(i: int, j: int) -> tuple[int, int]:
+        if i == j:
+            return 0, i
+        plans = [(best(i, k)[0] + best(k + 1, j)[0] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)]
+        return min(plans)
+
+    def chain(i: int, j: int) -> Expr:
+        middle = best(i, j)[1]
+        made: Expr = factors[i] if i == j else op.matmul(chain(i, middle), chain(middle + 1, j))
+        return made
+
+    return chain(0, len(factors) - 1)
 
 
 @aten("linalg_norm.default", "linalg_norm.ord_str")

@@ -240,6 +240,18 @@ def _triangle_indices(c: Context, a: Args) -> Expr:
     return c.constant(fn(a.row, a.col, a.offset, dtype=getattr(c.torch, c.dtype)))
 
 
+@aten("vander.default", "linalg_vander.default")
+def _vander(c: Context, a: Args) -> Expr:
+    x = c.emit(c.reshape(c.cast(a.x, c.dtype), [*(shape_of(a.x) or [1]), 1]))
+    count = static(c.shape[-1], "the number of powers")
+    refuse(count == 0, "no power")
+    powers: list[Expr] = [op.ones(_shape(shape_of(x)), c.dtype)]
+    for _ in range(count - 1):
+        powers.append(c.emit(op.multiply(powers[-1], x)))
+    rising = getattr(a, "increasing", "linalg" in c.node_target)
+    return op.concat(powers if rising else powers[::-1], axis=-1) if count > 1 else powers[0]
+
+
 # ---- repetition
 
 
