@@ -40,7 +40,7 @@ FOLDERS = {
     " < relax < validation < transform",
     "target": "target < cpu.math < cpu < tensor_intrin < shipped",
     "vm": "builtins < executable < compiler < interpreter < native < vm",
-    "frontend": "precision < choose < frontend < torch.runtime < torch.context < torch.operators < torch.translate"
+    "frontend": "frontend < precision < choose < torch.runtime < torch.context < torch.operators < torch.translate"
     " < torch.capture < torch",
 }
 """Folders of rooms that have any: a file imports from its own folder and from those to its left. The room's own name, or that of a

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..ffi.target import Target
+from ..ffi.tensor import Tensor
 from ..ir.function import Function, PrimFunc
 from ..ir.module import IRModule
 from ..support.errors import FrontendError
 from ..support.lazy import load
+from ..support.options import bool_option
 from ..transform.infra.passes import Pipeline
-from ..vm.stages import Passes
-from .choose.compile_chosen import BuildOptions, compile_chosen
-from .precision.precision import reduction_of
-from .reduced import compile_reduced
+from ..vm.build import build
+from ..vm.choices import Choices
+from ..vm.executable.executable import Executable
+from ..vm.stages import Passes, as_module
+
+
+@dataclass(slots=True, frozen=True)
+class BuildOptions:
+    """How a module is built once it is one: arguments of ``unity.compile``."""
+
+    target: str | Target | None = None
+    exec_mode: str = "native"
+    pipeline: Passes | None = None
+    tir_pipeline: Pipeline | None = None
+    choose: str = "analytic"
+    discard_parameters: bool = False
 
 
 def compile(
@@ -55,7 +70,9 @@ def compile(
     Raises VerifyError, PassError, CodegenError, VMError E62x, FrontendError E010 to E016, E693, E961, E962, E980, E981,
     PassError E987.
     """
-    reduction = None if precision is None and calibration is None else reduction_of(precision, calibration)
+    reduction = (
+        None if precision is None and calibration is None else load("options").reduction_of(precision, calibration)
+    )
     how = BuildOptions(target, exec_mode, pipeline, tir_pipeline, choose, discard_parameters)
     if isinstance(mod, (IRModule, Function, PrimFunc)) or not _is_torch(mod):
         meant = {"strict": strict or None, "example_kwargs": example_kwargs, "dynamic_shapes": dynamic_shapes}
@@ -65,9 +82,30 @@ def compile(
                 help="the sizes of a module stand in its signature",
             )  # fmt: skip
         if reduction is not None:
-            return compile_reduced(mod, how, reduction, example_inputs)
+            return load("options").compile_reduced(mod, how, reduction, example_inputs)
         return compile_chosen(mod, how, how.discard_parameters)
     return load("torch").compile_model(mod, how, reduction, example_inputs, example_kwargs, dynamic_shapes, strict)
+
+
+def compile_chosen(
+    mod: IRModule | Function | PrimFunc, how: BuildOptions, discard: bool | Callable[[Tensor], None] = False
+) -> Executable:
+    """A module built with the kernels chosen as asked; ``discard`` as ``vm.build`` has it. Raises FrontendError E981."""
+    choices: Any
+    given = as_module(mod)
+    if how.choose == "analytic":
+        source = given
+        choices = Choices(lambda: load("options").analytic_choices(given))
+    else:
+        source, choices = load("options").choose_measured(given, how.target, how.choose)
+    made = build(
+        source, how.target, exec_mode=how.exec_mode, pipeline=how.pipeline, tir_pipeline=how.tir_pipeline,
+        discard_parameters=discard,
+    )  # fmt: skip
+    made.choices = choices
+    if how.choose != "analytic" and bool_option("UNITY_EXPLAIN"):
+        print(choices, file=sys.stderr)
+    return made
 
 
 def _is_torch(value: object) -> bool:
@@ -76,4 +114,4 @@ def _is_torch(value: object) -> bool:
     return torch is not None and isinstance(value, (torch.nn.Module, torch.export.ExportedProgram))
 
 
-__all__ = ["compile"]
+__all__ = ["BuildOptions", "compile", "compile_chosen"]

@@ -19,8 +19,8 @@ from typing import Any
 LOADED = {
     "script": "unity.script",
     "names": "unity.relax.names",
-    "targets": "unity.target.shipped",
     "compiler": "unity.vm.build",
+    "options": "unity.frontend.choose.options",
     "torch": "unity.frontend.torch.compiled_model",
 }
 """Word to module: everything in the package that is imported by a name in a text, but for the names of packages."""

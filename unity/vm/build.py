@@ -22,6 +22,7 @@ from ..script import parse
 from ..support.gc_pause import no_collection, young_collection
 from ..support.progress import Progress
 from ..support.recursion import deep_recursion
+from ..target import shipped as _shipped  # noqa: F401 - the targets and tensor intrinsics of this package
 from ..transform.infra.constant_lifetime import Releases, module_constants
 from ..transform.infra.constant_provenance import peek
 from ..transform.infra.passes import Pipeline

@@ -288,9 +288,12 @@ def _switch(call: Call, kernels: tuple[Candidate, ...], symbol: Var) -> Function
 
 
 def choose_measured(
-    mod: IRModule, target: str | Target | None = None, winograd: bool = False
+    mod: IRModule, target: str | Target | None = None, choose: str = "measured"
 ) -> tuple[IRModule, Choices]:
-    """The module with calls of other kernels where they are faster, and the table."""
+    """The module with calls of other kernels where they are faster, and the table. Raises FrontendError E981 for an unknown way."""
+    if choose not in WAYS:
+        raise FrontendError("E981", f"unknown choose={choose!r}", help=f"known: {', '.join(WAYS)}")
+    winograd = choose == "measured+winograd"
     for step in (*PREPARE, *(LAYOUT if winograd else ())):
         mod = step(mod)
     chosen: dict[tuple[Any, ...], tuple[_Site, tuple[Candidate, ...]]] = {}
@@ -354,10 +357,4 @@ def analytic_choices(mod: IRModule) -> tuple[Choice, ...]:
     return tuple(rows)
 
 
-def require_choose(choose: str) -> None:
-    """Raise FrontendError E981 for an unknown way to choose."""
-    if choose not in WAYS:
-        raise FrontendError("E981", f"unknown choose={choose!r}", help=f"known: {', '.join(WAYS)}")
-
-
-__all__ = ["analytic_choices", "choose_measured", "require_choose"]
+__all__ = ["analytic_choices", "choose_measured"]

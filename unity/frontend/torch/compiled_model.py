@@ -20,11 +20,11 @@ from ...support.errors import FrontendError
 from ...support.recursion import deep_recursion
 from ...transform.infra.constant_lifetime import Releases, module_constants
 from ...vm.executable.executable import Executable
-from ..choose.compile_chosen import BuildOptions, compile_chosen
+from ..entry import BuildOptions, compile_chosen
 from ..precision.accuracy import Accuracy, as_inputs
 from ..precision.calibration import Quantization
 from ..precision.precision import Reduction
-from ..reduced import model_accuracy, model_results
+from ..precision.reduced import model_accuracy, model_results
 from .capture.discard_parameters import copied_weights, eraser, follow
 from .capture.dynamic import least_promised
 from .capture.inputs import forward_signature

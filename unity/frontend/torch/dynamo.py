@@ -23,7 +23,7 @@ from ...ir.types import Expr, prim_type
 from ...support.errors import FrontendError
 from ...support.optional import require
 from ...vm.virtual_machine import VirtualMachine
-from ..choose.compile_chosen import BuildOptions, compile_chosen
+from ..entry import BuildOptions, compile_chosen
 from .context.context import Context, dtype_name
 from .context.fallback import Deferred, complex_of
 from .context.report import FallbackWarning, Gap, ImportReport

@@ -106,7 +106,7 @@ def register_target(backend: Backend) -> None:
     Raises CodegenError E533 where the kind, the device or the section of saved programs belongs to another backend.
     """
     name = backend.kind.name
-    load("targets")
+    load("compiler")
     known = BACKENDS.get(name)
     if known is not None and origin(known.generate) != origin(backend.generate):
         raise CodegenError("E533", f"there is a backend for targets of the kind {name!r} already",
@@ -121,7 +121,7 @@ def backend_of(target: Target) -> Backend:
     name = str(target.kind)
     found = BACKENDS.get(name)
     if found is None:
-        load("targets")
+        load("compiler")
         found = BACKENDS.get(name)
     if found is None:
         listed = ", ".join([kind for kind, row in KINDS.items() if row.generates])

@@ -23,8 +23,7 @@ class Interpreter:
 
     def __init__(self, mod: IRModule, max_steps: int | None = None) -> None:
         self.mod = mod
-        self.machine = Machine(mod, max_steps)
-        self.machine.call = self._call
+        self.machine = Machine(mod, self._call, max_steps)
         self.graph = GraphEvaluator(self.machine, self._call)
 
     def run(self, name: str, *args: Any) -> Any:

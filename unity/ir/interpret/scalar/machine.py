@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....support.errors import InterpreterError
@@ -11,15 +12,14 @@ from .memory import Memory, View
 
 
 class Machine:
-    """The state that closures share. ``frames`` are the running parallel loops, innermost last."""
+    """The state that closures share. ``call`` runs a function of the module: ``call(name, args, span)``; ``frames`` are the running
+    parallel loops, innermost last."""
 
-    def __init__(self, mod: IRModule, max_steps: int | None = None) -> None:
-        self.mod = mod
+    def __init__(self, mod: IRModule, call: Callable[..., Any], max_steps: int | None = None) -> None:
+        self.mod, self.call = mod, call
         self.frames: list[ParallelFrame] = []
         self.compiled: dict[Any, Any] = {}
         self.steps_left = max_steps
-        self.call: Any = None
-        """Calls a function of the module by GlobalVar: ``call(name, args)``; set by the interpreter."""
 
     def touch(self, view: View, offset: int, kind: int, span: Any) -> None:
         """Tell the running parallel loops about an access."""

@@ -63,7 +63,7 @@ class TensorIntrin:
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The pair of a name, registered or shipped; None, or VerifyError E380, where there is none."""
         if name not in TensorIntrin._table:
-            load("targets")
+            load("compiler")
         found = TensorIntrin._table.get(name)
         if found is None:
             matches = [(make, re.fullmatch(pattern, name)) for pattern, make in TensorIntrin._families.items()]

@@ -1,6 +1,6 @@
 """Builds with reduced precision: a module built twice to compare, a model compared with itself in torch.
 
-Not here: what the precisions do (``frontend/precision/precision.py``), the figures (``frontend/precision/accuracy.py``).
+Not here: what the precisions do (``precision.py``), the figures (``accuracy.py``).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..ir.function import Function, PrimFunc
-from ..ir.module import IRModule
-from ..support.optional import require
-from ..support.options import bool_option
-from ..transform.infra.constant_lifetime import Releases, module_constants
-from ..vm.executable.executable import Executable
-from ..vm.stages import as_module
-from .choose.compile_chosen import BuildOptions, compile_chosen
-from .precision.accuracy import Accuracy, as_inputs, compare, copies
-from .precision.precision import Reduction
+from ...ir.function import Function, PrimFunc
+from ...ir.module import IRModule
+from ...support.optional import require
+from ...support.options import bool_option
+from ...transform.infra.constant_lifetime import Releases, module_constants
+from ...vm.executable.executable import Executable
+from ...vm.stages import as_module
+from ..entry import BuildOptions, compile_chosen
+from .accuracy import Accuracy, as_inputs, compare, copies
+from .precision import Reduction
 
 
 def compile_reduced(
