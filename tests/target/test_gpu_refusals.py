@@ -66,6 +66,26 @@ def f(X: T.Buffer((32,), "int32")):
     assert check_gpu(lazy, x).ok
 
 
+@pytest.mark.parametrize("size,first,code", [("40", "v", "E315"), ("64", "v + 30", "E310"), ("64", "v", None)])
+def test_blocks_promise_their_domains_and_matched_regions_in_kernels(size: str, first: str, code: str | None) -> None:
+    text = f"""
+@T.prim_func
+def f(X: T.Buffer((65,), "int32")):
+    for tx in T.thread_binding(64, thread="threadIdx.x"):
+        with T.block("b"):
+            v = T.axis.spatial({size}, tx)
+            Y = T.match_buffer(X[{first}:{first} + 2], (2,), offset_factor=1)
+            Y[0] = 1
+"""
+    x = np.zeros(65, "int32")
+    if code is None:
+        assert check_gpu(parse(text), x).ok and x[:64].all()
+        return
+    with pytest.raises(InterpreterError, match=r"thread \((40|34), 0, 0\)") as caught:
+        check_gpu(parse(text), x)
+    assert caught.value.code == code
+
+
 def test_raise_if_failed() -> None:
     report = check_gpu(changed(MATMUL, LOAD_SYNC, ""), *operands(16, 16, 16))
     with pytest.raises(Finding, match="E360"):

@@ -24,6 +24,7 @@ from .values import (
     fresh_tensor,
     from_value,
     scalar_of,
+    to_foreign,
     to_value,
 )
 
@@ -68,7 +69,7 @@ def _call_dps(ev: Any, call: Call, env: dict[Any, Any]) -> Any:
         if isinstance(function, FunctionValue):
             ev.apply(function, [*args, *extra, *scalars], call.span)
         else:
-            foreign = [to_tensor(a, call.span) for a in args]
+            foreign = [to_foreign(a, call.span) for a in args]
             outputs = [Tensor(v.array()) for v in extra]
             function(*foreign, *outputs, *scalars)
             for view in extra:
@@ -86,17 +87,6 @@ def _call_tir_dyn(ev: Any, call: Call, env: dict[Any, Any]) -> tuple[()]:
     else:
         ev.apply(ev.visit(callee, env), args, call.span)
     return ()
-
-
-def to_tensor(value: Any, span: Any) -> Any:
-    """Argument of a registered function."""
-    if isinstance(value, View):
-        return Tensor(array_of(value, span))
-    if isinstance(value, ShapeValue):
-        return tuple(value)
-    if isinstance(value, tuple):
-        return tuple([to_tensor(v, span) for v in value])
-    return value
 
 
 def callee_name(call: Call) -> str:

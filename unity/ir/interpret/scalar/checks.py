@@ -7,6 +7,7 @@ from typing import Any
 from ....support.errors import InterpreterError, Note
 from ....support.source import Span
 from ...expr import Var
+from ..common.layout import cell_at
 from .memory import View
 
 READ, WRITE = 0, 1
@@ -50,23 +51,10 @@ class ParallelFrame:
         raise InterpreterError(
             "E312",
             f"race in the parallel loop over {name}: iterations {name}={other} ({before}) and {name}={self.iteration} ({after})"
-            f" touch {describe_cell(view, offset)}",
+            f" touch {cell_at(view.name, offset // view.lanes - view.base, view.shape, view.strides)[0]}",
             span,
             [Note(f"the parallel loop over {name}", self.span)],
         )
-
-
-def describe_cell(view: View, offset: int) -> str:
-    """``A[1, 2]`` for an offset in numbers from a view's pointer, where the strides allow it."""
-    rest = offset // view.lanes - view.base
-    indices = []
-    for stride, extent in zip(view.strides, view.shape):
-        if stride <= 0:
-            return f"{view.name} at element {offset}"
-        index = min(rest // stride, extent - 1) if extent > 0 else 0
-        indices.append(index)
-        rest -= index * stride
-    return f"{view.name}[{', '.join([str(i) for i in indices])}]" if rest == 0 else f"{view.name} at element {offset}"
 
 
 class RegionGuard:

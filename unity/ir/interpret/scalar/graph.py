@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ....ffi.registry import get_global_func
-from ....ffi.tensor import Tensor
 from ....support.errors import FFIError, InterpreterError, UnityError
 from ...analysis.symbol_bounds import promised_bounds
 from ...expr import (
@@ -50,7 +49,9 @@ from .values import (
     array_of,
     check,
     from_reference,
+    plain_value,
     scalar_of,
+    to_foreign,
     to_value,
 )  # fmt: skip
 
@@ -238,24 +239,14 @@ class GraphEvaluator:
                 raise InterpreterError("E321", message, call.span)
 
     def _reference_argument(self, arg: Expr, env: Env) -> Any:
-        return _plain_value(self.visit(arg, env), arg.span if hasattr(arg, "span") else None)
+        return plain_value(self.visit(arg, env), getattr(arg, "span", None), array_of)
 
     def _attribute(self, value: Any, env: Env) -> Any:
         if isinstance(value, Expr):
-            return _plain_value(self.visit(value, env), None)
+            return plain_value(self.visit(value, env), None, array_of)
         if isinstance(value, (tuple, list)):
             return tuple([self._attribute(v, env) for v in value])
         return value
-
-
-def _plain_value(value: Any, span: Any) -> Any:
-    if isinstance(value, View):
-        return array_of(value, span)
-    if isinstance(value, ShapeValue):
-        return tuple(value)
-    if isinstance(value, tuple):
-        return tuple([_plain_value(v, span) for v in value])
-    return value
 
 
 def _typed(value: Any, ty: Type) -> Any:
@@ -266,17 +257,6 @@ def _typed(value: Any, ty: Type) -> Any:
 def _is_fresh(view: View) -> bool:
     """Memory nobody has written: a registered function that is handed it writes its result there."""
     return view.memory.written is not None and view.memory.size > 0 and not any(view.memory.written)
-
-
-def to_foreign(value: Any, span: Any = None, output: bool = False) -> Any:
-    """The form in which a registered function receives a value: Tensors over the same memory, tuples, numbers, objects."""
-    if isinstance(value, View):
-        return Tensor(value.array() if output else array_of(value, span))
-    if isinstance(value, ShapeValue):
-        return tuple(value)
-    if isinstance(value, tuple):
-        return tuple([to_foreign(v, span) for v in value])
-    return value
 
 
 def registered(name: str, span: Any) -> Any:

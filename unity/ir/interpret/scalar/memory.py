@@ -14,6 +14,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ....support.errors import InterpreterError
+from ..common.layout import compact_strides
 
 POISON = 0xA5
 """Byte pattern of memory nobody has written."""
@@ -198,11 +199,3 @@ class View:
             element.itemsize
         )  # not by as_strided: numpy knows no type of the name that float8_e5m2 has in its protocol
         return np.ndarray(shape, element, self.memory.raw, self.start + offset * size, [s * size for s in strides])
-
-
-def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)

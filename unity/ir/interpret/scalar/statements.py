@@ -15,12 +15,13 @@ from ...scalar import IterVar
 from ...stmt import AttrStmt, Block, Break, BufferStore, For
 from ..common.blocks import Run
 from ..common.expressions import Closure, Env, lanes_of
+from ..common.layout import compact_strides
 from ..common.statements import StmtCompiler as SharedCompiler
 from .blocks import region_guard
 from .checks import WRITE, ParallelFrame
 from .expressions import ExprCompiler, GuardKey
 from .machine import Machine, allocate, outside_memory
-from .memory import Memory, Pointer, View, compact_strides
+from .memory import Memory, Pointer, View
 
 RESULT = "result"
 """Key of the environment under which a program that returned leaves its value."""

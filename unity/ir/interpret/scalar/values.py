@@ -83,15 +83,25 @@ def array_of(view: View, span: Any = None) -> np.ndarray:
     return array
 
 
+def plain_value(value: Any, span: Any, tensor: Callable[[View, Any], Any]) -> Any:
+    """A value with its tensors as ``tensor(view, span)`` gives them, shapes as tuples."""
+    if isinstance(value, View):
+        return tensor(value, span)
+    if isinstance(value, tuple):
+        return tuple([plain_value(v, span, tensor) for v in value])
+    return value
+
+
+def to_foreign(value: Any, span: Any = None, output: bool = False) -> Any:
+    """The form in which a registered function receives a value: Tensors over the same memory, tuples, numbers, objects."""
+    if output:
+        return Tensor(value.array())
+    return plain_value(value, span, lambda view, place: Tensor(array_of(view, place)))
+
+
 def from_value(value: Any) -> Any:
     """Python object of a value: tensors become arrays of their own."""
-    if isinstance(value, View):
-        return np.array(array_of(value))
-    if isinstance(value, ShapeValue):
-        return tuple(value)
-    if isinstance(value, tuple):
-        return tuple([from_value(v) for v in value])
-    return value
+    return plain_value(value, None, lambda view, place: np.array(array_of(view, place)))
 
 
 def fresh_tensor(memory_name: str, shape: tuple[int, ...], dtype: DataType) -> View:

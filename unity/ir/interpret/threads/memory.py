@@ -13,6 +13,7 @@ import numpy as np
 
 from ....ffi.dtype import DataType
 from ..common.arrays import Value
+from ..common.layout import compact_strides
 from ..scalar.memory import POISON, Memory
 from .findings import Site
 from .lanes import SITE_BITS, WHOLE_WARP, Batch, Mask
@@ -168,11 +169,7 @@ def array(
     name: str,
 ) -> Array:
     """A buffer over a memory; empty strides mean compact row-major."""
-    if not strides:
-        steps = [np.int64(1)] * len(shape)
-        for axis in range(len(shape) - 2, -1, -1):
-            steps[axis] = steps[axis + 1] * shape[axis + 1]
-        strides = tuple(steps)
+    strides = strides or compact_strides(shape, np.int64(1))
     inside = False
     if all([np.ndim(v) == 0 for v in (start, base, *shape, *strides)]):
         item = dtype.itemsize

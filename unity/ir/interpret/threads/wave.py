@@ -9,6 +9,7 @@ import numpy as np
 from ....support.errors import InterpreterError, Note
 from ....support.source import Span
 from ..common.arrays import Value
+from ..common.layout import cell_at
 from ..scalar.machine import Machine
 from .findings import Finding, Log, Site
 from .lanes import SITE_BITS, WARP, WHOLE_WARP, Batch, Mask, ThreadId
@@ -77,16 +78,7 @@ class Wave:
         pick = [int(v[lane] if np.ndim(v) else v) for v in (array.start, array.base, *array.shape, *array.strides)]
         start, base, rest = pick[0], pick[1], pick[2:]
         shape, strides = rest[: len(array.shape)], rest[len(array.shape) :]
-        element = (offset - start) // array.dtype.itemsize - base
-        indices = []
-        left = element
-        for extent, stride in zip(shape, strides):
-            index = min(left // stride, extent - 1) if stride > 0 else 0
-            indices.append(index)
-            left -= index * stride
-        if left != 0 or any([i < 0 for i in indices]):
-            return f"{array.name} at element {element}", None
-        return f"{array.name}[{', '.join([str(i) for i in indices])}]", tuple(indices)
+        return cell_at(array.name, (offset - start) // array.dtype.itemsize - base, shape, strides)
 
     def out_of_bounds(self, site: Site, array: Array, point: list[Value], lanes: np.ndarray, column: int = 0) -> None:
         """An index outside the shape in some lanes."""
